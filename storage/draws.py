@@ -1,0 +1,55 @@
+"""Random numbers that are named: each is a function of (seed, what it decides), never of a shared stream.
+
+Taking one decision away leaves every other draw as it was (SplitMix64 over a hash of the identity).
+The operating system seeds it in a real node, the run's seed in the simulator.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import blake2b
+from typing import final
+
+_MASK = (1 << 64) - 1
+
+
+def _mix(value: int) -> int:
+    value = (value + 0x9E3779B97F4A7C15) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+@lru_cache(maxsize=65_536)
+def _name_hash(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big")
+
+
+@final
+class Draws:
+    """`draws.bits("latency", "1->2", 17)`: 64 bits that depend on the seed and the identity alone."""
+
+    __slots__ = ("seed",)
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed & _MASK
+
+    def bits(self, kind: str, *identity: int | str) -> int:
+        value = _mix(self.seed ^ _name_hash(kind))
+        for part in identity:
+            value = _mix(value ^ (part & _MASK if isinstance(part, int) else _name_hash(part)))
+        return value
+
+    def below(self, bound: int, kind: str, *identity: int | str) -> int:
+        """0 to `bound` (exclusive); the bias of the modulus is below 2^-40 for bounds below 2^24."""
+        assert bound > 0, bound
+        return self.bits(kind, *identity) % bound
+
+    def between(self, low: int, high: int, kind: str, *identity: int | str) -> int:
+        """`low` to `high`, both inclusive."""
+        assert low <= high, (low, high)
+        return low + self.bits(kind, *identity) % (high - low + 1)
+
+    def child(self, kind: str, *identity: int | str) -> Draws:
+        """An independent source, e.g. one for each component."""
+        return Draws(self.bits(kind, *identity))

@@ -1,0 +1,123 @@
+"""What storage raises. Each class carries Kafka's protocol error code, where Kafka has one, and its evidence."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class StorageError(Exception):
+    """Parent of all. `code` is Kafka's protocol error code; `retriable` as Kafka's client sees it."""
+
+    code: ClassVar[int] = 56  # KAFKA_STORAGE_ERROR
+    retriable: ClassVar[bool] = False
+
+
+class CorruptBatch(StorageError):
+    """The bytes at `position` of `path` are no whole, sound batch; all before them is sound. Kafka: CorruptRecord."""
+
+    code = 2
+    retriable = True
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(f"{path} at byte {position}: {reason}")
+        self.path, self.position, self.reason = path, position, reason
+
+
+class InvalidRecord(StorageError):
+    """A record or batch breaks a rule of its format or of its topic. Kafka: InvalidRecordException."""
+
+    code = 87
+
+
+class InvalidTimestamp(InvalidRecord):
+    code = 32
+
+
+class OffsetOutOfRange(StorageError):
+    code = 1
+
+    def __init__(self, offset: int, log_start_offset: int, log_end_offset: int) -> None:
+        super().__init__(f"offset {offset} is outside [{log_start_offset}, {log_end_offset}]")
+        self.offset, self.log_start_offset, self.log_end_offset = offset, log_start_offset, log_end_offset
+
+
+class SegmentOffsetOverflow(StorageError):
+    """An offset that does not fit the segment's 31 relative bits; nothing was written."""
+
+    def __init__(self, path: str, base_offset: int, offset: int) -> None:
+        super().__init__(f"{path}: offset {offset} does not fit a segment based at {base_offset}")
+        self.path, self.base_offset, self.offset = path, base_offset, offset
+
+
+class InvalidOffset(StorageError):
+    """An index append that does not advance. Kafka: InvalidOffsetException."""
+
+
+class CorruptIndex(StorageError):
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path, self.reason = path, reason
+
+
+class CorruptSnapshot(StorageError):
+    """A producer snapshot whose version, length or CRC is wrong."""
+
+
+class CorruptCheckpoint(StorageError):
+    """A text checkpoint that does not parse: file, line and reason are in the message."""
+
+
+class RecordTooLarge(StorageError):
+    code = 10  # MESSAGE_TOO_LARGE
+
+
+class RecordBatchTooLarge(StorageError):
+    code = 18  # RECORD_LIST_TOO_LARGE
+
+
+class OffsetsOutOfOrder(StorageError):
+    """A follower's records go back in offset. Kafka: OffsetsOutOfOrderException."""
+
+
+class UnexpectedAppendOffset(StorageError):
+    """A follower's first offset lies below the log end offset."""
+
+
+class OutOfOrderSequence(StorageError):
+    code = 45
+
+
+class InvalidProducerEpoch(StorageError):
+    code = 47
+
+
+class InvalidTransactionState(StorageError):
+    code = 48
+
+
+class TransactionCoordinatorFenced(StorageError):
+    code = 52
+
+
+class UnsupportedCompression(StorageError):
+    code = 76
+
+
+class UnsupportedForMessageFormat(StorageError):
+    code = 43
+
+
+class InvalidTopic(StorageError):
+    """A topic name that breaks Kafka's rules: 1 to 249 of [a-zA-Z0-9._-], not `.` or `..`."""
+
+    code = 17
+
+
+class DirectoryInUse(StorageError):
+    """Another process holds the lock of the log directory."""
+
+
+class ConfigError(StorageError):
+    """A configuration that cannot hold. Kafka: ConfigException / INVALID_CONFIG."""
+
+    code = 40

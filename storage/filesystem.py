@@ -1,0 +1,145 @@
+"""The port through which every durable byte of a log goes.
+
+Two implementations pass one contract test-suite (`tests/storage/filesystem_contract.py`): `OsFileSystem`, the real
+disk, and `sim.disk.SimFileSystem`, the disk that forgets. Paths are plain strings with `/`; an implementation raises
+`OSError` (or its usual subclasses: FileNotFoundError, FileExistsError, PermissionError, errno ENOSPC, EIO …).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class OpenMode(Enum):
+    READ = "read"  # must exist; no write verb is legal
+    WRITE = "write"  # must exist; reads too
+    CREATE = "create"  # created empty when missing, else as WRITE; reads too
+    CREATE_NEW = "create_new"  # FileExistsError when it exists
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStat:
+    size_bytes: int
+    modified_ms: int  # milliseconds since the epoch
+    is_directory: bool
+
+
+class ReadMap(Protocol):
+    """A read-only view of a whole file, as long as the file was when it was mapped; later `write_at` shows in it."""
+
+    @property
+    def view(self) -> memoryview: ...
+
+    def close(self) -> None:
+        """Release the view. Truncating a mapped file is a bug of the caller; close first."""
+
+
+class File(Protocol):
+    """An open file. Positions and sizes are bytes."""
+
+    @property
+    def path(self) -> str: ...
+
+    def size(self) -> int:
+        """The file's length now, asked of the file system."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer only where the file ends."""
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer`; returns the count, smaller than the buffer only where the file ends."""
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """All of `data`, or OSError; a failed call may leave a prefix of it written."""
+
+    def append(self, data: Buffer) -> None:
+        """`write_at` the present end, as one operation of the file system."""
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size` bytes; ValueError if the file is shorter."""
+
+    def set_length(self, size: int) -> None:
+        """Make the file `size` bytes long; new bytes read as zeros."""
+
+    def sync(self) -> None:
+        """The file's bytes and length are on stable storage when this returns (its name is not: `sync_directory`)."""
+
+    def map_for_reading(self) -> ReadMap:
+        """ValueError on an empty file."""
+
+    def close(self) -> None:
+        """Idempotent; syncs nothing."""
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    def open(self, path: str, mode: OpenMode) -> File: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def stat(self, path: str) -> FileStat: ...
+
+    def list(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+
+    def set_modified(self, path: str, modified_ms: int) -> None: ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic; replaces an existing file. Not durable until the directory is synced."""
+
+    def unlink(self, path: str) -> None: ...
+
+    def make_directory(self, path: str) -> None:
+        """Its parents too; nothing happens when it exists."""
+
+    def remove_directory(self, path: str) -> None:
+        """OSError unless empty."""
+
+    def lock(self, path: str) -> Lock:
+        """Take the exclusive lock on `path` (created if missing); BlockingIOError when another holder has it."""
+
+    def sync_directory(self, path: str) -> None:
+        """Names created, renamed and removed in `path` are on stable storage when this returns."""
+
+
+def join(directory: str, name: str) -> str:
+    """`directory/name`; `name` must be one component."""
+    assert name and "/" not in name and name not in (".", ".."), name
+    return f"{directory}/{name}" if directory else name
+
+
+def basename(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
+
+
+def dirname(path: str) -> str:
+    return path.rsplit("/", 1)[0] if "/" in path else ""
+
+
+def read_file(file_system: FileSystem, path: str) -> bytes:
+    file = file_system.open(path, OpenMode.READ)
+    try:
+        return file.read_at(0, file.size())
+    finally:
+        file.close()
+
+
+def replace_file(file_system: FileSystem, path: str, content: Buffer) -> None:
+    """Durably put `content` at `path`: `.tmp`, sync, rename, sync of the directory (Kafka: CheckpointFile.write)."""
+    temporary = path + ".tmp"
+    file = file_system.open(temporary, OpenMode.CREATE)
+    try:
+        file.set_length(0)
+        file.write_at(0, content)
+        file.sync()
+    finally:
+        file.close()
+    file_system.rename(temporary, path)
+    file_system.sync_directory(dirname(path))
