@@ -1,0 +1,54 @@
+# Two commands do all the set-up on a bare machine: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+SETUP := .venv/.installed
+JAVA := .venv/.java
+
+.PHONY: demo test test-slow check format generate lock bench setup clean
+
+setup: $(SETUP) $(JAVA)
+
+# The environment comes from the lock, hashes checked; the project itself is installed as a plain path.
+$(SETUP): requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+$(JAVA): $(SETUP)
+	sh tools/ensure-java
+	touch $@
+
+demo: setup
+	$(BIN)/python -m replog.demo
+
+test: setup
+	$(BIN)/python -m pytest -q -rs tests
+
+test-slow: setup
+	$(BIN)/python -m pytest -q -rs -m slow tests
+
+check: $(SETUP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m cluster.rpc.generate --check
+
+format: $(SETUP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+generate: $(SETUP)
+	$(BIN)/python -m cluster.rpc.generate
+
+bench: setup
+	$(BIN)/python -m bench
+
+# Needs uv; everyone else installs from what it wrote.
+lock:
+	uv pip compile pyproject.toml --extra spark --extra fast --group dev --python-version 3.11 \
+	  --universal --generate-hashes --quiet --output-file requirements.lock
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
