@@ -1,0 +1,29 @@
+"""`python -m bench [storage] [sim] [cluster]`: every ratio of the project, each against its floor in the same run."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from bench.table import Line, show
+
+PARTS = ("storage", "simulate", "cluster")
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        print(f"error: no benchmark {unknown[0]!r}; there are {', '.join(PARTS)}", file=sys.stderr)
+        return 2
+    lines: list[Line] = []
+    for name in names or list(PARTS):
+        print(f"measuring {name} ...", file=sys.stderr)
+        lines += importlib.import_module(f"bench.{name}").run()
+    show(lines)
+    return 0 if all(line.is_met is not False for line in lines) else 1
+
+
+if __name__ == "__main__":
+    if not __debug__:
+        sys.exit("error: asserts must stay on: do not run with -O")
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,139 @@
+"""The data source `replog`: batch reads of a log directory, one task a segment, Arrow batches out.
+
+Columns and option names are those of Kafka's own Spark source (structured-streaming-kafka-integration):
+`path`, one of `assign`, `subscribe`, `subscribePattern`, `startingOffsets`, `endingOffsets`, `includeHeaders`,
+`failOnDataLoss`; beside them `pushdown` (default false): take Spark's filters on topic, partition and offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from pipeline.directory import SegmentRange, SourceError, segment_ranges
+from pipeline.reading import HEADERS_COLUMN, SCHEMA, segment_batches
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.types import StructType
+
+_NO_END = 1 << 63
+
+
+class SegmentTask(InputPartition):
+    def __init__(self, wanted: SegmentRange) -> None:
+        super().__init__(wanted.path)
+        self.wanted = wanted
+
+
+class ReplogDataSource(DataSource):
+    """`spark.read.format("replog").option("path", LOG_DIRECTORY).load()`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "replog"
+
+    def schema(self) -> str:
+        return SCHEMA + (HEADERS_COLUMN if _flag(self.options, "includeheaders", default=False) else "")
+
+    def reader(self, schema: StructType) -> ReplogReader:
+        options = {key.lower(): value for key, value in self.options.items()}
+        if not options.get("path"):
+            raise SourceError("option path is required: a log directory with folders TOPIC-PARTITION")
+        # A reader that merely offers pushFilters makes queries fail where the session has push-down off (Spark 4.1).
+        return PushdownReader(options) if _flag(options, "pushdown", default=False) else ReplogReader(options)
+
+
+class ReplogReader(DataSourceReader):
+    def __init__(self, options: dict[str, str]) -> None:
+        self.options = options
+        self.least_offset, self.offset_limit = 0, _NO_END
+        self.topic: str | None = None
+        self.partition: int | None = None
+
+    def partitions(self) -> list[SegmentTask]:
+        from storage.os_filesystem import OsFileSystem
+
+        directory = self.options["path"].rstrip("/") or "/"
+        file_system = OsFileSystem()
+        if not file_system.exists(directory) or not file_system.stat(directory).is_directory:
+            raise SourceError(f"{directory} is no directory")
+        ranges = segment_ranges(file_system, directory, self.options)
+        return [SegmentTask(narrowed) for wanted in ranges if (narrowed := self._narrow(wanted)) is not None]
+
+    def _narrow(self, wanted: SegmentRange) -> SegmentRange | None:
+        if self.topic not in (None, wanted.topic) or self.partition not in (None, wanted.partition):
+            return None
+        start = max(wanted.start_offset, self.least_offset)
+        end = min(wanted.end_offset, self.offset_limit)
+        if start >= end or wanted.base_offset >= end:
+            return None
+        return SegmentRange(
+            path=wanted.path,
+            topic=wanted.topic,
+            partition=wanted.partition,
+            base_offset=wanted.base_offset,
+            start_offset=start,
+            end_offset=end,
+            is_last=wanted.is_last,
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        assert isinstance(partition, SegmentTask), partition
+        return segment_batches(
+            partition.wanted,
+            include_headers=_flag(self.options, "includeheaders", default=False),
+            fail_on_data_loss=_flag(self.options, "failondataloss", default=True),
+        )
+
+
+class PushdownReader(ReplogReader):
+    """Takes comparisons on `offset`, and equality on `topic` and `partition`; gives the others back to Spark."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        for filter_ in filters:
+            if not self._take(filter_):
+                yield filter_
+
+    def _take(self, filter_: Filter) -> bool:
+        match filter_:
+            case EqualTo(("topic",), str() as topic):
+                self.topic = topic
+            case EqualTo(("partition",), int() as partition):
+                self.partition = partition
+            case EqualTo(("offset",), int() as offset):
+                self.least_offset = max(self.least_offset, offset)
+                self.offset_limit = min(self.offset_limit, offset + 1)
+            case GreaterThan(("offset",), int() as offset):
+                self.least_offset = max(self.least_offset, offset + 1)
+            case GreaterThanOrEqual(("offset",), int() as offset):
+                self.least_offset = max(self.least_offset, offset)
+            case LessThan(("offset",), int() as offset):
+                self.offset_limit = min(self.offset_limit, offset)
+            case LessThanOrEqual(("offset",), int() as offset):
+                self.offset_limit = min(self.offset_limit, offset + 1)
+            case _:
+                return False
+        return True
+
+
+def _flag(options: Iterable[str] | dict[str, str], name: str, *, default: bool) -> bool:
+    assert isinstance(options, dict), options
+    value = next((v for k, v in options.items() if k.lower() == name), None)
+    if value is None:
+        return default
+    if value.lower() not in ("true", "false"):
+        raise SourceError(f"option {name} takes true or false, not {value!r}")
+    return value.lower() == "true"

@@ -1,0 +1,32 @@
+"""replog: a Kafka-style replicated log on Kafka's bytes, and the simulator that breaks it on purpose.
+
+The public names, each loaded when it is first used, so that reading a segment does not import gRPC.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+_HOMES = {
+    "LogConfig": "storage.config",
+    "OsFileSystem": "storage.os_filesystem",
+    "PartitionLog": "storage.log",
+    "Record": "storage.record",
+    "RecordBatch": "storage.batch",
+    "build_batch": "storage.batch",
+    "iterate_batches": "storage.batch",
+    "Admin": "cluster.client.shell",
+    "Consumer": "cluster.client.shell",
+    "Producer": "cluster.client.shell",
+    "run_scenario": "sim.world",
+    "register": "pipeline",
+}
+
+__all__ = sorted(_HOMES)
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'replog' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

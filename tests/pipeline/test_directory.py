@@ -1,0 +1,73 @@
+"""Planning a read, without Spark: which topics, which offsets, which segments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.campaign import Seeds
+from pipeline.directory import EARLIEST, LATEST, SourceError, offset_bound, partitions_of, segment_ranges, topic_filter
+from storage.os_filesystem import OsFileSystem
+
+
+def make(directory: Path, names: list[str]) -> str:
+    for name in names:
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    return str(directory)
+
+
+def test_partition_directories_are_found_by_kafkas_naming(tmp_path: Path) -> None:
+    root = make(tmp_path, ["foo.bar-1-0/a", "t-2/a", f"t-3.{'0' * 32}-delete/a", "recovery-point-offset-checkpoint", "x/a"])
+    found = [(topic, partition) for topic, partition, _ in partitions_of(OsFileSystem(), root)]
+    assert found == [("foo.bar-1", 0), ("t", 2)]
+
+
+def test_only_one_way_to_name_topics_may_be_given() -> None:
+    with pytest.raises(SourceError, match="only one of"):
+        topic_filter({"subscribe": "a", "assign": "{}"})
+
+
+@pytest.mark.parametrize(
+    "options", [{"subscribe": "a, b"}, {"subscribepattern": "a|b"}, {"assign": '{"a": [0], "b": [0]}'}]
+)
+def test_topics_are_named_as_in_kafkas_source(options: dict[str, str]) -> None:
+    wanted = topic_filter(options)
+    assert [wanted(topic, 0) for topic in ("a", "b", "ab")] == [True, True, False]
+
+
+def test_a_pattern_that_is_no_regular_expression_is_refused() -> None:
+    with pytest.raises(SourceError, match="subscribePattern"):
+        topic_filter({"subscribepattern": "("})
+
+
+def test_offsets_are_given_by_word_or_by_json() -> None:
+    assert offset_bound({"startingoffsets": "earliest"}, "startingOffsets", LATEST)("t", 0) == EARLIEST
+    by_json = offset_bound({"endingoffsets": '{"t": {"0": 7}}'}, "endingOffsets", LATEST)
+    assert (by_json("t", 0), by_json("t", 1)) == (7, LATEST)
+
+
+def test_segments_outside_the_offsets_are_not_planned(tmp_path: Path) -> None:
+    root = make(tmp_path, [f"t-0/{base:020d}.log" for base in (0, 10, 20)])
+    ranges = segment_ranges(
+        OsFileSystem(), root, {"startingoffsets": '{"t": {"0": 12}}', "endingoffsets": '{"t": {"0": 20}}'}
+    )
+    assert [(r.base_offset, r.start_offset, r.end_offset, r.is_last) for r in ranges] == [(10, 12, 20, False)]
+
+
+def test_records_below_the_log_start_checkpoint_are_not_read(tmp_path: Path) -> None:
+    root = make(tmp_path, [f"t-0/{base:020d}.log" for base in (0, 10)])
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 17\n")
+    assert [(r.base_offset, r.start_offset) for r in segment_ranges(OsFileSystem(), root, {})] == [(10, 17)]
+
+
+@pytest.mark.parametrize("text", ["", "3", "5..5", "7..3", "a..b", "1...2"])
+def test_seeds_that_are_no_range_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="seeds"):
+        Seeds.parse(text)
+
+
+def test_the_end_of_a_seed_range_is_excluded() -> None:
+    assert Seeds.parse("3..7") == Seeds(first=3, end=7)

@@ -1,0 +1,140 @@
+"""The data source and the campaign in a real Spark session: one session for all, since a start costs seconds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline.session import SparkUnavailable, check_available
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+GOLDEN = ROOT / "tests" / "golden"
+TOPICS = ("shapes-none", "shapes-gzip", "index-full-rolls", "empty")
+
+try:
+    check_available()
+    missing = ""
+except SparkUnavailable as reason:
+    missing = str(reason)
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(bool(missing), reason=missing),
+    pytest.mark.filterwarnings("ignore"),  # what Spark's own Python code warns of
+]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    from pipeline import register
+    from pipeline.session import session
+
+    running = session("replog tests", master="local[2]")
+    register(running)
+    yield running
+    running.stop()
+
+
+def records_in_dump(topic: str) -> int:
+    folder = GOLDEN / "expected" / "kafka-4.1" / "clean" / f"{topic}-0"
+    return sum(text.read_text(errors="replace").count("\n| offset: ") for text in folder.glob("*.log.txt"))
+
+
+def test_the_source_counts_what_kafkas_dumps_show(spark: SparkSession) -> None:
+    options = {"path": str(GOLDEN / "kafka-4.1" / "clean"), "subscribe": ",".join(TOPICS)}
+    frame = spark.read.format("replog").options(**options).load()
+    counted = {row["topic"]: row["count"] for row in frame.groupBy("topic").count().collect()}
+    assert counted == {topic: records_in_dump(topic) for topic in TOPICS if records_in_dump(topic)}
+    assert len(counted) == 3
+
+
+def test_the_columns_are_those_of_kafkas_source(spark: SparkSession) -> None:
+    frame = spark.read.format("replog").option("path", str(GOLDEN / "kafka-4.1" / "clean")).load()
+    assert frame.columns == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    with_headers = spark.read.format("replog").options(path=str(GOLDEN / "kafka-4.1" / "clean"), includeHeaders="true")
+    assert with_headers.load().columns[-1] == "headers"
+
+
+def test_values_agree_byte_by_byte_with_a_plain_read(spark: SparkSession) -> None:
+    from pipeline.directory import segment_ranges
+    from pipeline.reading import segment_batches
+    from storage.os_filesystem import OsFileSystem
+
+    root = str(GOLDEN / "kafka-4.1" / "clean")
+    plain = []
+    for wanted in segment_ranges(OsFileSystem(), root, {"subscribe": "shapes-none,shapes-gzip"}):
+        for batch in segment_batches(wanted, include_headers=True, fail_on_data_loss=True):
+            plain += [(r["topic"], r["offset"], r["key"], r["value"], r["headers"]) for r in batch.to_pylist()]
+    options = {"path": root, "subscribe": "shapes-none,shapes-gzip", "includeHeaders": "true"}
+    rows = spark.read.format("replog").options(**options).load().orderBy("topic", "offset").collect()
+    through_spark = [
+        (
+            r["topic"],
+            r["offset"],
+            None if r["key"] is None else bytes(r["key"]),
+            None if r["value"] is None else bytes(r["value"]),
+            [{"key": h["key"], "value": None if h["value"] is None else bytes(h["value"])} for h in r["headers"]],
+        )
+        for r in rows
+    ]
+    assert through_spark == sorted(plain, key=lambda row: (row[0], row[1]))
+
+
+@pytest.mark.parametrize("pushdown", ["false", "true"])
+def test_filters_give_the_same_rows_pushed_down_or_not(spark: SparkSession, pushdown: str) -> None:
+    options = {"path": str(GOLDEN / "kafka-4.1" / "clean"), "pushdown": pushdown}
+    frame = spark.read.format("replog").options(**options).load()
+    kept = frame.where("topic = 'index-full-rolls' and partition = 0 and offset >= 17 and offset < 40")
+    assert [row["offset"] for row in kept.orderBy("offset").select("offset").collect()] == list(range(17, 40))
+
+
+def test_damage_fails_the_query_with_file_and_position(spark: SparkSession, tmp_path: Path) -> None:
+    copy = tmp_path / "shapes-none-0"
+    shutil.copytree(GOLDEN / "kafka-4.1" / "clean" / "shapes-none-0", copy)
+    log = copy / f"{0:020d}.log"
+    damaged = bytearray(log.read_bytes())
+    damaged[400] ^= 1
+    log.write_bytes(damaged)
+    with pytest.raises(Exception, match=r"00000000000000000000\.log at byte"):
+        spark.read.format("replog").option("path", str(tmp_path)).load().count()
+    tolerant = spark.read.format("replog").options(path=str(tmp_path), failOnDataLoss="false").load()
+    assert 0 < tolerant.count() < records_in_dump("shapes-none")
+
+
+def test_a_missing_directory_is_named(spark: SparkSession) -> None:
+    with pytest.raises(Exception, match="/nowhere is no directory"):
+        spark.read.format("replog").option("path", "/nowhere").load().count()
+
+
+def test_reading_changes_no_file(spark: SparkSession, tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "kafka-4.1" / "killed" / "idempotent-0", tmp_path / "idempotent-0")
+
+    def listing() -> list[tuple[str, int, int]]:
+        return sorted((p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in (tmp_path / "idempotent-0").iterdir())
+
+    before = listing()
+    assert spark.read.format("replog").option("path", str(tmp_path)).load().count() > 0
+    assert listing() == before
+
+
+def test_a_campaign_has_a_row_for_each_seed(spark: SparkSession, tmp_path: Path) -> None:
+    from pipeline.campaign import Seeds, run_campaign
+
+    frame = run_campaign(spark, scenario=ROOT / "scenarios" / "leader-crash.yaml", seeds=Seeds(first=3, end=7))
+    frame.write.parquet(str(tmp_path / "results"))
+    rows = spark.read.parquet(str(tmp_path / "results")).orderBy("seed").collect()
+    assert [(row["seed"], row["verdict"]) for row in rows] == [(seed, "held") for seed in range(3, 7)]
+    assert len({row["trace_hash"] for row in rows}) == 4
+    command = [sys.executable, "-m", "replog", "sim", "run", str(ROOT / "scenarios" / "leader-crash.yaml")]
+    alone = subprocess.run([*command, "--seed", "3", "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(alone.stdout)["trace_hash"] == rows[0]["trace_hash"]

@@ -1,0 +1,94 @@
+"""Folder = import package: the price of short names is that a rival of the same name must be noticed at once."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("cluster", "pipeline", "replog", "sim", "storage")
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_import_name_resolves_to_this_checkout(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__file__ is not None
+    assert Path(module.__file__).resolve().parent == ROOT / name
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_no_other_distribution_owns_an_import_name(name: str) -> None:
+    owners = set(importlib.metadata.packages_distributions().get(name, ["replog"]))
+    assert owners == {"replog"}
+
+
+def test_the_lock_pins_every_declared_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = list(project["project"]["dependencies"])
+    for extra in project["project"]["optional-dependencies"].values():
+        wanted += extra
+    wanted += project["dependency-groups"]["dev"]
+    lock = (ROOT / "requirements.lock").read_text().lower()
+    for requirement in wanted:
+        name = requirement.split(">")[0].split(";")[0].strip().lower().replace("_", "-")
+        assert f"\n{name}==" in lock, f"{name} is not in requirements.lock: run `make lock`"
+
+
+def test_no_package_marker_lies_in_the_tests() -> None:
+    # tests/storage/__init__.py would make `storage` mean `tests/storage`.
+    assert list((ROOT / "tests").rglob("__init__.py")) == []
+
+
+def test_proto_folder_holds_proto_files_only() -> None:
+    assert {path.suffix for path in (ROOT / "proto").rglob("*") if path.is_file()} == {".proto"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(target), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = target.glob("*.whl")
+    return built
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_packages_and_the_scenarios_and_no_tests(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    top = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    assert top == {*PACKAGES, "scenarios"}
+    assert {f"scenarios/{path.name}" for path in (ROOT / "scenarios").glob("*.yaml")} <= set(names)
+
+
+def test_a_scenario_runs_from_the_installed_wheel(wheel: Path, tmp_path: Path) -> None:
+    # A fresh environment that sees our dependencies (not our checkout) plus the wheel.
+    environment = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    (site,) = environment.glob("lib/python*/site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    ours = Path(importlib.metadata.distribution("simpy").locate_file("")).resolve()
+    linked = tmp_path / "dependencies"
+    linked.mkdir()
+    for entry in ours.iterdir():
+        if not entry.name.startswith(("replog", "_replog", "__editable__")) and entry.suffix != ".pth":
+            (linked / entry.name).symlink_to(entry)
+    (site / "dependencies.pth").write_text(f"{linked}\n")
+    python = environment / "bin" / "python"
+    command = [str(python), "-I", "-m", "replog", "sim", "run", str(site / "scenarios" / "leader-crash.yaml")]
+    done = subprocess.run([*command, "--seed", "7", "--json"], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["verdict"] == "held"
+    where = subprocess.run(
+        [str(python), "-I", "-c", "import storage; print(storage.__file__)"], capture_output=True, text=True, check=True
+    )
+    assert Path(where.stdout.strip()).is_relative_to(site)
