@@ -1,0 +1,129 @@
+"""Every body survives the wire, and the wire knows every body."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+
+import pytest
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster import messages, wire
+from cluster.errors import ErrorCode
+from cluster.messages import FetchResponse, MetadataRequest, RequestBody, ResponseBody
+from cluster.rpc import common_pb2, data_pb2, methods, replica_pb2
+from cluster.wire_common import error_from_wire
+
+REQUESTS = typing.get_args(RequestBody)
+RESPONSES = typing.get_args(ResponseBody)
+_NARROW = frozenset({FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_UINT32})
+_FILES = (common_pb2.DESCRIPTOR, *methods.FILES)
+_DESCRIPTORS = {name: message for file in _FILES for name, message in file.message_types_by_name.items()}
+_TEXT = st.text("az09._-é日", max_size=8)
+
+
+def _integers(owner: type, name: str) -> st.SearchStrategy[int]:
+    """Of the width of the wire's field; ports, waits and sizes are plain int32, so mostly small."""
+    field = _DESCRIPTORS[owner.__name__].fields_by_name[name]
+    bits = 31 if field.cpp_type in _NARROW else 63
+    return st.integers(-(1 << bits), (1 << bits) - 1)
+
+
+def _values(owner: type, name: str, hint: object) -> st.SearchStrategy[object]:
+    if hint is int:
+        return _integers(owner, name)
+    if hint is bool:
+        return st.booleans()
+    if hint is str:
+        return _TEXT
+    if hint is bytes:
+        return st.binary(max_size=16)
+    if hint is ErrorCode:
+        return st.sampled_from(ErrorCode)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return bodies(hint)
+    arguments = typing.get_args(hint)
+    if type(None) in arguments:
+        return st.none() | _values(owner, name, arguments[0])
+    assert typing.get_origin(hint) is tuple, (owner, name, hint)
+    if arguments[-1] is Ellipsis:
+        item = arguments[0]
+        numbers = st.integers(-1, 1 << 20)
+        items = numbers if item is int else _values(owner, name, item)
+        if item == tuple[int, ...]:
+            items = st.lists(numbers, max_size=3).map(tuple)
+        return st.lists(items, max_size=3).map(tuple)
+    return st.tuples(*(_values(owner, name, argument) for argument in arguments))
+
+
+def bodies(cls: type) -> st.SearchStrategy[object]:
+    hints = typing.get_type_hints(cls)
+    values = {field.name: _values(cls, field.name, hints[field.name]) for field in dataclasses.fields(cls)}
+    if cls is messages.TopicPartition:
+        return st.builds(messages.TopicPartition, values["topic"], st.integers(0, (1 << 31) - 1))
+    return st.builds(cls, **values)
+
+
+def through_bytes(message: Message) -> Message:
+    return type(message).FromString(message.SerializeToString())
+
+
+@pytest.mark.parametrize("cls", REQUESTS, ids=lambda cls: cls.__name__)
+def test_every_request_survives_the_wire(cls: type) -> None:
+    @settings(max_examples=25, deadline=None)
+    @given(bodies(cls))
+    def round_trip(body: RequestBody) -> None:
+        assert wire.request_from_wire(through_bytes(wire.request_to_wire(body))) == body
+
+    round_trip()
+
+
+@pytest.mark.parametrize("cls", RESPONSES, ids=lambda cls: cls.__name__)
+def test_every_response_survives_the_wire(cls: type) -> None:
+    @settings(max_examples=25, deadline=None)
+    @given(bodies(cls))
+    def round_trip(body: ResponseBody) -> None:
+        assert wire.response_from_wire(through_bytes(wire.response_to_wire(body))) == body
+
+    round_trip()
+
+
+def test_every_dataclass_field_has_a_wire_field_of_its_name() -> None:
+    for cls in (*REQUESTS, *RESPONSES):
+        ours = [field.name for field in dataclasses.fields(cls)]
+        theirs = list(_DESCRIPTORS[cls.__name__].fields_by_name)
+        assert sorted(ours) == sorted(theirs), cls.__name__
+
+
+def test_every_error_code_is_on_the_wire_under_kafkas_number() -> None:
+    assert {code.name: int(code) for code in ErrorCode} == dict(common_pb2.ErrorCode.items())
+
+
+def test_an_error_of_a_newer_peer_is_unknown_but_never_none() -> None:
+    assert error_from_wire(119) is ErrorCode.UNKNOWN_SERVER_ERROR
+    unknown = replica_pb2.FetchResponse.FromString(b"\x08\x77")
+    assert wire.response_from_wire(unknown) == FetchResponse(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def test_all_topics_and_no_topic_are_different_questions() -> None:
+    everything, nothing = MetadataRequest(topics=None), MetadataRequest(topics=())
+    assert wire.request_to_wire(everything) != wire.request_to_wire(nothing)
+    assert wire.request_from_wire(through_bytes(wire.request_to_wire(nothing))) == nothing
+
+
+def test_a_message_that_is_no_body_is_refused() -> None:
+    with pytest.raises(wire.UnknownMessage):
+        wire.request_from_wire(common_pb2.TopicPartition(topic="t"))
+    with pytest.raises(wire.UnknownMessage):
+        wire.response_from_wire(data_pb2.ProduceCalls())
+
+
+def test_each_unary_request_has_one_method_and_streams_are_the_three_known() -> None:
+    streamed = {"FetchRequest", "ProduceRequest"}
+    unary = {cls.__name__ for cls in REQUESTS} - streamed
+    assert {request.__name__ for request in methods.UNARY_BY_REQUEST} == unary
+    streams = {path for path, method in methods.BY_PATH.items() if method.is_stream}
+    assert streams == {methods.PRODUCE, methods.CONSUMER_FETCH, methods.REPLICA_FETCH}

@@ -1,0 +1,12 @@
+"""What is checked in under `cluster/rpc/` is what protoc writes from `proto/` today."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.rpc import generate
+
+
+def test_generated_code_equals_the_protocol_files() -> None:
+    pytest.importorskip("grpc_tools")
+    assert generate.differences() == []
