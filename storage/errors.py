@@ -64,7 +64,12 @@ class CorruptSnapshot(StorageError):
 
 
 class CorruptCheckpoint(StorageError):
-    """A text checkpoint that does not parse: file, line and reason are in the message."""
+    """A text checkpoint that does not parse; `line` counts from 1 and is None where no one line is to blame."""
+
+    def __init__(self, path: str, line: int | None = None, reason: str = "") -> None:
+        place = path if line is None else f"{path} line {line}"
+        super().__init__(f"{place}: {reason}" if reason else place)
+        self.path, self.line, self.reason = path, line, reason
 
 
 class RecordTooLarge(StorageError):

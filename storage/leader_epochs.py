@@ -1,0 +1,241 @@
+"""Where each leader epoch begins in one log: the map by which replicas find the point up to which they agree.
+
+Kafka: LeaderEpochFileCache (KIP-101, KIP-279). The entries ascend strictly in epoch and in start offset.
+`assign` is on disk when it returns; a truncation is so only after `flush`, so a crash leaves entries too many
+in the file but never one too few, and start-up clips both ends again (EP12).
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import NamedTuple, final
+
+from storage.checkpoints import LeaderEpochCheckpoint
+from storage.errors import InvalidRecord
+from storage.filesystem import FileSystem, dirname
+
+logger = logging.getLogger(__name__)
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+UNDEFINED = (UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+
+
+class EpochEntry(NamedTuple):
+    epoch: int
+    start_offset: int
+
+
+def _do_nothing() -> None:
+    return
+
+
+@final
+class LeaderEpochCache:
+    """The epochs of one log, held in memory and in `leader-epoch-checkpoint` at `path` (created empty when
+    missing).
+
+    `schedule` is called after a truncation that `flush` has yet to bring to disk. `last_epoch` is the latest
+    epoch, -1 when there is none: a loop over batches compares with it and calls `assign` only where the epoch
+    changes. Raises CorruptCheckpoint from the constructor.
+    """
+
+    __slots__ = (
+        "_checkpoint",
+        "_epochs",
+        "_file_system",
+        "_is_dirty",
+        "_last_start",
+        "_schedule",
+        "_starts",
+        "last_epoch",
+    )
+
+    def __init__(
+        self, file_system: FileSystem, path: str, *, schedule: Callable[[], None] = _do_nothing
+    ) -> None:
+        self._file_system, self._schedule = file_system, schedule
+        self._checkpoint = LeaderEpochCheckpoint(file_system, path)
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.last_epoch = UNDEFINED_EPOCH
+        self._last_start = UNDEFINED_OFFSET
+        self._is_dirty = False
+        for (
+            epoch,
+            start_offset,
+        ) in self._checkpoint.read():  # one by one, so a file out of order is put right: EP1
+            self._insert(epoch, start_offset)
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    @property
+    def path(self) -> str:
+        return self._checkpoint.path
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether `flush` has something to write."""
+        return self._is_dirty
+
+    @property
+    def entries(self) -> list[EpochEntry]:
+        """A copy, ascending."""
+        return list(map(EpochEntry, self._epochs, self._starts))
+
+    @property
+    def latest_epoch(self) -> int | None:
+        return self.last_epoch if self._epochs else None
+
+    @property
+    def latest_entry(self) -> EpochEntry | None:
+        return EpochEntry(self.last_epoch, self._last_start) if self._epochs else None
+
+    @property
+    def earliest_entry(self) -> EpochEntry | None:
+        return EpochEntry(self._epochs[0], self._starts[0]) if self._epochs else None
+
+    def entry_for(self, epoch: int) -> EpochEntry | None:
+        index = bisect_left(self._epochs, epoch)
+        return self._entry_at(index) if index < len(self._epochs) and self._epochs[index] == epoch else None
+
+    def previous_epoch(self, epoch: int | None = None) -> int | None:
+        """The greatest epoch below `epoch`; below the latest when none is given."""
+        entry = self.previous_entry(self.last_epoch if epoch is None else epoch)
+        return None if entry is None else entry.epoch
+
+    def previous_entry(self, epoch: int) -> EpochEntry | None:
+        index = bisect_left(self._epochs, epoch)
+        return self._entry_at(index - 1) if index > 0 else None
+
+    def next_epoch(self, epoch: int) -> int | None:
+        index = bisect_right(self._epochs, epoch)
+        return self._epochs[index] if index < len(self._epochs) else None
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """The epoch that `offset` belongs to: the greatest whose start is at most `offset` (EP9)."""
+        index = bisect_right(self._starts, offset)
+        return self._epochs[index - 1] if index > 0 else None
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(greatest epoch at most `epoch`, its end offset, exclusive), UNDEFINED when unknown (EP5, KIP-279).
+
+        An epoch below all of ours gives (that epoch, the first start): nothing of it is left here.
+        """
+        if epoch == UNDEFINED_EPOCH or epoch > self.last_epoch:
+            return UNDEFINED
+        if epoch == self.last_epoch:
+            return epoch, log_end_offset
+        index = bisect_right(self._epochs, epoch)
+        found = self._epochs[index - 1] if index > 0 else epoch
+        return found, self._starts[index]
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that `epoch` begins at `start_offset`; on disk when it returns. Whether anything changed.
+
+        Entries that contradict are dropped: those of this or a later epoch, and those that start here or
+        later (EP3). The first start of an epoch wins over later ones. Raises InvalidRecord on a negative
+        epoch or offset, before anything changes: a follower meets that in a batch that no leader has stamped.
+        """
+        if epoch == self.last_epoch and start_offset >= self._last_start and epoch >= 0:
+            return False
+        if epoch < 0 or start_offset < 0:
+            raise InvalidRecord(f"{self.path}: leader epoch {epoch} at offset {start_offset} is negative")
+        self._insert(epoch, start_offset)
+        self._write()
+        assert self.last_epoch == epoch and self._last_start == start_offset, (epoch, start_offset)
+        return True
+
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """Drop the epochs that start at or beyond `end_offset`; nothing for a negative one (EP6, EP8)."""
+        if end_offset < 0 or self._last_start < end_offset:
+            return False
+        self._drop_from(bisect_left(self._starts, end_offset))
+        self._note_change()
+        return True
+
+    def truncate_from_start(self, start_offset: int) -> bool:
+        """Drop the epochs before the one that `start_offset` lies in, which then starts at `start_offset`
+        (EP7).
+        """
+        index = bisect_right(self._starts, start_offset)
+        if index == 0:
+            return False
+        del self._epochs[: index - 1], self._starts[: index - 1]
+        self._starts[0] = start_offset
+        self._last_start = self._starts[-1]
+        self._note_change()
+        return True
+
+    def entries_in_range(self, start_offset: int, end_offset: int) -> list[EpochEntry]:
+        """The entries as after both truncations, which do not take place (EP11)."""
+        first = bisect_right(self._starts, start_offset) if start_offset >= 0 else 0
+        entries = self.entries
+        if first > 0:
+            entries[:first] = [EpochEntry(entries[first - 1].epoch, start_offset)]
+        return [entry for entry in entries if end_offset < 0 or entry.start_offset < end_offset]
+
+    def clear(self) -> None:
+        """In memory only: for a log whose files are going (EP10)."""
+        self._drop_from(0)
+
+    def clear_and_flush(self) -> None:
+        self._drop_from(0)
+        self._write()
+
+    def flush(self) -> None:
+        """Bring truncations to disk; nothing to do is free, and a directory that has gone is no error
+        (EP6).
+        """
+        if not self._is_dirty:
+            return
+        try:
+            self._write()
+        except FileNotFoundError:
+            if self._file_system.exists(dirname(self.path)):
+                raise
+            logger.debug("leader epochs not flushed, directory gone: path=%s", self.path)
+
+    def copy_to(self, file_system: FileSystem, path: str) -> LeaderEpochCache:
+        """A cache of the same entries bound to another file, which is not written yet. Kafka:
+        withCheckpoint.
+        """
+        copy = LeaderEpochCache(file_system, path)
+        copy._epochs, copy._starts = self._epochs[:], self._starts[:]
+        copy.last_epoch, copy._last_start = self.last_epoch, self._last_start
+        copy._is_dirty = True
+        return copy
+
+    def _entry_at(self, index: int) -> EpochEntry:
+        return EpochEntry(self._epochs[index], self._starts[index])
+
+    def _insert(self, epoch: int, start_offset: int) -> None:
+        if epoch == self.last_epoch and start_offset >= self._last_start:
+            return
+        # Both lists ascend, so what contradicts is a tail: the longer of the two.
+        keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
+        if keep < len(self._epochs):
+            logger.info(
+                "leader epochs dropped for epoch=%d start=%d: count=%d", epoch, start_offset, len(self) - keep
+            )
+        self._drop_from(keep)
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self.last_epoch, self._last_start = epoch, start_offset
+
+    def _drop_from(self, index: int) -> None:
+        del self._epochs[index:], self._starts[index:]
+        self.last_epoch = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
+        self._last_start = self._starts[-1] if self._starts else UNDEFINED_OFFSET
+
+    def _note_change(self) -> None:
+        self._is_dirty = True
+        self._schedule()
+
+    def _write(self) -> None:
+        assert all(a < b for a, b in zip(self._starts, self._starts[1:], strict=False)), self._starts
+        self._checkpoint.write(zip(self._epochs, self._starts, strict=True))
+        self._is_dirty = False
