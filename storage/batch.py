@@ -1,0 +1,367 @@
+"""A view of a record batch's bytes, iteration over batches in memory, and what a leader changes in place.
+
+The layout stands in `storage/batch_format.py`, building in `storage/batch_builder.py`; both are re-exported here.
+Of magic 0 and 1 there is a view of the header only.
+Kafka: DefaultRecordBatch, LegacyRecord, ByteBufferLogInputStream.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import final
+
+from storage.batch_builder import BatchBuilder, BatchFields, build_batch
+from storage.batch_format import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    CONTROL_FLAG,
+    CRC_AT,
+    CRC_COVERS_FROM,
+    CURRENT_MAGIC,
+    DELETE_HORIZON_FLAG,
+    EPOCH_AT,
+    HEADER,
+    HEADER_SIZE,
+    HEADER_SIZE_UP_TO_MAGIC,
+    KNOWN_ATTRIBUTES,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    MIN_SIZE_FIELD,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    PRODUCER_ID_AT,
+    SIZE_FIELD,
+    SIZE_FIELD_AT,
+    TRANSACTIONAL_FLAG,
+    TimestampType,
+)
+from storage.compression import DECOMPRESSED_LIMIT_BYTES, Compression, compression_of, decompress
+from storage.crc32c import crc32c
+from storage.errors import CorruptBatch, UnsupportedForMessageFormat
+from storage.filesystem import Buffer
+from storage.record import NO_SEQUENCE, NO_TIMESTAMP, Record, add_to_sequence, decode_records
+
+__all__ = [
+    "CURRENT_MAGIC",
+    "HEADER",
+    "HEADER_SIZE",
+    "HEADER_SIZE_UP_TO_MAGIC",
+    "LOG_OVERHEAD",
+    "MIN_SIZE_FIELD",
+    "NO_PARTITION_LEADER_EPOCH",
+    "NO_PRODUCER_EPOCH",
+    "NO_PRODUCER_ID",
+    "NO_SEQUENCE",
+    "NO_TIMESTAMP",
+    "BatchBuilder",
+    "BatchFields",
+    "Compression",
+    "Record",
+    "RecordBatch",
+    "TimestampType",
+    "build_batch",
+    "iterate_batches",
+    "set_max_timestamp",
+    "set_producer_state",
+    "stamp",
+]
+
+_BASE_OFFSET = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_TIMESTAMP = struct.Struct(">q")
+_PRODUCER = struct.Struct(">qhi")
+_LEGACY_HEADER = struct.Struct(">qiIbbq")  # the timestamp is there from magic 1 on
+_PADDING = bytes(HEADER_SIZE)
+
+
+@final
+class RecordBatch:
+    """A view of one batch's bytes; owns none of them. The header is read once, at making.
+
+    `buffer[start : start + size_bytes]` is the batch, `position` its place in its file (`start`, if not told).
+    Nothing is validated here: every field may hold nonsense until `is_valid()` says otherwise. What is stamped
+    into the bytes later shows in a new view only.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "buffer",
+        "crc",
+        "last_offset",
+        "last_offset_delta",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "position",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+        "size_bytes",
+        "start",
+    )
+
+    buffer: Buffer
+    attributes: int
+    base_offset: int
+    base_sequence: int
+    base_timestamp: int
+    crc: int
+    last_offset: int
+    last_offset_delta: int
+    magic: int
+    max_timestamp: int
+    partition_leader_epoch: int
+    position: int
+    producer_epoch: int
+    producer_id: int
+    record_count: int
+    size_bytes: int
+    start: int
+
+    def __init__(self, buffer: Buffer, start: int, size_bytes: int, position: int | None = None) -> None:
+        self.buffer = buffer
+        self.start = start
+        self.size_bytes = size_bytes
+        self.position = start if position is None else position
+        if size_bytes < HEADER_SIZE:
+            self._read_short_header()
+            return
+        (
+            self.base_offset,
+            _,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.record_count,
+        ) = HEADER.unpack_from(buffer, start)
+        if self.magic < CURRENT_MAGIC:
+            self._read_legacy_header(bytes(buffer[start : start + _LEGACY_HEADER.size]))
+            return
+        self.last_offset = self.base_offset + self.last_offset_delta
+
+    def _read_short_header(self) -> None:
+        """Of a magic-0 or -1 message, or of a magic-2 batch that cannot be one: `is_valid` will say so."""
+        padded = bytes(self.buffer[self.start : self.start + self.size_bytes]) + _PADDING
+        short = RecordBatch(padded, 0, HEADER_SIZE)
+        for name in _HEADER_FIELDS:
+            setattr(self, name, getattr(short, name))
+
+    def _read_legacy_header(self, header: bytes) -> None:
+        """A message is a batch of its own; a compressed one tells no count (-1) and no first offset."""
+        offset, _, self.crc, self.magic, self.attributes, timestamp = _LEGACY_HEADER.unpack(header)
+        self.base_offset = self.last_offset = offset
+        self.last_offset_delta = 0
+        self.partition_leader_epoch = NO_PARTITION_LEADER_EPOCH
+        self.base_timestamp = self.max_timestamp = timestamp if self.magic == 1 else NO_TIMESTAMP
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.base_sequence = NO_SEQUENCE
+        self.record_count = -1 if self.attributes & CODEC_MASK else 1
+
+    @property
+    def next_offset(self) -> int:
+        return self.last_offset + 1
+
+    @property
+    def compression(self) -> Compression:
+        """Raises UnsupportedCompression when the attributes name an unknown codec."""
+        return compression_of(self.attributes & CODEC_MASK)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        if self.magic == 0:
+            return TimestampType.NO
+        return TimestampType.LOG_APPEND if self.attributes & LOG_APPEND_TIME_FLAG else TimestampType.CREATE
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.magic >= CURRENT_MAGIC and bool(self.attributes & TRANSACTIONAL_FLAG)
+
+    @property
+    def is_control(self) -> bool:
+        return self.magic >= CURRENT_MAGIC and bool(self.attributes & CONTROL_FLAG)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on its tombstones and markers may go (KIP-534); stored in place of the base timestamp."""
+        if self.magic >= CURRENT_MAGIC and self.attributes & DELETE_HORIZON_FLAG:
+            return self.base_timestamp
+        return None
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        """-1 without a sequence; counts from 2^31-1 to 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return add_to_sequence(self.base_sequence, self.last_offset_delta)
+
+    def is_valid(self) -> bool:
+        """Whether size and checksum hold; magic above 2 counts as 2, the CRC leaves it out (FR8, FR11)."""
+        if self.magic < CURRENT_MAGIC:
+            return self._is_valid_legacy()
+        start = self.start
+        if self.size_bytes < HEADER_SIZE:
+            return False
+        return crc32c(memoryview(self.buffer)[start + CRC_COVERS_FROM : start + self.size_bytes]) == self.crc
+
+    def _is_valid_legacy(self) -> bool:
+        if self.size_bytes < LOG_OVERHEAD + MIN_SIZE_FIELD:
+            return False
+        return (
+            zlib.crc32(memoryview(self.buffer)[self.start + MAGIC_AT : self.start + self.size_bytes])
+            == self.crc
+        )
+
+    def check_valid(self, path: str = "", file_position: int | None = None) -> None:
+        """Raises CorruptBatch with the batch's place: `file_position`, or else `position`."""
+        if self.is_valid():
+            return
+        if self.magic >= CURRENT_MAGIC and self.size_bytes < HEADER_SIZE:
+            reason = f"a batch of {self.size_bytes} bytes is smaller than its header of {HEADER_SIZE}"
+        else:
+            reason = (
+                f"the checksum of the batch at offset {self.base_offset} does not match (stored {self.crc})"
+            )
+        raise CorruptBatch(path or "batch", self.position if file_position is None else file_position, reason)
+
+    def records(self, decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Iterator[Record]:
+        """Its records with offset, timestamp and sequence put together; check the checksum first.
+
+        Raises InvalidRecord, UnsupportedCompression, and for magic 0 and 1 UnsupportedForMessageFormat.
+        """
+        if self.magic < CURRENT_MAGIC:
+            raise UnsupportedForMessageFormat(f"records of magic {self.magic} cannot be read")
+        if self.record_count == 0:
+            return iter(
+                ()
+            )  # without a look at the payload: a retained empty batch has none to decompress (T22)
+        payload = memoryview(self.buffer)[self.start + HEADER_SIZE : self.start + self.size_bytes]
+        return decode_records(
+            decompress(self.compression, payload, decompressed_limit_bytes),
+            self.record_count,
+            base_offset=self.base_offset,
+            base_timestamp=self.base_timestamp,
+            base_sequence=self.base_sequence,
+            log_append_time_ms=self.max_timestamp if self.attributes & LOG_APPEND_TIME_FLAG else None,
+        )
+
+    def tobytes(self) -> bytes:
+        return bytes(self.buffer[self.start : self.start + self.size_bytes])
+
+    def __repr__(self) -> str:
+        return (
+            f"RecordBatch(offsets {self.base_offset} to {self.last_offset} at byte {self.position}, "
+            f"size_bytes={self.size_bytes}, leader_epoch={self.partition_leader_epoch}, magic={self.magic})"
+        )
+
+
+_HEADER_FIELDS = tuple(
+    name for name in RecordBatch.__slots__ if name not in ("buffer", "start", "size_bytes", "position")
+)
+
+
+def iterate_batches(buffer: Buffer, path: str = "records") -> Iterator[RecordBatch]:
+    """The whole batches in `buffer`; an incomplete last one ends it (Kafka: ByteBufferLogInputStream, FR10).
+
+    Raises CorruptBatch on a size below 14 or a magic that is not 0, 1 or 2; `path`
+    is what the error calls the buffer.
+    """
+    view = memoryview(buffer)
+    position, end = 0, len(view)
+    while end - position >= LOG_OVERHEAD:
+        (size,) = SIZE_FIELD.unpack_from(view, position + SIZE_FIELD_AT)
+        if size < MIN_SIZE_FIELD:
+            raise CorruptBatch(path, position, f"a size field of {size}, below the least of {MIN_SIZE_FIELD}")
+        if end - position < HEADER_SIZE_UP_TO_MAGIC:
+            return
+        if view[position + MAGIC_AT] > CURRENT_MAGIC:  # negative ones show as 128 and above
+            raise CorruptBatch(path, position, f"magic {view[position + MAGIC_AT]} is unknown")
+        if end - position < LOG_OVERHEAD + size:
+            return
+        yield RecordBatch(view, position, LOG_OVERHEAD + size)
+        position += LOG_OVERHEAD + size
+
+
+def stamp(
+    buffer: bytearray | memoryview,
+    position: int,
+    *,
+    base_offset: int | None = None,
+    partition_leader_epoch: int | None = None,
+) -> None:
+    """What a leader assigns to the magic-2 batch at `position`, in place; the CRC covers neither."""
+    assert buffer[position + MAGIC_AT] == CURRENT_MAGIC, buffer[position + MAGIC_AT]
+    if base_offset is not None:
+        _BASE_OFFSET.pack_into(buffer, position, base_offset)
+    if partition_leader_epoch is not None:
+        _EPOCH.pack_into(buffer, position + EPOCH_AT, partition_leader_epoch)
+
+
+def set_max_timestamp(
+    buffer: bytearray | memoryview, position: int, *, timestamp_type: TimestampType, max_timestamp: int
+) -> bool:
+    """Whether type or value of the magic-2 batch at `position` changed; if so the CRC was made anew.
+
+    Clears the attributes' unused bits, as Kafka does (DefaultRecordBatch.setMaxTimestamp, T7).
+    """
+    batch = _view_at(buffer, position)
+    if batch.timestamp_type is timestamp_type and batch.max_timestamp == max_timestamp:
+        return False
+    attributes = batch.attributes & KNOWN_ATTRIBUTES & ~LOG_APPEND_TIME_FLAG
+    if timestamp_type is TimestampType.LOG_APPEND:
+        attributes |= LOG_APPEND_TIME_FLAG
+    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_AT, attributes)
+    _TIMESTAMP.pack_into(buffer, position + MAX_TIMESTAMP_AT, max_timestamp)
+    _renew_crc(buffer, position, batch.size_bytes)
+    return True
+
+
+def set_producer_state(
+    buffer: bytearray | memoryview,
+    position: int,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+) -> None:
+    """Number the magic-2 batch at `position` for its producer, after it was filled; the CRC is made anew.
+
+    Kafka: MemoryRecordsBuilder.setProducerState, reopenAndRewriteProducerState.
+    """
+    batch = _view_at(buffer, position)
+    _PRODUCER.pack_into(buffer, position + PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence)
+    _renew_crc(buffer, position, batch.size_bytes)
+
+
+def _view_at(buffer: bytearray | memoryview, position: int) -> RecordBatch:
+    (size,) = SIZE_FIELD.unpack_from(buffer, position + SIZE_FIELD_AT)
+    batch = RecordBatch(buffer, position, LOG_OVERHEAD + size)
+    assert batch.magic == CURRENT_MAGIC and batch.size_bytes >= HEADER_SIZE, batch
+    assert position + batch.size_bytes <= len(buffer), batch
+    return batch
+
+
+def _renew_crc(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:
+    with memoryview(buffer) as view, view[position + CRC_COVERS_FROM : position + size_bytes] as covered:
+        _CRC.pack_into(buffer, position + CRC_AT, crc32c(covered))

@@ -1,0 +1,185 @@
+"""A record and its magic-2 encoding (Kafka: DefaultRecord, KIP-98).
+
+| field | type | |
+| --- | --- | --- |
+| length | varint | of all that follows |
+| attributes | int8 | 0, never read |
+| timestamp delta | varlong | from the batch's base timestamp |
+| offset delta | varint | from the batch's base offset |
+| key length, key | varint, bytes | any negative length is null |
+| value length, value | varint, bytes | likewise |
+| header count | varint | then for each: key length, key (UTF-8), value length, value |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from storage.errors import InvalidRecord
+from storage.utf8 import decode_utf8
+from storage.varint import SHORT_ENCODINGS, encode_varint, encode_varlong, read_varint, read_varlong
+
+Header = tuple[str, bytes | None]
+
+NO_TIMESTAMP = -1
+NO_SEQUENCE = -1
+MAX_INT32 = (1 << 31) - 1
+MAX_INT64 = (1 << 63) - 1
+
+_NULL = encode_varint(-1)
+_ZERO = encode_varint(0)
+_SHORT_LENGTHS = SHORT_ENCODINGS[::2]  # of the numbers 0, 1, 2 …, whose zig-zag numbers are even
+
+
+class Record(NamedTuple):
+    """One key and value at an offset; a tuple, for a scan makes millions of them.
+
+    `timestamp` is milliseconds since the epoch or -1; `sequence` is -1 without an idempotent producer.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+    sequence: int = NO_SEQUENCE
+
+
+def encode_record(
+    offset_delta: int,
+    timestamp_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[Header] = (),
+) -> bytes:
+    """Raises InvalidRecord when a header's key is no UTF-8 string."""
+    deltas = encode_varlong(timestamp_delta) + encode_varint(offset_delta)
+    # The fields' lengths are written out here, not in a helper: this is what a producer's second goes into.
+    if key is None:
+        key_part = _NULL
+    else:
+        size = len(key)
+        key_part = (_SHORT_LENGTHS[size] if size < 8192 else encode_varint(size)) + key
+    if value is None:
+        value_size, value = _NULL, b""
+    else:
+        size = len(value)
+        value_size = _SHORT_LENGTHS[size] if size < 8192 else encode_varint(size)
+    header_part = _encode_headers(headers) if headers else _ZERO
+    length = 1 + len(deltas) + len(key_part) + len(value_size) + len(value) + len(header_part)
+    encoded_length = _SHORT_LENGTHS[length] if length < 8192 else encode_varint(length)
+    return b"".join((encoded_length, b"\x00", deltas, key_part, value_size, value, header_part))
+
+
+def _encode_headers(headers: Sequence[Header]) -> bytes:
+    parts = [encode_varint(len(headers))]
+    for name, value in headers:
+        try:
+            encoded_name = name.encode()
+        except (AttributeError, UnicodeEncodeError) as error:
+            raise InvalidRecord(f"header key {name!r} cannot be written as UTF-8") from error
+        parts += (encode_varint(len(encoded_name)), encoded_name)
+        parts += (_NULL,) if value is None else (encode_varint(len(value)), value)
+    return b"".join(parts)
+
+
+def decode_records(
+    payload: bytes,
+    record_count: int,
+    *,
+    base_offset: int,
+    base_timestamp: int,
+    base_sequence: int = NO_SEQUENCE,
+    log_append_time_ms: int | None = None,
+) -> Iterator[Record]:
+    """Exactly `record_count` records, which must fill `payload`; `log_append_time_ms` overrides timestamps.
+
+    Raises InvalidRecord at the record that is damaged, after those before it were given.
+    """
+    if record_count < 0:
+        raise InvalidRecord(f"the batch counts {record_count} records")
+    position, end = 0, len(payload)
+    try:
+        for _ in range(record_count):
+            length, position = read_varint(payload, position)
+            record_end = position + length
+            if length < 0 or record_end > end:
+                raise InvalidRecord(f"a record of {length} bytes with {end - position} bytes left")
+            timestamp_delta, position = read_varlong(payload, position + 1)
+            byte = payload[position]
+            if byte < 0x80:
+                offset_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
+            else:
+                offset_delta, position = read_varint(payload, position)
+            byte = payload[position]
+            if byte < 0x80:
+                size, position = (byte >> 1) ^ -(byte & 1), position + 1
+            else:
+                size, position = read_varint(payload, position)
+            key = value = None
+            if size >= 0:
+                key = payload[position : position + size]
+                position += size
+            size, position = read_varint(payload, position)
+            if size >= 0:
+                value = payload[position : position + size]
+                position += size
+            headers: tuple[Header, ...] = ()
+            if payload[position]:
+                headers, position = _decode_headers(payload, position, record_end)
+            else:
+                position += 1
+            if position != record_end:  # a field that ran past the record's end shows here too
+                raise InvalidRecord(
+                    f"a record of {length} bytes has fields of {length + position - record_end}"
+                )
+            timestamp = base_timestamp + timestamp_delta if log_append_time_ms is None else log_append_time_ms
+            if not -MAX_INT64 <= timestamp <= MAX_INT64:
+                timestamp = _wrap_int64(timestamp)
+            yield Record(
+                base_offset + offset_delta,
+                timestamp,
+                key,
+                value,
+                headers,
+                add_to_sequence(base_sequence, offset_delta) if base_sequence >= 0 else NO_SEQUENCE,
+            )
+    except IndexError as error:
+        raise InvalidRecord("the records end early") from error
+    if position != end:
+        raise InvalidRecord(f"{end - position} bytes remain after {record_count} records")
+
+
+def _decode_headers(payload: bytes, position: int, record_end: int) -> tuple[tuple[Header, ...], int]:
+    count, position = read_varint(payload, position)
+    if not 0 <= count <= record_end - position:  # each takes a byte at least: no list of a made-up length
+        raise InvalidRecord(f"a record with {count} headers in {record_end - position} bytes")
+    headers: list[Header] = []
+    for _ in range(count):
+        size, position = read_varint(payload, position)
+        if size < 0 or position + size > record_end:
+            raise InvalidRecord(f"a header key of {size} bytes")
+        name = decode_utf8(payload[position : position + size])
+        size, position = read_varint(payload, position + size)
+        value = None
+        if size >= 0:
+            value = payload[position : position + size]
+            position += size
+        headers.append((name, value))
+    return tuple(headers), position
+
+
+def add_to_sequence(sequence: int, increment: int) -> int:
+    """Sequence numbers go from 2^31-1 to 0 (Kafka: DefaultRecordBatch.incrementSequence)."""
+    return (sequence + increment) & MAX_INT32
+
+
+def subtract_from_sequence(sequence: int, decrement: int) -> int:
+    """Kafka: DefaultRecordBatch.decrementSequence."""
+    return (sequence - decrement) & MAX_INT32
+
+
+def _wrap_int64(value: int) -> int:
+    """As a Java long overflows, so that no reader meets a timestamp that fits no field."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
