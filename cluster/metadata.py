@@ -1,8 +1,8 @@
 """What the metadata log says: the image that the controller and each broker build by replaying its records.
 
-A function of the log's prefix alone: equal prefixes give equal images (KAFKA-14894 was an image that was not).
-A broker applies whole hand-overs of committed batches through a `MetadataDelta`, which remembers what they
-touched (CTL-5).
+A function of the log's prefix alone: equal prefixes give equal images (KAFKA-14894 broke that). A broker
+applies whole hand-overs of committed batches through a `MetadataDelta`, which remembers what they touched
+(CTL-5).
 """
 
 from __future__ import annotations
@@ -231,8 +231,8 @@ class MetadataImage:
 class MetadataDelta:
     """What one hand-over of committed records touched, in order of first touch, without repeats.
 
-    Several epochs of a partition may have passed inside (CTL-5): look the outcome up in the image. A topic that
-    was removed and created again is in both `removed_topics` (its old id) and `changed_partitions`.
+    Several epochs of a partition may have passed inside (CTL-5): look the outcome up in the image. A topic
+    that was removed and created again is in both `removed_topics` (its old id) and `changed_partitions`.
     """
 
     def __init__(self, image: MetadataImage) -> None:

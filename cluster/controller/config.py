@@ -1,0 +1,31 @@
+"""What a controller is configured with: Kafka's names and defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cluster.messages import CONTROLLER_ID
+from storage.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    node_id: int = CONTROLLER_ID
+    host: str = ""  # where clients reach it, told in metadata answers; empty: not told
+    port: int = 0
+    cluster_id: str = ""  # of a new cluster; empty: drawn
+    broker_session_timeout_ms: int = 9_000
+    num_partitions: int = 1  # of a topic created with -1 partitions
+    default_replication_factor: int = 1  # of a topic created with -1
+    producer_id_block_size: int = 1_000
+    max_partitions_per_topic: int = 10_000  # one creation is one batch: bounded
+    max_topics: int = 100_000
+    max_parked_fetches: int = 1_000
+
+    def __post_init__(self) -> None:
+        if self.broker_session_timeout_ms <= 0:
+            raise ConfigError(f"broker_session_timeout_ms {self.broker_session_timeout_ms} is not positive")
+        if self.num_partitions < 1 or self.default_replication_factor < 1:
+            raise ConfigError("num_partitions and default_replication_factor must be at least 1")
+        if self.producer_id_block_size < 1:
+            raise ConfigError(f"producer_id_block_size {self.producer_id_block_size} is below 1")
