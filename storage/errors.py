@@ -1,4 +1,6 @@
-"""What storage raises. Each class carries Kafka's protocol error code, where Kafka has one, and its evidence."""
+"""What storage raises. Each class carries Kafka's protocol error code, where Kafka has one, and its
+evidence.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ class StorageError(Exception):
 
 
 class CorruptBatch(StorageError):
-    """The bytes at `position` of `path` are no whole, sound batch; all before them is sound. Kafka: CorruptRecord."""
+    """The bytes at `position` of `path` are no whole, sound batch; all before them is sound. Kafka:
+    CorruptRecord.
+    """
 
     code = 2
     retriable = True
@@ -64,7 +68,9 @@ class CorruptSnapshot(StorageError):
 
 
 class CorruptCheckpoint(StorageError):
-    """A text checkpoint that does not parse; `line` counts from 1 and is None where no one line is to blame."""
+    """A text checkpoint that does not parse; `line` counts from 1 and is None where no one line is to
+    blame.
+    """
 
     def __init__(self, path: str, line: int | None = None, reason: str = "") -> None:
         place = path if line is None else f"{path} line {line}"
