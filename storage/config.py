@@ -1,0 +1,156 @@
+"""What shapes one partition's log: Kafka's topic properties, with underscores for dots, and Kafka's defaults.
+
+Times are milliseconds, sizes bytes. Kafka: LogConfig, TopicConfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from storage.errors import ConfigError
+
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
+
+_DAY_MS = 86_400_000
+
+# The range of each number, both ends inclusive: what Kafka's ConfigDef refuses, this refuses.
+_LIMITS: dict[str, tuple[float, float]] = {
+    "segment_bytes": (14, INT_MAX),
+    "segment_ms": (1, LONG_MAX),
+    "segment_jitter_ms": (0, LONG_MAX),
+    "segment_index_bytes": (4, INT_MAX),
+    "index_interval_bytes": (0, INT_MAX),
+    "flush_messages": (1, LONG_MAX),
+    "flush_ms": (0, LONG_MAX),
+    "max_message_bytes": (0, INT_MAX),
+    "retention_bytes": (-LONG_MAX - 1, LONG_MAX),
+    "retention_ms": (-1, LONG_MAX),
+    "delete_retention_ms": (0, LONG_MAX),
+    "min_compaction_lag_ms": (0, LONG_MAX),
+    "max_compaction_lag_ms": (1, LONG_MAX),
+    "min_cleanable_dirty_ratio": (0, 1),
+    "file_delete_delay_ms": (0, LONG_MAX),
+    "message_timestamp_before_max_ms": (0, LONG_MAX),
+    "message_timestamp_after_max_ms": (0, LONG_MAX),
+    "min_insync_replicas": (1, INT_MAX),
+    "producer_id_expiration_ms": (1, INT_MAX),
+}
+_CHOICES = {
+    "compression_type": ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    "message_timestamp_type": ("CreateTime", "LogAppendTime"),
+}
+_POLICIES = ("compact", "delete")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Raises ConfigError, which names the property, from the constructor and from `from_properties`."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * _DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10_485_760
+    index_interval_bytes: int = 4096
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    max_message_bytes: int = 1_048_588
+    retention_bytes: int = -1
+    retention_ms: int = 7 * _DAY_MS
+    cleanup_policy: str = "delete"
+    delete_retention_ms: int = _DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    min_cleanable_dirty_ratio: float = 0.5
+    file_delete_delay_ms: int = 60_000
+    compression_type: str = "producer"
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int = LONG_MAX
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+    preallocate: bool = False
+    producer_id_expiration_ms: int = _DAY_MS
+
+    property_names: ClassVar[tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        for name, (least, greatest) in _LIMITS.items():
+            value: float = getattr(self, name)
+            if not least <= value <= greatest:
+                raise ConfigError(f"{_dotted(name)}={value}: must lie in [{least}, {greatest}]")
+        for name, choices in _CHOICES.items():
+            choice: str = getattr(self, name)
+            if choice not in choices:
+                raise ConfigError(f"{_dotted(name)}={choice}: must be one of {', '.join(choices)}")
+        for policy in self.cleanup_policies:
+            if policy not in _POLICIES:
+                raise ConfigError(f"cleanup.policy={self.cleanup_policy}: {policy!r} is no policy")
+        if self.is_compacted and self.max_compaction_lag_ms < self.min_compaction_lag_ms:
+            raise ConfigError(
+                f"max.compaction.lag.ms={self.max_compaction_lag_ms}: "
+                f"below min.compaction.lag.ms={self.min_compaction_lag_ms}"
+            )
+
+    @property
+    def cleanup_policies(self) -> tuple[str, ...]:
+        return tuple(part.strip() for part in self.cleanup_policy.split(","))
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policies
+
+    @property
+    def max_segment_ms(self) -> int:
+        """After how long a segment rolls; a compacted topic's must not outlive its compaction lag."""
+        if self.is_compacted:
+            return min(self.max_compaction_lag_ms, self.segment_ms)
+        return self.segment_ms
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> LogConfig:
+        """From Kafka's dotted names. Raises ConfigError with the name of what is unknown or unusable."""
+        values: dict[str, int | float | bool | str] = {}
+        for name, text in properties.items():
+            attribute = name.replace(".", "_").replace("-", "_")
+            if attribute not in _DEFAULTS or _dotted(attribute) != name:
+                raise ConfigError(f"{name}: no such property of a topic")
+            values[attribute] = _parse(name, text, _DEFAULTS[attribute])
+        return cls(**values)  # type: ignore[arg-type]  # each value has the type of its default
+
+    def to_properties(self) -> dict[str, str]:
+        """Every property by its dotted name, as `from_properties` reads it."""
+        return {_dotted(name): _text(getattr(self, name)) for name in _DEFAULTS}
+
+
+def _dotted(attribute: str) -> str:
+    return attribute.replace("_", ".")
+
+
+def _text(value: float | bool | str) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _parse(name: str, text: str, default: float | bool | str) -> float | bool | str:
+    """`text` as the type of `default`; surrounding blanks do not count, as in Kafka's ConfigDef."""
+    stripped = text.strip()
+    if isinstance(default, bool):
+        if stripped.lower() not in ("true", "false"):
+            raise ConfigError(f"{name}={text}: must be true or false")
+        return stripped.lower() == "true"
+    if isinstance(default, str):
+        return stripped
+    try:
+        return int(stripped) if isinstance(default, int) else float(stripped)
+    except ValueError as error:
+        raise ConfigError(f"{name}={text}: is no number") from error
+
+
+_DEFAULTS: dict[str, int | float | bool | str] = {
+    field.name: field.default
+    for field in fields(LogConfig)
+    if isinstance(field.default, int | float | bool | str)
+}
+LogConfig.property_names = tuple(map(_dotted, _DEFAULTS))

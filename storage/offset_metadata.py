@@ -1,0 +1,50 @@
+"""An offset with its place on disk. Kafka: LogOffsetMetadata."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+UNKNOWN_SEGMENT = -1
+UNKNOWN_POSITION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LogOffsetMetadata:
+    """`position` bytes into the segment based at `segment_base_offset`; message-only when both are -1.
+
+    A roll or a truncation moves what an offset points at: whoever keeps a value across one asks the log anew.
+    """
+
+    offset: int
+    segment_base_offset: int = UNKNOWN_SEGMENT
+    position: int = UNKNOWN_POSITION
+
+    def __post_init__(self) -> None:
+        assert (self.segment_base_offset < 0) == (self.position < 0), self
+
+    @property
+    def is_message_only(self) -> bool:
+        return self.segment_base_offset < 0
+
+    def is_on_older_segment(self, other: LogOffsetMetadata) -> bool:
+        """Raises ValueError when the place of either is unknown."""
+        self._check_places(other)
+        return self.segment_base_offset < other.segment_base_offset
+
+    def is_on_same_segment(self, other: LogOffsetMetadata) -> bool:
+        """Raises ValueError when the place of either is unknown."""
+        self._check_places(other)
+        return self.segment_base_offset == other.segment_base_offset
+
+    def position_difference(self, other: LogOffsetMetadata) -> int:
+        """Bytes from `other` up to this one. Raises ValueError on different segments, unknown ones too."""
+        if not self.is_on_same_segment(other):
+            raise ValueError(f"{self} and {other} are not on one segment")
+        return self.position - other.position
+
+    def _check_places(self, other: LogOffsetMetadata) -> None:
+        if self.is_message_only or other.is_message_only:
+            raise ValueError(f"the place of {self if self.is_message_only else other} is unknown")
+
+
+UNKNOWN_OFFSET = LogOffsetMetadata(-1)
