@@ -1,0 +1,33 @@
+"""How a simulated process ends: at once, inside whatever it was doing, and without a last word on the disk."""
+
+from __future__ import annotations
+
+from typing import final
+
+
+@final
+class Dead(BaseException):
+    """The process that made this call is no more.
+
+    A BaseException, so that no `except Exception` of the product keeps a dead node going; the shell that runs the
+    node is the only one to catch it.
+    """
+
+
+@final
+class Life:
+    """One run of one simulated process, from start to crash or stop; handles opened in it die with it."""
+
+    __slots__ = ("dead", "name")
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.dead = False
+
+    def kill(self) -> None:
+        self.dead = True
+
+    def check_alive(self) -> None:
+        """Raises Dead after `kill`."""
+        if self.dead:
+            raise Dead(self.name)

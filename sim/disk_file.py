@@ -1,0 +1,212 @@
+"""A file of the simulated disk: the page cache as it is, and how to take back what no sync has made durable.
+
+Only one image is kept. Each change remembers what it replaced, so a sync forgets the list (whatever it holds) and
+a power loss unwinds it. Bytes behind `data_end` are zero and cost nothing: a preallocated index is not memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass
+from enum import Enum
+from typing import final
+
+from storage.filesystem import Buffer
+
+_LAZY_BYTES = 1 << 16  # from here on, memory that the kernel zeroes page by page, at the first touch
+
+Memory = bytearray | mmap.mmap
+
+
+class Fate(Enum):
+    PENDING = "pending"  # a power loss decides
+    DURABLE = "durable"  # synced, but listed behind a lost one
+    LOST = "lost"  # in the page cache only: its sync failed, and later syncs do not know of it
+
+
+@dataclass(slots=True, kw_only=True)
+class FileChange:
+    """One write (size_bytes >= 0) or change of length (size_bytes -1), with what undoes it."""
+
+    sequence: int
+    position: int
+    size_bytes: int
+    old_length: int
+    new_length: int
+    old_data_end: int
+    old_bytes: bytes  # from `position` on: what was overwritten or cut off, as far as it was not zero
+    fate: Fate = Fate.PENDING
+
+    @property
+    def is_write(self) -> bool:
+        return self.size_bytes >= 0
+
+
+def _allocate(capacity: int) -> Memory:
+    return bytearray(capacity) if capacity < _LAZY_BYTES else mmap.mmap(-1, capacity)
+
+
+@final
+class FileNode:
+    """What a name points to. Invariant: `memory` is zero from `data_end` on, and `data_end <= length`."""
+
+    __slots__ = (
+        "changes",
+        "data_end",
+        "durable_modified_ms",
+        "length",
+        "live_maps",
+        "memory",
+        "modified_ms",
+        "number",
+        "superseded",
+    )
+
+    def __init__(self, number: int, modified_ms: int) -> None:
+        self.number = number
+        self.modified_ms = self.durable_modified_ms = modified_ms
+        self.memory: Memory = bytearray(256)
+        self.length = self.data_end = 0
+        self.changes: list[FileChange] = []
+        self.live_maps = 0
+        self.superseded: list[Memory] = []  # outgrown, but still seen through a live map
+
+    def read(self, position: int, size: int) -> bytes:
+        assert position >= 0 <= size, (position, size)
+        end = min(position + size, self.length)
+        if position >= end:
+            return b""
+        data = bytes(memoryview(self.memory)[position : min(end, self.data_end)])
+        return data if len(data) == end - position else data + bytes(end - position - len(data))
+
+    def write(self, sequence: int, position: int, data: Buffer) -> None:
+        """Into the page cache, remembered as a change."""
+        size_bytes = len(data)
+        kept_end = min(position + size_bytes, self.data_end)
+        old_bytes = bytes(memoryview(self.memory)[position:kept_end]) if kept_end > position else b""
+        change = FileChange(
+            sequence=sequence,
+            position=position,
+            size_bytes=size_bytes,
+            old_length=self.length,
+            new_length=max(self.length, position + size_bytes),
+            old_data_end=self.data_end,
+            old_bytes=old_bytes,
+        )
+        self.put(position, data)
+        self.changes.append(change)
+
+    def resize(self, sequence: int, length: int) -> None:
+        """Cut or extend with zeros in the page cache, remembered as a change."""
+        assert not (self.live_maps and length < self.length), (length, self.length)
+        change = FileChange(
+            sequence=sequence,
+            position=length,
+            size_bytes=-1,
+            old_length=self.length,
+            new_length=length,
+            old_data_end=self.data_end,
+            old_bytes=bytes(memoryview(self.memory)[length : self.data_end]),
+        )
+        self.set_length(length)
+        self.changes.append(change)
+
+    def sync(self) -> None:
+        """What is pending becomes durable; what a failed sync lost stays lost."""
+        if any(change.fate is Fate.LOST for change in self.changes):
+            for change in self.changes:
+                if change.fate is Fate.PENDING:
+                    change.fate = Fate.DURABLE
+        else:
+            self.changes.clear()
+        self.durable_modified_ms = self.modified_ms
+
+    def lose_pending(self) -> None:
+        """A sync failed: the pages are marked clean all the same, so nothing will write them again."""
+        for change in self.changes:
+            if change.fate is Fate.PENDING:
+                change.fate = Fate.LOST
+
+    def unwind(self) -> list[tuple[FileChange, bytes]]:
+        """Back to the durable image; gives each change, oldest first, with the bytes it had written."""
+        undone: list[tuple[FileChange, bytes]] = []
+        for change in reversed(self.changes):
+            written = self.read(change.position, change.size_bytes) if change.is_write else b""
+            self.set_length(max(self.length, change.old_length))
+            if change.is_write:
+                self.put(change.position, bytes(change.size_bytes))
+            self.put(change.position, change.old_bytes)
+            self.set_length(change.old_length)
+            assert self.data_end <= max(change.old_data_end, change.old_length), change
+            undone.append((change, written))
+        self.changes.clear()
+        undone.reverse()
+        return undone
+
+    def put(self, position: int, data: Buffer) -> None:
+        """Bytes into the image and nothing remembered; grows it."""
+        end = position + len(data)
+        if not len(data):
+            return
+        self._reserve(end)
+        memoryview(self.memory)[position:end] = data
+        for older in self.superseded:
+            if position < len(older):
+                part = memoryview(data)[: len(older) - position]
+                memoryview(older)[position : position + len(part)] = part
+        self.data_end = max(self.data_end, end)
+        self.length = max(self.length, end)
+
+    def set_length(self, length: int) -> None:
+        """The image's length and nothing remembered."""
+        if length < self.data_end:
+            memoryview(self.memory)[length : self.data_end] = bytes(self.data_end - length)
+            self.data_end = length
+        self.length = length
+
+    def map_view(self) -> memoryview:
+        self._reserve(self.length)
+        self.live_maps += 1
+        return memoryview(self.memory)[: self.length].toreadonly()
+
+    def unmap(self) -> None:
+        assert self.live_maps > 0, self.number
+        self.live_maps -= 1
+        if self.live_maps == 0:
+            self.superseded.clear()
+
+    def drop_maps(self) -> None:
+        """The process that mapped it is gone."""
+        self.live_maps = 0
+        self.superseded.clear()
+
+    def duplicate(self) -> FileNode:
+        """An independent node with the same bytes and the same changes pending."""
+        twin = FileNode(self.number, self.modified_ms)
+        twin.durable_modified_ms = self.durable_modified_ms
+        twin.put(0, bytes(memoryview(self.memory)[: self.data_end]))
+        twin.length = self.length
+        twin.changes = [
+            FileChange(
+                sequence=change.sequence,
+                position=change.position,
+                size_bytes=change.size_bytes,
+                old_length=change.old_length,
+                new_length=change.new_length,
+                old_data_end=change.old_data_end,
+                old_bytes=change.old_bytes,
+                fate=change.fate,
+            )
+            for change in self.changes
+        ]
+        return twin
+
+    def _reserve(self, capacity: int) -> None:
+        if capacity <= len(self.memory):
+            return
+        # Never resized in place: a live map holds the old memory, which then gets every later write too.
+        grown = _allocate(max(capacity, 2 * self.data_end))
+        memoryview(grown)[: self.data_end] = memoryview(self.memory)[: self.data_end]
+        if self.live_maps:
+            self.superseded.append(self.memory)
+        self.memory = grown

@@ -1,0 +1,119 @@
+"""Directories of the simulated disk: which names a process sees, and which would be there after a power loss."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from typing import final
+
+from sim.disk_file import FileNode
+
+
+@final
+class DirectoryNode:
+    __slots__ = ("changes", "durable", "entries", "modified_ms", "number")
+
+    def __init__(self, number: int, modified_ms: int) -> None:
+        self.number = number
+        self.modified_ms = modified_ms
+        self.entries: dict[str, Node] = {}  # as a process sees them
+        self.durable: dict[str, Node] = {}  # as of the last sync of this directory
+        self.changes: list[NameChange] = []  # what leads from the one to the other, oldest first
+
+    def forget(self, node: Node, name: str) -> None:
+        """No durable name here for `node`, whose name was last seen as `name`."""
+        if self.durable.get(name) is node:
+            del self.durable[name]
+            return
+        for other in [other for other, found in self.durable.items() if found is node]:
+            del self.durable[other]
+
+
+Node = FileNode | DirectoryNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NameChange:
+    """A name given (`target` alone), taken (`source` alone) or moved (both), at once or not at all.
+
+    It follows the node, not the name: a rename that survives while the creation before it did not still puts the
+    file at its new name, and no file ever ends with two.
+    """
+
+    sequence: int
+    node: Node
+    source: DirectoryNode | None = None
+    source_name: str = ""
+    target: DirectoryNode | None = None
+    target_name: str = ""
+
+    def make_durable(self) -> None:
+        if self.source is not None:
+            self.source.forget(self.node, self.source_name)
+        if self.target is not None:
+            self.target.durable[self.target_name] = self.node
+
+    def directories(self) -> list[DirectoryNode]:
+        return [directory for directory in (self.source, self.target) if directory is not None]
+
+
+def components(path: str) -> list[str]:
+    """`a//b/` and `/a/b` are one place: the simulated disk has one root and no working directory."""
+    parts = [part for part in path.split("/") if part and part != "."]
+    assert ".." not in parts, path
+    return parts
+
+
+def missing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+
+
+def walk(root: DirectoryNode, parts: list[str], path: str) -> Node:
+    """The node at `parts`; FileNotFoundError or NotADirectoryError, naming `path`."""
+    node: Node = root
+    for part in parts:
+        if not isinstance(node, DirectoryNode):
+            raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path)
+        found = node.entries.get(part)
+        if found is None:
+            raise missing(path)
+        node = found
+    return node
+
+
+def walk_directory(root: DirectoryNode, parts: list[str], path: str) -> DirectoryNode:
+    node = walk(root, parts, path)
+    if not isinstance(node, DirectoryNode):
+        raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path)
+    return node
+
+
+def durable_node(root: DirectoryNode, path: str) -> Node:
+    """As `walk`, by the names that a power loss would leave."""
+    node: Node = root
+    for part in components(path):
+        found = node.durable.get(part) if isinstance(node, DirectoryNode) else None
+        if found is None:
+            raise missing(path)
+        node = found
+    return node
+
+
+def sync_names(directory: DirectoryNode) -> list[DirectoryNode]:
+    """Make the directory's names durable; gives the directories that were written.
+
+    A move between two directories is one entry of a journal: it takes what is pending in the other along.
+    """
+    touched, waiting = [directory], [directory]
+    while waiting:
+        for change in waiting.pop().changes:
+            for other in change.directories():
+                if not any(other is known for known in touched):
+                    touched.append(other)
+                    waiting.append(other)
+    pending = {change.sequence: change for known in touched for change in known.changes}
+    for sequence in sorted(pending):
+        pending[sequence].make_durable()
+    for known in touched:
+        known.changes.clear()
+    return touched

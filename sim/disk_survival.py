@@ -1,0 +1,135 @@
+"""What of the un-synced changes is there after a power loss.
+
+| mode   | data of a file                                              | names in a directory   |
+|--------|-------------------------------------------------------------|------------------------|
+| none   | as of its last sync                                         | as of its last sync    |
+| prefix | all changes of the disk up to a point in time, none after   | the same               |
+| subset | each 4096-byte block of each write 50 %; any earlier length | each change 50 %       |
+| torn   | changes up to a point; the write after it torn by sectors   | each change 50 %       |
+| all    | everything                                                  | everything             |
+
+A torn block: each 512-byte sector is new 40 %, old 40 %, zero 10 %, garbage 10 %; the length is the write's new one
+in 3 of 4 cases. Every draw is keyed by the power loss, the file, the change and the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal, final
+
+from sim.disk_file import Fate, FileChange, FileNode
+from sim.disk_names import NameChange
+from storage.draws import Draws
+
+PowerLoss = Literal["none", "prefix", "subset", "torn", "all"]
+BLOCK_BYTES: Final = 4096
+SECTOR_BYTES: Final = 512
+
+Undone = list[tuple[FileChange, bytes]]
+
+
+def pieces(position: int, size_bytes: int, unit: int) -> list[tuple[int, int]]:
+    """[position, position + size_bytes) cut at multiples of `unit`: (start, end) pairs."""
+    end = position + size_bytes
+    cuts = [position, *range((position // unit + 1) * unit, end, unit), end]
+    return list(zip(cuts, cuts[1:], strict=False)) if size_bytes else []
+
+
+def apply_whole(node: FileNode, change: FileChange, written: bytes) -> None:
+    if change.is_write:
+        node.put(change.position, written)
+    else:
+        node.set_length(change.new_length)
+
+
+def keep_chosen(node: FileNode, keep: Callable[[int], bool]) -> None:
+    """Rebuild the file from its durable image and the changes whose sequence number `keep` accepts, each whole.
+
+    A write that is kept grows the file even where an earlier growth was not kept: the gap reads as zeros.
+    """
+    for change, written in node.unwind():
+        if change.fate is Fate.DURABLE or (change.fate is Fate.PENDING and keep(change.sequence)):
+            apply_whole(node, change, written)
+
+
+@final
+class Survivors:
+    """The draws of one power loss."""
+
+    def __init__(self, draws: Draws, loss_number: int) -> None:
+        self._draws = draws
+        self._loss_number = loss_number
+
+    def _below(self, bound: int, kind: str, *identity: int) -> int:
+        return self._draws.below(bound, kind, self._loss_number, *identity)
+
+    def point(self, pending: list[int]) -> int:
+        """A sequence number below which everything survives: any cut between the pending ones, both ends too."""
+        cut = self._below(len(pending) + 1, "disk.prefix")
+        return pending[cut] if cut < len(pending) else pending[-1] + 1 if pending else 0
+
+    def keeps_name(self, change: NameChange) -> bool:
+        return self._below(2, "disk.name", change.sequence) == 0
+
+    def keeps_modified(self, node: FileNode) -> bool:
+        return self._below(2, "disk.modified", node.number) == 0
+
+    def keep_subset(self, node: FileNode) -> None:
+        """Any blocks of any writes; the length is one that the file has had since its last sync."""
+        undone = [(change, written) for change, written in node.unwind() if change.fate is not Fate.LOST]
+        last_durable = max(
+            (i for i, (change, _) in enumerate(undone, 1) if change.fate is Fate.DURABLE), default=0
+        )
+        lengths_kept = last_durable + self._below(len(undone) - last_durable + 1, "disk.length", node.number)
+        length = undone[lengths_kept - 1][0].new_length if lengths_kept else node.length
+        for index, (change, written) in enumerate(undone):
+            if change.is_write:
+                self._put_blocks(node, change, written)
+            elif index < lengths_kept:
+                node.set_length(change.new_length)
+        node.set_length(length)
+
+    def _put_blocks(self, node: FileNode, change: FileChange, written: bytes) -> None:
+        for start, end in pieces(change.position, change.size_bytes, BLOCK_BYTES):
+            durable = change.fate is Fate.DURABLE
+            if (
+                durable
+                or self._below(2, "disk.block", node.number, change.sequence, start // BLOCK_BYTES) == 0
+            ):
+                node.put(start, written[start - change.position : end - change.position])
+
+    def keep_torn(self, node: FileNode) -> None:
+        """Whole changes up to a write, and that write torn; without a pending write, a prefix."""
+        undone = [(change, written) for change, written in node.unwind() if change.fate is not Fate.LOST]
+        candidates = [
+            i for i, (change, _) in enumerate(undone) if change.is_write and change.fate is Fate.PENDING
+        ]
+        if candidates:
+            torn = candidates[self._below(len(candidates), "disk.torn", node.number)]
+        else:
+            torn = self._below(len(undone) + 1, "disk.torn", node.number)
+        for index, (change, written) in enumerate(undone):
+            if index < torn or change.fate is Fate.DURABLE:
+                apply_whole(node, change, written)
+            elif index == torn and change.is_write:
+                self._tear(node, change, written)
+
+    def _tear(self, node: FileNode, change: FileChange, written: bytes) -> None:
+        old_length = node.length
+        for start, end in pieces(change.position, change.size_bytes, SECTOR_BYTES):
+            fate = self._below(10, "disk.sector", node.number, change.sequence, start // SECTOR_BYTES)
+            if fate < 4:
+                node.put(start, written[start - change.position : end - change.position])
+            elif fate == 8:
+                node.put(start, bytes(end - start))
+            elif fate == 9:
+                node.put(start, self._garbage(change.sequence, start, end - start))
+        keeps_length = self._below(4, "disk.torn_length", node.number, change.sequence) > 0
+        node.set_length(change.new_length if keeps_length else old_length)
+
+    def _garbage(self, sequence: int, start: int, size_bytes: int) -> bytes:
+        words = (
+            self._draws.bits("disk.garbage", self._loss_number, sequence, start, word).to_bytes(8, "big")
+            for word in range(size_bytes // 8 + 1)
+        )
+        return b"".join(words)[:size_bytes]

@@ -1,0 +1,340 @@
+"""A segment's `.log` file: a sequence of record batches, appended, read as bytes, walked and truncated.
+
+The file may be longer than its records (a preallocated tail of zeros, cut when the segment closes); `size_bytes`
+is where the records end. A live file is read in blocks and never mapped: it is truncated and appended to while
+readers hold their position. Kafka: FileRecords, FileLogInputStream; rules FR1 to FR14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, final
+
+from storage.batch import (
+    CURRENT_MAGIC,
+    HEADER,
+    HEADER_SIZE,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+    MIN_SIZE_FIELD,
+    RecordBatch,
+)
+from storage.batch_format import CRC_COVERS_FROM, SIZE_FIELD, SIZE_FIELD_AT
+from storage.crc32c import crc32c, crc32c_from
+from storage.errors import CorruptBatch, StorageError
+from storage.filesystem import Buffer, FileSystem, OpenMode, basename, join
+
+MAX_FILE_BYTES: Final = 2**31 - 1  # positions are 32-bit in the offset index
+FIRST_BLOCK_BYTES: Final = 1 << 14  # a search starts near its target: most need one small read
+BLOCK_BYTES: Final = 1 << 18  # stays in the second-level cache between the read and the checksum
+
+LONG_BATCH_BYTES: Final = 1 << 22  # above this a size field is not believed before the checksum is
+
+# Of magic 2: base offset, size field, leader epoch, magic, CRC, attributes, last offset delta, base timestamp,
+# max timestamp, producer id, producer epoch, base sequence, record count
+HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOffsetPosition:
+    """A batch found by offset: its last offset, and where its bytes are."""
+
+    offset: int
+    position: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimestampAndOffset:
+    timestamp: int
+    offset: int
+    leader_epoch: int | None
+
+
+@final
+class FileRecords:
+    """Opens (and unless `read_only` creates) the file at `path`.
+
+    A new file with `preallocate_bytes` gets that length at once and holds no records; with
+    `file_already_exists`, or without preallocation, all of the file's length is taken for records (FR1).
+    Raises StorageError above 2^31-1 bytes.
+    """
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        path: str,
+        *,
+        read_only: bool = False,
+        file_already_exists: bool = False,
+        preallocate_bytes: int = 0,
+    ) -> None:
+        self._file_system = file_system
+        self._file = file_system.open(path, OpenMode.READ if read_only else OpenMode.CREATE)
+        self._path = path
+        self._read_only = read_only
+        length = self._file.size()
+        if length > MAX_FILE_BYTES:
+            self._file.close()
+            raise StorageError(f"{path}: {length} bytes, above the most that a segment may have")
+        self._size_bytes = length
+        if preallocate_bytes and not file_already_exists and not read_only:
+            self._file.set_length(preallocate_bytes)
+            self._size_bytes = 0
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def append(self, data: Buffer) -> int:
+        """Whole batches at the end of the records; gives their position. ValueError above 2^31-1 bytes (FR4).
+
+        When the write fails the records end where they did; what it left behind is overwritten by the next one.
+        """
+        position = self._size_bytes
+        if len(data) > MAX_FILE_BYTES - position:
+            raise ValueError(f"{self._path}: {len(data)} bytes do not fit behind {position}")
+        self._file.write_at(position, data)
+        self._size_bytes = position + len(data)
+        return position
+
+    def read_slice(self, position: int, size: int) -> bytes:
+        """The bytes from `position`, `size` of them or up to the end of the records (FR3)."""
+        if position < 0 or size < 0 or position > self._size_bytes:
+            raise ValueError(f"{self._path}: slice of {size} at {position} of {self._size_bytes} bytes")
+        wanted = min(size, self._size_bytes - position)
+        data = self._file.read_at(position, wanted)
+        assert len(data) == wanted, (self._path, position, wanted, len(data))
+        return data
+
+    def batches(self, start: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
+        """The batches in [start, end) by FR8; each is a view of bytes of its own and may be kept.
+
+        Ends silently at an incomplete last batch and at a tail of 17 bytes or less. Raises CorruptBatch on a
+        size field below 14 and where the file is shorter than `end`. Checks neither magic nor checksum.
+        """
+        for block, at, position, size_bytes in self._frames(start, end, with_bodies=True):
+            yield RecordBatch(block, at, size_bytes, position)
+
+    def scan_headers(
+        self, start: int = 0, end: int | None = None
+    ) -> Iterator[tuple[memoryview, int, int, HeaderFields]]:
+        """Walk [start, end) as `batches` does and check each checksum: what recovery is made of.
+
+        Gives (buffer, place in the buffer, position in the file, header fields). The buffer is filled anew when
+        the walk goes on: take a copy of what must last. Of magic 0 and 1 the fields are put in magic 2's places
+        (the size field stays second). Raises CorruptBatch at the first batch that is not sound.
+        """
+        limit = self._size_bytes if end is None else end
+        buffer = memoryview(bytearray(min(BLOCK_BYTES, max(limit - start, HEADER_SIZE))))
+        unpack, checksum, position = HEADER.unpack_from, crc32c, start
+        while position < limit - HEADER_SIZE_UP_TO_MAGIC:
+            filled = self._file.read_into(position, buffer[: limit - position])
+            at, last_start = 0, filled - HEADER_SIZE
+            while at <= last_start:
+                header = unpack(buffer, at)
+                batch_end = at + LOG_OVERHEAD + header[1]
+                if batch_end > filled:
+                    break
+                if header[3] < CURRENT_MAGIC or batch_end - at < HEADER_SIZE:
+                    header = self._checked_odd(buffer, at, position + at, header[1])
+                elif checksum(buffer[at + CRC_COVERS_FROM : batch_end]) != header[4]:
+                    RecordBatch(buffer, at, batch_end - at, position + at).check_valid(self._path)
+                yield buffer, at, position + at, header
+                at = batch_end
+            position += at
+            if at > 0:
+                continue
+            # No whole batch of 61 bytes or more: the buffer is too small, or here is the end, or damage.
+            frame = next(self._frames(position, limit, with_bodies=False), None)
+            if frame is None:
+                return
+            size_bytes = frame[3]
+            if size_bytes > len(buffer):
+                self._check_long(position, size_bytes)
+                buffer = memoryview(bytearray(max(size_bytes, 2 * len(buffer))))
+            elif size_bytes > filled:
+                raise CorruptBatch(self._path, position, "unexpected end of the file")
+            else:
+                yield buffer, 0, position, self._checked_odd(buffer, 0, position, size_bytes - LOG_OVERHEAD)
+                position += size_bytes
+
+    def _check_long(self, position: int, size_bytes: int) -> None:
+        """Nothing is allocated for a size field that is damage: a long batch is first checked block by block."""
+        if size_bytes <= LONG_BATCH_BYTES:
+            return
+        header = self._file.read_at(position, HEADER_SIZE)
+        batch = RecordBatch(header, 0, len(header), position)
+        if batch.magic < CURRENT_MAGIC:
+            return
+        crc, done = crc32c(header[CRC_COVERS_FROM:]), len(header)
+        while done < size_bytes:
+            block = self._file.read_at(position + done, min(BLOCK_BYTES, size_bytes - done))
+            if not block:
+                raise CorruptBatch(self._path, position, "unexpected end of the file")
+            crc, done = crc32c_from(crc, block), done + len(block)
+        if crc != batch.crc:
+            reason = f"the checksum of {size_bytes} bytes does not match (stored {batch.crc})"
+            raise CorruptBatch(self._path, position, reason)
+
+    def _checked_odd(self, buffer: Buffer, at: int, position: int, size_field: int) -> HeaderFields:
+        """The fields of a sound batch that the quick loop does not read: magic 0 or 1, or damaged."""
+        if size_field < MIN_SIZE_FIELD:
+            raise self._bad_size(position, size_field)
+        batch = RecordBatch(buffer, at, LOG_OVERHEAD + size_field, position)
+        batch.check_valid(self._path)
+        return (
+            batch.base_offset,
+            size_field,
+            batch.partition_leader_epoch,
+            batch.magic,
+            batch.crc,
+            batch.attributes,
+            batch.last_offset_delta,
+            batch.base_timestamp,
+            batch.max_timestamp,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            batch.record_count,
+        )
+
+    def search_for_offset_with_size(self, target_offset: int, start: int = 0) -> LogOffsetPosition | None:
+        """The first batch from byte `start` on whose last offset is at least `target_offset` (FR12)."""
+        for batch in self._headers(start):
+            if batch.last_offset >= target_offset:
+                return LogOffsetPosition(
+                    offset=batch.last_offset, position=batch.position, size_bytes=batch.size_bytes
+                )
+        return None
+
+    def search_for_timestamp(
+        self, target_timestamp: int, start: int = 0, start_offset: int = 0
+    ) -> TimestampAndOffset | None:
+        """The first record from byte `start` on with at least that timestamp and that offset (FR13)."""
+        for header in self._headers(start):
+            if header.max_timestamp < target_timestamp:
+                continue
+            data = self.read_slice(header.position, header.size_bytes)
+            for record in RecordBatch(data, 0, len(data), header.position).records():
+                if record.timestamp >= target_timestamp and record.offset >= start_offset:
+                    epoch = header.partition_leader_epoch
+                    return TimestampAndOffset(
+                        timestamp=record.timestamp,
+                        offset=record.offset,
+                        leader_epoch=epoch if epoch >= 0 else None,
+                    )
+        return None
+
+    def largest_timestamp_after(self, start: int = 0) -> TimestampAndOffset:
+        """The greatest batch timestamp from byte `start` on, with the earliest such batch's last offset (FR14).
+
+        (-1, -1, None) when there is no batch.
+        """
+        found = TimestampAndOffset(timestamp=-1, offset=-1, leader_epoch=None)
+        for batch in self._headers(start):
+            if batch.max_timestamp > found.timestamp:
+                epoch = batch.partition_leader_epoch
+                found = TimestampAndOffset(
+                    timestamp=batch.max_timestamp,
+                    offset=batch.last_offset,
+                    leader_epoch=epoch if epoch >= 0 else None,
+                )
+        return found
+
+    def truncate_to(self, target_size_bytes: int) -> int:
+        """Cut the records to that size; gives how many bytes of records went (FR5).
+
+        The file is touched only if it is longer, so that an equal size leaves its modification time alone.
+        Raises StorageError when the records are shorter.
+        """
+        original = self._size_bytes
+        if not 0 <= target_size_bytes <= original:
+            raise StorageError(f"{self._path}: cannot truncate {original} bytes to {target_size_bytes}")
+        if target_size_bytes < self._file.size():
+            self._file.truncate(target_size_bytes)
+            self._size_bytes = target_size_bytes
+        return original - target_size_bytes
+
+    def trim(self) -> None:
+        """Cut a preallocated tail off (FR6)."""
+        self.truncate_to(self._size_bytes)
+
+    def flush(self) -> None:
+        self._file.sync()
+
+    def rename_to(self, path: str) -> None:
+        self._file_system.rename(self._path, path)
+        self._path = path
+
+    def update_parent_directory(self, directory: str) -> None:
+        """The directory was renamed: only the remembered path changes."""
+        self._path = join(directory, basename(self._path))
+
+    def set_modified(self, modified_ms: int) -> None:
+        self._file_system.set_modified(self._path, modified_ms)
+
+    def modified_ms(self) -> int:
+        return self._file_system.stat(self._path).modified_ms
+
+    def close(self) -> None:
+        """Sync, trim, close; read-only: close alone (FR6)."""
+        if not self._read_only:
+            self.flush()
+            self.trim()
+        self._file.close()
+
+    def close_handlers(self) -> None:
+        """Close without sync or trim, as a crash would."""
+        self._file.close()
+
+    def delete_if_exists(self) -> bool:
+        self._file.close()
+        try:
+            self._file_system.unlink(self._path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _headers(self, start: int) -> Iterator[RecordBatch]:
+        """Views whose header alone may be read: the bodies of large batches stay on the disk (FR9)."""
+        for block, at, position, size_bytes in self._frames(start, None, with_bodies=False):
+            yield RecordBatch(block, at, size_bytes, position)
+
+    def _frames(
+        self, start: int, end: int | None, *, with_bodies: bool
+    ) -> Iterator[tuple[bytes, int, int, int]]:
+        """FR8: (block, place in the block, position in the file, size) of each batch in [start, end)."""
+        limit = self._size_bytes if end is None else end
+        position, block, block_position, block_bytes = start, b"", start, FIRST_BLOCK_BYTES
+        while position < limit - HEADER_SIZE_UP_TO_MAGIC:
+            at = position - block_position
+            present = len(block) - at
+            needed, size_bytes = HEADER_SIZE_UP_TO_MAGIC, 0
+            if present >= HEADER_SIZE_UP_TO_MAGIC:
+                (size_field,) = SIZE_FIELD.unpack_from(block, at + SIZE_FIELD_AT)
+                if size_field < MIN_SIZE_FIELD:
+                    raise self._bad_size(position, size_field)
+                size_bytes = LOG_OVERHEAD + size_field
+                if size_bytes > limit - position:
+                    return
+                needed = size_bytes if with_bodies else min(size_bytes, HEADER_SIZE)
+            if present >= needed:
+                yield block, at, position, size_bytes
+                position += size_bytes
+                continue
+            block = self._file.read_at(position, min(max(block_bytes, needed), limit - position))
+            if len(block) < needed:
+                raise CorruptBatch(self._path, position, "unexpected end of the file")
+            block_position = position
+            if with_bodies:
+                block_bytes = min(2 * block_bytes, BLOCK_BYTES)
+
+    def _bad_size(self, position: int, size_field: int) -> CorruptBatch:
+        reason = f"a size field of {size_field}, below the least of {MIN_SIZE_FIELD}"
+        return CorruptBatch(self._path, position, reason)

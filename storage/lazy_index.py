@@ -1,0 +1,90 @@
+"""An index that is opened when somebody first asks for it: a start with many segments opens few files.
+
+Kafka: LazyIndex; rule IX25.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar, final
+
+from storage.filesystem import FileSystem, basename, join
+from storage.memory_mapped_index import MemoryMappedIndex
+from storage.offset_index import OffsetIndex
+from storage.time_index import TimeIndex
+
+Index = TypeVar("Index", bound=MemoryMappedIndex)
+
+
+@final
+class LazyIndex(Generic[Index]):
+    """`opened` makes the index from a path at the first `get()`; until then only the file is acted on."""
+
+    def __init__(self, file_system: FileSystem, path: str, opened: Callable[[str], Index]) -> None:
+        self._file_system = file_system
+        self._path = path
+        self._opened = opened
+        self._index: Index | None = None
+
+    def get(self) -> Index:
+        if self._index is None:
+            self._index = self._opened(self._path)
+        return self._index
+
+    @property
+    def is_open(self) -> bool:
+        return self._index is not None
+
+    @property
+    def path(self) -> str:
+        return self._path if self._index is None else self._index.path
+
+    def rename_to(self, path: str) -> None:
+        """A file that is not there yet needs no renaming, as long as nobody has opened it."""
+        if self._index is not None:
+            self._index.rename_to(path)
+        else:
+            if self._file_system.exists(self._path):
+                self._file_system.rename(self._path, path)
+            self._path = path
+
+    def update_parent_directory(self, directory: str) -> None:
+        """The directory was renamed: only the remembered path changes."""
+        if self._index is not None:
+            self._index.update_parent_directory(directory)
+        self._path = join(directory, basename(self._path))
+
+    def delete_if_exists(self) -> bool:
+        if self._index is not None:
+            return self._index.delete_if_exists()
+        try:
+            self._file_system.unlink(self._path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def close(self) -> None:
+        if self._index is not None:
+            self._index.close()
+
+    def close_handler(self) -> None:
+        if self._index is not None:
+            self._index.close_handler()
+
+
+def lazy_offset_index(
+    file_system: FileSystem, path: str, base_offset: int, *, max_index_size: int = -1, read_only: bool = False
+) -> LazyIndex[OffsetIndex]:
+    def opened(path: str) -> OffsetIndex:
+        return OffsetIndex(file_system, path, base_offset, max_index_size=max_index_size, read_only=read_only)
+
+    return LazyIndex(file_system, path, opened)
+
+
+def lazy_time_index(
+    file_system: FileSystem, path: str, base_offset: int, *, max_index_size: int = -1, read_only: bool = False
+) -> LazyIndex[TimeIndex]:
+    def opened(path: str) -> TimeIndex:
+        return TimeIndex(file_system, path, base_offset, max_index_size=max_index_size, read_only=read_only)
+
+    return LazyIndex(file_system, path, opened)

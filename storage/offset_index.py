@@ -1,0 +1,85 @@
+"""The offset index of a segment: from an offset to a byte in its `.log`, sparse.
+
+| byte | size | field of an entry | |
+| --- | --- | --- | --- |
+| 0 | 4 | offset, relative to the base offset | 0 to 2^31-1; strictly increasing |
+| 4 | 4 | position in the `.log` | of the first batch of the append whose last offset this is |
+
+Kafka: OffsetIndex; rules IX13 to IX19.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import ClassVar, Final, NamedTuple, final
+
+from storage.errors import CorruptIndex, InvalidOffset
+from storage.memory_mapped_index import MemoryMappedIndex
+
+ENTRY: Final = struct.Struct(">ii")
+_COLUMN: Final = struct.Struct(">i")
+_POSITION_AT: Final = 4
+
+
+class OffsetPosition(NamedTuple):
+    offset: int
+    position: int
+
+
+@final
+class OffsetIndex(MemoryMappedIndex):
+    entry_size: ClassVar[int] = ENTRY.size
+    _last_offset: int
+
+    @property
+    def last_offset(self) -> int:
+        """The last entry's offset; the base offset when there is none (IX15)."""
+        return self._last_offset
+
+    def append(self, offset: int, position: int) -> None:
+        """ValueError when full, InvalidOffset unless it is above the last, SegmentOffsetOverflow (IX13)."""
+        if self.is_full:
+            raise ValueError(f"{self._path} is full with {self._entries} entries")
+        if self._entries and offset <= self._last_offset:
+            raise InvalidOffset(f"{self._path}: offset {offset} is not above the last, {self._last_offset}")
+        self._append_entry(ENTRY.pack(self.relative_offset(offset), position))
+        self._last_offset = offset
+
+    def entry(self, slot: int) -> OffsetPosition:
+        """ValueError when there is no such entry."""
+        self._check_slot(slot)
+        return self._entry(slot)
+
+    def lookup(self, target_offset: int) -> OffsetPosition:
+        """The last entry whose offset is at most the target; (base offset, 0) when there is none (IX14)."""
+        slot, _ = self._search(target_offset - self._base_offset, _COLUMN.unpack_from, 0)
+        return self._entry(slot) if slot >= 0 else OffsetPosition(self._base_offset, 0)
+
+    def fetch_upper_bound_offset(self, start: OffsetPosition, size: int) -> OffsetPosition | None:
+        """The first entry at or behind the end of `size` bytes from `start` (IX19)."""
+        _, slot = self._search(start.position + size, _COLUMN.unpack_from, _POSITION_AT)
+        return self._entry(slot) if slot >= 0 else None
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every entry at or above `offset` (IX16)."""
+        slot, _ = self._search(offset - self._base_offset, _COLUMN.unpack_from, 0)
+        if slot < 0:
+            self._truncate_to_entries(0)
+        elif self._entry(slot).offset == offset:
+            self._truncate_to_entries(slot)
+        else:
+            self._truncate_to_entries(slot + 1)
+
+    def sanity_check(self) -> None:
+        """A zero-filled file passes: its last entry is (base offset, 0) (IX17)."""
+        if self._entries and self._last_offset < self._base_offset:
+            reason = f"last offset {self._last_offset} is below the base offset {self._base_offset}"
+            raise CorruptIndex(self._path, reason)
+        self._check_length()
+
+    def _entry(self, slot: int) -> OffsetPosition:
+        relative, position = ENTRY.unpack_from(self._mapped(), slot * ENTRY.size)
+        return OffsetPosition(self._base_offset + relative, position)
+
+    def _load_last_entry(self) -> None:
+        self._last_offset = self._entry(self._entries - 1).offset if self._entries else self._base_offset

@@ -1,0 +1,203 @@
+"""The real disk behind the `FileSystem` port: the only module of `storage` that opens, maps or syncs anything."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import stat as stat_bits
+from typing import final
+
+from storage.filesystem import Buffer, FileStat, OpenMode
+
+_OPEN_FLAGS = {
+    OpenMode.READ: os.O_RDONLY,
+    OpenMode.WRITE: os.O_RDWR,
+    OpenMode.CREATE: os.O_RDWR | os.O_CREAT,
+    OpenMode.CREATE_NEW: os.O_RDWR | os.O_CREAT | os.O_EXCL,
+}
+# On macOS fsync reaches only the drive's cache; this one reaches the platter (Linux has no such flag).
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+
+
+def _sync_descriptor(descriptor: int) -> None:
+    if _FULL_SYNC is not None:
+        fcntl.fcntl(descriptor, _FULL_SYNC)
+    else:
+        os.fsync(descriptor)
+
+
+@final
+class OsReadMap:
+    """A shared read-only mapping, so that what `write_at` puts into the page cache is seen at once."""
+
+    def __init__(self, file: OsFile, mapped: mmap.mmap) -> None:
+        self._file: OsFile | None = file
+        self._mapped = mapped
+        self._view = memoryview(mapped)
+
+    @property
+    def view(self) -> memoryview:
+        return self._view
+
+    def close(self) -> None:
+        """Idempotent. BufferError while somebody still holds a slice of the view: a bug of the caller."""
+        if self._file is None:
+            return
+        self._view.release()
+        self._mapped.close()
+        self._file._live_maps -= 1
+        self._file = None
+
+
+@final
+class OsFile:
+    """One descriptor. Every transfer is positioned, so that readers on other threads share it without a lock."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor  # -1 once closed: every call then fails with EBADF
+        self._live_maps = 0
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read_at(self, position: int, size: int) -> bytes:
+        data = os.pread(self._descriptor, size, position)
+        if len(data) == size or not data:
+            return data
+        pieces = [
+            data
+        ]  # the kernel may stop early, on a signal or above 2 GiB: only an empty read is the end
+        while size > (done := sum(map(len, pieces))):
+            piece = os.pread(self._descriptor, size - done, position + done)
+            if not piece:
+                break
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        size, done = len(buffer), 0
+        while done < size:
+            count = os.preadv(self._descriptor, [buffer[done:] if done else buffer], position + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        size = len(data)
+        done = os.pwrite(self._descriptor, data, position)
+        while done < size:  # a short write: the next one tells why (ENOSPC, EIO) or goes on
+            done += os.pwrite(self._descriptor, memoryview(data)[done:], position + done)
+
+    def append(self, data: Buffer) -> None:
+        self.write_at(os.fstat(self._descriptor).st_size, data)
+
+    def truncate(self, size: int) -> None:
+        if size > self.size():
+            raise ValueError(f"{self._path}: cannot truncate {self.size()} bytes to {size}")
+        self.set_length(size)
+
+    def set_length(self, size: int) -> None:
+        # A read of a page behind the new end would be SIGBUS, the end of the process: refuse while a map lives.
+        if self._live_maps and size < self.size():
+            raise BufferError(f"{self._path} is mapped: cannot shrink it to {size} bytes")
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            if (
+                error.errno == errno.EINVAL and size >= 0
+            ):  # what Linux says of a descriptor opened for reading
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path) from error
+            raise
+
+    def sync(self) -> None:
+        _sync_descriptor(self._descriptor)
+
+    def map_for_reading(self) -> OsReadMap:
+        mapped = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)  # ValueError on an empty file
+        self._live_maps += 1
+        return OsReadMap(self, mapped)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+@final
+class OsLock:
+    """flock on a descriptor of its own: it excludes other processes and other holders in this one."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Idempotent. The file stays: unlinking it would let two processes lock two files of one name."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+@final
+class OsFileSystem:
+    """Paths as the operating system takes them; the empty path is the working directory."""
+
+    def open(self, path: str, mode: OpenMode) -> OsFile:
+        descriptor = os.open(path, _OPEN_FLAGS[mode], 0o644)
+        if mode is OpenMode.READ and stat_bits.S_ISDIR(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return OsFile(path, descriptor)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path or ".")
+
+    def stat(self, path: str) -> FileStat:
+        found = os.stat(path or ".")
+        return FileStat(
+            size_bytes=found.st_size,
+            modified_ms=found.st_mtime_ns // 1_000_000,
+            is_directory=stat_bits.S_ISDIR(found.st_mode),
+        )
+
+    def list(self, path: str) -> list[str]:
+        return sorted(os.listdir(path or "."))
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def make_directory(self, path: str) -> None:
+        if path:
+            os.makedirs(path, exist_ok=True)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
+    def lock(self, path: str) -> OsLock:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return OsLock(descriptor)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            _sync_descriptor(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,100 @@
+"""The time index of a segment: from a timestamp to an offset, sparse.
+
+| byte | size | field of an entry | |
+| --- | --- | --- | --- |
+| 0 | 8 | timestamp | strictly increasing: the greatest so far |
+| 8 | 4 | offset, relative to the base offset | the last of the batch that holds the timestamp; never falls |
+
+Every message with a greater timestamp comes behind that offset. The last slot is kept for the entry that is
+written when the segment rolls or closes. Kafka: TimeIndex; rules IX20 to IX24.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import ClassVar, Final, NamedTuple, final
+
+from storage.errors import CorruptIndex, InvalidOffset
+from storage.memory_mapped_index import MemoryMappedIndex
+
+ENTRY: Final = struct.Struct(">qi")
+_TIMESTAMP: Final = struct.Struct(">q")
+_OFFSET: Final = struct.Struct(">i")
+_OFFSET_AT: Final = 8
+
+
+class TimestampOffset(NamedTuple):
+    timestamp: int
+    offset: int
+
+
+@final
+class TimeIndex(MemoryMappedIndex):
+    entry_size: ClassVar[int] = ENTRY.size
+    _last_entry: TimestampOffset
+
+    @property
+    def is_full(self) -> bool:
+        """One slot early: the last is for roll and close (IX3)."""
+        return self._entries >= self._length // self.entry_size - 1
+
+    @property
+    def last_entry(self) -> TimestampOffset:
+        """(-1, base offset) when there is none (IX22)."""
+        return self._last_entry
+
+    def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> bool:
+        """Whether an entry was added: only for a timestamp above the last one (IX20).
+
+        ValueError when full, or for an older timestamp; InvalidOffset for a lower offset; SegmentOffsetOverflow.
+        """
+        if not skip_full_check and self.is_full:
+            raise ValueError(f"{self._path} is full with {self._entries} entries")
+        last = self._last_entry
+        if self._entries and offset < last.offset:
+            raise InvalidOffset(f"{self._path}: offset {offset} is below the last, {last.offset}")
+        if self._entries and timestamp < last.timestamp:
+            raise ValueError(f"{self._path}: timestamp {timestamp} is before the last, {last.timestamp}")
+        if timestamp <= last.timestamp:
+            return False
+        self._append_entry(ENTRY.pack(timestamp, self.relative_offset(offset)))
+        self._last_entry = TimestampOffset(timestamp, offset)
+        return True
+
+    def entry(self, slot: int) -> TimestampOffset:
+        """ValueError when there is no such entry."""
+        self._check_slot(slot)
+        return self._entry(slot)
+
+    def lookup(self, target_timestamp: int) -> TimestampOffset:
+        """The last entry whose timestamp is at most the target; (-1, base offset) when there is none (IX21)."""
+        slot, _ = self._search(target_timestamp, _TIMESTAMP.unpack_from, 0)
+        return self._entry(slot) if slot >= 0 else TimestampOffset(-1, self._base_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every entry whose offset is at or above `offset` (IX23)."""
+        slot, _ = self._search(offset - self._base_offset, _OFFSET.unpack_from, _OFFSET_AT)
+        # Several entries may hold one offset, and the search may end at any of them.
+        while slot >= 0 and self._entry(slot).offset >= offset:
+            slot -= 1
+        self._truncate_to_entries(slot + 1)
+
+    def sanity_check(self) -> None:
+        """Raises CorruptIndex (IX24)."""
+        if self._entries:
+            first, last = self._entry(0), self._last_entry
+            if last.timestamp < first.timestamp:
+                reason = f"last timestamp {last.timestamp} is before the first, {first.timestamp}"
+                raise CorruptIndex(self._path, reason)
+            if last.offset < self._base_offset:
+                reason = f"last offset {last.offset} is below the base offset {self._base_offset}"
+                raise CorruptIndex(self._path, reason)
+        self._check_length()
+
+    def _entry(self, slot: int) -> TimestampOffset:
+        timestamp, relative = ENTRY.unpack_from(self._mapped(), slot * ENTRY.size)
+        return TimestampOffset(timestamp, self._base_offset + relative)
+
+    def _load_last_entry(self) -> None:
+        last = self._entry(self._entries - 1) if self._entries else TimestampOffset(-1, self._base_offset)
+        self._last_entry = last
