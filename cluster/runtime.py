@@ -1,0 +1,217 @@
+"""A core on asyncio: the clock, timers, jobs and sends of the real world around `start` and `step`.
+
+Everything that touches the core happens on the loop's thread, one event at a time, never from inside a step.
+A job runs on one thread beside it. What a core raises ends the node: its state is not known any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, assert_never, final
+
+from cluster.effects import (
+    CancelTimer,
+    Effect,
+    LearnEndpoint,
+    Observe,
+    Reply,
+    RunJob,
+    Send,
+    SetTimer,
+    Stop,
+)
+from cluster.messages import (
+    Event,
+    JobDone,
+    Request,
+    RequestBody,
+    Response,
+    ResponseBody,
+    Shutdown,
+    TimerFired,
+    TransportError,
+)
+from cluster.transport import Address, Peers
+
+logger = logging.getLogger(__name__)
+
+Answer = Callable[[ResponseBody], None]
+# One line a batch would drown the lines that tell of roles, truncations and faults.
+_FREQUENT = frozenset({"replica.appended", "replica.high_watermark", "produce.acknowledged"})
+
+
+class Core(Protocol):
+    def start(self, now_ms: int) -> list[Effect]: ...
+
+    def step(self, now_ms: int, event: Event) -> list[Effect]: ...
+
+
+@final
+class Clock:
+    """Milliseconds since the epoch that never go back: the wall's time once, from there on the loop's."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._epoch_s = time.time() - loop.time()
+        self._last_ms = 0
+
+    def now_ms(self) -> int:
+        self._last_ms = max(self._last_ms, int((self._epoch_s + self._loop.time()) * 1000))
+        return self._last_ms
+
+    def loop_time(self, at_ms: int) -> float:
+        """When the loop's clock has certainly reached `at_ms`."""
+        return (at_ms + 1) / 1000 - self._epoch_s
+
+
+@final
+class Timers:
+    """Named timers on the loop; setting a name again replaces it."""
+
+    def __init__(self, clock: Clock, fire: Callable[[str], None]) -> None:
+        self._clock = clock
+        self._fire = fire
+        self._loop = asyncio.get_running_loop()
+        self._handles: dict[str, asyncio.TimerHandle] = {}
+
+    def set(self, key: str, at_ms: int) -> None:
+        self.cancel(key)
+        self._handles[key] = self._loop.call_at(self._clock.loop_time(at_ms), self._on_time, key)
+
+    def cancel(self, key: str) -> None:
+        if handle := self._handles.pop(key, None):
+            handle.cancel()
+
+    def cancel_all(self) -> None:
+        for handle in self._handles.values():
+            handle.cancel()
+        self._handles.clear()
+
+    def _on_time(self, key: str) -> None:
+        del self._handles[key]
+        self._fire(key)
+
+
+@final
+class Runtime:
+    """Runs one core until it stops: `start` once, `ask` for each incoming request, `shut_down`, `close`."""
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        bootstrap: Sequence[Address] = (),
+        observe: Callable[[Observe], None] | None = None,
+    ) -> None:
+        self._core = core
+        self._loop = asyncio.get_running_loop()
+        self.clock = Clock(self._loop)
+        self.peers = Peers(self._on_response, bootstrap=bootstrap)
+        self.stopped: asyncio.Future[Stop] = self._loop.create_future()
+        self._timers = Timers(self.clock, self._on_timer)
+        self._jobs = ThreadPoolExecutor(max_workers=1, thread_name_prefix="jobs")
+        self._answers: dict[int, Answer] = {}
+        self._calls = 0
+        self._observe = observe or _log
+
+    def start(self) -> None:
+        self._run(lambda: self._core.start(self.clock.now_ms()))
+
+    def feed(self, event: Event) -> None:
+        """One step and what it asks for. After the end, events are dropped."""
+        self._run(lambda: self._core.step(self.clock.now_ms(), event))
+
+    def ask(self, body: RequestBody, answer: Answer) -> int:
+        """A request from outside; `answer` is called at most once (never once stopped)."""
+        self._calls += 1
+        call = self._calls
+        self._answers[call] = answer
+        self.feed(Request(call=call, body=body))
+        return call
+
+    def ask_without_reply(self, body: RequestBody) -> None:
+        """acks=0: the core sends no reply, so none is waited for."""
+        self._calls += 1
+        self.feed(Request(call=self._calls, body=body))
+
+    def forget(self, call: int) -> None:
+        """The asker is gone; the core's reply goes nowhere."""
+        self._answers.pop(call, None)
+
+    def shut_down(self) -> None:
+        self.feed(Shutdown())
+
+    async def close(self) -> None:
+        """Let the jobs end, drop the rest. The core is not asked any more."""
+        self._stop(Stop(reason="closed"))
+        await self._loop.run_in_executor(None, self._jobs.shutdown)
+        await self.peers.close()
+
+    def _run(self, advance: Callable[[], Iterable[Effect]]) -> None:
+        if self.stopped.done():
+            return
+        try:
+            for effect in advance():
+                self._carry_out(effect)
+        except Exception as error:
+            logger.exception("the core failed")
+            self._stop(Stop(reason=f"{type(error).__name__}: {error}"))
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send():
+                self.peers.send(effect)
+            case Reply():
+                if answer := self._answers.pop(effect.call, None):
+                    answer(effect.body)
+            case Observe():
+                self._observe(effect)
+            case SetTimer():
+                self._timers.set(effect.key, effect.at_ms)
+            case CancelTimer():
+                self._timers.cancel(effect.key)
+            case RunJob():
+                self._run_job(effect)
+            case LearnEndpoint():
+                self.peers.learn(effect.node_id, effect.host, effect.port)
+            case Stop():
+                self._stop(effect)
+            case _:
+                assert_never(effect)
+
+    def _run_job(self, effect: RunJob) -> None:
+        future = self._jobs.submit(effect.work)
+        job = effect.job
+        future.add_done_callback(
+            lambda done: self._loop.call_soon_threadsafe(self._on_job_done, job, done.exception())
+        )
+
+    def _on_job_done(self, job: int, error: BaseException | None) -> None:
+        if error is None or isinstance(error, Exception):
+            self.feed(JobDone(job=job, error=error))
+        else:
+            self._stop(Stop(reason=f"a job raised {error!r}"))
+
+    def _on_response(self, call: int, body: ResponseBody | TransportError) -> None:
+        self.feed(Response(call=call, body=body))
+
+    def _on_timer(self, key: str) -> None:
+        self.feed(TimerFired(key=key))
+
+    def _stop(self, effect: Stop) -> None:
+        if self.stopped.done():
+            return
+        self._timers.cancel_all()
+        self._answers.clear()
+        self.stopped.set_result(effect)
+
+
+def _log(effect: Observe) -> None:
+    level = logging.DEBUG if effect.kind in _FREQUENT else logging.INFO
+    if logger.isEnabledFor(level):
+        fields = " ".join(f"{name}={value}" for name, value in effect.fields)
+        logger.log(level, "%s %s", effect.kind, fields)
