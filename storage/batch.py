@@ -1,6 +1,6 @@
 """A view of a record batch's bytes, iteration over batches in memory, and what a leader changes in place.
 
-The layout stands in `storage/batch_format.py`, building in `storage/batch_builder.py`; both are re-exported here.
+The layout stands in `batch_format.py`, building in `batch_builder.py`; both are re-exported here.
 Of magic 0 and 1 there is a view of the header only.
 Kafka: DefaultRecordBatch, LegacyRecord, ByteBufferLogInputStream.
 """
@@ -85,8 +85,8 @@ _PADDING = bytes(HEADER_SIZE)
 class RecordBatch:
     """A view of one batch's bytes; owns none of them. The header is read once, at making.
 
-    `buffer[start : start + size_bytes]` is the batch, `position` its place in its file (`start`, if not told).
-    Nothing is validated here: every field may hold nonsense until `is_valid()` says otherwise. What is stamped
+    `buffer[start : start + size_bytes]` is the batch, `position` its place in its file (`start` if untold).
+    Nothing is validated here: a field may hold nonsense until `is_valid()` says otherwise. What is stamped
     into the bytes later shows in a new view only.
     """
 

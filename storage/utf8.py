@@ -1,7 +1,20 @@
-"""Bytes to text as Java's `new String(bytes, UTF_8)` has it: what is malformed becomes U+FFFD."""
+"""Bytes to text as Java's `new String(bytes, UTF_8)` has it: what is malformed becomes U+FFFD.
+
+Java and Python agree on where a malformed sequence ends, but for an encoded surrogate (ED A0..BF 80..BF,
+the last byte present or not): Java replaces it by one U+FFFD, Python each of its bytes.
+"""
 
 from __future__ import annotations
 
+import re
+
+_ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT = "�".encode()
+
 
 def decode_utf8(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        # ED cannot continue another character, so each match stands at the start of one.
+        return _ENCODED_SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")

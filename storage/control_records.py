@@ -1,0 +1,65 @@
+"""What a control record says (Kafka: ControlRecordType, EndTransactionMarker).
+
+| part | layout |
+| --- | --- |
+| key | version int16 (0), type int16; more may follow |
+| value of ABORT and COMMIT | version int16 (0), coordinator epoch int32; more may follow |
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from storage.errors import InvalidRecord
+from storage.record import Record
+
+_KEY = struct.Struct(">hh")
+_MARKER = struct.Struct(">hi")
+
+
+class ControlType(IntEnum):
+    UNKNOWN = -1
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlRecord:
+    """`type_id` is as stored, known or not; `coordinator_epoch` is -1 unless a transaction ends."""
+
+    control_type: ControlType
+    type_id: int
+    coordinator_epoch: int = -1
+
+
+def read_control_record(record: Record) -> ControlRecord:
+    """Reads a later version as version 0. Raises InvalidRecord: a short key or value, a negative version."""
+    type_id = _unpack(_KEY, record.key, "key")
+    known = type_id in ControlType.__members__.values()
+    control_type = ControlType(type_id) if known else ControlType.UNKNOWN
+    if control_type not in (ControlType.ABORT, ControlType.COMMIT):
+        return ControlRecord(control_type=control_type, type_id=type_id)
+    coordinator_epoch = _unpack(_MARKER, record.value, "value")
+    return ControlRecord(control_type=control_type, type_id=type_id, coordinator_epoch=coordinator_epoch)
+
+
+def encode_end_transaction_marker(*, is_commit: bool, coordinator_epoch: int) -> tuple[bytes, bytes]:
+    """Key and value."""
+    control_type = ControlType.COMMIT if is_commit else ControlType.ABORT
+    return _KEY.pack(0, control_type), _MARKER.pack(0, coordinator_epoch)
+
+
+def _unpack(layout: struct.Struct, data: bytes | None, part: str) -> int:
+    if data is None or len(data) < layout.size:
+        raise InvalidRecord(f"a control record's {part} is shorter than {layout.size} bytes")
+    version, content = layout.unpack_from(data)
+    if version < 0:
+        raise InvalidRecord(f"a control record's {part} has version {version}")
+    return int(content)

@@ -1,0 +1,204 @@
+"""Dumping the files beside a log: entries, and what they say that the log does not.
+
+Kafka: DumpLogSegments.dumpIndex, TimeIndexDumpErrors, dumpTimeIndex, dumpTxnIndex, dumpProducerIdSnapshot.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from storage.batch import RecordBatch
+from storage.dump_entries import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    OffsetEntry,
+    TimeEntry,
+    read_aborted_transactions,
+    read_offset_entries,
+    read_producer_entries,
+    read_time_entries,
+)
+from storage.dump_writers import DumpWriter
+from storage.errors import CorruptBatch, CorruptIndex, InvalidRecord, StorageError
+from storage.file_records import FileRecords
+from storage.filesystem import File, FileSystem, OpenMode, read_file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexScope:
+    sanity_only: bool
+    verify_only: bool
+    max_message_size: int
+
+
+@dataclass(slots=True, kw_only=True)
+class IndexFindings:
+    """What an index says that its log does not, in the order found. `damage` is one line."""
+
+    damage: str | None = None
+    mismatches: list[tuple[int, int]] = field(default_factory=list)  # index offset, log offset
+    timestamp_mismatches: list[tuple[int, int]] = field(default_factory=list)  # index, log
+    out_of_order: list[tuple[int, int]] = field(default_factory=list)  # timestamp, the one before
+    offsets_not_found: list[tuple[int, int]] = field(default_factory=list)  # index offset, found or -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentPaths:
+    """A segment's files by the path of one of them."""
+
+    log: str
+    offset_index: str
+    base_offset: int
+
+
+def dump_offset_index(
+    file_system: FileSystem, path: str, segment: SegmentPaths, scope: IndexScope, writer: DumpWriter
+) -> IndexFindings:
+    """Each entry, looked up in the log beside it; stops at the first that points to no batch."""
+    findings = IndexFindings()
+    log = FileRecords(file_system, segment.log, read_only=True)
+    index = file_system.open(path, OpenMode.READ)
+    try:
+        if index.size() < OFFSET_ENTRY.size:
+            writer.index_is_empty(path)
+        elif scope.sanity_only:
+            _check_sane(index, OFFSET_ENTRY)
+            writer.index_is_sane(path)
+        else:
+            _compare_offsets(index, log, segment.base_offset, scope, writer, findings)
+    finally:
+        index.close()
+        log.close()
+    return findings
+
+
+def _compare_offsets(
+    index: File,
+    log: FileRecords,
+    base_offset: int,
+    scope: IndexScope,
+    writer: DumpWriter,
+    findings: IndexFindings,
+) -> None:
+    for entry in read_offset_entries(index, base_offset):
+        batch = _batch_at(log, entry.position, scope.max_message_size)
+        if batch is None:
+            left = (index.size() - entry.position_in_index) // OFFSET_ENTRY.size - 1
+            findings.damage = (
+                f"{index.path} at byte {entry.position_in_index}: offset {entry.offset} points to byte "
+                f"{entry.position} of the log, where no whole batch is; {left} entries follow"
+            )
+            return
+        if batch.last_offset != entry.offset:
+            findings.mismatches.append((entry.offset, batch.last_offset))
+        if not scope.verify_only:
+            writer.offset_entry(entry.offset, entry.position)
+
+
+def _batch_at(log: FileRecords, position: int, max_size: int) -> RecordBatch | None:
+    """The batch there, if it is whole within `max_size` bytes of the log."""
+    if not 0 <= position <= log.size_bytes:
+        return None
+    try:
+        return next(log.batches(position, min(position + max_size, log.size_bytes)), None)
+    except CorruptBatch:
+        return None
+
+
+def dump_time_index(
+    file_system: FileSystem, path: str, segment: SegmentPaths, scope: IndexScope, writer: DumpWriter
+) -> IndexFindings:
+    """Each entry, looked up in the log through the offset index."""
+    findings = IndexFindings()
+    log = FileRecords(file_system, segment.log, read_only=True)
+    index = file_system.open(path, OpenMode.READ)
+    try:
+        if scope.sanity_only:
+            _check_sane(index, TIME_ENTRY)
+            writer.index_is_sane(path)
+        else:
+            offsets = _offset_entries(file_system, segment)
+            previous_timestamp = -1
+            for entry in read_time_entries(index, segment.base_offset):
+                _compare_time(entry, previous_timestamp, log, offsets, findings)
+                if not scope.verify_only:
+                    writer.time_entry(entry.timestamp, entry.offset)
+                previous_timestamp = entry.timestamp
+    except CorruptBatch as error:
+        findings.damage = f"{error}; {path} cannot be compared with it further"
+    finally:
+        index.close()
+        log.close()
+    return findings
+
+
+def _offset_entries(file_system: FileSystem, segment: SegmentPaths) -> list[OffsetEntry]:
+    index = file_system.open(segment.offset_index, OpenMode.READ)
+    try:
+        return list(read_offset_entries(index, segment.base_offset))
+    finally:
+        index.close()
+
+
+def _compare_time(
+    entry: TimeEntry,
+    previous_timestamp: int,
+    log: FileRecords,
+    offsets: list[OffsetEntry],
+    findings: IndexFindings,
+) -> None:
+    at = bisect_right(offsets, entry.offset, key=attrgetter("offset"))
+    start = offsets[at - 1].position if at else 0
+    found = next((batch for batch in log.batches(start) if batch.last_offset >= entry.offset), None)
+    if found is None or found.last_offset != entry.offset:
+        findings.offsets_not_found.append((entry.offset, -1 if found is None else found.last_offset))
+    else:
+        largest = _largest_timestamp(found)
+        if largest != entry.timestamp:
+            findings.timestamp_mismatches.append((entry.timestamp, largest))
+    if previous_timestamp >= entry.timestamp:
+        findings.out_of_order.append((entry.timestamp, previous_timestamp))
+
+
+def _largest_timestamp(batch: RecordBatch) -> int:
+    """Of its records; where they cannot be read, what the header says."""
+    try:
+        return max((record.timestamp for record in batch.records()), default=-1)
+    except (InvalidRecord, StorageError):
+        return batch.max_timestamp
+
+
+def _check_sane(index: File, layout: struct.Struct) -> None:
+    """Raises CorruptIndex (Kafka: OffsetIndex.sanityCheck, TimeIndex.sanityCheck)."""
+    size = index.size()
+    if size % layout.size:
+        raise CorruptIndex(index.path, f"{size} bytes are no multiple of an entry's {layout.size}")
+    if not size:
+        return
+    first = layout.unpack(index.read_at(0, layout.size))
+    last = layout.unpack(index.read_at(size - layout.size, layout.size))
+    if layout is TIME_ENTRY:
+        if last[0] < first[0]:
+            raise CorruptIndex(index.path, f"the last timestamp {last[0]} is below the first {first[0]}")
+        last = last[1:]
+    if last[0] < 0:
+        raise CorruptIndex(index.path, f"the last offset is {-last[0]} below the base offset")
+
+
+def dump_transaction_index(file_system: FileSystem, path: str, writer: DumpWriter) -> None:
+    """Raises CorruptIndex."""
+    index = file_system.open(path, OpenMode.READ)
+    try:
+        for entry in read_aborted_transactions(index):
+            writer.aborted_transaction(entry)
+    finally:
+        index.close()
+
+
+def dump_producer_snapshot(file_system: FileSystem, path: str, writer: DumpWriter) -> None:
+    """Raises CorruptSnapshot before a line is written."""
+    for entry in read_producer_entries(path, read_file(file_system, path)):
+        writer.producer(entry)

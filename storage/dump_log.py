@@ -1,0 +1,120 @@
+"""Dumping a `.log`, and saying what is wrong with it where Kafka's tool stops (DumpLogSegments.dumpLog)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from storage.batch import RecordBatch
+from storage.control_records import read_control_record
+from storage.dump_writers import DumpWriter
+from storage.errors import (
+    CorruptBatch,
+    InvalidRecord,
+    UnsupportedCompression,
+    UnsupportedForMessageFormat,
+)
+from storage.file_records import FileRecords
+from storage.filesystem import basename
+from storage.record import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogScope:
+    """What of a log to show. `max_bytes` None: all, and then bytes left at the end are told of."""
+
+    deep: bool
+    max_bytes: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class LogFindings:
+    """What the dump of one log met; `damage` is one line, `is_unsupported` if others could read the log."""
+
+    damage: str | None = None
+    is_unsupported: bool = False
+    non_consecutive: list[tuple[int, int]] = field(default_factory=list)
+
+
+def dump_log(log: FileRecords, scope: LogScope, writer: DumpWriter) -> LogFindings:
+    """Every whole batch until one cannot be read: what follows that is counted, not shown."""
+    return _LogDump(log, scope, writer).run()
+
+
+class _LogDump:
+    def __init__(self, log: FileRecords, scope: LogScope, writer: DumpWriter) -> None:
+        self._log = log
+        self._writer = writer
+        self._scope = scope
+        self._end = log.size_bytes if scope.max_bytes is None else min(scope.max_bytes, log.size_bytes)
+        self._findings = LogFindings()
+        self._last_offset: int | None = None
+        self._position = 0
+        self._first_invalid: CorruptBatch | None = None
+        self._invalid_count = 0
+
+    def run(self) -> LogFindings:
+        try:
+            for batch in self._log.batches(0, self._end):
+                self._batch(batch)
+                self._position = batch.position + batch.size_bytes
+        except (CorruptBatch, InvalidRecord, UnsupportedCompression, UnsupportedForMessageFormat) as error:
+            self._stopped(error)
+            return self._findings
+        left_bytes = self._log.size_bytes - self._position
+        if left_bytes > 0 and self._scope.max_bytes is None:
+            self._writer.invalid_bytes(left_bytes, basename(self._log.path))
+        if self._first_invalid is not None:
+            more = self._invalid_count - 1
+            self._findings.damage = f"{self._first_invalid}; {more} more batches are damaged"
+        return self._findings
+
+    def _batch(self, batch: RecordBatch) -> None:
+        is_valid = batch.is_valid()
+        self._writer.batch(batch, is_valid=is_valid)
+        if not is_valid:
+            self._note_invalid(batch)
+        if self._scope.deep:
+            for record in batch.records():
+                self._record(batch, record)
+
+    def _note_invalid(self, batch: RecordBatch) -> None:
+        self._invalid_count += 1
+        if self._first_invalid is None:
+            try:
+                batch.check_valid(self._log.path)
+            except CorruptBatch as error:
+                self._first_invalid = error
+
+    def _record(self, batch: RecordBatch, record: Record) -> None:
+        control = read_control_record(record) if batch.is_control else None
+        if self._last_offset is not None and record.offset != self._last_offset + 1:
+            self._findings.non_consecutive.append((self._last_offset, record.offset))
+        self._last_offset = record.offset
+        self._writer.record(batch, record, control)
+
+    def _stopped(self, error: Exception) -> None:
+        """The first damage, which may lie before the batch that could not be read, and what comes after."""
+        self._findings.is_unsupported = isinstance(
+            error, UnsupportedCompression | UnsupportedForMessageFormat
+        )
+        place = "" if isinstance(error, CorruptBatch) else f"{self._log.path} at byte {self._position}: "
+        reason = f"{place}{error}"
+        if self._first_invalid is not None:
+            is_same_batch = self._first_invalid.position == self._position
+            reason = f"{self._first_invalid}; then {error if is_same_batch else reason}"
+        self._findings.damage = f"{reason}; {self._count_from(self._position)}"
+
+    def _count_from(self, position: int) -> str:
+        """What lies from the batch at `position` on, itself left out if its frame can be skipped."""
+        batch_count = record_count = 0
+        try:
+            for batch in self._log.batches(position, self._end):
+                if batch.position != position:
+                    batch_count += 1
+                    record_count += max(batch.record_count, 0)
+                self._position = batch.position + batch.size_bytes
+        except CorruptBatch:
+            pass  # what is left after it is told in bytes
+        left_bytes = self._end - self._position
+        told = f"{batch_count} batches with {record_count} records follow"
+        return f"{told}, then {left_bytes} bytes that are no batch" if left_bytes else told
