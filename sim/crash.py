@@ -1,4 +1,4 @@
-"""How a simulated process ends: at once, inside whatever it was doing, and without a last word on the disk."""
+"""How a simulated process ends: at once, inside whatever it was doing, without a last word on the disk."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import final
 class Dead(BaseException):
     """The process that made this call is no more.
 
-    A BaseException, so that no `except Exception` of the product keeps a dead node going; the shell that runs the
-    node is the only one to catch it.
+    A BaseException, so that no `except Exception` of the product keeps a dead node going; the shell that
+    runs the node is the only one to catch it.
     """
 
 

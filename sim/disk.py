@@ -1,8 +1,8 @@
-"""The disk that forgets: for each file and directory what is durable, and the ordered changes that are not yet.
+"""The disk that forgets: of each file and directory what is durable, and the changes that are not yet.
 
-A process crash keeps the page cache. A power loss keeps what was synced and, of the rest, what the mode says
-(`sim.disk_survival`). `sync` of a file makes its bytes and length durable, not its name; `sync_directory` the names.
-All is a function of the calls and the draws; there is no real I/O.
+A process crash keeps the page cache. A power loss keeps what was synced and, of the rest, what the mode
+says (`sim.disk_survival`). `sync` of a file makes its bytes and length durable, not its name;
+`sync_directory` the names. All is a function of the calls and the draws; there is no real I/O.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class SimDisk:
         self._settle(lambda node: mode == "all" or (mode != "none" and survivors.keeps_modified(node)))
 
     def lose_power_keeping(self, sequences: Collection[int]) -> None:
-        """A power loss that keeps exactly these of `pending_sequences`, for enumerating every survivor set."""
+        """A power loss that keeps exactly these of `pending_sequences`, to enumerate every survivor set."""
         self.crash_process()
         self._power_losses += 1
         self._keep(lambda sequence: sequence in sequences)
@@ -101,7 +101,8 @@ class SimDisk:
     ) -> None:
         """The process dies inside the `call`-th following mutating call (1 is the next), after a share of it.
 
-        `hook` runs once every handle is fenced and before `Dead` unwinds, e.g. to lose power at that very point.
+        `hook` runs once every handle is fenced and before `Dead` unwinds, e.g. to lose power at that very
+        point.
         """
         self._arm(
             Trigger(
@@ -130,9 +131,10 @@ class SimDisk:
         path_suffix: str = "",
         applied_bytes: int = 0,
     ) -> None:
-        """The `call`-th following call that matches raises OSError; of a write, `applied_bytes` are put down first.
+        """The `call`-th matching call from now raises OSError; of a write, `applied_bytes` get down first.
 
-        A failed sync leaves the file's pending changes in the page cache only: a later sync does not save them.
+        A failed sync leaves the file's pending changes in the page cache only: a later sync does not save
+        them.
         """
         assert READ_OR_MUTATE.issuperset(verbs), verbs
         trigger = Trigger(
@@ -171,7 +173,7 @@ class SimDisk:
         return len(self.pending_sequences())
 
     def durable_bytes(self, path: str) -> bytes:
-        """The file as a power loss would leave it that keeps nothing pending; FileNotFoundError without a durable name."""
+        """The file after a power loss that keeps nothing pending; FileNotFoundError if it has no name then."""
         node = durable_node(self.root, path)
         if not isinstance(node, FileNode):
             raise missing(path)
@@ -179,9 +181,12 @@ class SimDisk:
         keep_chosen(twin, lambda sequence: False)
         return twin.read(0, twin.length)
 
-    def snapshot(self) -> SimDisk:
-        """An independent disk in the same state, without lives, locks, maps and armed faults."""
-        twin = SimDisk(self.draws, self.now_ms)
+    def snapshot(self, draws: Draws | None = None) -> SimDisk:
+        """An independent disk in the same state, without lives, locks, maps and armed faults.
+
+        With the same draws a power loss ends for both alike.
+        """
+        twin = SimDisk(draws if draws is not None else self.draws, self.now_ms)
         twin.operations, twin._numbers, twin._sequence = self.operations, self._numbers, self._sequence
         twin._power_losses = self._power_losses
         copies: dict[int, Node] = {}
@@ -235,8 +240,19 @@ class SimDisk:
         if not node.changes:
             self._dirty_files.pop(node.number, None)
 
-    def note_map(self, node: FileNode) -> None:
+    def change_modified(self, node: Node, modified_ms: int) -> None:
+        node.modified_ms = modified_ms
+        if isinstance(node, FileNode):
+            self._dirty_files[node.number] = node
+
+    def map_file(self, node: FileNode) -> memoryview:
         self._mapped[node.number] = node
+        return node.map_view()
+
+    def unmap_file(self, node: FileNode) -> None:
+        node.unmap()
+        if node.live_maps == 0:
+            self._mapped.pop(node.number, None)
 
     def change_names(self, change: NameChange) -> None:
         if change.source is not None:
@@ -250,8 +266,11 @@ class SimDisk:
             self._dirty_directories[directory.number] = directory
 
     def sync_names(self, directory: DirectoryNode) -> None:
-        for synced in sync_names(directory):
-            self._dirty_directories.pop(synced.number, None)
+        synced, nameless = sync_names(directory)
+        for written in synced:
+            self._dirty_directories.pop(written.number, None)
+        for node in nameless:  # nothing can bring it back, whatever of it was not synced
+            self._dirty_files.pop(node.number, None)
 
     def take_lock(self, node: FileNode, path: str) -> None:
         if any(node is locked for locked in self._locked):

@@ -1,7 +1,8 @@
 """A file of the simulated disk: the page cache as it is, and how to take back what no sync has made durable.
 
-Only one image is kept. Each change remembers what it replaced, so a sync forgets the list (whatever it holds) and
-a power loss unwinds it. Bytes behind `data_end` are zero and cost nothing: a preallocated index is not memory.
+Only one image is kept. Each change remembers what it replaced, so a sync forgets the list (whatever it
+holds) and a power loss unwinds it. Bytes behind `data_end` are zero and cost nothing: a preallocated index
+is not memory.
 """
 
 from __future__ import annotations

@@ -30,10 +30,10 @@ def _refuse(error_number: int, path: str) -> OSError:
 @final
 class SimReadMap:
     def __init__(self, disk: SimDisk, node: FileNode, life: Life) -> None:
+        self._disk = disk
         self._node: FileNode | None = node
         self._life = life
-        self._view = node.map_view()
-        disk.note_map(node)
+        self._view = disk.map_file(node)
 
     @property
     def view(self) -> memoryview:
@@ -45,7 +45,7 @@ class SimReadMap:
         if node is not None:
             self._view.release()
             if not self._life.dead:
-                node.unmap()
+                self._disk.unmap_file(node)
 
 
 @final
@@ -212,7 +212,7 @@ class SimFileSystem:
         node = walk(self._disk.root, components(path), path)
         stop = self._disk.begin("set_modified", path, modified_ms)
         if stop is None or stop.share():
-            node.modified_ms = modified_ms
+            self._disk.change_modified(node, modified_ms)
         if stop is not None:
             stop.end()
 

@@ -1,4 +1,4 @@
-"""Directories of the simulated disk: which names a process sees, and which would be there after a power loss."""
+"""Directories of the simulated disk: the names that a process sees, and those that a power loss leaves."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ Node = FileNode | DirectoryNode
 class NameChange:
     """A name given (`target` alone), taken (`source` alone) or moved (both), at once or not at all.
 
-    It follows the node, not the name: a rename that survives while the creation before it did not still puts the
-    file at its new name, and no file ever ends with two.
+    It follows the node, not the name: a rename that survives while the creation before it did not still
+    puts the file at its new name, and no file ever ends with two.
     """
 
     sequence: int
@@ -47,11 +47,15 @@ class NameChange:
     target: DirectoryNode | None = None
     target_name: str = ""
 
-    def make_durable(self) -> None:
+    def make_durable(self) -> Node | None:
+        """Gives the node that lost its name to this: the unlinked one, or the one replaced."""
         if self.source is not None:
             self.source.forget(self.node, self.source_name)
-        if self.target is not None:
-            self.target.durable[self.target_name] = self.node
+        if self.target is None:
+            return self.node
+        replaced = self.target.durable.get(self.target_name)
+        self.target.durable[self.target_name] = self.node
+        return replaced
 
     def directories(self) -> list[DirectoryNode]:
         return [directory for directory in (self.source, self.target) if directory is not None]
@@ -99,8 +103,8 @@ def durable_node(root: DirectoryNode, path: str) -> Node:
     return node
 
 
-def sync_names(directory: DirectoryNode) -> list[DirectoryNode]:
-    """Make the directory's names durable; gives the directories that were written.
+def sync_names(directory: DirectoryNode) -> tuple[list[DirectoryNode], list[Node]]:
+    """Make the directory's names durable; gives the directories written and the nodes that have no name now.
 
     A move between two directories is one entry of a journal: it takes what is pending in the other along.
     """
@@ -112,8 +116,7 @@ def sync_names(directory: DirectoryNode) -> list[DirectoryNode]:
                     touched.append(other)
                     waiting.append(other)
     pending = {change.sequence: change for known in touched for change in known.changes}
-    for sequence in sorted(pending):
-        pending[sequence].make_durable()
+    nameless = [pending[sequence].make_durable() for sequence in sorted(pending)]
     for known in touched:
         known.changes.clear()
-    return touched
+    return touched, [node for node in nameless if node is not None]

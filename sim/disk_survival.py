@@ -8,13 +8,14 @@
 | torn   | changes up to a point; the write after it torn by sectors   | each change 50 %       |
 | all    | everything                                                  | everything             |
 
-A torn block: each 512-byte sector is new 40 %, old 40 %, zero 10 %, garbage 10 %; the length is the write's new one
-in 3 of 4 cases. Every draw is keyed by the power loss, the file, the change and the block.
+A torn block: each 512-byte sector is new 40 %, old 40 %, zero 10 %, garbage 10 %; the length is the write's
+new one in 3 of 4 cases. Every draw is keyed by the power loss, the file, the change and the block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final, Literal, final
 
 from sim.disk_file import Fate, FileChange, FileNode
@@ -32,7 +33,7 @@ def pieces(position: int, size_bytes: int, unit: int) -> list[tuple[int, int]]:
     """[position, position + size_bytes) cut at multiples of `unit`: (start, end) pairs."""
     end = position + size_bytes
     cuts = [position, *range((position // unit + 1) * unit, end, unit), end]
-    return list(zip(cuts, cuts[1:], strict=False)) if size_bytes else []
+    return list(pairwise(cuts)) if size_bytes else []
 
 
 def apply_whole(node: FileNode, change: FileChange, written: bytes) -> None:
@@ -43,7 +44,7 @@ def apply_whole(node: FileNode, change: FileChange, written: bytes) -> None:
 
 
 def keep_chosen(node: FileNode, keep: Callable[[int], bool]) -> None:
-    """Rebuild the file from its durable image and the changes whose sequence number `keep` accepts, each whole.
+    """Rebuild the file from its durable image and the changes that `keep` accepts by number, each whole.
 
     A write that is kept grows the file even where an earlier growth was not kept: the gap reads as zeros.
     """
@@ -64,7 +65,7 @@ class Survivors:
         return self._draws.below(bound, kind, self._loss_number, *identity)
 
     def point(self, pending: list[int]) -> int:
-        """A sequence number below which everything survives: any cut between the pending ones, both ends too."""
+        """A number below which every change survives: any cut between the pending ones, both ends too."""
         cut = self._below(len(pending) + 1, "disk.prefix")
         return pending[cut] if cut < len(pending) else pending[-1] + 1 if pending else 0
 

@@ -1,8 +1,8 @@
 """A segment's `.log` file: a sequence of record batches, appended, read as bytes, walked and truncated.
 
-The file may be longer than its records (a preallocated tail of zeros, cut when the segment closes); `size_bytes`
-is where the records end. A live file is read in blocks and never mapped: it is truncated and appended to while
-readers hold their position. Kafka: FileRecords, FileLogInputStream; rules FR1 to FR14.
+The file may be longer than its records (a preallocated tail of zeros, cut when the segment closes);
+`size_bytes` is where the records end. A live file is read in blocks and never mapped: it is truncated and
+appended to while readers hold their position. Kafka: FileRecords, FileLogInputStream; rules FR1 to FR14.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ BLOCK_BYTES: Final = 1 << 18  # stays in the second-level cache between the read
 
 LONG_BATCH_BYTES: Final = 1 << 22  # above this a size field is not believed before the checksum is
 
-# Of magic 2: base offset, size field, leader epoch, magic, CRC, attributes, last offset delta, base timestamp,
-# max timestamp, producer id, producer epoch, base sequence, record count
+# Of magic 2: base offset, size field, leader epoch, magic, CRC, attributes, last offset delta, base
+# timestamp, max timestamp, producer id, producer epoch, base sequence, record count
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
 
@@ -94,7 +94,8 @@ class FileRecords:
     def append(self, data: Buffer) -> int:
         """Whole batches at the end of the records; gives their position. ValueError above 2^31-1 bytes (FR4).
 
-        When the write fails the records end where they did; what it left behind is overwritten by the next one.
+        When the write fails the records end where they did; what it left behind is overwritten by the next
+        one.
         """
         position = self._size_bytes
         if len(data) > MAX_FILE_BYTES - position:
@@ -126,9 +127,9 @@ class FileRecords:
     ) -> Iterator[tuple[memoryview, int, int, HeaderFields]]:
         """Walk [start, end) as `batches` does and check each checksum: what recovery is made of.
 
-        Gives (buffer, place in the buffer, position in the file, header fields). The buffer is filled anew when
-        the walk goes on: take a copy of what must last. Of magic 0 and 1 the fields are put in magic 2's places
-        (the size field stays second). Raises CorruptBatch at the first batch that is not sound.
+        Gives (buffer, place in the buffer, position in the file, header fields). The buffer is filled anew
+        when the walk goes on: take a copy of what must last. Of magic 0 and 1 the fields are put in magic
+        2's places (the size field stays second). Raises CorruptBatch at the first batch that is not sound.
         """
         limit = self._size_bytes if end is None else end
         buffer = memoryview(bytearray(min(BLOCK_BYTES, max(limit - start, HEADER_SIZE))))
@@ -165,7 +166,7 @@ class FileRecords:
                 position += size_bytes
 
     def _check_long(self, position: int, size_bytes: int) -> None:
-        """Nothing is allocated for a size field that is damage: a long batch is first checked block by block."""
+        """Nothing is allocated for a size field that is damage: a long batch is checked in blocks first."""
         if size_bytes <= LONG_BATCH_BYTES:
             return
         header = self._file.read_at(position, HEADER_SIZE)
@@ -232,9 +233,9 @@ class FileRecords:
         return None
 
     def largest_timestamp_after(self, start: int = 0) -> TimestampAndOffset:
-        """The greatest batch timestamp from byte `start` on, with the earliest such batch's last offset (FR14).
+        """The greatest batch timestamp from byte `start` on, with the earliest such batch's last offset.
 
-        (-1, -1, None) when there is no batch.
+        (-1, -1, None) when there is no batch (FR14).
         """
         found = TimestampAndOffset(timestamp=-1, offset=-1, leader_epoch=None)
         for batch in self._headers(start):

@@ -1,9 +1,9 @@
-"""What offset index and time index share: a file of fixed-size entries, written in place and read through a map.
+"""What both indexes of a segment share: a file of fixed-size entries, written in place, read through a map.
 
-An active index is preallocated with zeros and trimmed when its segment rolls or closes, so only `entries` tells
-where the entries end. Entries are written by `write_at` (a store through a map of a full disk would be a SIGBUS) and
-read through the port's read-only map, which shows them at once. One writer; readers take no lock.
-Kafka: AbstractIndex; rules IX1 to IX12.
+An active index is preallocated with zeros and trimmed when its segment rolls or closes, so only `entries`
+tells where the entries end. Entries are written by `write_at` (a store through a map of a full disk would
+be a SIGBUS) and read through the port's read-only map, which shows them at once. One writer; readers take
+no lock. Kafka: AbstractIndex; rules IX1 to IX12.
 """
 
 from __future__ import annotations
@@ -195,11 +195,11 @@ class MemoryMappedIndex:
             raise ValueError(f"{self._path}: no entry {slot}, there are {self._entries}")
 
     def _search(self, target: int, unpack: Unpack, column: int) -> tuple[int, int]:
-        """Slots of the largest entry <= target and of the smallest >= target; -1 where there is none (IX10, IX11).
+        """Slots of the largest entry <= target and of the smallest >= target; -1 for none (IX10, IX11).
 
-        `unpack` reads the column at byte `column` of an entry; it must not fall from entry to entry. The end of
-        the index is searched first: a plain binary search of the whole would touch pages that nothing else
-        keeps in memory.
+        `unpack` reads the column at byte `column` of an entry; it must not fall from entry to entry. The
+        end of the index is searched first: a plain binary search of the whole would touch pages that
+        nothing else keeps in memory.
         """
         view, entries, entry_size = self._mapped(), self._entries, self.entry_size
         if entries == 0:

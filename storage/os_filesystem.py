@@ -1,4 +1,4 @@
-"""The real disk behind the `FileSystem` port: the only module of `storage` that opens, maps or syncs anything."""
+"""The real disk behind the `FileSystem` port: only this module of `storage` opens, maps or syncs anything."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class OsReadMap:
 
 @final
 class OsFile:
-    """One descriptor. Every transfer is positioned, so that readers on other threads share it without a lock."""
+    """One descriptor. Every transfer is positioned, so readers on other threads share it without a lock."""
 
     def __init__(self, path: str, descriptor: int) -> None:
         self._path = path
@@ -105,7 +105,8 @@ class OsFile:
         self.set_length(size)
 
     def set_length(self, size: int) -> None:
-        # A read of a page behind the new end would be SIGBUS, the end of the process: refuse while a map lives.
+        # A read of a page behind the new end would be SIGBUS, the end of the process: refuse while a map
+        # lives.
         if self._live_maps and size < self.size():
             raise BufferError(f"{self._path} is mapped: cannot shrink it to {size} bytes")
         try:

@@ -46,7 +46,8 @@ class TimeIndex(MemoryMappedIndex):
     def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> bool:
         """Whether an entry was added: only for a timestamp above the last one (IX20).
 
-        ValueError when full, or for an older timestamp; InvalidOffset for a lower offset; SegmentOffsetOverflow.
+        ValueError when full, or for an older timestamp; InvalidOffset for a lower offset;
+        SegmentOffsetOverflow.
         """
         if not skip_full_check and self.is_full:
             raise ValueError(f"{self._path} is full with {self._entries} entries")
@@ -67,7 +68,7 @@ class TimeIndex(MemoryMappedIndex):
         return self._entry(slot)
 
     def lookup(self, target_timestamp: int) -> TimestampOffset:
-        """The last entry whose timestamp is at most the target; (-1, base offset) when there is none (IX21)."""
+        """The last entry whose timestamp is at most the target; (-1, base offset) for none (IX21)."""
         slot, _ = self._search(target_timestamp, _TIMESTAMP.unpack_from, 0)
         return self._entry(slot) if slot >= 0 else TimestampOffset(-1, self._base_offset)
 
