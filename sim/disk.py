@@ -173,7 +173,7 @@ class SimDisk:
         return len(self.pending_sequences())
 
     def durable_bytes(self, path: str) -> bytes:
-        """The file after a power loss that keeps nothing pending; FileNotFoundError if it has no name then."""
+        """The file after a power loss that keeps nothing; FileNotFoundError if it has no name then."""
         node = durable_node(self.root, path)
         if not isinstance(node, FileNode):
             raise missing(path)
