@@ -4,7 +4,7 @@ evidence.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 
 class StorageError(Exception):
@@ -27,10 +27,24 @@ class CorruptBatch(StorageError):
         self.path, self.position, self.reason = path, position, reason
 
 
+class RecordError(NamedTuple):
+    """Why one record of a produced batch was refused; `record_index` counts within the batch (KIP-467)."""
+
+    record_index: int
+    message: str
+
+
 class InvalidRecord(StorageError):
-    """A record or batch breaks a rule of its format or of its topic. Kafka: InvalidRecordException."""
+    """A record or batch breaks a rule of its format or of its topic. Kafka: InvalidRecordException.
+
+    `record_errors` lists every record refused when a produced batch was (Kafka: RecordValidationException).
+    """
 
     code = 87
+
+    def __init__(self, message: str = "", record_errors: tuple[RecordError, ...] = ()) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
 
 
 class InvalidTimestamp(InvalidRecord):

@@ -7,13 +7,13 @@ leaves no trace. Kafka: ProducerStateEntry, ProducerAppendInfo, EndTransactionMa
 from __future__ import annotations
 
 import logging
-import struct
 from collections import deque
 from enum import IntEnum
 from typing import NamedTuple, final
 
-from storage.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, Record, RecordBatch
+from storage.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, RecordBatch
 from storage.batch_format import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from storage.control_records import ControlType, read_control_record
 from storage.errors import (
     InvalidProducerEpoch,
     InvalidRecord,
@@ -21,6 +21,7 @@ from storage.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
+from storage.offset_metadata import UNKNOWN_POSITION, UNKNOWN_SEGMENT, LogOffsetMetadata
 from storage.record import MAX_INT32, subtract_from_sequence
 
 logger = logging.getLogger(__name__)
@@ -28,12 +29,8 @@ logger = logging.getLogger(__name__)
 BATCHES_KEPT = 5  # as many as a producer may have in flight, so a retry of any is known again: KAFKA-5494
 NO_COORDINATOR_EPOCH = -1
 
-# (last sequence, last offset, offset delta, timestamp): a plain tuple, for a recovery makes one of every
-# batch.
+# (last sequence, last offset, offset delta, timestamp): a plain tuple, made of every batch in a recovery.
 CachedBatch = tuple[int, int, int, int]
-
-_MARKER_KEY = struct.Struct(">hh")
-_MARKER_VALUE = struct.Struct(">hi")
 
 
 class AppendOrigin(IntEnum):
@@ -71,26 +68,18 @@ class CompletedTransaction(NamedTuple):
     is_aborted: bool
 
 
-class EndMarker(NamedTuple):
-    is_abort: bool
-    coordinator_epoch: int
-
-
 @final
 class OngoingTransaction:
-    """An open transaction, or one decided whose marker the high watermark has not passed (`last_offset` is
-    set).
+    """An open transaction, or one decided (`last_offset`) whose marker the high watermark has not passed.
 
-    `segment_base_offset` and `position` tell where its first batch lies, -1 when unknown.
+    `place` is where its first batch lies, message-only when that is not known.
     """
 
-    __slots__ = ("first_offset", "last_offset", "position", "producer_id", "segment_base_offset")
+    __slots__ = ("first_offset", "last_offset", "place", "producer_id")
 
-    def __init__(
-        self, producer_id: int, first_offset: int, *, segment_base_offset: int = -1, position: int = -1
-    ) -> None:
-        self.producer_id, self.first_offset = producer_id, first_offset
-        self.segment_base_offset, self.position = segment_base_offset, position
+    def __init__(self, producer_id: int, place: LogOffsetMetadata) -> None:
+        self.producer_id, self.place = producer_id, place
+        self.first_offset = place.offset
         self.last_offset: int | None = None
 
 
@@ -189,34 +178,6 @@ class ProducerStateEntry:
         )
 
 
-def read_end_marker(record: Record) -> EndMarker:
-    """The decision in a control record, of version 0 or read as such. Raises InvalidRecord.
-
-    Kafka: ControlRecordType.parse, EndTransactionMarker.deserialize.
-    """
-    key, value = record.key or b"", record.value or b""
-    if len(key) < _MARKER_KEY.size:
-        raise InvalidRecord(f"a control record key of {len(key)} bytes at offset {record.offset}")
-    key_version, control_type = _MARKER_KEY.unpack_from(key)
-    if key_version < 0 or control_type not in (0, 1):
-        raise InvalidRecord(
-            f"no end marker at offset {record.offset}: key version {key_version}, type {control_type}"
-        )
-    if len(value) < _MARKER_VALUE.size:
-        raise InvalidRecord(f"an end marker of {len(value)} bytes at offset {record.offset}")
-    version, coordinator_epoch = _MARKER_VALUE.unpack_from(value)
-    if version < 0:
-        raise InvalidRecord(f"an end marker of version {version} at offset {record.offset}")
-    return EndMarker(control_type == 0, coordinator_epoch)
-
-
-def last_sequence_of(base_sequence: int, last_offset_delta: int) -> int:
-    """-1 without a sequence; counts from 2^31-1 to 0."""
-    if base_sequence == NO_SEQUENCE:
-        return NO_SEQUENCE
-    return (base_sequence + last_offset_delta) & MAX_INT32
-
-
 def is_in_sequence(last_sequence: int, next_sequence: int) -> bool:
     return next_sequence == last_sequence + 1 or (next_sequence == 0 and last_sequence == MAX_INT32)
 
@@ -243,7 +204,11 @@ class ProducerAppendInfo:
         return self.updated.producer_id
 
     def append(
-        self, batch: RecordBatch, *, segment_base_offset: int = -1, position: int = -1
+        self,
+        batch: RecordBatch,
+        *,
+        segment_base_offset: int = UNKNOWN_SEGMENT,
+        position: int = UNKNOWN_POSITION,
     ) -> CompletedTransaction | None:
         """Check `batch` and add it to the copy; the transaction it ended, if any (PS2).
 
@@ -254,20 +219,23 @@ class ProducerAppendInfo:
             marker = next(iter(batch.records()), None)
             if marker is None:  # compaction took the transaction away and kept the empty batch
                 return None
-            decision = read_end_marker(marker)
+            control = read_control_record(marker)
+            if control.control_type not in (ControlType.ABORT, ControlType.COMMIT):
+                raise InvalidRecord(f"control type {control.type_id} at offset {marker.offset} ends nothing")
             return self.append_end_marker(
-                decision,
+                is_abort=control.control_type is ControlType.ABORT,
+                coordinator_epoch=control.coordinator_epoch,
                 producer_epoch=batch.producer_epoch,
                 offset=batch.base_offset,
                 timestamp=marker.timestamp,
             )
         self.append_data(
+            batch.attributes,
+            batch.last_offset_delta,
+            batch.max_timestamp,
             batch.producer_epoch,
             batch.base_sequence,
-            batch.last_offset_delta,
             batch.base_offset,
-            batch.max_timestamp,
-            batch.attributes,
             segment_base_offset,
             position,
         )
@@ -275,18 +243,16 @@ class ProducerAppendInfo:
 
     def append_data(
         self,
+        attributes: int,
+        last_offset_delta: int,
+        max_timestamp: int,
         producer_epoch: int,
         base_sequence: int,
-        last_offset_delta: int,
         base_offset: int,
-        timestamp: int,
-        attributes: int,
-        segment_base_offset: int = -1,
-        position: int = -1,
+        segment_base_offset: int = UNKNOWN_SEGMENT,
+        position: int = UNKNOWN_POSITION,
     ) -> None:
-        """One data batch by its header fields, in the order of the header; positional, for speed. Raises as
-        `append`.
-        """
+        """A data batch by its header's fields, in their order; for loops over headers. Raises as `append`."""
         updated = self.updated
         if producer_epoch < updated.producer_epoch:
             self._check_epoch(producer_epoch, base_offset)
@@ -295,39 +261,33 @@ class ProducerAppendInfo:
         if attributes & TRANSACTIONAL_FLAG:
             if updated.transaction_first_offset is None:
                 updated.transaction_first_offset = base_offset
-                self.transactions.append(
-                    OngoingTransaction(
-                        updated.producer_id,
-                        base_offset,
-                        segment_base_offset=segment_base_offset,
-                        position=position,
-                    )
-                )
+                place = LogOffsetMetadata(base_offset, segment_base_offset, position)
+                self.transactions.append(OngoingTransaction(updated.producer_id, place))
         elif updated.transaction_first_offset is not None:
             raise outside_transaction(updated, base_offset)
         if producer_epoch != updated.producer_epoch:
             updated.set_epoch(producer_epoch)
         last_sequence = (base_sequence + last_offset_delta) & MAX_INT32 if base_sequence >= 0 else NO_SEQUENCE
-        updated.batches.append((last_sequence, base_offset + last_offset_delta, last_offset_delta, timestamp))
-        updated.last_timestamp = timestamp
+        updated.batches.append(
+            (last_sequence, base_offset + last_offset_delta, last_offset_delta, max_timestamp)
+        )
+        updated.last_timestamp = max_timestamp
 
     def append_end_marker(
-        self, marker: EndMarker, *, producer_epoch: int, offset: int, timestamp: int
+        self, *, is_abort: bool, coordinator_epoch: int, producer_epoch: int, offset: int, timestamp: int
     ) -> CompletedTransaction | None:
-        """Close the open transaction; None when no data lay in it (PS7). A higher epoch is taken over
-        (PS8).
-        """
+        """Close the open transaction; None if no data lay in it (PS7). A higher epoch is taken over (PS8)."""
         self._check_epoch(producer_epoch, offset)
-        self._check_coordinator_epoch(marker.coordinator_epoch, offset)
+        self._check_coordinator_epoch(coordinator_epoch, offset)
         updated = self.updated
         first_offset = updated.transaction_first_offset
         updated.set_epoch(producer_epoch)
-        updated.coordinator_epoch = marker.coordinator_epoch
+        updated.coordinator_epoch = coordinator_epoch
         updated.last_timestamp = timestamp
         updated.transaction_first_offset = None
         if first_offset is None:
             return None
-        return CompletedTransaction(updated.producer_id, first_offset, offset, marker.is_abort)
+        return CompletedTransaction(updated.producer_id, first_offset, offset, is_abort)
 
     def _check_epoch(self, producer_epoch: int, offset: int) -> None:
         if producer_epoch >= self.updated.producer_epoch:

@@ -22,6 +22,7 @@ from storage.batch import RecordBatch
 from storage.batch_format import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from storage.errors import CorruptSnapshot
 from storage.filesystem import FileSystem, OpenMode, join
+from storage.offset_metadata import UNKNOWN_POSITION, UNKNOWN_SEGMENT, LogOffsetMetadata
 from storage.producer_append import (
     AppendOrigin,
     BatchMetadata,
@@ -175,8 +176,8 @@ class ProducerStateManager:
         batches: Iterable[RecordBatch],
         *,
         origin: AppendOrigin,
-        segment_base_offset: int = -1,
-        position: int = -1,
+        segment_base_offset: int = UNKNOWN_SEGMENT,
+        position: int = UNKNOWN_POSITION,
     ) -> PreparedAppend:
         """Check the batches of one append, which will be written from `position` of the segment on.
 
@@ -197,7 +198,7 @@ class ProducerStateManager:
             info = prepared.infos.get(batch.producer_id)
             if info is None:
                 info = prepared.infos[batch.producer_id] = self.prepare_update(batch.producer_id, origin)
-            at = position + batch.position - start if position >= 0 else -1
+            at = position + batch.position - start if position >= 0 else UNKNOWN_POSITION
             completed = info.append(batch, segment_base_offset=segment_base_offset, position=at)
             if completed is not None:
                 prepared.completed.append(completed)
@@ -279,7 +280,7 @@ class ProducerStateManager:
         if attributes & TRANSACTIONAL_FLAG:
             if entry.transaction_first_offset is None:
                 entry.transaction_first_offset = base_offset
-                _put_in_order(self._ongoing, OngoingTransaction(producer_id, base_offset))
+                _put_in_order(self._ongoing, OngoingTransaction(producer_id, LogOffsetMetadata(base_offset)))
         elif entry.transaction_first_offset is not None:
             raise outside_transaction(entry, base_offset)
         if entry.producer_epoch != producer_epoch:
@@ -358,9 +359,8 @@ class ProducerStateManager:
     def _load(self, entry: ProducerStateEntry) -> None:
         self._add(entry)
         if entry.transaction_first_offset is not None:
-            _put_in_order(
-                self._ongoing, OngoingTransaction(entry.producer_id, entry.transaction_first_offset)
-            )
+            place = LogOffsetMetadata(entry.transaction_first_offset)
+            _put_in_order(self._ongoing, OngoingTransaction(entry.producer_id, place))
 
     # Snapshots
 
