@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, assert_never, final
+from typing import NoReturn, Protocol, final
 
 from cluster.effects import (
     CancelTimer,
@@ -45,9 +45,11 @@ _FREQUENT = frozenset({"replica.appended", "replica.high_watermark", "produce.ac
 
 
 class Core(Protocol):
-    def start(self, now_ms: int) -> list[Effect]: ...
+    """A node's core returns `Effect`s; a client's also what it tells its user, which goes to `tell`."""
 
-    def step(self, now_ms: int, event: Event) -> list[Effect]: ...
+    def start(self, now_ms: int) -> Sequence[Effect | object]: ...
+
+    def step(self, now_ms: int, event: Event) -> Sequence[Effect | object]: ...
 
 
 @final
@@ -106,6 +108,7 @@ class Runtime:
         *,
         bootstrap: Sequence[Address] = (),
         observe: Callable[[Observe], None] | None = None,
+        tell: Callable[[object], None] | None = None,
     ) -> None:
         self._core = core
         self._loop = asyncio.get_running_loop()
@@ -116,14 +119,17 @@ class Runtime:
         self._jobs = ThreadPoolExecutor(max_workers=1, thread_name_prefix="jobs")
         self._answers: dict[int, Answer] = {}
         self._calls = 0
-        self._observe = observe or _log
+        self._observe = observe or log_observation
+        self._tell = tell or _refuse
 
     def start(self) -> None:
-        self._run(lambda: self._core.start(self.clock.now_ms()))
+        """Raises what the core's start raises: a node that cannot start says why."""
+        for effect in self._core.start(self.clock.now_ms()):
+            self._carry_out(effect)
 
     def feed(self, event: Event) -> None:
         """One step and what it asks for. After the end, events are dropped."""
-        self._run(lambda: self._core.step(self.clock.now_ms(), event))
+        self.run(lambda now_ms: self._core.step(now_ms, event))
 
     def ask(self, body: RequestBody, answer: Answer) -> int:
         """A request from outside; `answer` is called at most once (never once stopped)."""
@@ -151,17 +157,18 @@ class Runtime:
         await self._loop.run_in_executor(None, self._jobs.shutdown)
         await self.peers.close()
 
-    def _run(self, advance: Callable[[], Iterable[Effect]]) -> None:
+    def run(self, advance: Callable[[int], Iterable[Effect | object]]) -> None:
+        """Any entry of the core that takes `now_ms` and returns effects."""
         if self.stopped.done():
             return
         try:
-            for effect in advance():
+            for effect in advance(self.clock.now_ms()):
                 self._carry_out(effect)
         except Exception as error:
             logger.exception("the core failed")
             self._stop(Stop(reason=f"{type(error).__name__}: {error}"))
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _carry_out(self, effect: Effect | object) -> None:
         match effect:
             case Send():
                 self.peers.send(effect)
@@ -181,7 +188,7 @@ class Runtime:
             case Stop():
                 self._stop(effect)
             case _:
-                assert_never(effect)
+                self._tell(effect)
 
     def _run_job(self, effect: RunJob) -> None:
         future = self._jobs.submit(effect.work)
@@ -210,7 +217,11 @@ class Runtime:
         self.stopped.set_result(effect)
 
 
-def _log(effect: Observe) -> None:
+def _refuse(effect: object) -> NoReturn:
+    raise TypeError(f"no shell carries out {effect!r}")
+
+
+def log_observation(effect: Observe) -> None:
     level = logging.DEBUG if effect.kind in _FREQUENT else logging.INFO
     if logger.isEnabledFor(level):
         fields = " ".join(f"{name}={value}" for name, value in effect.fields)

@@ -1,0 +1,127 @@
+"""Where a local cluster keeps what: ports, directories, process ids, and what remembers the arguments.
+
+| path | what |
+| --- | --- |
+| `DIR/node-I/` | log directory of broker I; its process id in `pid` while it runs |
+| `DIR/controller/` | the controller's log; its process id in `pid` |
+| `DIR/node-I.txt`, `DIR/controller.txt` | what the process logged |
+| `DIR/cluster.json` | nodes, ports and properties, as `up` was last given them |
+| `DIR/up.lock`, `DIR/control.json` | held, and where `replog nodes` reaches it, while `up` runs |
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from cluster.messages import CONTROLLER_ID
+
+HOST = "127.0.0.1"
+DEFAULT_PORT = 19092
+CONTROLLER_PORT_DISTANCE = 1000
+MAX_NODES = 99
+
+
+class UnusableInput(Exception):
+    """What the user gave cannot work; one line says why. Exit status 2."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSpec:
+    """One process: where it listens and keeps its files."""
+
+    node_id: int
+    port: int
+    directory: Path
+
+    @property
+    def is_controller(self) -> bool:
+        return self.node_id == CONTROLLER_ID
+
+    @property
+    def name(self) -> str:
+        return "controller" if self.is_controller else f"node {self.node_id}"
+
+    @property
+    def pid_path(self) -> Path:
+        return self.directory / "pid"
+
+    @property
+    def output_path(self) -> Path:
+        return self.directory.with_name(self.directory.name + ".txt")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSpec:
+    """What `up` was asked for. Broker I (1 to `nodes`) listens on `port` + I - 1."""
+
+    data: Path
+    nodes: int
+    port: int
+    controller_port: int
+    properties: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.nodes <= MAX_NODES:
+            raise UnusableInput(f"--nodes {self.nodes}: 1 to {MAX_NODES}")
+        for port in self.ports:
+            if not 1 <= port <= 65_535:
+                raise UnusableInput(f"port {port}: 1 to 65535")
+        if self.controller_port in range(self.port, self.port + self.nodes):
+            raise UnusableInput(f"controller port {self.controller_port} is a broker's port too")
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return (*range(self.port, self.port + self.nodes), self.controller_port)
+
+    @property
+    def brokers(self) -> tuple[NodeSpec, ...]:
+        return tuple(self.broker(node_id) for node_id in range(1, self.nodes + 1))
+
+    def broker(self, node_id: int) -> NodeSpec:
+        assert 1 <= node_id <= self.nodes, node_id
+        directory = self.data / f"node-{node_id}"
+        return NodeSpec(node_id=node_id, port=self.port + node_id - 1, directory=directory)
+
+    @property
+    def controller(self) -> NodeSpec:
+        return NodeSpec(node_id=CONTROLLER_ID, port=self.controller_port, directory=self.data / "controller")
+
+    def save(self) -> None:
+        record = {**asdict(self), "data": str(self.data), "properties": dict(self.properties)}
+        (self.data / "cluster.json").write_text(json.dumps(record, indent=2) + "\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """Where a running `up` takes commands; the token keeps other users of the machine out."""
+
+    port: int
+    token: str
+
+    def save(self, data: Path) -> None:
+        descriptor = os.open(control_path(data), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(asdict(self), file)
+
+    @staticmethod
+    def load(data: Path) -> Control:
+        """Raises UnusableInput when no cluster runs on `data`."""
+        try:
+            record = json.loads(control_path(data).read_text())
+            return Control(port=int(record["port"]), token=str(record["token"]))
+        except (OSError, ValueError, KeyError) as error:
+            raise UnusableInput(f"no cluster is running on {data}") from error
+
+
+def control_path(data: Path) -> Path:
+    return data / "control.json"
+
+
+def read_pid(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None

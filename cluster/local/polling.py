@@ -1,0 +1,41 @@
+"""Asks nodes and awaits their answers, outside any core: for tables and checks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import final
+
+from cluster.effects import Send
+from cluster.local.layout import HOST, NodeSpec
+from cluster.messages import DescribeReplicasRequest, DescribeReplicasResponse, ResponseBody, TransportError
+from cluster.transport import Peers
+
+POLL_TIMEOUT_MS = 1_000
+
+
+@final
+class Poller:
+    def __init__(self, nodes: Sequence[NodeSpec]) -> None:
+        self._peers = Peers(self._on_answer)
+        self._waiting: dict[int, asyncio.Future[ResponseBody | TransportError]] = {}
+        self._calls = 0
+        for node in nodes:
+            self._peers.learn(node.node_id, HOST, node.port)
+
+    async def describe(self, node_id: int) -> DescribeReplicasResponse | None:
+        """None where the node does not answer."""
+        self._calls += 1
+        future = self._waiting[self._calls] = asyncio.get_running_loop().create_future()
+        body = DescribeReplicasRequest()
+        self._peers.send(Send(to=node_id, call=self._calls, body=body, timeout_ms=POLL_TIMEOUT_MS))
+        answer = await future
+        return answer if isinstance(answer, DescribeReplicasResponse) else None
+
+    def _on_answer(self, call: int, body: ResponseBody | TransportError) -> None:
+        future = self._waiting.pop(call)
+        if not future.done():
+            future.set_result(body)
+
+    async def close(self) -> None:
+        await self._peers.close()

@@ -1,0 +1,186 @@
+"""Starts a local cluster's processes, watches them, stops them in order. It restarts nothing by itself.
+
+Each process is a fresh interpreter (gRPC must not be forked), in a session of its own so that the terminal's
+Ctrl-C reaches this one only. Its standard input is its lifeline: when this process dies, however it dies, the
+pipe closes and the node stops. Its standard output brings one JSON object a line: ready, failed, stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import final
+
+from cluster.local.layout import HOST, ClusterSpec, NodeSpec
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 15.0
+
+
+class StartFailed(Exception):
+    """A node could not start; the message is its own line. `is_unusable_input`: the user's to mend."""
+
+    def __init__(self, node: NodeSpec, reason: str, *, is_unusable_input: bool) -> None:
+        super().__init__(f"{node.name}: {reason}")
+        self.is_unusable_input = is_unusable_input
+
+
+@final
+@dataclass(eq=False)
+class ManagedNode:
+    """One process as its parent sees it. `state`: stopped, starting, ready, failed, dead."""
+
+    spec: NodeSpec
+    state: str = "stopped"
+    reason: str = ""
+    process: asyncio.subprocess.Process | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    watcher: asyncio.Task[None] | None = None
+    is_stopping: bool = False
+    is_unusable_input: bool = False
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process is not None and self.is_alive else None
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process is not None and self.process.returncode is None
+
+    def become(self, state: str, reason: str = "") -> None:
+        self.state, self.reason = state, reason
+        self.changed.set()
+
+
+@final
+class Supervisor:
+    """`start_all`, then `start`, `stop`, `kill` of single nodes, `stop_all` at the end."""
+
+    def __init__(self, spec: ClusterSpec, report: Callable[[str], None]) -> None:
+        self.spec = spec
+        self._report = report
+        self.controller = ManagedNode(spec.controller)
+        self.brokers = {broker.node_id: ManagedNode(broker) for broker in spec.brokers}
+
+    @property
+    def nodes(self) -> tuple[ManagedNode, ...]:
+        return (self.controller, *self.brokers.values())
+
+    async def start_all(self) -> None:
+        """Returns once every node serves. Raises StartFailed; the caller stops what did start."""
+        for node in self.nodes:
+            await self._spawn(node)
+        await asyncio.gather(*(self._until_ready(node) for node in self.nodes))
+
+    async def start(self, node: ManagedNode) -> None:
+        """Does nothing when it runs. Raises StartFailed."""
+        if not node.is_alive:
+            await self._spawn(node)
+        await self._until_ready(node)
+
+    async def stop(self, node: ManagedNode, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """An orderly stop; SIGKILL when that takes too long (a stopped process hears nothing else)."""
+        if node.process is None or not node.is_alive:
+            return
+        node.is_stopping = True
+        node.process.send_signal(signal.SIGTERM)
+        if not await self._ends_within(node, timeout_s):
+            self._report(f"{node.spec.name} did not stop in {timeout_s:.0f} s and is killed")
+            await self.kill(node)
+
+    async def kill(self, node: ManagedNode) -> None:
+        """SIGKILL, as a crash."""
+        if node.process is not None and node.is_alive:
+            node.process.kill()
+            await self._ends_within(node, STOP_TIMEOUT_S)
+
+    async def stop_all(self) -> None:
+        """Brokers one after the other, so that each can hand its leaderships over; the controller last."""
+        for node in (*self.brokers.values(), self.controller):
+            await self.stop(node)
+
+    async def kill_all(self) -> None:
+        for node in self.nodes:
+            node.is_stopping = True
+            await self.kill(node)
+
+    async def _spawn(self, node: ManagedNode) -> None:
+        spec = node.spec
+        spec.directory.mkdir(parents=True, exist_ok=True)
+        node.become("starting")
+        node.changed.clear()
+        node.is_stopping = False
+        with spec.output_path.open("ab") as output:
+            node.process = await asyncio.create_subprocess_exec(
+                *self._command(spec),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                start_new_session=True,
+                env={**os.environ, "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE")},
+            )
+        node.watcher = asyncio.get_running_loop().create_task(self._watch(node, node.process))
+
+    def _command(self, spec: NodeSpec) -> list[str]:
+        arguments = ["--node-id", str(spec.node_id), "--host", HOST, "--port", str(spec.port)]
+        arguments += [
+            "--directory",
+            str(spec.directory),
+            "--controller",
+            f"{HOST}:{self.spec.controller_port}",
+        ]
+        for name, value in self.spec.properties:
+            arguments += ["--property", f"{name}={value}"]
+        return [sys.executable, "-m", "cluster.local.node", "--lifeline", *arguments]
+
+    async def _watch(self, node: ManagedNode, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            self._on_line(node, line)
+        status = await process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+        node.spec.pid_path.unlink(missing_ok=True)  # of a killed process; one that stopped has removed it
+        if node.state == "failed":
+            return
+        if node.is_stopping:
+            node.become("stopped")
+            return
+        node.become("dead", _ended(status))
+        self._report(f"{node.spec.name} died: {node.reason} (its log: {node.spec.output_path})")
+
+    def _on_line(self, node: ManagedNode, line: bytes) -> None:
+        with contextlib.suppress(ValueError):
+            told = json.loads(line)
+            if told.get("event") == "ready":
+                node.become("ready")
+            if told.get("event") == "failed":
+                node.is_unusable_input = bool(told.get("is_unusable_input"))
+                node.become("failed", str(told.get("reason")))
+
+    async def _until_ready(self, node: ManagedNode) -> None:
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                while node.state == "starting":
+                    await node.changed.wait()
+                    node.changed.clear()
+        except TimeoutError as error:
+            raise TimeoutError(f"{node.spec.name} was not ready in {START_TIMEOUT_S:.0f} s") from error
+        if node.state != "ready":
+            raise StartFailed(node.spec, node.reason or node.state, is_unusable_input=node.is_unusable_input)
+
+    async def _ends_within(self, node: ManagedNode, timeout_s: float) -> bool:
+        assert node.watcher is not None
+        done, _ = await asyncio.wait({node.watcher}, timeout=timeout_s)
+        return bool(done)
+
+
+def _ended(status: int) -> str:
+    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"

@@ -1,0 +1,145 @@
+"""`replog up`: checks what it was given, starts the cluster, says when it is ready, stops it on a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from cluster.local.control import ControlServer
+from cluster.local.layout import HOST, ClusterSpec, UnusableInput
+from cluster.local.supervisor import StartFailed, Supervisor
+from cluster.server import PortInUse, check_port_free
+from storage.os_filesystem import OsFileSystem
+
+HELD, VIOLATED, UNUSABLE, OUT_OF_TIME = 0, 1, 2, 3
+
+
+@contextlib.contextmanager
+def prepared(spec: ClusterSpec) -> Iterator[None]:
+    """Holds the data directory. Raises UnusableInput, and then has left nothing behind."""
+    for port in spec.ports:
+        try:
+            check_port_free(HOST, port)
+        except (PortInUse, OSError) as error:
+            raise UnusableInput(str(error)) from error
+    made = _make_directories(spec.data)
+    path = spec.data / "up.lock"
+    try:
+        lock = OsFileSystem().lock(str(path))
+    except BlockingIOError as error:
+        raise UnusableInput(f"{spec.data} is in use by another process") from error
+    except OSError as error:
+        _remove_directories(made)
+        raise UnusableInput(f"{spec.data} is not writable: {error.strerror}") from error
+    try:
+        spec.save()
+        yield
+    except OSError as error:
+        raise UnusableInput(f"{error.filename}: {error.strerror}") from error
+    finally:
+        path.unlink(missing_ok=True)
+        lock.release()
+
+
+def _make_directories(path: Path) -> list[Path]:
+    """Returns those that were missing, innermost first."""
+    missing = [parent for parent in (path, *path.parents) if not parent.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _remove_directories(missing)
+        raise UnusableInput(f"{path} cannot be made: {error.strerror}") from error
+    return missing
+
+
+def _remove_directories(directories: list[Path]) -> None:
+    for directory in directories:
+        with contextlib.suppress(OSError):
+            directory.rmdir()
+
+
+async def run_up(spec: ClusterSpec) -> int:
+    """The exit status. SIGINT, SIGTERM and SIGHUP end it; a second one does not wait for an orderly stop."""
+    console = Console()
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    supervisor = Supervisor(spec, lambda line: errors.print(line, markup=False))
+    stop = asyncio.Event()
+    with _signals(stop, supervisor):
+        try:
+            status = await _serve(spec, supervisor, console, stop)
+        except (StartFailed, TimeoutError) as error:
+            errors.print(str(error), markup=False)
+            status = _status_of(error)
+        finally:
+            await supervisor.stop_all()
+    return status
+
+
+def _status_of(error: StartFailed | TimeoutError) -> int:
+    if isinstance(error, TimeoutError):
+        return OUT_OF_TIME
+    return UNUSABLE if error.is_unusable_input else VIOLATED
+
+
+@contextlib.contextmanager
+def _signals(stop: asyncio.Event, supervisor: Supervisor) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    kills: list[asyncio.Task[None]] = []
+
+    def on_signal() -> None:
+        if stop.is_set():
+            kills.append(loop.create_task(supervisor.kill_all()))
+        stop.set()
+
+    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in caught:
+        loop.add_signal_handler(number, on_signal)
+    try:
+        yield
+    finally:
+        for number in caught:
+            loop.remove_signal_handler(number)
+
+
+async def _serve(spec: ClusterSpec, supervisor: Supervisor, console: Console, stop: asyncio.Event) -> int:
+    loop = asyncio.get_running_loop()
+    stopping = loop.create_task(stop.wait())
+    starting = loop.create_task(supervisor.start_all())
+    try:
+        await asyncio.wait({stopping, starting}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            await _until_stopped(spec, supervisor, console, stopping)
+        return HELD
+    finally:
+        for task in (starting, stopping):
+            task.cancel()
+        await asyncio.gather(starting, stopping, return_exceptions=True)
+
+
+async def _until_stopped(
+    spec: ClusterSpec, supervisor: Supervisor, console: Console, stopping: asyncio.Task[bool]
+) -> None:
+    control = ControlServer(supervisor)
+    await control.start()
+    table = None
+    try:
+        if console.is_terminal:
+            from cluster.local.table import LiveTable  # gRPC's client is loaded only where a table is shown
+
+            table = asyncio.get_running_loop().create_task(LiveTable(supervisor, console).run())
+        else:
+            sys.stdout.write(f"ready {HOST}:{spec.port}\n")
+            sys.stdout.flush()
+        await stopping
+    finally:
+        await control.stop()
+        if table is not None:
+            table.cancel()
+            await asyncio.gather(table, return_exceptions=True)
