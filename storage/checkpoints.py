@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import final
 
 from storage.errors import CorruptCheckpoint
-from storage.filesystem import FileSystem, OpenMode, join, read_file, replace_file
+from storage.filesystem import FileSystem, OpenMode, dirname, join, read_file, replace_file
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
@@ -195,13 +195,17 @@ class CleanShutdownFile:
         replace_file(self._file_system, self.path, b'{"version":0,"brokerEpoch":%d}' % broker_epoch)
 
     def delete(self) -> bool:
-        """Whether there was one. It goes before the logs load, so a crash while loading is no clean stop:
-        KAFKA-10471.
+        """Whether there was one; it is gone for good when this returns.
+
+        It goes before the logs load, so that a crash while loading is no clean stop (KAFKA-10471). Unlike
+        Kafka we sync the directory: a file that came back after a power loss would have torn logs taken for
+        sound.
         """
         try:
             self._file_system.unlink(self.path)
         except FileNotFoundError:
             return False
+        self._file_system.sync_directory(dirname(self.path))
         return True
 
 
