@@ -1,0 +1,61 @@
+"""Which partition a record goes to: the key's hash, else one at a time (KIP-480, KIP-794).
+
+Kafka: BuiltInPartitioner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from storage.draws import Draws
+
+_MASK = 0xFFFFFFFF
+_SEED = 0x9747B28C
+_MULTIPLIER = 0x5BD1E995
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's 32-bit hash (Utils.murmur2), unsigned."""
+    length = len(data)
+    mixed = _SEED ^ length
+    whole = length & ~3
+    for position in range(0, whole, 4):
+        block = int.from_bytes(data[position : position + 4], "little")
+        block = (block * _MULTIPLIER) & _MASK
+        block ^= block >> 24
+        block = (block * _MULTIPLIER) & _MASK
+        mixed = ((mixed * _MULTIPLIER) & _MASK) ^ block
+    if whole < length:
+        mixed ^= int.from_bytes(data[whole:], "little")
+        mixed = (mixed * _MULTIPLIER) & _MASK
+    mixed ^= mixed >> 13
+    mixed = (mixed * _MULTIPLIER) & _MASK
+    return mixed ^ (mixed >> 15)
+
+
+def partition_for_key(key: bytes, partition_count: int) -> int:
+    """The same for the same key and count, in any client of Kafka's default."""
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count
+
+
+@final
+class StickyPartitioner:
+    """Keyless records of one topic stay with a partition for about a batch, then go to another drawn one."""
+
+    def __init__(self, topic: str, switch_bytes: int, draws: Draws) -> None:
+        self._topic = topic
+        self._switch_bytes = switch_bytes
+        self._draws = draws
+        self._partition = -1
+        self._bytes = 0
+        self._switches = 0
+
+    def partition(self, size_bytes: int, available: Sequence[int]) -> int:
+        """`available`: numbers that can take records now, not empty."""
+        if self._bytes >= self._switch_bytes or self._partition not in available:
+            chosen = self._draws.below(len(available), "sticky", self._topic, self._switches)
+            self._partition, self._bytes = available[chosen], 0
+            self._switches += 1
+        self._bytes += size_bytes
+        return self._partition
