@@ -27,7 +27,11 @@ BLOCK_BYTES = 1 << 20
 ROUNDS = 5
 RECOVERY_TARGETS = {1 << 10: 0.35, 16 << 10: 0.55, 256 << 10: None}
 APPEND_TARGETS = {1 << 10: None, 16 << 10: 0.4, 256 << 10: None}
-KAFKA_RECOVERY = {1 << 10: 0.34, 16 << 10: 0.57, 256 << 10: 0.59}  # of the same floor, on a machine of this size
+KAFKA_RECOVERY = {
+    1 << 10: 0.34,
+    16 << 10: 0.57,
+    256 << 10: 0.59,
+}  # of the same floor, on a machine of this size
 CONFIG = LogConfig(segment_bytes=1 << 30)
 
 

@@ -32,6 +32,13 @@ def show(lines: list[Line]) -> None:
     for line in lines:
         met = {None: "", True: "yes", False: "NO"}[line.is_met]
         mark = "" if line.target is None else f"{'<=' if line.lower_is_better else '>='} {line.target:g}"
-        table.add_row(line.what, f"{line.value:,.3g}" if line.value < 100 else f"{line.value:,.0f}",
-                      line.unit, mark, met, line.peer, line.detail)
+        table.add_row(
+            line.what,
+            f"{line.value:,.3g}" if line.value < 100 else f"{line.value:,.0f}",
+            line.unit,
+            mark,
+            met,
+            line.peer,
+            line.detail,
+        )
     Console(width=160).print(table)

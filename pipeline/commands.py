@@ -35,7 +35,9 @@ def scan(directory: str, master: str, as_json: bool) -> None:
         raise click.ClickException(_root_cause(error)) from error
     finally:
         spark.stop()
-    rows = [{"topic": row["topic"], "partition": row["partition"], "records": row["count"]} for row in counted]
+    rows = [
+        {"topic": row["topic"], "partition": row["partition"], "records": row["count"]} for row in counted
+    ]
     if as_json:
         click.echo(json.dumps({"directory": directory, "partitions": rows}))
         return
@@ -45,7 +47,12 @@ def scan(directory: str, master: str, as_json: bool) -> None:
 @spark_group.command("campaign")
 @click.option("--seeds", "seeds_text", required=True, metavar="A..B", help="Seeds from A to B, B excluded.")
 @click.option("--scenario", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="Where the Parquet goes. [default: out/campaign-NAME]")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Where the Parquet goes. [default: out/campaign-NAME]",
+)
 @click.option("--master", default="local[*]", show_default=True, help="Any master that Spark knows.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def campaign(seeds_text: str, scenario: Path, out: Path | None, master: str, as_json: bool) -> None:
@@ -77,10 +84,21 @@ def campaign(seeds_text: str, scenario: Path, out: Path | None, master: str, as_
 
 
 def _report(
-    scenario: Path, target: str, total: int, by_verdict: dict[str, int], bad: list[dict[str, object]], as_json: bool
+    scenario: Path,
+    target: str,
+    total: int,
+    by_verdict: dict[str, int],
+    bad: list[dict[str, object]],
+    as_json: bool,
 ) -> None:
     if as_json:
-        summary = {"scenario": scenario.stem, "rows": total, "verdicts": by_verdict, "out": target, "not_held": bad}
+        summary = {
+            "scenario": scenario.stem,
+            "rows": total,
+            "verdicts": by_verdict,
+            "out": target,
+            "not_held": bad,
+        }
         click.echo(json.dumps(summary, sort_keys=True))
         return
     _print_table(
@@ -125,4 +143,8 @@ def _root_cause(error: Exception) -> str:
     """Spark wraps what a Python worker raised in many lines: the line of ours is the last of the worker's trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if "SourceError:" in line]
-    return ours[-1].split("SourceError:", 1)[1].strip() if ours else (lines[0] if lines else type(error).__name__)
+    return (
+        ours[-1].split("SourceError:", 1)[1].strip()
+        if ours
+        else (lines[0] if lines else type(error).__name__)
+    )

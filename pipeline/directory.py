@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from storage.checkpoints import OffsetCheckpoint
 from storage.filesystem import FileSystem, join
-from storage.topics import parse_directory_name
+from storage.topics import BadDirectoryName, parse_directory_name
 
 EARLIEST, LATEST = -2, -1  # Kafka's numbers, as its Spark source takes them in JSON
 
@@ -35,11 +36,14 @@ def partitions_of(file_system: FileSystem, directory: str) -> list[tuple[str, in
     found = []
     for name in file_system.list(directory):
         path = join(directory, name)
-        if not file_system.stat(path).is_directory or name.endswith(("-delete", "-future", "-stray")):
+        if not file_system.stat(path).is_directory:
             continue
-        if re.fullmatch(r".+-\d+", name):
-            topic, partition = parse_directory_name(name)
-            found.append((topic, partition, path))
+        try:
+            parsed = parse_directory_name(name)
+        except BadDirectoryName:
+            continue  # a folder of somebody else's beside the logs is not ours to judge
+        if not parsed.suffix:
+            found.append((parsed.topic, parsed.partition, path))
     return sorted(found)
 
 
@@ -47,7 +51,9 @@ def topic_filter(options: Mapping[str, str]) -> Callable[[str, int], bool]:
     """Kafka's three ways to name topics (`assign`, `subscribe`, `subscribePattern`; at most one); none: every topic."""
     given = [name for name in ("assign", "subscribe", "subscribepattern") if name in options]
     if len(given) > 1:
-        raise SourceError(f"only one of assign, subscribe and subscribePattern may be given, not {', '.join(given)}")
+        raise SourceError(
+            f"only one of assign, subscribe and subscribePattern may be given, not {', '.join(given)}"
+        )
     if "assign" in options:
         assigned = {topic: set(parts) for topic, parts in _json_option(options, "assign").items()}
         return lambda topic, partition: partition in assigned.get(topic, set())
@@ -64,7 +70,7 @@ def topic_filter(options: Mapping[str, str]) -> Callable[[str, int], bool]:
 
 
 def offset_bound(options: Mapping[str, str], name: str, default: int) -> Callable[[str, int], int]:
-    """`startingOffsets` or `endingOffsets`: `earliest`, `latest` or JSON {"topic": {"0": offset}}; -2 earliest, -1 latest."""
+    """`startingOffsets` or `endingOffsets`: `earliest`, `latest` or JSON {"topic": {"0": offset}}."""
     text = options.get(name.lower())
     if text is None:
         return lambda topic, partition: default
@@ -98,18 +104,18 @@ def segment_ranges(file_system: FileSystem, directory: str, options: Mapping[str
         if start == LATEST or end == EARLIEST:
             continue
         first, last = max(start, log_start_offset(file_system, directory, topic, partition)), end
-        ranges += _of_partition(file_system, path, topic, partition, first, last if last != LATEST else 1 << 63)
+        ranges += _of_partition(
+            file_system, path, topic, partition, first, last if last != LATEST else 1 << 63
+        )
     return ranges
 
 
 def log_start_offset(file_system: FileSystem, directory: str, topic: str, partition: int) -> int:
     """What the log directory's checkpoint says was deleted below; 0 without an entry."""
-    from storage.checkpoints import read_offset_checkpoint
-
     path = join(directory, "log-start-offset-checkpoint")
-    if not file_system.exists(path):
+    if not file_system.exists(path):  # opening a missing checkpoint creates it, and a reader creates nothing
         return 0
-    return read_offset_checkpoint(file_system, path).get((topic, partition), 0)
+    return OffsetCheckpoint(file_system, path).read().get((topic, partition), 0)
 
 
 def _of_partition(
@@ -123,8 +129,13 @@ def _of_partition(
         if bases[index] < end and next_base > start:
             ranges.append(
                 SegmentRange(
-                    path=join(path, name), topic=topic, partition=partition, base_offset=bases[index],
-                    start_offset=start, end_offset=end, is_last=index + 1 == len(names),
+                    path=join(path, name),
+                    topic=topic,
+                    partition=partition,
+                    base_offset=bases[index],
+                    start_offset=start,
+                    end_offset=end,
+                    is_last=index + 1 == len(names),
                 )
             )
     return ranges

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.directory import SegmentRange, SourceError
 from storage.batch import RecordBatch
-from storage.errors import StorageError
+from storage.errors import CorruptBatch, StorageError
 from storage.file_records import FileRecords
 from storage.os_filesystem import OsFileSystem
 from storage.record import Record
@@ -15,9 +15,7 @@ from storage.record import Record
 if TYPE_CHECKING:
     import pyarrow
 
-SCHEMA = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
-)
+SCHEMA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 HEADERS_COLUMN = ", headers array<struct<key:string,value:binary>>"
 ROWS_A_BATCH = 1_000  # one Arrow batch: 1,000 rows or about 1 MiB, the sizes that Spark takes fastest
 BYTES_A_BATCH = 1 << 20
@@ -44,25 +42,23 @@ def segment_batches(
                 yield columns.take()
     except StorageError as error:
         if fail_on_data_loss:
-            raise SourceError(f"{wanted.path}: {error}") from error
+            raise SourceError(str(error)) from error
     if columns.rows:
         yield columns.take()
 
 
 def _sound_batches(wanted: SegmentRange) -> Iterator[RecordBatch]:
-    from storage.errors import CorruptBatch
-
-    records = FileRecords.open(OsFileSystem(), wanted.path, read_only=True)
+    records = FileRecords(OsFileSystem(), wanted.path, read_only=True)
     try:
         position = 0
         for batch in records.batches():
-            batch.check_valid(wanted.path, position)
+            batch.check_valid(wanted.path)
             yield batch
-            position += batch.size_bytes
+            position = batch.position + batch.size_bytes
         if position < records.size_bytes and not wanted.is_last:
             raise CorruptBatch(wanted.path, position, "bytes after the last whole batch of a sealed segment")
     finally:
-        records.close_handles()
+        records.close_handlers()
 
 
 class _Columns:

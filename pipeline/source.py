@@ -7,7 +7,7 @@ Columns and option names are those of Kafka's own Spark source (structured-strea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -129,8 +129,7 @@ class PushdownReader(ReplogReader):
         return True
 
 
-def _flag(options: Iterable[str] | dict[str, str], name: str, *, default: bool) -> bool:
-    assert isinstance(options, dict), options
+def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     value = next((v for k, v in options.items() if k.lower() == name), None)
     if value is None:
         return default

@@ -85,10 +85,15 @@ def test_a_scenario_runs_from_the_installed_wheel(wheel: Path, tmp_path: Path) -
     (site / "dependencies.pth").write_text(f"{linked}\n")
     python = environment / "bin" / "python"
     command = [str(python), "-I", "-m", "replog", "sim", "run", str(site / "scenarios" / "leader-crash.yaml")]
-    done = subprocess.run([*command, "--seed", "7", "--json"], capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = subprocess.run(
+        [*command, "--seed", "7", "--json"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["verdict"] == "held"
     where = subprocess.run(
-        [str(python), "-I", "-c", "import storage; print(storage.__file__)"], capture_output=True, text=True, check=True
+        [str(python), "-I", "-c", "import storage; print(storage.__file__)"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert Path(where.stdout.strip()).is_relative_to(site)

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from pipeline.campaign import Seeds
-from pipeline.directory import EARLIEST, LATEST, SourceError, offset_bound, partitions_of, segment_ranges, topic_filter
+from pipeline.directory import (
+    EARLIEST,
+    LATEST,
+    SourceError,
+    offset_bound,
+    partitions_of,
+    segment_ranges,
+    topic_filter,
+)
 from storage.os_filesystem import OsFileSystem
 
 
@@ -20,7 +28,10 @@ def make(directory: Path, names: list[str]) -> str:
 
 
 def test_partition_directories_are_found_by_kafkas_naming(tmp_path: Path) -> None:
-    root = make(tmp_path, ["foo.bar-1-0/a", "t-2/a", f"t-3.{'0' * 32}-delete/a", "recovery-point-offset-checkpoint", "x/a"])
+    root = make(
+        tmp_path,
+        ["foo.bar-1-0/a", "t-2/a", f"t-3.{'0' * 32}-delete/a", "recovery-point-offset-checkpoint", "x/a"],
+    )
     found = [(topic, partition) for topic, partition, _ in partitions_of(OsFileSystem(), root)]
     assert found == [("foo.bar-1", 0), ("t", 2)]
 
