@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.errors import InvalidRecord
+from storage.record import (
+    MAX_INT32,
+    Record,
+    add_to_sequence,
+    decode_records,
+    encode_record,
+    subtract_from_sequence,
+)
+from storage.varint import encode_varint
+from tests.storage.record_strategies import headers, int32s, int64s, mutated, quick, small_bytes
+
+
+def decode_one(encoded: bytes, base_sequence: int = -1) -> Record:
+    (record,) = decode_records(encoded, 1, base_offset=0, base_timestamp=0, base_sequence=base_sequence)
+    return record
+
+
+def framed(body: bytes) -> bytes:
+    return encode_varint(len(body)) + body
+
+
+def test_record_has_the_bytes_of_default_record() -> None:
+    assert encode_record(5, -1, b"k", b"vv", (("h", None),)).hex() == "1800010a026b04767602026801"
+    assert encode_record(0, 0, None, None).hex() == "0c000000010100"
+    assert encode_record(0, 0, b"", b"").hex() == "0c000000000000"
+
+
+@quick
+@given(st.integers(0, MAX_INT32), st.integers(-(2**62), 2**62), small_bytes, small_bytes, headers)
+def test_record_comes_back(
+    offset_delta: int,
+    timestamp_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    record_headers: tuple[tuple[str, bytes | None], ...],
+) -> None:
+    encoded = encode_record(offset_delta, timestamp_delta, key, value, record_headers)
+    assert decode_one(encoded) == Record(offset_delta, timestamp_delta, key, value, record_headers)
+
+
+@quick
+@given(int32s, int64s, int64s)
+def test_timestamp_overflows_as_a_java_long(offset_delta: int, delta: int, base_timestamp: int) -> None:
+    encoded = encode_record(offset_delta, delta, None, None)
+    (record,) = decode_records(encoded, 1, base_offset=0, base_timestamp=base_timestamp)
+    assert (record.timestamp - base_timestamp - delta) % 2**64 == 0
+    assert -(2**63) <= record.timestamp < 2**63
+
+
+@quick
+@given(st.data())
+def test_decoder_of_mutated_records_raises_nothing_but_invalid_record(data: st.DataObject) -> None:
+    encoded = encode_record(3, 5, b"key", b"v" * 70, (("a", b"1"), ("b", None))) * 3
+    changed = data.draw(mutated(encoded))
+    try:
+        list(decode_records(changed, 3, base_offset=0, base_timestamp=0))
+    except InvalidRecord:
+        pass
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"", id="no attributes"),
+        pytest.param(bytes.fromhex("00000001"), id="ends in the fields"),
+        pytest.param(bytes.fromhex("000000010101"), id="negative header count"),
+        pytest.param(bytes.fromhex("00000001017e"), id="more headers than bytes"),
+        pytest.param(bytes.fromhex("00000001010201"), id="null header key"),
+        pytest.param(bytes.fromhex("0000000101027f41"), id="header key beyond the end"),
+        pytest.param(bytes.fromhex("000000010100ff"), id="a byte left over"),
+        pytest.param(bytes.fromhex("0000007e610100"), id="key beyond the end"),
+        pytest.param(bytes.fromhex("00ffffffffffffffffffff01"), id="timestamp of eleven bytes"),
+    ],
+)
+def test_record_that_breaks_the_format_is_invalid(body: bytes) -> None:
+    with pytest.raises(InvalidRecord):
+        decode_one(framed(body))
+
+
+def test_any_negative_length_is_null() -> None:
+    record = decode_one(framed(bytes.fromhex("000000030900")))
+    assert (record.key, record.value) == (None, None)
+
+
+def test_count_must_use_up_the_payload() -> None:
+    two = encode_record(0, 0, None, b"a") + encode_record(1, 0, None, b"b")
+    with pytest.raises(InvalidRecord, match="remain after 1 records"):
+        list(decode_records(two, 1, base_offset=0, base_timestamp=0))
+    with pytest.raises(InvalidRecord, match="end early"):
+        list(decode_records(two, 3, base_offset=0, base_timestamp=0))
+    with pytest.raises(InvalidRecord, match="counts -1"):
+        list(decode_records(two, -1, base_offset=0, base_timestamp=0))
+
+
+def test_records_before_the_damage_are_given() -> None:
+    records = decode_records(encode_record(0, 0, None, b"a") + b"\x02", 2, base_offset=7, base_timestamp=0)
+    assert next(records).offset == 7
+    with pytest.raises(InvalidRecord):
+        next(records)
+
+
+def test_sequence_wraps_to_zero() -> None:
+    assert add_to_sequence(MAX_INT32, 1) == 0
+    assert subtract_from_sequence(0, 1) == MAX_INT32
+    record = decode_one(encode_record(2, 0, None, None), base_sequence=MAX_INT32 - 1)
+    assert record.sequence == 0
+
+
+def test_header_key_must_be_text() -> None:
+    with pytest.raises(InvalidRecord, match="header key"):
+        encode_record(0, 0, None, None, (("\ud800", None),))

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+
+from storage.utf8 import decode_utf8
+
+# What JDK 17's new String(bytes, UTF_8) gave, with U+FFFD written as ?.
+FROM_JAVA = [
+    ("41", "A"),
+    ("d0bad0bbd18ec2a0", "клю\u00a0"),
+    ("f09f9491", "🔑"),
+    ("80", "?"),
+    ("c0af", "??"),
+    ("e28241", "?A"),
+    ("eda080", "?"),  # an encoded surrogate: one, where Python has three
+    ("edbfbf41", "?A"),
+    ("eda0", "?"),
+    ("eda041", "?A"),
+    ("ed41", "?A"),
+    ("eda080edb080", "??"),
+    ("f09f94", "?"),
+    ("f0808080", "????"),
+    ("f4908080", "????"),
+    ("f8888080", "????"),
+]
+
+
+@pytest.mark.parametrize("encoded, text", FROM_JAVA)
+def test_malformed_utf8_becomes_what_java_makes_of_it(encoded: str, text: str) -> None:
+    assert decode_utf8(bytes.fromhex(encoded)) == text.replace("?", "\ufffd")

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from replog import cli
+from replog.cli import MOUNTS, Mount, Unavailable, load_command, main
+
+HEAVY = ("grpc", "simpy", "pyspark", "pydantic", "rich", "cluster")
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_dump_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from replog.cli import main; main(['dump', '--files', 'x']);"
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    assert python("-c", code).stdout.splitlines()[-1] == "[]"
+
+
+def test_checks_may_not_be_switched_off() -> None:
+    done = python("-O", "-m", "replog", "dump", "--files", "x")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("error: Python's -O") and done.stderr.count("\n") == 1
+
+
+def test_help_lists_every_command_without_importing_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    output = capsys.readouterr().out
+    assert all(f"\n  {name} " in output for name in MOUNTS)
+
+
+def test_no_command_shows_the_help_and_is_unusable_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "Commands:" in capsys.readouterr().err
+
+
+def test_unknown_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dmup"]) == 2
+    assert capsys.readouterr().err.startswith("error: No such command 'dmup'.")
+
+
+def test_missing_extra_says_what_to_install() -> None:
+    mount = Mount(module="numpy.no_such_module", summary="", extra="spark")
+    with pytest.raises(Unavailable, match=r"pip install 'replog\[spark\]'"):
+        load_command("spark", mount)
+
+
+def test_missing_module_of_ours_is_one_line() -> None:
+    with pytest.raises(Unavailable, match="replog later is not part of this installation"):
+        load_command("later", Mount(module="replog.later", summary=""))
+
+
+@pytest.mark.parametrize(
+    "raised, status, error",
+    [
+        (KeyboardInterrupt(), 3, "error: interrupted\n"),
+        (click.Abort(), 3, "error: interrupted\n"),
+        (
+            FileNotFoundError(2, "No such file or directory", "a.yaml"),
+            2,
+            "error: a.yaml: No such file or directory\n",
+        ),
+        (click.UsageError("two\nlines"), 2, "error: two lines\n"),
+        (click.ClickException("no"), 2, "error: no\n"),
+    ],
+)
+def test_what_a_command_raises_is_one_line_and_a_status(
+    raised: BaseException,
+    status: int,
+    error: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @click.command("fails")
+    def fails() -> None:
+        raise raised
+
+    monkeypatch.setattr(cli, "load_command", lambda name, mount: fails)
+    assert main(["dump"]) == status
+    assert capsys.readouterr().err.lstrip("\n") == error  # click ends the line that a terminal shows ^C in
