@@ -21,7 +21,7 @@ from storage.batch_format import (
     TimestampType,
 )
 from storage.compression import Compression, compress
-from storage.crc32c import crc32c
+from storage.crc32c import crc32c, crc32c_from
 from storage.errors import InvalidRecord
 from storage.record import MAX_INT32, NO_SEQUENCE, NO_TIMESTAMP, Record, encode_record
 
@@ -194,6 +194,6 @@ class BatchBuilder:
             len(self._parts),
         ]
         HEADER.pack_into(header, 0, *field_values)
-        field_values[4] = crc32c(header[CRC_COVERS_FROM:] + payload)
+        field_values[4] = crc32c_from(crc32c(header[CRC_COVERS_FROM:]), payload)  # no copy of the payload
         HEADER.pack_into(header, 0, *field_values)
         return bytes(header) + payload

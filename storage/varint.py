@@ -69,6 +69,9 @@ def read_varlong(data: bytes, position: int) -> tuple[int, int]:
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
+    second = data[position + 1]
+    if second < 0x80:
+        return (((byte & 0x7F) >> 1) | (second << 6)) ^ -(byte & 1), position + 2
     return _read_long(data, position, VARLONG_MAX_BYTES, 0xFFFFFFFFFFFFFFFF)
 
 
