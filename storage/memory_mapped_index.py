@@ -87,6 +87,11 @@ class MemoryMappedIndex:
     def is_full(self) -> bool:
         return self._entries >= self._length // self.entry_size
 
+    @property
+    def free_entries(self) -> int:
+        """How many more there is room for, the slot that is kept for roll and close too."""
+        return self._length // self.entry_size - self._entries
+
     def can_append_offset(self, offset: int) -> bool:
         """Whether the offset fits the 31 bits relative to the base offset (IX8)."""
         return 0 <= offset - self._base_offset <= MAX_RELATIVE_OFFSET
@@ -174,11 +179,15 @@ class MemoryMappedIndex:
     def _whole_entries(self, size_bytes: int) -> int:
         return max(size_bytes, 0) // self.entry_size * self.entry_size
 
-    def _append_entry(self, packed: bytes) -> None:
+    def _append_entries(self, packed: bytes) -> None:
         assert not self._read_only, self._path
-        assert (self._entries + 1) * self.entry_size <= self._length, (self._path, self._entries)
-        self._file.write_at(self._entries * self.entry_size, packed)
-        self._entries += 1  # after the bytes, for readers without a lock
+        assert self.size_bytes + len(packed) <= self._length, (self._path, self._entries, len(packed))
+        self._file.write_at(self.size_bytes, packed)
+        self._entries += len(packed) // self.entry_size  # after the bytes, for readers without a lock
+
+    def _check_free(self, entries: int) -> None:
+        if entries > self.free_entries:
+            raise ValueError(f"{self._path}: no room for {entries} entries behind {self._entries}")
 
     def _truncate_to_entries(self, entries: int) -> None:
         assert entries <= self._entries, (self._path, entries, self._entries)

@@ -11,6 +11,8 @@ Kafka: OffsetIndex; rules IX13 to IX19.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
+from operator import lt
 from typing import ClassVar, Final, NamedTuple, final
 
 from storage.errors import CorruptIndex, InvalidOffset
@@ -42,8 +44,27 @@ class OffsetIndex(MemoryMappedIndex):
             raise ValueError(f"{self._path} is full with {self._entries} entries")
         if self._entries and offset <= self._last_offset:
             raise InvalidOffset(f"{self._path}: offset {offset} is not above the last, {self._last_offset}")
-        self._append_entry(ENTRY.pack(self.relative_offset(offset), position))
+        self._append_entries(ENTRY.pack(self.relative_offset(offset), position))
         self._last_offset = offset
+
+    def append_all(self, offsets: Sequence[int], positions: Sequence[int]) -> None:
+        """Many entries by one write, as recovery makes them; raises as `append`, and then has added none."""
+        if not offsets:
+            return
+        self._check_free(len(offsets))
+        before = self._last_offset if self._entries else self._base_offset - 1
+        if before >= offsets[0] or not all(map(lt, offsets, offsets[1:])):
+            raise InvalidOffset(
+                f"{self._path}: {len(offsets)} offsets do not strictly increase from {before}"
+            )
+        self.relative_offset(offsets[0])
+        self.relative_offset(offsets[-1])
+        columns = [0] * (2 * len(offsets))
+        base = self._base_offset
+        columns[::2] = [offset - base for offset in offsets]
+        columns[1::2] = positions
+        self._append_entries(struct.pack(f">{len(columns)}i", *columns))
+        self._last_offset = offsets[-1]
 
     def entry(self, slot: int) -> OffsetPosition:
         """ValueError when there is no such entry."""

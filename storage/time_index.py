@@ -12,6 +12,8 @@ written when the segment rolls or closes. Kafka: TimeIndex; rules IX20 to IX24.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
+from operator import le, lt
 from typing import ClassVar, Final, NamedTuple, final
 
 from storage.errors import CorruptIndex, InvalidOffset
@@ -58,9 +60,32 @@ class TimeIndex(MemoryMappedIndex):
             raise ValueError(f"{self._path}: timestamp {timestamp} is before the last, {last.timestamp}")
         if timestamp <= last.timestamp:
             return False
-        self._append_entry(ENTRY.pack(timestamp, self.relative_offset(offset)))
+        self._append_entries(ENTRY.pack(timestamp, self.relative_offset(offset)))
         self._last_entry = TimestampOffset(timestamp, offset)
         return True
+
+    def append_all(self, timestamps: Sequence[int], offsets: Sequence[int]) -> None:
+        """Many entries by one write, as recovery makes them; all or none, and the kept slot may be used.
+
+        ValueError when they do not fit or the timestamps do not strictly increase; InvalidOffset when an offset
+        is lower than the one before; SegmentOffsetOverflow.
+        """
+        if not timestamps:
+            return
+        self._check_free(len(timestamps))
+        last, base = self._last_entry, self._base_offset
+        if last.timestamp >= timestamps[0] or not all(map(lt, timestamps, timestamps[1:])):
+            raise ValueError(f"{self._path}: timestamps do not strictly increase from {last.timestamp}")
+        if last.offset > offsets[0] or not all(map(le, offsets, offsets[1:])):
+            raise InvalidOffset(f"{self._path}: offsets fall below {last.offset} or one another")
+        self.relative_offset(offsets[0])
+        self.relative_offset(offsets[-1])
+        pack = ENTRY.pack
+        packed = [
+            pack(timestamp, offset - base) for timestamp, offset in zip(timestamps, offsets, strict=True)
+        ]
+        self._append_entries(b"".join(packed))
+        self._last_entry = TimestampOffset(timestamps[-1], offsets[-1])
 
     def entry(self, slot: int) -> TimestampOffset:
         """ValueError when there is no such entry."""
