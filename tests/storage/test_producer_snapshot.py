@@ -1,0 +1,200 @@
+"""Producer snapshots: the bytes of reference section 1.10, trap T10 and T11, and every snapshot Kafka left
+us.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.crash import Life
+from sim.disk import SimDisk
+from storage.crc32c import crc32c
+from storage.draws import Draws
+from storage.errors import CorruptSnapshot
+from storage.filesystem import FileSystem, read_file
+from storage.producer_append import ProducerStateEntry
+from storage.producer_snapshot import (
+    decode_snapshot,
+    encode_snapshot,
+    in_hash_map_order,
+    list_snapshots,
+    read_snapshot,
+    snapshot_name,
+    snapshot_offset,
+    table_size_for,
+    write_snapshot,
+)
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+SNAPSHOTS = sorted(
+    path for folder in ("kafka-4.1", "kafka-2.8") for path in GOLDEN.glob(f"{folder}/**/*.snapshot")
+)
+
+
+def new_file_system() -> FileSystem:
+    file_system = SimDisk(Draws(1), lambda: 0).file_system(Life())
+    file_system.make_directory("/log")
+    return file_system
+
+
+def an_entry(producer_id: int = 7) -> ProducerStateEntry:
+    entry = ProducerStateEntry(producer_id, producer_epoch=2, coordinator_epoch=5, last_timestamp=1234)
+    entry.batches.append((11, 100, 3, 1200))
+    entry.batches.append((15, 104, 3, 1234))
+    return entry
+
+
+def fields(entry: ProducerStateEntry) -> tuple[object, ...]:
+    return (
+        entry.producer_id,
+        entry.producer_epoch,
+        entry.last_sequence,
+        entry.last_offset,
+        entry.last_offset_delta,
+        entry.last_timestamp,
+        entry.coordinator_epoch,
+        entry.transaction_first_offset,
+    )
+
+
+def sealed(body: bytes, version: int = 1) -> bytes:
+    return struct.pack(">hI", version, crc32c(body)) + body
+
+
+def test_golden_snapshots_are_there() -> None:
+    assert len(SNAPSHOTS) > 50
+    assert any(len(decode_snapshot(path.read_bytes())) > 1 for path in SNAPSHOTS)
+
+
+@pytest.mark.parametrize("path", SNAPSHOTS, ids=lambda path: str(path.relative_to(GOLDEN)))
+def test_golden_snapshot_is_written_back_byte_for_byte(path: Path) -> None:
+    content = path.read_bytes()
+    entries = decode_snapshot(content, path.name)
+    assert encode_snapshot(entries) == content
+    by_id = sorted(entries, key=lambda entry: entry.producer_id)
+    assert encode_snapshot(in_hash_map_order(by_id)) == content
+    assert snapshot_offset(path.name) is not None and snapshot_name(int(path.stem)) == path.name
+
+
+def test_empty_snapshot_is_10_bytes() -> None:
+    assert encode_snapshot([]) == sealed(bytes(4)) and len(encode_snapshot([])) == 10
+    assert decode_snapshot(encode_snapshot([])) == []
+
+
+def test_only_the_last_batch_is_saved() -> None:
+    (loaded,) = decode_snapshot(encode_snapshot([an_entry()]))
+    assert list(loaded.batches) == [(15, 104, 3, 1234)]
+    assert fields(loaded) == fields(an_entry())
+
+
+def test_producer_without_batches_or_transaction_has_minus_ones() -> None:
+    content = encode_snapshot([ProducerStateEntry(9, producer_epoch=1, last_timestamp=77)])
+    assert struct.unpack(">qhiqiqiq", content[10:]) == (9, 1, -1, -1, 0, 77, -1, -1)
+    (loaded,) = decode_snapshot(content)
+    assert loaded.is_empty and loaded.transaction_first_offset is None
+
+
+def test_t10_entries_stand_in_the_order_of_a_java_hash_map() -> None:
+    ids = [1000, 1001, 2000, 5, 17, 33, 4000]
+    ordered = in_hash_map_order(ProducerStateEntry(producer_id) for producer_id in ids)
+    assert [entry.producer_id for entry in ordered] == [2000, 4000, 17, 33, 5, 1000, 1001]
+
+
+def test_t10_the_table_doubles_above_three_quarters_and_never_shrinks() -> None:
+    assert [table_size_for(count) for count in (0, 12, 13, 24, 25, 48, 49)] == [16, 16, 32, 32, 64, 64, 128]
+    assert table_size_for(1, at_least=64) == 64
+    entries = [ProducerStateEntry(producer_id) for producer_id in (16, 1)]
+    assert [entry.producer_id for entry in in_hash_map_order(entries)] == [16, 1]
+    assert [entry.producer_id for entry in in_hash_map_order(entries, table_size=32)] == [1, 16]
+
+
+def test_t10_high_bits_of_an_id_reach_the_bucket() -> None:
+    # hashCode folds the upper half of the long in, the map its upper 16 bits: 1<<32 and 1<<16 both land in
+    # bucket 1.
+    entries = [ProducerStateEntry(producer_id) for producer_id in (2, 1 << 32, 1 << 16, 0)]
+    assert [entry.producer_id for entry in in_hash_map_order(entries)] == [0, 1 << 32, 1 << 16, 2]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        bytes(9),
+        bytes(37) + encode_snapshot([an_entry()])[37:],
+        encode_snapshot([an_entry()])[:-1],
+        encode_snapshot([an_entry()]) + b"\0",
+        sealed(struct.pack(">i", 0), version=2),
+        sealed(struct.pack(">i", 2) + encode_snapshot([an_entry()])[10:]),
+        sealed(struct.pack(">i", -1)),
+    ],
+)
+def test_damaged_snapshot_is_refused(content: bytes) -> None:
+    with pytest.raises(CorruptSnapshot, match=r"^here: "):
+        decode_snapshot(content, "here")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 55), st.integers(1, 255))
+def test_any_flipped_byte_is_noticed(position: int, mask: int) -> None:
+    content = bytearray(encode_snapshot([an_entry()]))
+    content[position] ^= mask
+    with pytest.raises(CorruptSnapshot):
+        decode_snapshot(bytes(content))
+
+
+def test_t11_shorter_snapshot_over_a_longer_file_leaves_no_stale_tail() -> None:
+    file_system = new_file_system()
+    write_snapshot(file_system, "/log", 5, [an_entry(1), an_entry(2)], sync=False)
+    path = write_snapshot(file_system, "/log", 5, [an_entry(3)], sync=True)
+    assert [entry.producer_id for entry in read_snapshot(file_system, path)] == [3]
+
+
+def test_names_that_are_no_snapshots_are_passed_over() -> None:
+    file_system = new_file_system()
+    for offset in (30, 7, 1 << 62):
+        write_snapshot(file_system, "/log", offset, [], sync=False)
+    for name in (
+        "x.snapshot",
+        "7.snapshot",
+        "00000000000000000009.snapshot.deleted",
+        "leader-epoch-checkpoint",
+    ):
+        file_system.make_directory(f"/log/{name}")
+    assert list_snapshots(file_system, "/log") == [7, 30, 1 << 62]
+    assert snapshot_name((1 << 63) - 1) == "09223372036854775807.snapshot"
+    assert len(read_file(file_system, "/log/00000000000000000007.snapshot")) == 10
+
+
+BATCHES = st.lists(
+    st.tuples(st.integers(-1, (1 << 31) - 1), st.integers(0, (1 << 63) - 1), st.integers(0, 1 << 30)),
+    max_size=7,
+)
+
+
+@st.composite
+def drawn_entries(draw: st.DrawFn) -> ProducerStateEntry:
+    timestamp = draw(st.integers(-1, (1 << 63) - 1))
+    entry = ProducerStateEntry(
+        draw(st.integers(0, (1 << 63) - 1)),
+        producer_epoch=draw(st.integers(-1, (1 << 15) - 1)),
+        coordinator_epoch=draw(st.integers(-1, (1 << 31) - 1)),
+        last_timestamp=timestamp,
+        transaction_first_offset=draw(st.none() | st.integers(0, (1 << 63) - 1)),
+    )
+    entry.batches.extend((*batch, timestamp) for batch in draw(BATCHES))
+    return entry
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(drawn_entries(), max_size=30, unique_by=lambda entry: entry.producer_id))
+def test_snapshot_round_trip(entries: list[ProducerStateEntry]) -> None:
+    content = encode_snapshot(in_hash_map_order(entries))
+    loaded = decode_snapshot(content)
+    assert {e.producer_id: fields(e) for e in loaded} == {e.producer_id: fields(e) for e in entries}
+    assert encode_snapshot(in_hash_map_order(loaded)) == content
+    assert len(content) == 10 + 46 * len(entries)
