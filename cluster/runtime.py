@@ -44,10 +44,11 @@ Answer = Callable[[ResponseBody], None]
 _FREQUENT = frozenset({"replica.appended", "replica.high_watermark", "produce.acknowledged"})
 
 
+Entry = Callable[[int], Iterable[Effect | object]]  # of a core: takes `now_ms`, returns effects
+
+
 class Core(Protocol):
     """A node's core returns `Effect`s; a client's also what it tells its user, which goes to `tell`."""
-
-    def start(self, now_ms: int) -> Sequence[Effect | object]: ...
 
     def step(self, now_ms: int, event: Event) -> Sequence[Effect | object]: ...
 
@@ -119,13 +120,15 @@ class Runtime:
         self._jobs = ThreadPoolExecutor(max_workers=1, thread_name_prefix="jobs")
         self._answers: dict[int, Answer] = {}
         self._calls = 0
+        self.started = asyncio.Event()
         self._observe = observe or log_observation
         self._tell = tell or _refuse
 
-    def start(self) -> None:
-        """Raises what the core's start raises: a node that cannot start says why."""
-        for effect in self._core.start(self.clock.now_ms()):
+    def start(self, entry: Entry | None = None) -> None:
+        """Begins with the core's own start, where it has one, and raises what that raises: the reason why not."""
+        for effect in entry(self.clock.now_ms()) if entry is not None else ():
             self._carry_out(effect)
+        self.started.set()
 
     def feed(self, event: Event) -> None:
         """One step and what it asks for. After the end, events are dropped."""
@@ -157,8 +160,8 @@ class Runtime:
         await self._loop.run_in_executor(None, self._jobs.shutdown)
         await self.peers.close()
 
-    def run(self, advance: Callable[[int], Iterable[Effect | object]]) -> None:
-        """Any entry of the core that takes `now_ms` and returns effects."""
+    def run(self, advance: Entry) -> None:
+        """Any entry of the core, such as a command of a client's."""
         if self.stopped.done():
             return
         try:

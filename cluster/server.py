@@ -159,6 +159,7 @@ class NodeServer:
         )
 
     async def _answer_unary(self, message: Message, context: object) -> Message:
+        await self._runtime.started.wait()
         future: asyncio.Future[ResponseBody] = asyncio.get_running_loop().create_future()
         call = self._runtime.ask(
             wire.request_from_wire(message), lambda body: None if future.done() else future.set_result(body)
@@ -177,6 +178,7 @@ class NodeServer:
         return serve
 
     async def _serve_stream(self, context: StreamContext) -> None:
+        await self._runtime.started.wait()
         stream = IncomingStream(context)
         writer = asyncio.get_running_loop().create_task(stream.write())
         try:

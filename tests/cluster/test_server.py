@@ -56,7 +56,7 @@ async def node(port: int = 0) -> AsyncIterator[Node]:
     runtime = Runtime(core)
     server = NodeServer(runtime, BROKER_SERVICES)
     bound = await server.start(HOST, port)
-    runtime.start()
+    runtime.start(core.start)
     try:
         yield Node(core, runtime, server, bound)
     finally:
