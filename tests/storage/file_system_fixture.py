@@ -1,0 +1,23 @@
+"""A fixture for tests that run over the real disk and over the simulated one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sim.crash import Life
+from sim.disk import SimDisk
+from storage.draws import Draws
+from storage.filesystem import FileSystem
+from storage.os_filesystem import OsFileSystem
+
+
+@pytest.fixture(params=["real", "simulated"])
+def both_file_systems(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, str]:
+    """A file system, and an existing, empty directory in it."""
+    if request.param == "real":
+        return OsFileSystem(), str(tmp_path)
+    file_system = SimDisk(Draws(1), lambda: 1000).file_system(Life())
+    file_system.make_directory("d")
+    return file_system, "d"
