@@ -1,0 +1,258 @@
+"""Start-up of one partition: finish or undo what a crash interrupted, open the segments, make them sound.
+
+After an orderly stop nothing is scanned; after any other the segments from the recovery point on are walked batch by
+batch. Kafka: LogLoader; rules LL6 to LL26.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import final
+
+from storage.checkpoints import LEADER_EPOCH_CHECKPOINT
+from storage.config import LONG_MAX, LogConfig
+from storage.draws import Draws
+from storage.errors import CorruptIndex, InvalidOffset
+from storage.filesystem import FileSystem, basename, join
+from storage.leader_epochs import LeaderEpochCache
+from storage.loader_files import LiveFiles, finish_interrupted_swaps, list_live_files
+from storage.producer_rebuild import rebuild_producer_state
+from storage.producer_state import ProducerStateManager
+from storage.recovery_cut import RecoveryCut, ReportCut, ignore_cut, report_cut
+from storage.segment import LogSegment
+from storage.segment_recovery import recover_segment
+from storage.segments import LogSegments
+from storage.topics import DELETE_SUFFIX
+
+logger = logging.getLogger(__name__)
+
+NO_DRAWS = Draws(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """`log_start_offset` and `recovery_point` are the checkpoints', 0 where they say nothing (LL4)."""
+
+    file_system: FileSystem
+    directory: str
+    config: LogConfig
+    now_ms: int
+    is_clean: bool
+    log_start_offset: int = 0
+    recovery_point: int = 0
+    draws: Draws = NO_DRAWS
+    report: ReportCut = ignore_cut
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedLog:
+    """`removed_bytes` is what all cuts together took."""
+
+    segments: LogSegments
+    leader_epochs: LeaderEpochCache
+    producers: ProducerStateManager
+    log_start_offset: int
+    recovery_point: int
+    log_end_offset: int
+    removed_bytes: int
+
+
+def load_log(request: LoadRequest) -> LoadedLog:
+    """Raises StorageError, with file and place, for what can be neither cut nor rebuilt; all files are closed then."""
+    loader = _Loader(request)
+    try:
+        return loader.load()
+    except BaseException:
+        for segment in loader.segments:
+            segment.close_handlers()
+        raise
+
+
+@final
+class _Loader:
+    def __init__(self, request: LoadRequest) -> None:
+        self._request = request
+        self._file_system, self._directory = request.file_system, request.directory
+        self.segments = LogSegments()
+        self._removed_bytes = 0
+        self._file_system.make_directory(self._directory)
+        self._epochs = LeaderEpochCache(self._file_system, join(self._directory, LEADER_EPOCH_CHECKPOINT))
+
+    def load(self) -> LoadedLog:
+        request = self._request
+        finish_interrupted_swaps(request)
+        self._load_segments(list_live_files(self._file_system, self._directory))
+        recovery_point, log_end_offset = self._recover_log()
+        self._epochs.truncate_from_end(log_end_offset)
+        first = self.segments.first
+        assert first is not None, self._directory
+        log_start_offset = max(request.log_start_offset, first.base_offset)
+        self._epochs.truncate_from_start(request.log_start_offset)  # the checkpoint's, as Kafka (LL24)
+        self._epochs.flush()
+        producers = self._new_producers()
+        producers.remove_stray_snapshots(self.segments.base_offsets)
+        rebuild_producer_state(
+            producers,
+            self.segments,
+            log_start_offset=log_start_offset,
+            last_offset=log_end_offset,
+            now_ms=request.now_ms,
+            is_clean=request.is_clean,
+        )
+        return LoadedLog(
+            segments=self.segments,
+            leader_epochs=self._epochs,
+            producers=producers,
+            log_start_offset=log_start_offset,
+            recovery_point=max(recovery_point, log_start_offset),
+            log_end_offset=log_end_offset,
+            removed_bytes=self._removed_bytes,
+        )
+
+    # Segments
+
+    def _load_segments(self, files: LiveFiles) -> None:
+        """LL10: a segment without its offset index is made sound at once, also after a clean stop."""
+        for path in files.orphan_indexes:
+            logger.warning("index without a log deleted: path=%s", path)
+            self._file_system.unlink(path)
+        for base_offset in files.base_offsets:
+            segment = self._open_segment(base_offset, file_already_exists=True)
+            try:
+                self._check_indexes(segment)
+            except BaseException:
+                segment.close_handlers()
+                raise
+            self.segments.add(segment)
+
+    def _open_segment(self, base_offset: int, *, file_already_exists: bool = False) -> LogSegment:
+        request = self._request
+        return LogSegment.open(
+            self._file_system,
+            self._directory,
+            base_offset,
+            request.config,
+            request.now_ms,
+            file_already_exists=file_already_exists,
+            draws=request.draws,
+        )
+
+    def _check_indexes(self, segment: LogSegment) -> None:
+        """LS17: what the indexes say is trusted; recovery of the unflushed segments builds them anew anyway."""
+        if segment.has_offset_index_file():
+            if not segment.has_time_index_file():
+                segment.time_index.resize(0)
+            return
+        if self._request.is_clean or segment.base_offset < self._request.recovery_point:
+            logger.error("offset index missing: segment=%s", segment.path)
+        self._recover(segment)
+
+    # Recovery
+
+    def _recover_log(self) -> tuple[int, int]:
+        """(recovery point, log end offset) (LL13, LL14, LL18 to LL21)."""
+        request = self._request
+        if basename(self._directory).endswith(DELETE_SUFFIX):
+            if not len(self.segments):
+                self.segments.add(self._open_segment(0))
+            return 0, 0
+        if not request.is_clean:
+            self._recover_unflushed()
+        log_end_offset = self._end_unless_below_start()
+        if log_end_offset is None:
+            self.segments.add(self._open_segment(request.log_start_offset))
+        self._make_room_in_indexes(self.segments.active)
+        if request.is_clean and log_end_offset is not None:
+            return log_end_offset, log_end_offset
+        if log_end_offset is None:
+            log_end_offset = self.segments.active.read_next_offset()
+        return min(request.recovery_point, log_end_offset), log_end_offset
+
+    def _recover_unflushed(self) -> None:
+        """From the segment of the recovery point on; the first cut ends the log (T37, T38)."""
+        unflushed = self.segments.values(self._request.recovery_point, LONG_MAX)
+        for number, segment in enumerate(unflushed):
+            try:
+                removed_bytes = self._recover(segment)
+            except InvalidOffset as error:  # its offsets go back: nothing in it can be relied on (LL16)
+                removed_bytes = self._empty(segment, str(error))
+            if removed_bytes > 0:
+                self._delete_following(unflushed[number + 1 :], segment)
+                return
+
+    def _recover(self, segment: LogSegment) -> int:
+        """With a producer state of its own, up to its base; a snapshot spares the next segment the way (LL11)."""
+        producers = self._new_producers()
+        rebuild_producer_state(
+            producers,
+            self.segments,
+            log_start_offset=self._request.log_start_offset,
+            last_offset=segment.base_offset,
+            now_ms=self._request.now_ms,
+            is_clean=False,
+        )
+        removed_bytes = recover_segment(segment, producers, self._epochs, self._request.report)
+        producers.take_snapshot()
+        self._removed_bytes += removed_bytes
+        return removed_bytes
+
+    def _empty(self, segment: LogSegment, reason: str) -> int:
+        removed_bytes = segment.truncate_to(segment.base_offset, self._request.now_ms)
+        self._note_cut(segment.path, reason, removed_bytes)
+        return removed_bytes
+
+    def _delete_following(self, doomed: list[LogSegment], cut: LogSegment) -> None:
+        """From the last on, each for good before the next: a crash between must not leave a hole in the log."""
+        for segment in reversed(doomed):
+            size_bytes = segment.size_bytes
+            self._delete(segment)
+            self._note_cut(segment.path, f"it follows the cut in {basename(cut.path)}", size_bytes)
+
+    def _delete(self, segment: LogSegment) -> None:
+        self.segments.remove(segment.base_offset)
+        segment.delete()
+        self._file_system.sync_directory(self._directory)
+
+    def _note_cut(self, path: str, reason: str, removed_bytes: int) -> None:
+        self._removed_bytes += removed_bytes
+        cut = RecoveryCut(path=path, position=0, reason=reason, removed_bytes=removed_bytes)
+        report_cut(cut, self._request.report)
+
+    def _end_unless_below_start(self) -> int | None:
+        """None when nothing is left that the log start offset has not passed: then it starts anew there (LL18)."""
+        last, log_start_offset = self.segments.last, self._request.log_start_offset
+        if last is None:
+            return None
+        log_end_offset = last.read_next_offset()
+        if log_end_offset >= log_start_offset:
+            return log_end_offset
+        logger.warning(
+            "log end below its start, emptied: directory=%s end=%d start=%d",
+            self._directory,
+            log_end_offset,
+            log_start_offset,
+        )
+        for segment in self.segments:
+            size_bytes = segment.size_bytes
+            self._delete(segment)
+            self._note_cut(segment.path, f"it ends below the log start offset {log_start_offset}", size_bytes)
+        self._epochs.clear_and_flush()
+        self._new_producers().truncate_fully_and_start_at(log_start_offset)
+        return None
+
+    def _make_room_in_indexes(self, active: LogSegment) -> None:
+        """LL21; where more entries are on disk than the configuration allows, they are made anew (Kafka stops)."""
+        try:
+            active.resize_indexes()
+        except (ValueError, CorruptIndex) as error:
+            logger.warning("indexes built anew: segment=%s reason=%s", active.path, error)
+            self._recover(active)
+            active.resize_indexes()
+
+    def _new_producers(self) -> ProducerStateManager:
+        return ProducerStateManager(
+            self._file_system,
+            self._directory,
+            producer_id_expiration_ms=self._request.config.producer_id_expiration_ms,
+        )

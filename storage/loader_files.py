@@ -1,0 +1,136 @@
+"""What lies in a partition directory at start-up: leftovers of a crash, and the live files.
+
+| suffix | at start-up |
+| --- | --- |
+| `.deleted` | deleted, but for `.checkpoint.deleted` |
+| `.cleaned` | deleted: a compaction that did not end |
+| `.swap` | finished, unless a `.cleaned` of the same operation is still there |
+
+Kafka: LogLoader.removeTempFilesAndCollectSwapFiles and the passes of load; rules LL6 to LL10.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from storage.filesystem import FileSystem, join
+from storage.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    LogSegment,
+    offset_name,
+)
+
+if TYPE_CHECKING:
+    from storage.loader import LoadRequest
+
+logger = logging.getLogger(__name__)
+
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+_INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+_LONG_END = 1 << 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveFiles:
+    """Ascending base offsets of the `.log` files, and the paths of indexes that have none."""
+
+    base_offsets: list[int]
+    orphan_indexes: list[str]
+
+
+def offset_of_name(name: str) -> int | None:
+    """The number before the first dot; None where there is none."""
+    stem, dot, _ = name.partition(".")
+    digits = stem.removeprefix("-")
+    if not (dot and digits.isascii() and digits.isdigit()):
+        return None
+    return int(stem)
+
+
+def _files(file_system: FileSystem, directory: str) -> list[str]:
+    return [
+        name
+        for name in file_system.list(directory)
+        if not file_system.stat(join(directory, name)).is_directory
+    ]
+
+
+def list_live_files(file_system: FileSystem, directory: str) -> LiveFiles:
+    names = _files(file_system, directory)
+    base_offsets, orphans, present = [], [], set(names)
+    for name in names:
+        offset = offset_of_name(name)
+        if offset is None or offset < 0:
+            continue
+        if name.endswith(LOG_SUFFIX) and name == offset_name(offset) + LOG_SUFFIX:
+            base_offsets.append(offset)
+        elif name.endswith(_INDEX_SUFFIXES) and offset_name(offset) + LOG_SUFFIX not in present:
+            orphans.append(join(directory, name))
+    return LiveFiles(base_offsets=sorted(base_offsets), orphan_indexes=orphans)
+
+
+def finish_interrupted_swaps(request: LoadRequest) -> None:
+    """LL6 to LL9: after it the directory holds live files only (and what is no segment's)."""
+    file_system, directory = request.file_system, request.directory
+    swaps = _remove_leftovers(file_system, directory)
+    if not swaps:
+        return
+    low, high = _swap_range(request, swaps)
+    for name in _files(file_system, directory):
+        offset = offset_of_name(name)
+        if not name.endswith(SWAP_SUFFIX) and offset is not None and low <= offset < high:
+            logger.info("replaced by a finished swap, deleted: path=%s", join(directory, name))
+            file_system.unlink(join(directory, name))
+    for name in _files(file_system, directory):
+        if name.endswith(SWAP_SUFFIX):
+            file_system.rename(join(directory, name), join(directory, name.removesuffix(SWAP_SUFFIX)))
+    file_system.sync_directory(directory)
+
+
+def _remove_leftovers(file_system: FileSystem, directory: str) -> list[str]:
+    """LL6; gives the names of the swap files that stay."""
+    names = _files(file_system, directory)
+    cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
+    least_cleaned = min((offset_of_name(name) or 0 for name in cleaned), default=_LONG_END)
+    doomed = [name for name in names if name.endswith(DELETED_SUFFIX)]
+    doomed = [name for name in doomed if not name.endswith(".checkpoint" + DELETED_SUFFIX)]
+    swaps: list[str] = []
+    for name in names:
+        if name.endswith(SWAP_SUFFIX):
+            is_undone = (offset_of_name(name) or 0) >= least_cleaned
+            (doomed if is_undone else swaps).append(name)
+    for name in doomed + cleaned:
+        logger.info("leftover deleted: path=%s", join(directory, name))
+        file_system.unlink(join(directory, name))
+    return swaps
+
+
+def _swap_range(request: LoadRequest, swaps: list[str]) -> tuple[int, int]:
+    """Least base offset and greatest next offset of the swapped-in segments (LL7); opening one makes its index."""
+    low, high = _LONG_END, -1
+    for name in swaps:
+        base_offset = offset_of_name(name)
+        if base_offset is None or not name.removesuffix(SWAP_SUFFIX).endswith(LOG_SUFFIX):
+            continue
+        segment = LogSegment.open(
+            request.file_system,
+            request.directory,
+            base_offset,
+            request.config,
+            request.now_ms,
+            file_already_exists=True,
+            suffix=SWAP_SUFFIX,
+        )
+        try:
+            high = max(high, segment.read_next_offset())
+        finally:
+            segment.close_handlers()
+        low = min(low, base_offset)
+    return low, high

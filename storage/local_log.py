@@ -1,0 +1,196 @@
+"""The segments of one partition and where they end: append, read, roll, truncate, flush, as files need it.
+
+What a record means to producers, epochs and consumers is `log.py`'s. Kafka: LocalLog; rules RO2, FL2, RD2 to RD4,
+RT9 to RT12.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import final
+
+from storage.config import LogConfig
+from storage.draws import Draws
+from storage.errors import OffsetOutOfRange, StorageError
+from storage.fetch_data import FetchData
+from storage.filesystem import Buffer, FileSystem, join
+from storage.offset_metadata import LogOffsetMetadata
+from storage.segment import SEGMENT_SUFFIXES, LogSegment, offset_name
+from storage.segments import LogSegments
+
+logger = logging.getLogger(__name__)
+
+
+@final
+class LocalLog:
+    """There is always an active segment. `recovery_point` is at most the log end offset (FL5)."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directory: str,
+        config: LogConfig,
+        draws: Draws,
+        segments: LogSegments,
+        *,
+        log_end_offset: int,
+        recovery_point: int,
+    ) -> None:
+        self.file_system, self.directory, self.config, self._draws = file_system, directory, config, draws
+        self.segments = segments
+        self.recovery_point = recovery_point
+        self.log_end = LogOffsetMetadata(log_end_offset)
+        self.update_log_end(log_end_offset)
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log_end.offset
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.log_end.offset - self.recovery_point
+
+    def update_log_end(self, offset: int) -> None:
+        """The place is that of the active segment's end, whatever it was before a roll or a truncation."""
+        active = self.segments.active
+        self.log_end = LogOffsetMetadata(offset, active.base_offset, active.size_bytes)
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def append(
+        self, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int, records: Buffer
+    ) -> None:
+        """The log end moves once the bytes are written: whatever fails later, these offsets are used (T35)."""
+        assert last_offset >= self.log_end.offset, (last_offset, self.log_end)
+        active = self.segments.active
+        active.append(last_offset, max_timestamp, offset_of_max_timestamp, records)
+        self.log_end = LogOffsetMetadata(last_offset + 1, active.base_offset, active.size_bytes)
+
+    def read(
+        self, start_offset: int, max_size: int, bound: LogOffsetMetadata, min_one_message: bool
+    ) -> FetchData:
+        """Raises OffsetOutOfRange above the log end and below the first segment (RD2).
+
+        The bound's position counts only in the bound's own segment; a segment behind it, or one where its place
+        is unknown, gives no bytes (RD3).
+        """
+        segment = self.segments.floor(start_offset)
+        if start_offset > self.log_end.offset or segment is None:
+            first = self.segments.first
+            raise OffsetOutOfRange(
+                start_offset, first.base_offset if first is not None else 0, self.log_end.offset
+            )
+        if start_offset == bound.offset:
+            return FetchData(offset_metadata=bound)
+        if start_offset > bound.offset:
+            return FetchData(offset_metadata=self.place_of(start_offset))
+        while segment is not None:
+            max_position = _max_position(segment, bound)
+            data = segment.read(start_offset, max_size, max_position, min_one_message)
+            if data is not None:
+                return data
+            segment = self.segments.higher(segment.base_offset)
+        return FetchData(offset_metadata=self.log_end)  # all records from there on are compacted away (RD4)
+
+    def place_of(self, offset: int) -> LogOffsetMetadata:
+        """Where the batch with `offset`, or the next one there is, lies. Raises OffsetOutOfRange."""
+        segment = self.segments.floor(offset)
+        if offset > self.log_end.offset or segment is None:
+            raise OffsetOutOfRange(offset, self.segments.base_offsets[0], self.log_end.offset)
+        if offset == self.log_end.offset:
+            return self.log_end
+        while segment is not None:
+            if (found := segment.translate_offset(offset)) is not None:
+                return LogOffsetMetadata(offset, segment.base_offset, found.position)
+            segment = self.segments.higher(segment.base_offset)
+        return self.log_end
+
+    def roll(self, expected_next_offset: int | None, now_ms: int) -> LogSegment:
+        """Begin a segment at the greater of the log end and the expected offset (RO2).
+
+        An empty active segment of that base is made new in place (KAFKA-6388). Raises StorageError for a base
+        that exists or lies below the active one.
+        """
+        new_base = max(expected_next_offset or 0, self.log_end.offset)
+        active = self.segments.active
+        if new_base in self.segments:
+            if active.base_offset != new_base or active.size_bytes > 0:
+                raise StorageError(f"{self.directory}: cannot roll, there is a segment at {new_base}")
+            active.restart(now_ms)
+            return active
+        if new_base < active.base_offset:
+            raise StorageError(f"{self.directory}: cannot roll to {new_base}, below {active.base_offset}")
+        self._remove_stale_files(new_base)
+        active.on_become_inactive()
+        segment = self._open_segment(new_base, now_ms)
+        self.segments.add(segment)
+        self.update_log_end(self.log_end.offset)
+        return segment
+
+    def _open_segment(self, base_offset: int, now_ms: int) -> LogSegment:
+        return LogSegment.open(
+            self.file_system, self.directory, base_offset, self.config, now_ms, draws=self._draws
+        )
+
+    def _remove_stale_files(self, base_offset: int) -> None:
+        for suffix in SEGMENT_SUFFIXES:
+            path = join(self.directory, offset_name(base_offset) + suffix)
+            if self.file_system.exists(path):
+                logger.warning("stale file removed before a roll: path=%s", path)
+                self.file_system.unlink(path)
+
+    def truncate_to(self, offset: int, now_ms: int) -> list[LogSegment]:
+        """Drop the batch that holds `offset` and all behind it; gives the segments that went whole (RT9).
+
+        The log end is exactly `offset` then, also in the middle of the removed batch (RT10).
+        """
+        assert 0 <= offset < self.log_end.offset, (offset, self.log_end)
+        doomed = [segment for segment in self.segments if segment.base_offset > offset]
+        # From the end on, each gone for good before the next: a crash between must not leave a hole in the log.
+        for segment in reversed(doomed):
+            self._delete_segments([segment])
+        self.segments.active.truncate_to(offset, now_ms)
+        self.update_log_end(offset)
+        return doomed
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> list[LogSegment]:
+        """One empty segment at `offset` remains; gives the segments that went (RT12)."""
+        doomed = list(self.segments)
+        self._delete_segments(doomed)
+        self.segments.add(self._open_segment(offset, now_ms))
+        self.update_log_end(offset)
+        return doomed
+
+    def delete_all_segments(self) -> list[LogSegment]:
+        doomed = list(self.segments)
+        self._delete_segments(doomed)
+        return doomed
+
+    def _delete_segments(self, doomed: Iterable[LogSegment]) -> None:
+        for segment in doomed:
+            self.segments.remove(segment.base_offset)
+            segment.delete()
+        self.file_system.sync_directory(self.directory)
+
+    def segments_to_flush(self, offset: int) -> list[LogSegment]:
+        """Those that hold bytes not known to be on disk, up to `offset` (exclusive) (FL2)."""
+        if self.recovery_point > offset:
+            return []
+        return self.segments.values(self.recovery_point, offset)
+
+    def close(self) -> None:
+        for segment in self.segments:
+            segment.close()
+
+    def close_handlers(self) -> None:
+        for segment in self.segments:
+            segment.close_handlers()
+
+
+def _max_position(segment: LogSegment, bound: LogOffsetMetadata) -> int | None:
+    """Up to where a read of `segment` may go; None where nothing of it may be seen (RD3)."""
+    if segment.base_offset < bound.segment_base_offset:
+        return segment.size_bytes
+    if segment.base_offset == bound.segment_base_offset:
+        return bound.position
+    return None

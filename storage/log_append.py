@@ -1,0 +1,212 @@
+"""What an append looks at before anything is written, and what it tells afterwards.
+
+Kafka: UnifiedLog.analyzeAndValidateRecords, LogAppendInfo; rules AP2 to AP6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from storage.batch import (
+    CURRENT_MAGIC,
+    HEADER,
+    HEADER_SIZE,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+    MIN_SIZE_FIELD,
+    NO_TIMESTAMP,
+    RecordBatch,
+    iterate_batches,
+)
+from storage.batch_format import CRC_COVERS_FROM, MAGIC_AT, SIZE_FIELD, SIZE_FIELD_AT
+from storage.config import INT_MAX
+from storage.crc32c import crc32c
+from storage.errors import CorruptBatch, InvalidRecord, OffsetsOutOfOrder, RecordTooLarge
+from storage.filesystem import Buffer
+from storage.validator import ValidationResult
+
+NO_OFFSET = -1
+NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendInfo:
+    """`first_offset` to `last_offset`, both inclusive; -1 and -1 when nothing was appended.
+
+    Of a duplicate they are those of the batch as it was first written, and `log_append_time_ms` is its time.
+    """
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int = NO_TIMESTAMP
+    offset_of_max_timestamp: int = NO_OFFSET
+    log_append_time_ms: int = NO_TIMESTAMP
+    log_start_offset: int = 0
+    last_leader_epoch: int = NO_EPOCH
+    batch_count: int = 0
+    size_bytes: int = 0
+    is_duplicate: bool = False
+    has_rolled: bool = False
+    skipped_bytes: int = 0  # whole batches of a later leader epoch, which were not appended (FET-9)
+
+    @property
+    def is_empty(self) -> bool:
+        return self.first_offset < 0
+
+
+@final
+class Analysis:
+    """The whole, sound batches at the start of a set of records; `size_bytes` of them."""
+
+    __slots__ = (
+        "batch_count",
+        "epoch_starts",
+        "first_offset",
+        "is_monotonic",
+        "largest_batch_bytes",
+        "last_leader_epoch",
+        "last_offset",
+        "max_timestamp",
+        "offset_of_max_timestamp",
+        "producer_batches",
+        "size_bytes",
+        "skipped_bytes",
+    )
+
+    def __init__(self) -> None:
+        self.first_offset = self.last_offset = NO_OFFSET
+        self.max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, NO_OFFSET
+        self.last_leader_epoch = NO_EPOCH
+        self.batch_count = self.size_bytes = self.skipped_bytes = self.largest_batch_bytes = 0
+        self.is_monotonic = True
+        # Where the leader epoch differs from the batch before: (epoch, base offset), epoch None for magic 0 and 1.
+        self.epoch_starts: list[tuple[int | None, int]] = []
+        self.producer_batches: list[RecordBatch] = []
+
+    @property
+    def roll_offset(self) -> int:
+        """The least offset that the set may begin with: of magic 0 and 1 only the last one is known (AP11)."""
+        is_legacy = bool(self.epoch_starts) and self.epoch_starts[0][0] is None
+        return self.last_offset - INT_MAX if is_legacy else self.first_offset
+
+    def _add_legacy(self, batch: RecordBatch) -> None:
+        batch.check_valid("records")
+        if self.batch_count == 0:
+            self.first_offset = (
+                batch.last_offset
+            )  # the true first needs decompression: this one stands in (AP3)
+        if not self.epoch_starts or self.epoch_starts[-1][0] is not None:
+            self.epoch_starts.append((None, batch.last_offset))
+        self.last_leader_epoch = NO_EPOCH
+
+
+def analyze(records: Buffer, leader_epoch: int) -> Analysis:
+    """Check every batch's frame and CRC, in one pass; stop before the first batch of an epoch above `leader_epoch`.
+
+    An incomplete last batch is left out of `size_bytes`. Raises CorruptBatch: then nothing is to be appended.
+    """
+    found = Analysis()
+    view = memoryview(records)
+    unpack, checksum = HEADER.unpack_from, crc32c
+    position, end, count = 0, len(view), 0
+    last_offset, epoch_before, largest = NO_OFFSET, -2, 0
+    max_timestamp, offset_of_max_timestamp = NO_TIMESTAMP, NO_OFFSET
+    while end - position >= LOG_OVERHEAD:
+        size_bytes = _frame(view, position, end)
+        if size_bytes == 0:
+            break
+        batch_end = position + size_bytes
+        if view[position + MAGIC_AT] < CURRENT_MAGIC:
+            batch = RecordBatch(view, position, size_bytes)
+            found._add_legacy(batch)
+            last, timestamp, epoch_before = batch.last_offset, batch.max_timestamp, -2
+        else:
+            if size_bytes < HEADER_SIZE:
+                RecordBatch(view, position, size_bytes).check_valid("records")
+            base, _, epoch, _, crc, _, delta, _, timestamp, producer_id, _, _, _ = unpack(view, position)
+            if epoch > leader_epoch:
+                found.skipped_bytes = end - position
+                break
+            if checksum(view[position + CRC_COVERS_FROM : batch_end]) != crc:
+                RecordBatch(view, position, size_bytes).check_valid("records")
+            last = base + delta
+            if count == 0:
+                found.first_offset = base
+            if epoch != epoch_before:
+                found.epoch_starts.append((epoch, base))
+                epoch_before = found.last_leader_epoch = epoch
+            if producer_id >= 0:
+                found.producer_batches.append(RecordBatch(view, position, size_bytes))
+        if last <= last_offset:
+            found.is_monotonic = False
+        if timestamp > max_timestamp:
+            max_timestamp, offset_of_max_timestamp = timestamp, last
+        if size_bytes > largest:
+            largest = size_bytes
+        last_offset, position = last, batch_end
+        count += 1
+    found.last_offset, found.size_bytes, found.batch_count = last_offset, position, count
+    found.max_timestamp, found.offset_of_max_timestamp = max_timestamp, offset_of_max_timestamp
+    found.largest_batch_bytes = largest
+    return found
+
+
+def analyze_stamped(result: ValidationResult) -> Analysis:
+    """The one batch that a leader has just checked and stamped: nothing is computed twice (AP7)."""
+    batch = RecordBatch(result.records, 0, len(result.records))
+    found = Analysis()
+    found.first_offset, found.last_offset = result.first_offset, result.last_offset
+    found.max_timestamp = result.max_timestamp
+    found.offset_of_max_timestamp = result.offset_of_max_timestamp
+    found.batch_count, found.size_bytes = 1, batch.size_bytes
+    found.largest_batch_bytes = batch.size_bytes
+    found.epoch_starts.append((batch.partition_leader_epoch, batch.base_offset))
+    found.last_leader_epoch = batch.partition_leader_epoch
+    if batch.has_producer_id:
+        found.producer_batches.append(batch)
+    return found
+
+
+def _frame(view: memoryview, position: int, end: int) -> int:
+    """The size of the batch at `position`, 0 when it is not whole (FR10). Raises CorruptBatch."""
+    (size_field,) = SIZE_FIELD.unpack_from(view, position + SIZE_FIELD_AT)
+    if size_field < MIN_SIZE_FIELD:
+        reason = f"a size field of {size_field}, below the least of {MIN_SIZE_FIELD}"
+        raise CorruptBatch("records", position, reason)
+    if end - position < HEADER_SIZE_UP_TO_MAGIC:
+        return 0
+    magic = view[position + MAGIC_AT]
+    if magic > CURRENT_MAGIC:  # negative ones show as 128 and above
+        raise CorruptBatch("records", position, f"magic {magic} is unknown")
+    size_bytes = LOG_OVERHEAD + int(size_field)
+    return size_bytes if size_bytes <= end - position else 0
+
+
+def check_in_order(analysis: Analysis) -> None:
+    """Raises OffsetsOutOfOrder: a leader's batches never go back (AP4)."""
+    if not analysis.is_monotonic:
+        raise OffsetsOutOfOrder(
+            f"the offsets of {analysis.batch_count} batches from {analysis.first_offset} on do not increase"
+        )
+
+
+def check_produced(records: Buffer, *, max_message_bytes: int, is_client: bool) -> int:
+    """Look at what a leader is handed, before it is copied; gives the number of batches (AP2).
+
+    Raises InvalidRecord for a client's base offset other than 0, RecordTooLarge, CorruptBatch.
+    """
+    count = 0
+    for batch in iterate_batches(records):
+        if is_client and batch.magic >= CURRENT_MAGIC and batch.base_offset != 0:
+            raise InvalidRecord(f"the base offset of a produced batch must be 0, not {batch.base_offset}")
+        check_batch_size(batch.size_bytes, max_message_bytes)
+        batch.check_valid("records")
+        count += 1
+    return count
+
+
+def check_batch_size(size_bytes: int, max_message_bytes: int) -> None:
+    """Raises RecordTooLarge."""
+    if size_bytes > max_message_bytes:
+        raise RecordTooLarge(f"a batch of {size_bytes} bytes is above max.message.bytes={max_message_bytes}")

@@ -1,0 +1,446 @@
+"""One segment of a log: a `.log` file of record batches, its offset index and its time index.
+
+The indexes tell where to look; the `.log` alone is the truth, and `recover` makes the indexes from it.
+Kafka: LogSegment; rules LS1 to LS20.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import final
+
+from storage.config import LogConfig
+from storage.draws import Draws
+from storage.errors import SegmentOffsetOverflow
+from storage.fetch_data import FetchData
+from storage.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
+from storage.filesystem import Buffer, FileSystem, join
+from storage.lazy_index import LazyIndex, lazy_offset_index, lazy_time_index
+from storage.memory_mapped_index import MAX_RELATIVE_OFFSET
+from storage.offset_index import OffsetIndex
+from storage.offset_metadata import LogOffsetMetadata
+from storage.time_index import TimeIndex, TimestampOffset
+
+logger = logging.getLogger(__name__)
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+
+def offset_name(offset: int) -> str:
+    """20 digits, so that names sort as offsets do."""
+    return f"{offset:020d}"
+
+
+def log_path(directory: str, base_offset: int, suffix: str = "") -> str:
+    return join(directory, offset_name(base_offset) + LOG_SUFFIX + suffix)
+
+
+@final
+class LogSegment:
+    """All batches have offsets in [base_offset, base_offset + 2^31); one writer.
+
+    `created_ms` and the interval counter live in the object, not on disk: a reopened segment counts from 0 (LS2).
+    """
+
+    __slots__ = (
+        "_bytes_since_last_index_entry",
+        "_created_ms",
+        "_file_system",
+        "_first_batch_timestamp",
+        "_index_interval_bytes",
+        "_is_deleted",
+        "_max_index_bytes",
+        "_max_timestamp",
+        "_offset_index",
+        "_roll_jitter_ms",
+        "_time_index",
+        "base_offset",
+        "directory",
+        "records",
+    )
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        file_already_exists: bool = False,
+        suffix: str = "",
+        draws: Draws | None = None,
+    ) -> None:
+        assert base_offset >= 0, base_offset
+        self._file_system, self.directory, self.base_offset = file_system, directory, base_offset
+        stem = offset_name(base_offset)
+        preallocate_bytes = config.segment_bytes if config.preallocate else 0
+        self.records = FileRecords(
+            file_system,
+            join(directory, stem + LOG_SUFFIX + suffix),
+            file_already_exists=file_already_exists,
+            preallocate_bytes=preallocate_bytes,
+        )
+        self._max_index_bytes = config.segment_index_bytes
+        self._offset_index: LazyIndex[OffsetIndex] = lazy_offset_index(
+            file_system,
+            join(directory, stem + INDEX_SUFFIX + suffix),
+            base_offset,
+            max_index_size=config.segment_index_bytes,
+        )
+        self._time_index: LazyIndex[TimeIndex] = lazy_time_index(
+            file_system,
+            join(directory, stem + TIME_INDEX_SUFFIX + suffix),
+            base_offset,
+            max_index_size=config.segment_index_bytes,
+        )
+        self._index_interval_bytes = config.index_interval_bytes
+        self._roll_jitter_ms = _draw_jitter(config, draws, base_offset)
+        self._created_ms = now_ms
+        self._bytes_since_last_index_entry = 0
+        self._first_batch_timestamp: int | None = None
+        self._max_timestamp: TimestampOffset | None = None
+        self._is_deleted = False
+
+    @classmethod
+    def open(
+        cls,
+        file_system: FileSystem,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        file_already_exists: bool = False,
+        suffix: str = "",
+        draws: Draws | None = None,
+    ) -> LogSegment:
+        """With `file_already_exists` its bytes are records up to the file's end, not a preallocated tail."""
+        return cls(
+            file_system,
+            directory,
+            base_offset,
+            config,
+            now_ms,
+            file_already_exists=file_already_exists,
+            suffix=suffix,
+            draws=draws,
+        )
+
+    # What it is
+
+    @property
+    def size_bytes(self) -> int:
+        return self.records.size_bytes
+
+    @property
+    def path(self) -> str:
+        return self.records.path
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """Opened, and created when missing, at the first use."""
+        return self._offset_index.get()
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """Opened, and created when missing, at the first use."""
+        return self._time_index.get()
+
+    @property
+    def offset_index_path(self) -> str:
+        return self._offset_index.path
+
+    @property
+    def time_index_path(self) -> str:
+        return self._time_index.path
+
+    @property
+    def index_interval_bytes(self) -> int:
+        return self._index_interval_bytes
+
+    @property
+    def created_ms(self) -> int:
+        return self._created_ms
+
+    @property
+    def roll_jitter_ms(self) -> int:
+        return self._roll_jitter_ms
+
+    @property
+    def is_deleted(self) -> bool:
+        return self._is_deleted
+
+    @property
+    def max_timestamp(self) -> TimestampOffset:
+        """The greatest timestamp and the last offset of the earliest batch that has it.
+
+        Taken from the time index's last entry at the first question: a segment that was closed in order has its
+        true maximum there (LS3).
+        """
+        if self._max_timestamp is None:
+            self._max_timestamp = self.time_index.last_entry
+        return self._max_timestamp
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """The greatest timestamp, or for want of one when the file was last modified (LS19)."""
+        timestamp = self.max_timestamp.timestamp
+        return timestamp if timestamp >= 0 else self.records.modified_ms()
+
+    @property
+    def has_overflow(self) -> bool:
+        """Whether its last offset does not fit the relative bits: written by an old broker (LS20)."""
+        next_offset = self.read_next_offset()
+        return next_offset > self.base_offset and not self.can_hold(next_offset - 1)
+
+    def can_hold(self, offset: int) -> bool:
+        """Whether `offset` is representable here: at most 2^31-1 above the base offset."""
+        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    # Append and roll
+
+    def append(
+        self, largest_offset: int, largest_timestamp: int, offset_of_max_timestamp: int, data: Buffer
+    ) -> None:
+        """Write whole batches as one set, and at most one index entry for them (LS1).
+
+        Raises SegmentOffsetOverflow before a byte is written when `largest_offset` does not fit.
+        """
+        if not data:
+            return
+        position = self.records.size_bytes
+        if position == 0:
+            self._first_batch_timestamp = largest_timestamp
+        if not self.can_hold(largest_offset):
+            raise SegmentOffsetOverflow(self.path, self.base_offset, largest_offset)
+        self.records.append(data)
+        if largest_timestamp > self.max_timestamp.timestamp:
+            self._max_timestamp = TimestampOffset(largest_timestamp, offset_of_max_timestamp)
+        if self._bytes_since_last_index_entry > self._index_interval_bytes:
+            self.offset_index.append(largest_offset, position)
+            self.time_index.maybe_append(*self.max_timestamp)
+            self._bytes_since_last_index_entry = 0
+        self._bytes_since_last_index_entry += len(data)
+        assert self.records.size_bytes == position + len(data), (position, len(data))
+
+    def should_roll(
+        self,
+        *,
+        messages_size: int,
+        max_timestamp: int,
+        max_offset: int,
+        now_ms: int,
+        max_segment_bytes: int,
+        max_segment_ms: int,
+    ) -> bool:
+        """Whether the next set must begin a segment of its own: by size, age, full index or offset (LS4)."""
+        size = self.records.size_bytes
+        if size > max_segment_bytes - messages_size or not self.can_hold(max_offset):
+            return True
+        if size > 0:
+            waited_ms = self.time_waited_for_roll(now_ms, max_timestamp)
+            if waited_ms > max_segment_ms - self._roll_jitter_ms:
+                return True
+        return self.offset_index.is_full or self.time_index.is_full
+
+    def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
+        """Time of the messages where they carry one, else of the clock since this object was made (LS5)."""
+        first = self.first_batch_timestamp
+        if first is not None and first >= 0:
+            return message_timestamp - first
+        return now_ms - self._created_ms
+
+    @property
+    def first_batch_timestamp(self) -> int | None:
+        """The first batch's greatest timestamp; None in an empty segment."""
+        if self._first_batch_timestamp is None:
+            batch = next(iter(self.records.batches()), None)
+            if batch is not None:
+                self._first_batch_timestamp = batch.max_timestamp
+        return self._first_batch_timestamp
+
+    def on_become_inactive(self) -> None:
+        """Full: the last time entry goes in, the unused tails go (LS14)."""
+        self.time_index.maybe_append(*self.max_timestamp, skip_full_check=True)
+        self.offset_index.trim_to_valid_size()
+        self.time_index.trim_to_valid_size()
+        self.records.trim()
+
+    # Read
+
+    def translate_offset(self, offset: int, start_position: int = 0) -> LogOffsetPosition | None:
+        """The first batch whose last offset is at least `offset`; None when there is none (LS7)."""
+        indexed = self.offset_index.lookup(offset)
+        return self.records.search_for_offset_with_size(offset, max(indexed.position, start_position))
+
+    def read(
+        self,
+        start_offset: int,
+        max_size: int,
+        max_position: int | None = None,
+        min_one_message: bool = False,
+    ) -> FetchData | None:
+        """Bytes from the batch that holds `start_offset`, at most `max_size` and not beyond `max_position`.
+
+        `max_position` of None stands for a bound whose place here is unknown: no bytes. With `min_one_message`
+        the first batch comes whole even above `max_size`. None when the segment ends below `start_offset`.
+        ValueError for a negative size (LS8).
+        """
+        if max_size < 0:
+            raise ValueError(f"a read of {max_size} bytes from {self.path}")
+        found = self.translate_offset(start_offset)
+        if found is None:
+            return None
+        place = LogOffsetMetadata(start_offset, self.base_offset, found.position)
+        adjusted = max(max_size, found.size_bytes) if min_one_message else max_size
+        if adjusted == 0 or max_position is None:
+            return FetchData(offset_metadata=place)
+        fetch_size = min(max_position - found.position, adjusted)
+        return FetchData(
+            offset_metadata=place,
+            records=self.records.read_slice(found.position, max(fetch_size, 0)),
+            first_entry_incomplete=adjusted < found.size_bytes,
+        )
+
+    def read_next_offset(self) -> int:
+        """One above the last offset, found from the last index entry on; the base offset when empty (LS9)."""
+        indexed = self.offset_index.lookup(self.offset_index.last_offset)
+        last = None
+        if indexed.position <= self.records.size_bytes:
+            for last in self.records.batches(indexed.position):  # noqa: B007 - the last one counts
+                pass
+        return self.base_offset if last is None else last.next_offset
+
+    def find_offset_by_timestamp(self, timestamp: int, start_offset: int) -> TimestampAndOffset | None:
+        """The first record at least as late as `timestamp`, from `start_offset` on (LS18)."""
+        from_offset = max(self.time_index.lookup(timestamp).offset, start_offset)
+        position = self.offset_index.lookup(from_offset).position
+        return self.records.search_for_timestamp(timestamp, position, start_offset)
+
+    # Truncate
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Remove the batch that holds `offset`, whole, and all behind it; gives the bytes removed (LS13).
+
+        Beyond the end nothing is removed, though the indexes return to full size and the interval counter
+        restarts.
+        """
+        found = self.translate_offset(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.resize_indexes()
+        removed_bytes = 0 if found is None else self.cut_records(found.position)
+        if self.records.size_bytes == 0:
+            self._created_ms = now_ms
+            self._first_batch_timestamp = None
+        self._bytes_since_last_index_entry = 0
+        if self.max_timestamp.timestamp >= 0:
+            self._max_timestamp = self._read_largest_timestamp()
+        return removed_bytes
+
+    def cut_records(self, position: int) -> int:
+        """Truncate the `.log`, durably: gives the bytes removed.
+
+        Kafka leaves the sync out. Then a power loss may bring old blocks back between those of later appends,
+        and sound batches of two histories would stand in one file.
+        """
+        removed_bytes = self.records.truncate_to(position)
+        if removed_bytes > 0:
+            self.records.flush()
+        return removed_bytes
+
+    def _read_largest_timestamp(self) -> TimestampOffset:
+        indexed = self.time_index.last_entry
+        position = self.offset_index.lookup(indexed.offset).position
+        found = self.records.largest_timestamp_after(position)
+        if found.timestamp > indexed.timestamp:
+            return TimestampOffset(found.timestamp, found.offset)
+        return indexed
+
+    def resize_indexes(self) -> None:
+        """To the full size that an active segment's have."""
+        self.offset_index.resize(self._max_index_bytes)
+        self.time_index.resize(self._max_index_bytes)
+
+    def reset_indexes(self) -> None:
+        """Empty and of full size, the greatest timestamp forgotten: `recover` fills them anew."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self._max_timestamp = None
+
+    def restart(self, now_ms: int) -> None:
+        """An empty segment that is to begin anew: fresh indexes, and its age counts from now (KAFKA-6388)."""
+        assert self.records.size_bytes == 0, self
+        self.reset_indexes()
+        self._created_ms = now_ms
+        self._first_batch_timestamp = None
+        self._bytes_since_last_index_entry = 0
+
+    def note_recovered(self, max_timestamp: TimestampOffset) -> None:
+        """The `.log` was walked to its end: finish the indexes, as at the end of LogSegment.recover (LS10)."""
+        self._max_timestamp = max_timestamp
+        self.offset_index.trim_to_valid_size()
+        self.time_index.maybe_append(*max_timestamp, skip_full_check=True)
+        self.time_index.trim_to_valid_size()
+        self._bytes_since_last_index_entry = 0
+
+    # Files
+
+    def has_offset_index_file(self) -> bool:
+        return self._file_system.exists(self._offset_index.path)
+
+    def has_time_index_file(self) -> bool:
+        return self._file_system.exists(self._time_index.path)
+
+    def flush(self) -> None:
+        """Log, offset index, time index, in that order (LS16)."""
+        self.records.flush()
+        self.offset_index.flush()
+        self.time_index.flush()
+
+    def close(self) -> None:
+        """In order: the last time entry if the maximum is known, then trimmed and synced files (LS15)."""
+        if self._max_timestamp is not None:
+            self.time_index.maybe_append(*self._max_timestamp, skip_full_check=True)
+        self._offset_index.close()
+        self._time_index.close()
+        self.records.close()
+
+    def close_handlers(self) -> None:
+        """Without trim or sync, as a crash would."""
+        self._offset_index.close_handler()
+        self._time_index.close_handler()
+        self.records.close_handlers()
+
+    def delete(self) -> None:
+        """Close and unlink the files; one that is missing is no error (LS22)."""
+        self._is_deleted = True
+        self.records.delete_if_exists()
+        self._offset_index.delete_if_exists()
+        self._time_index.delete_if_exists()
+        _unlink_if_exists(
+            self._file_system, join(self.directory, offset_name(self.base_offset) + TRANSACTION_INDEX_SUFFIX)
+        )
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self.path}, size_bytes={self.size_bytes})"
+
+
+def _unlink_if_exists(file_system: FileSystem, path: str) -> None:
+    try:
+        file_system.unlink(path)
+    except FileNotFoundError:
+        logger.debug("nothing to delete: path=%s", path)
+
+
+def _draw_jitter(config: LogConfig, draws: Draws | None, base_offset: int) -> int:
+    """So that the segments of many partitions do not all roll at once (LS6)."""
+    bound = min(config.segment_jitter_ms, config.segment_ms)
+    if draws is None or bound == 0:
+        return 0
+    return draws.below(bound, "segment-jitter", base_offset)

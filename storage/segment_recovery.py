@@ -1,0 +1,126 @@
+"""Make a segment sound from its `.log` alone: check every batch, build the indexes anew, cut what is damaged.
+
+Kafka: LogSegment.recover; rules LS10 to LS12.
+"""
+
+from __future__ import annotations
+
+from storage.batch import LOG_OVERHEAD, RecordBatch
+from storage.batch_format import CONTROL_FLAG, CURRENT_MAGIC
+from storage.errors import CorruptBatch, InvalidRecord, SegmentOffsetOverflow
+from storage.leader_epochs import LeaderEpochCache
+from storage.memory_mapped_index import MAX_RELATIVE_OFFSET
+from storage.producer_state import ProducerStateManager
+from storage.recovery_cut import RecoveryCut, ReportCut, ignore_cut, report_cut
+from storage.segment import LogSegment
+from storage.time_index import TimestampOffset
+
+
+def recover_segment(
+    segment: LogSegment,
+    producers: ProducerStateManager,
+    epochs: LeaderEpochCache,
+    report: ReportCut = ignore_cut,
+) -> int:
+    """Gives the bytes cut. `producers` and `epochs` follow the batches that stay.
+
+    Raises InvalidOffset when offsets go back (the caller empties the segment, LL16) and SegmentOffsetOverflow
+    for an offset above the segment's range; the file is as it was then, the indexes are not.
+    """
+    segment.reset_indexes()
+    walk = _Walk(segment, producers, epochs)
+    reason = ""
+    try:
+        walk.run()
+    except (CorruptBatch, InvalidRecord) as error:
+        reason = error.reason if isinstance(error, CorruptBatch) else str(error)
+    position = walk.valid_bytes
+    removed_bytes = segment.cut_records(position)
+    if removed_bytes > 0:
+        reason = reason or f"the last {removed_bytes} bytes are no whole batch"
+        report_cut(
+            RecoveryCut(path=segment.path, position=position, reason=reason, removed_bytes=removed_bytes),
+            report,
+        )
+    segment.note_recovered(walk.max_timestamp)
+    return removed_bytes
+
+
+class _Walk:
+    """One pass over the batches; what it found stays in the object when it stops at damage."""
+
+    def __init__(
+        self, segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochCache
+    ) -> None:
+        self._segment, self._producers, self._epochs = segment, producers, epochs
+        self.valid_bytes = 0
+        self.max_timestamp = TimestampOffset(-1, segment.base_offset)
+
+    def run(self) -> None:
+        """The work of one batch stands in one loop, without a call: it decides how fast a broker comes back."""
+        segment, producers, epochs = self._segment, self._producers, self._epochs
+        base = segment.base_offset
+        last_allowed = base + MAX_RELATIVE_OFFSET
+        interval = segment.index_interval_bytes
+        latest_epoch = epochs.last_epoch
+        max_timestamp, max_timestamp_offset, valid_bytes = -1, base, 0
+        next_indexed = interval
+        replayed_to = producers.map_end_offset
+        try:
+            for buffer, at, position, header in segment.records.scan_headers():
+                (
+                    first,
+                    size,
+                    epoch,
+                    magic,
+                    _,
+                    flags,
+                    delta,
+                    _,
+                    timestamp,
+                    producer_id,
+                    p_epoch,
+                    sequence,
+                    _,
+                ) = header
+                last = first + delta
+                if not base <= last <= last_allowed:
+                    self._refuse(position, last)
+                if timestamp > max_timestamp:
+                    max_timestamp, max_timestamp_offset = timestamp, last
+                if position > next_indexed:  # strictly, and never for the first batch (LS10)
+                    if not segment.offset_index.is_full:
+                        segment.offset_index.append(last, position)
+                        segment.time_index.maybe_append(
+                            max_timestamp, max_timestamp_offset, skip_full_check=True
+                        )
+                    next_indexed = position + interval
+                valid_bytes = position + size + LOG_OVERHEAD
+                if magic < CURRENT_MAGIC:
+                    continue
+                if epoch > latest_epoch:
+                    epochs.assign(epoch, first)
+                    latest_epoch = epoch
+                if producer_id >= 0:
+                    if flags & CONTROL_FLAG:
+                        self._replay_control(RecordBatch(buffer, at, size + LOG_OVERHEAD, position))
+                    else:
+                        producers.replay_data(flags, delta, timestamp, producer_id, p_epoch, sequence, first)
+                replayed_to = last + 1
+        finally:
+            producers.map_end_offset = replayed_to
+            self.valid_bytes = valid_bytes
+            self.max_timestamp = TimestampOffset(max_timestamp, max_timestamp_offset)
+
+    def _refuse(self, position: int, last_offset: int) -> None:
+        """Above the range an older broker may have written it, and a split would save it; below only damage can."""
+        segment = self._segment
+        if last_offset > segment.base_offset:
+            raise SegmentOffsetOverflow(segment.path, segment.base_offset, last_offset)
+        reason = f"offset {last_offset} lies below the segment's base offset"
+        raise CorruptBatch(segment.path, position, reason)
+
+    def _replay_control(self, batch: RecordBatch) -> None:
+        completed = self._producers.replay(batch)
+        if completed is not None:
+            self._producers.complete_transaction(completed)

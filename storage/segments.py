@@ -1,0 +1,110 @@
+"""The segments of one log, in order of base offset. Kafka: LogSegments."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import final
+
+from storage.segment import LogSegment
+
+
+@final
+class LogSegments:
+    """At most one segment a base offset. Ranges are [from, to) in offsets."""
+
+    __slots__ = ("_bases", "_by_base")
+
+    def __init__(self) -> None:
+        self._bases: list[int] = []
+        self._by_base: dict[int, LogSegment] = {}
+
+    def __len__(self) -> int:
+        return len(self._bases)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter([self._by_base[base] for base in self._bases])
+
+    def __contains__(self, base_offset: int) -> bool:
+        return base_offset in self._by_base
+
+    @property
+    def base_offsets(self) -> list[int]:
+        """Ascending; a copy."""
+        return self._bases[:]
+
+    @property
+    def first(self) -> LogSegment | None:
+        return self._by_base[self._bases[0]] if self._bases else None
+
+    @property
+    def last(self) -> LogSegment | None:
+        return self._by_base[self._bases[-1]] if self._bases else None
+
+    @property
+    def active(self) -> LogSegment:
+        """The one that takes appends: the last. A log that is open has one."""
+        assert self._bases, "a log without a segment"
+        return self._by_base[self._bases[-1]]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._by_base.values())
+
+    def get(self, base_offset: int) -> LogSegment | None:
+        return self._by_base.get(base_offset)
+
+    def add(self, segment: LogSegment) -> LogSegment | None:
+        """The segment that had this base offset before, if any: the caller closes or deletes it."""
+        before = self._by_base.get(segment.base_offset)
+        if before is None:
+            self._bases.insert(bisect_left(self._bases, segment.base_offset), segment.base_offset)
+        self._by_base[segment.base_offset] = segment
+        return before
+
+    def remove(self, base_offset: int) -> None:
+        """Nothing when there is none."""
+        if self._by_base.pop(base_offset, None) is not None:
+            del self._bases[bisect_left(self._bases, base_offset)]
+
+    def clear(self) -> None:
+        self._bases.clear()
+        self._by_base.clear()
+
+    def floor(self, offset: int) -> LogSegment | None:
+        """The last one whose base offset is at most `offset`."""
+        index = bisect_right(self._bases, offset)
+        return self._by_base[self._bases[index - 1]] if index > 0 else None
+
+    def lower(self, offset: int) -> LogSegment | None:
+        """The last one whose base offset is below `offset`."""
+        index = bisect_left(self._bases, offset)
+        return self._by_base[self._bases[index - 1]] if index > 0 else None
+
+    def higher(self, offset: int) -> LogSegment | None:
+        """The first one whose base offset is above `offset`."""
+        index = bisect_right(self._bases, offset)
+        return self._by_base[self._bases[index]] if index < len(self._bases) else None
+
+    def from_offset(self, offset: int) -> list[LogSegment]:
+        """Those whose base offset is at least `offset`."""
+        return [self._by_base[base] for base in self._bases[bisect_left(self._bases, offset) :]]
+
+    def values(self, from_offset: int, to_offset: int) -> list[LogSegment]:
+        """Those that may hold offsets in [from, to): from the floor of `from_offset`, or the first without a floor.
+
+        Empty when both are equal; ValueError when `to_offset` is below `from_offset` (FL3).
+        """
+        if from_offset == to_offset:
+            return []
+        if to_offset < from_offset:
+            raise ValueError(f"segments from {from_offset} up to {to_offset}: the range is inverted")
+        first = max(bisect_right(self._bases, from_offset) - 1, 0)
+        end = bisect_left(self._bases, to_offset)
+        return [self._by_base[base] for base in self._bases[first:end]]
+
+    def non_active_from(self, offset: int) -> list[LogSegment]:
+        """Those that are full and have at least this base offset. Kafka: nonActiveLogSegmentsFrom."""
+        if not self._bases or offset > self._bases[-1]:
+            return []
+        return self.values(offset, self._bases[-1])
