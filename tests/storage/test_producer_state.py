@@ -1,15 +1,11 @@
-"""Producer state: rules PS1 to PS22, PS25 and Kafka's ProducerStateManagerTest (reference 2.10, 3.15)."""
+"""Producer state under appends: rules PS1 to PS12, PS22, PS25 and Kafka's ProducerStateManagerTest (2.10, 3.15)."""
 
 from __future__ import annotations
 
 import pytest
 
-from sim.crash import Dead, Life
-from sim.disk import SimDisk
 from storage.batch import Record, RecordBatch, build_batch
 from storage.batch_format import TRANSACTIONAL_FLAG
-from storage.control_records import encode_end_transaction_marker
-from storage.draws import Draws
 from storage.errors import (
     InvalidProducerEpoch,
     InvalidRecord,
@@ -17,24 +13,11 @@ from storage.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from storage.filesystem import FileSystem, OpenMode
+from storage.filesystem import FileSystem
 from storage.offset_metadata import LogOffsetMetadata
 from storage.producer_append import AppendOrigin, BatchMetadata, CompletedTransaction
-from storage.producer_snapshot import snapshot_name
 from storage.producer_state import ProducerStateManager
-
-PID = 1
-INT_MAX = (1 << 31) - 1
-DAY_MS = 86_400_000
-NOW = 1_700_000_000_000
-
-
-def new_disk() -> tuple[SimDisk, FileSystem]:
-    disk = SimDisk(Draws(1), lambda: 0)
-    file_system = disk.file_system(Life())
-    file_system.make_directory("/log")
-    file_system.sync_directory("/")
-    return disk, file_system
+from tests.storage.producers import INT_MAX, NOW, PID, append, data, marker, new_disk, state
 
 
 @pytest.fixture
@@ -45,75 +28,6 @@ def file_system() -> FileSystem:
 @pytest.fixture
 def manager(file_system: FileSystem) -> ProducerStateManager:
     return ProducerStateManager(file_system, "/log")
-
-
-def data(
-    offset: int,
-    sequence: int,
-    *,
-    count: int = 1,
-    pid: int = PID,
-    epoch: int = 0,
-    transactional: bool = False,
-    timestamp: int = NOW,
-) -> RecordBatch:
-    content = build_batch(
-        [Record(offset + index, timestamp, b"k", b"v") for index in range(count)],
-        base_offset=offset,
-        producer_id=pid,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-        is_transactional=transactional,
-    )
-    return RecordBatch(content, 0, len(content))
-
-
-def marker(
-    offset: int,
-    *,
-    commit: bool,
-    pid: int = PID,
-    epoch: int = 0,
-    coordinator_epoch: int = 0,
-    timestamp: int = NOW,
-) -> RecordBatch:
-    key, value = encode_end_transaction_marker(is_commit=commit, coordinator_epoch=coordinator_epoch)
-    content = build_batch(
-        [Record(offset, timestamp, key, value)],
-        base_offset=offset,
-        producer_id=pid,
-        producer_epoch=epoch,
-        is_transactional=True,
-        is_control=True,
-    )
-    return RecordBatch(content, 0, len(content))
-
-
-def append(
-    manager: ProducerStateManager, *batches: RecordBatch, origin: AppendOrigin = AppendOrigin.CLIENT
-) -> list[CompletedTransaction]:
-    prepared = manager.prepare_append(batches, origin=origin)
-    assert prepared.duplicate is None
-    manager.commit(prepared)
-    for completed in prepared.completed:
-        manager.complete_transaction(completed)
-    manager.map_end_offset = batches[-1].next_offset
-    return prepared.completed
-
-
-def state(manager: ProducerStateManager) -> list[str]:
-    return [repr(entry) for entry in manager.producers.values()]
-
-
-def names(file_system: FileSystem) -> list[int]:
-    return [int(name.split(".")[0]) for name in file_system.list("/log") if name.endswith(".snapshot")]
-
-
-def write_garbage(file_system: FileSystem, offset: int, content: bytes) -> None:
-    file = file_system.open(f"/log/{snapshot_name(offset)}", OpenMode.CREATE)
-    file.set_length(0)
-    file.write_at(0, content)
-    file.close()
 
 
 def test_ps1_prepare_update_does_not_mutate(manager: ProducerStateManager) -> None:
@@ -395,243 +309,6 @@ def test_ps12_ps22_unstable_until_the_high_watermark_has_passed_the_marker(
     assert manager.first_unstable_transaction is None and manager.first_undecided_offset is None
 
 
-def test_ps13_idle_producers_expire_but_not_within_a_transaction(manager: ProducerStateManager) -> None:
-    append(manager, data(0, 0, pid=1, timestamp=NOW), data(1, 0, pid=2, timestamp=NOW + 1))
-    append(manager, data(2, 0, pid=3, transactional=True, timestamp=NOW))
-    manager.remove_expired(NOW + DAY_MS - 1)
-    assert sorted(manager.producers) == [1, 2, 3]
-    manager.remove_expired(NOW + DAY_MS)
-    assert sorted(manager.producers) == [2, 3]
-    append(manager, data(3, 17, pid=1))
-
-
-def test_ps13_expired_producers_are_not_loaded(file_system: FileSystem) -> None:
-    manager = ProducerStateManager(file_system, "/log", producer_id_expiration_ms=10_000)
-    append(manager, data(0, 0, pid=1, timestamp=1), data(1, 0, pid=2, timestamp=61_000))
-    manager.take_snapshot()
-    again = ProducerStateManager(file_system, "/log", producer_id_expiration_ms=10_000)
-    again.truncate_and_reload(0, 2, 70_000)
-    assert sorted(again.producers) == [2] and again.map_end_offset == 2
-
-
-def test_ps14_late_transactions(file_system: FileSystem) -> None:
-    manager = ProducerStateManager(file_system, "/log", max_transaction_timeout_ms=300_000)
-    limit = NOW + 600_000
-    append(manager, data(0, 0, transactional=True), data(1, 0, pid=2, transactional=True, timestamp=NOW + 5))
-    assert not manager.has_late_transaction(limit)
-    assert manager.has_late_transaction(limit + 1)
-    append(manager, marker(2, commit=True, timestamp=NOW + 10), origin=AppendOrigin.COORDINATOR)
-    assert not manager.has_late_transaction(limit + 5)
-    assert manager.has_late_transaction(limit + 6)
-    manager.take_snapshot()
-    again = ProducerStateManager(file_system, "/log", max_transaction_timeout_ms=300_000)
-    again.truncate_and_reload(0, 3, NOW)
-    assert again.has_late_transaction(limit + 6)
-    append(manager, marker(3, commit=False, pid=2), origin=AppendOrigin.COORDINATOR)
-    assert not manager.has_late_transaction(limit + 10_000)
-    again.truncate_fully_and_start_at(0)
-    assert not again.has_late_transaction(limit + 10_000)
-
-
-def test_ps15_snapshot_is_named_by_the_map_end_and_taken_once(
-    manager: ProducerStateManager, file_system: FileSystem
-) -> None:
-    assert manager.take_snapshot() is None
-    append(manager, data(0, 0))
-    assert manager.take_snapshot() == "/log/00000000000000000001.snapshot"
-    assert manager.take_snapshot() is None
-    manager.map_end_offset = 5
-    manager.take_snapshot(sync=False)
-    assert names(file_system) == manager.snapshot_offsets == [1, 5]
-    assert manager.last_snapshot_offset == 5
-
-
-def test_t12_snapshot_without_sync_is_durable_after_sync_snapshot() -> None:
-    disk, file_system = new_disk()
-    manager = ProducerStateManager(file_system, "/log")
-    append(manager, data(0, 0))
-    path = manager.take_snapshot(sync=False)
-    assert path is not None
-    manager.sync_snapshot(1)
-    manager.sync_snapshot(99)
-    file_system.sync_directory("/log")
-    disk.lose_power("none")
-    again = ProducerStateManager(disk.file_system(Life()), "/log")
-    again.truncate_and_reload(0, 1, NOW)
-    assert sorted(again.producers) == [PID]
-
-
-@pytest.mark.parametrize("transactional", [True, False])
-def test_ps16_reload_restores_the_last_batch_and_the_open_transaction(
-    file_system: FileSystem, transactional: bool
-) -> None:
-    manager = ProducerStateManager(file_system, "/log")
-    append(manager, data(0, 0, transactional=transactional))
-    append(manager, data(1, 1, transactional=transactional))
-    manager.take_snapshot()
-    again = ProducerStateManager(file_system, "/log")
-    again.truncate_and_reload(0, 3, NOW)
-    assert again.map_end_offset == again.last_snapshot_offset == 2
-    assert again.producers[PID].batch_metadata == [BatchMetadata(1, 1, 0, NOW)]
-    assert again.first_undecided_offset == (0 if transactional else None)
-    append(again, data(2, 2, transactional=transactional))
-
-
-def test_ps16_snapshots_outside_the_log_go(file_system: FileSystem) -> None:
-    manager = ProducerStateManager(file_system, "/log")
-    for offset in range(5):
-        append(manager, data(offset, offset))
-        manager.take_snapshot()
-    manager.truncate_and_reload(1, 3, NOW)
-    assert (manager.oldest_snapshot_offset, manager.latest_snapshot_offset) == (2, 3)
-    assert names(file_system) == [2, 3]
-    assert manager.map_end_offset == 3 and manager.producers[PID].last_sequence == 2
-
-
-@pytest.mark.parametrize("damage", [b"", bytes(20), bytes(37) + b"x" * 19, b"\x00\x01"])
-def test_ps16_a_snapshot_that_does_not_load_is_deleted_and_the_next_tried(
-    file_system: FileSystem, damage: bytes
-) -> None:
-    manager = ProducerStateManager(file_system, "/log")
-    append(manager, data(0, 0))
-    manager.take_snapshot()
-    append(manager, data(1, 1))
-    manager.take_snapshot()
-    write_garbage(file_system, 2, damage)
-    again = ProducerStateManager(file_system, "/log")
-    again.truncate_and_reload(0, 2, NOW)
-    assert again.map_end_offset == 1 and again.producers[PID].last_sequence == 0
-    assert names(file_system) == [1]
-
-
-def test_ps16_without_a_snapshot_the_state_begins_at_the_log_start(manager: ProducerStateManager) -> None:
-    append(manager, data(9, 0))
-    manager.truncate_and_reload(5, 20, NOW)
-    assert manager.is_empty and manager.map_end_offset == manager.last_snapshot_offset == 5
-
-
-def test_ps16_the_same_end_keeps_the_producers(manager: ProducerStateManager) -> None:
-    append(manager, data(0, 0))
-    manager.truncate_and_reload(0, 1, NOW)
-    assert sorted(manager.producers) == [PID]
-
-
-def test_ps16_a_snapshot_cut_off_does_not_come_back_after_a_power_loss() -> None:
-    """It would pass for the state of another history, of the records that replaced those cut."""
-    disk, file_system = new_disk()
-    manager = ProducerStateManager(file_system, "/log")
-    for offset in (0, 1):
-        append(manager, data(offset, offset))
-        manager.take_snapshot()
-        file_system.sync_directory("/log")
-    manager.truncate_and_reload(0, 1, NOW)
-    disk.lose_power("none")
-    assert ProducerStateManager(disk.file_system(Life()), "/log").snapshot_offsets == [1]
-
-
-def test_ps16_a_crash_within_a_snapshot_heals() -> None:
-    for nth in range(1, 9):
-        disk, file_system = new_disk()
-        manager = ProducerStateManager(file_system, "/log")
-        append(manager, data(0, 0))
-        manager.take_snapshot()
-        file_system.sync_directory("/log")
-        append(manager, data(1, 1))
-        disk.arm_crash(nth)
-        try:
-            manager.take_snapshot()
-        except Dead:
-            disk.lose_power("torn")
-            again = ProducerStateManager(disk.file_system(Life()), "/log")
-            again.truncate_and_reload(0, 2, NOW)
-            assert again.map_end_offset in (1, 2)
-            assert again.producers[PID].last_offset == again.map_end_offset - 1
-        else:
-            return
-    pytest.fail("the snapshot never came to its end")
-
-
-def test_ps17_truncate_fully_forgets_everything(
-    manager: ProducerStateManager, file_system: FileSystem
-) -> None:
-    append(manager, data(0, 0, transactional=True))
-    manager.take_snapshot()
-    manager.truncate_fully_and_start_at(0)
-    assert manager.is_empty and manager.first_unstable_offset is None and names(file_system) == []
-    append(manager, data(0, 0), data(1, 1))
-    assert manager.take_snapshot() is not None and names(file_system) == [2]
-
-
-def test_ps18_a_moved_log_start_keeps_producers(manager: ProducerStateManager) -> None:
-    append(manager, data(0, 0, transactional=True), marker(1, commit=True), origin=AppendOrigin.REPLICATION)
-    assert manager.first_unstable_offset == 0
-    manager.on_log_start_offset_incremented(2)
-    assert manager.first_unstable_offset is None
-    assert sorted(manager.producers) == [PID] and manager.map_end_offset == 2
-    manager.on_log_start_offset_incremented(10)
-    assert manager.map_end_offset == manager.last_snapshot_offset == 10
-
-
-@pytest.mark.parametrize(
-    ("snapshots", "bases", "left"),
-    [
-        ([2, 5, 42], [5], [5, 42]),
-        ([2, 5, 42], [42], [42]),
-        ([2, 5, 42], [50], []),
-        ([2, 5, 42], [42, 50], [42]),
-        ([2, 5, 42], [2], [2, 42]),
-        ([2, 5], [], [5]),
-        ([], [3], []),
-    ],
-)
-def test_ps19_stray_snapshots(
-    file_system: FileSystem, snapshots: list[int], bases: list[int], left: list[int]
-) -> None:
-    for offset in snapshots:
-        write_garbage(file_system, offset, b"")
-    manager = ProducerStateManager(file_system, "/log")
-    manager.remove_stray_snapshots(bases)
-    assert names(file_system) == manager.snapshot_offsets == left
-
-
-def test_ps20_snapshots_before_an_offset_go(manager: ProducerStateManager, file_system: FileSystem) -> None:
-    append(manager, data(0, 0), data(1, 1))
-    manager.take_snapshot()
-    append(manager, data(2, 2))
-    manager.take_snapshot()
-    manager.delete_snapshots_before(3)
-    assert names(file_system) == [3]
-    manager.delete_snapshots_before(4)
-    assert names(file_system) == [] and manager.snapshot_offsets == []
-
-
-def test_ps20_a_snapshot_is_renamed_for_deletion(
-    manager: ProducerStateManager, file_system: FileSystem
-) -> None:
-    append(manager, data(0, 0))
-    path = manager.take_snapshot()
-    assert path is not None
-    assert manager.mark_snapshot_for_deletion(1) == path + ".deleted"
-    assert file_system.exists(path + ".deleted") and manager.latest_snapshot_offset is None
-    assert manager.mark_snapshot_for_deletion(1) is None
-    append(manager, data(1, 1))
-    file_system.unlink(str(manager.take_snapshot()))
-    assert manager.mark_snapshot_for_deletion(2) is None
-
-
-def test_ps21_empty_without_producers_and_unreplicated_transactions(manager: ProducerStateManager) -> None:
-    assert manager.is_empty
-    append(manager, data(0, 0))
-    assert not manager.is_empty
-
-
-def test_reload_sees_files_that_came_and_went(manager: ProducerStateManager, file_system: FileSystem) -> None:
-    write_garbage(file_system, 7, b"")
-    assert manager.snapshot_offsets == []
-    manager.reload_snapshots()
-    assert manager.snapshot_offsets == [7]
-
-
 def test_ps25_replay_gives_the_state_that_the_appends_gave(file_system: FileSystem) -> None:
     live, replayed = (ProducerStateManager(file_system, "/log") for _ in range(2))
     batches = [
@@ -664,16 +341,3 @@ def test_ps25_replayed_header_opens_transactions_in_order(manager: ProducerState
     manager.replay_data(TRANSACTIONAL_FLAG, 0, NOW, 5, 0, 1, 40)
     assert [transaction.first_offset for transaction in manager.ongoing_transactions] == [20, 30]
     assert manager.first_unstable_offset == 20
-
-
-def test_snapshot_keeps_kafkas_table_after_producers_have_gone(file_system: FileSystem) -> None:
-    """A Java map does not shrink, so neither does the order it gives its few that are left."""
-    manager = ProducerStateManager(file_system, "/log")
-    for offset, pid in enumerate(range(100, 114)):
-        append(manager, data(offset, 0, pid=pid, timestamp=1))
-    append(manager, data(14, 0, pid=16, timestamp=NOW), data(15, 0, pid=1, timestamp=NOW))
-    manager.remove_expired(NOW)
-    manager.take_snapshot()
-    again = ProducerStateManager(file_system, "/log")
-    again.truncate_and_reload(0, 16, NOW)
-    assert list(again.producers) == [1, 16]
