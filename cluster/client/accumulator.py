@@ -193,6 +193,15 @@ class PartitionQueue:
         """Batches that a broker may know: in flight, or sent and to be sent again."""
         return len(self.in_flight) + sum(1 for batch in self.queue if batch.is_sequenced)
 
+    @property
+    def is_unproven(self) -> bool:
+        """The first batch of an identity is on its way: it goes alone.
+
+        A broker that knows nothing of a producer takes any sequence (Kafka does, for its state may have
+        expired), so a second batch that arrives without the first would be let in before it.
+        """
+        return self.last_acked_sequence == NO_SEQUENCE and self.outstanding_count > 0
+
     def is_next_expected(self, batch: ProducerBatch) -> bool:
         """Everything before it was acknowledged: a broker that misses a predecessor has lost it."""
         if self.last_acked_sequence == NO_SEQUENCE:

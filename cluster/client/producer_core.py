@@ -369,6 +369,8 @@ class ProducerCore:
             return len(queue.in_flight) < self._max_in_flight
         if self.identity.current is None or queue.needs_resolution:
             return False
+        if queue.is_unproven:
+            return False
         return queue.outstanding_count < self._max_in_flight
 
     def _send_to(self, leader: int, queues: list[PartitionQueue], now_ms: int) -> list[ProducerEffect]:
