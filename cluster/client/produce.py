@@ -1,0 +1,92 @@
+"""What `replog produce` does: a record a line, as many underway as the buffer holds, and what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import final
+
+from cluster.client.effects import Delivered
+from cluster.client.shell import Producer
+from cluster.errors import ErrorCode
+
+# Lines between two looks at the loop: answers, timers and the progress need their turn too.
+_TURN_RECORDS = 256
+
+
+@final
+@dataclass(slots=True)
+class Tally:
+    """What became of the records. Offsets are of acknowledged records only; -1 where the leader told none (acks=0)."""
+
+    acknowledged: int = 0
+    failed: int = 0
+    errors: dict[ErrorCode, int] = field(default_factory=dict)
+    first_message: str = ""
+    offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def count(self, delivered: Delivered) -> None:
+        if delivered.error is not ErrorCode.NONE:
+            self.failed += 1
+            self.errors[delivered.error] = self.errors.get(delivered.error, 0) + 1
+            self.first_message = self.first_message or delivered.message
+            return
+        self.acknowledged += 1
+        partition, offset = delivered.topic_partition.partition, delivered.offset
+        first, last = self.offsets.get(partition, (offset, offset))
+        self.offsets[partition] = (min(first, offset), max(last, offset))
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "acknowledged": self.acknowledged,
+            "failed": self.failed,
+            "partitions": [
+                {"partition": partition, "first_offset": first, "last_offset": last}
+                for partition, (first, last) in sorted(self.offsets.items())
+            ],
+        }
+
+
+def strip_line_end(line: bytes) -> bytes:
+    """Without its own newline (or CR LF); other white space is the record's."""
+    if line.endswith(b"\n"):
+        line = line[:-1]
+    return line.removesuffix(b"\r")
+
+
+def split_key(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
+    """Kafka's parse.key: what stands before the first separator. Raises ValueError where there is none."""
+    if separator is None:
+        return None, line
+    key, found, value = line.partition(separator)
+    if not found:
+        raise ValueError(f"no key separator {separator!r} in the line {line[:60]!r}")
+    return key, value
+
+
+async def produce_lines(
+    producer: Producer,
+    topic: str,
+    lines: Iterable[bytes],
+    *,
+    key_separator: bytes | None = None,
+    progress: Callable[[Tally], None] | None = None,
+) -> Tally:
+    """Returns when every line has its end. Lines are read as room in the buffer allows."""
+    tally = Tally()
+
+    def on_end(future: asyncio.Future[Delivered]) -> None:
+        if not future.cancelled():
+            tally.count(future.result())
+
+    for number, line in enumerate(lines, 1):
+        key, value = split_key(strip_line_end(line), key_separator)
+        (await producer.send(topic, value, key=key)).add_done_callback(on_end)
+        if number % _TURN_RECORDS == 0:
+            await asyncio.sleep(0)
+            if progress is not None:
+                progress(tally)
+    await producer.flush()
+    await asyncio.sleep(0)  # the last futures' callbacks
+    return tally
