@@ -1,0 +1,197 @@
+"""Metadata records, their bytes, and the image."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.errors import ErrorCode
+from cluster.messages import NO_LEADER, TopicPartition
+from cluster.metadata import MetadataDelta, MetadataImage
+from cluster.metadata_batches import build_metadata_batch, read_metadata_batches, whole_batches_size
+from cluster.metadata_records import (
+    BrokerChangeRecord,
+    ClusterRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicConfigRecord,
+    TopicRecord,
+    decode_record,
+    encode_record,
+)
+from storage.errors import CorruptBatch, InvalidRecord
+
+T0 = TopicPartition("t", 0)
+TOPIC = TopicRecord(name="t", topic_id="ab", configs=(("flush.messages", "1"),))
+PARTITION = PartitionRecord(topic="t", partition=0, replicas=(1, 2, 3), isr=(1, 2, 3), leader=1)
+REGISTRATION = RegisterBrokerRecord(broker_id=1, incarnation="i", host="h", port=9)
+
+RECORDS = st.one_of(
+    st.builds(ClusterRecord, cluster_id=st.text()),
+    st.builds(
+        RegisterBrokerRecord,
+        broker_id=st.integers(),
+        incarnation=st.text(),
+        host=st.text(),
+        port=st.integers(),
+    ),
+    st.builds(
+        BrokerChangeRecord,
+        broker_id=st.integers(),
+        broker_epoch=st.integers(),
+        fenced=st.none() | st.booleans(),
+        in_controlled_shutdown=st.none() | st.booleans(),
+    ),
+    st.builds(
+        TopicRecord,
+        name=st.text(),
+        topic_id=st.text(),
+        configs=st.lists(st.tuples(st.text(), st.text())).map(tuple),
+    ),
+    st.builds(
+        PartitionChangeRecord,
+        topic=st.text(),
+        partition=st.integers(),
+        isr=st.none() | st.lists(st.integers()).map(tuple),
+        leader=st.integers(),
+    ),
+    st.just(PARTITION),
+    st.builds(RemoveTopicRecord, name=st.text(), topic_id=st.text()),
+    st.builds(
+        TopicConfigRecord, topic=st.text(), configs=st.lists(st.tuples(st.text(), st.text())).map(tuple)
+    ),
+    st.builds(
+        ProducerIdsRecord,
+        broker_id=st.integers(),
+        broker_epoch=st.integers(),
+        next_producer_id=st.integers(),
+    ),
+)
+
+
+def image_of(*records: MetadataRecord) -> MetadataImage:
+    image = MetadataImage()
+    for offset, record in enumerate(records):
+        image.apply(record, offset)
+    return image
+
+
+@settings(max_examples=40, deadline=None)
+@given(RECORDS)
+def test_record_survives_its_bytes(record: MetadataRecord) -> None:
+    assert decode_record(encode_record(record)) == record
+
+
+def test_encoding_is_canonical() -> None:
+    record = BrokerChangeRecord(broker_id=1, broker_epoch=2, fenced=True)
+    assert encode_record(record) == (
+        b'{"broker_epoch":2,"broker_id":1,"fenced":true,"in_controlled_shutdown":null,"type":"BrokerChangeRecord"}'
+    )
+
+
+def test_missing_member_takes_its_default() -> None:
+    record = decode_record(b'{"type":"TopicRecord","name":"t","topic_id":"x"}')
+    assert record == TopicRecord(name="t", topic_id="x")
+
+
+@pytest.mark.parametrize(
+    "value", [None, b"", b"[]", b"{}", b"\xff", b'{"type":"NoRecord"}', b'{"type":"TopicRecord","colour":1}']
+)
+def test_what_is_no_record_is_refused(value: bytes | None) -> None:
+    with pytest.raises(InvalidRecord):
+        decode_record(value)
+
+
+def test_decision_is_one_batch() -> None:
+    data = build_metadata_batch([TOPIC, PARTITION], timestamp_ms=5)
+    assert list(read_metadata_batches(data)) == [(0, TOPIC), (1, PARTITION)]
+    assert whole_batches_size(data + data[:-1]) == len(data)
+
+
+def test_damaged_batch_is_never_replayed() -> None:
+    data = bytearray(build_metadata_batch([TOPIC], timestamp_ms=5))
+    data[-3] ^= 4
+    with pytest.raises(CorruptBatch):
+        list(read_metadata_batches(bytes(data)))
+
+
+def test_sta3_broker_epoch_is_the_offset_of_the_registration() -> None:
+    image = image_of(ClusterRecord(cluster_id="c"), REGISTRATION)
+    assert image.broker_epoch(1) == 1
+    assert image.broker_epoch(2) == -1
+
+
+def test_registered_broker_is_fenced() -> None:
+    image = image_of(REGISTRATION)
+    assert image.brokers[1].fenced and not image.is_active(1)
+
+
+def test_broker_in_controlled_shutdown_is_not_active_but_unfenced() -> None:
+    image = image_of(
+        REGISTRATION,
+        BrokerChangeRecord(broker_id=1, broker_epoch=0, fenced=False),
+        BrokerChangeRecord(broker_id=1, broker_epoch=0, in_controlled_shutdown=True),
+    )
+    assert not image.is_active(1)
+    assert [broker.broker_id for broker in image.unfenced_brokers()] == [1]
+
+
+def test_change_of_another_incarnation_is_a_broken_invariant() -> None:
+    with pytest.raises(AssertionError):
+        image_of(REGISTRATION, BrokerChangeRecord(broker_id=1, broker_epoch=7, fenced=False))
+
+
+def test_sta2_isr_change_adds_one_to_the_partition_epoch_only() -> None:
+    image = image_of(TOPIC, PARTITION, PartitionChangeRecord(topic="t", partition=0, isr=(1, 2)))
+    partition = image.partition(T0)
+    assert partition is not None
+    assert (partition.isr, partition.leader_epoch, partition.partition_epoch) == ((1, 2), 0, 1)
+
+
+@pytest.mark.parametrize("leader", [1, 2, NO_LEADER])
+def test_sta2_leader_field_adds_one_to_the_leader_epoch_even_if_it_names_the_same(leader: int) -> None:
+    image = image_of(TOPIC, PARTITION, PartitionChangeRecord(topic="t", partition=0, leader=leader))
+    partition = image.partition(T0)
+    assert partition is not None
+    assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (leader, 1, 1)
+
+
+def test_removed_topic_leaves_nothing() -> None:
+    image = image_of(TOPIC, PARTITION, RemoveTopicRecord(name="t", topic_id="ab"))
+    assert image.partition(T0) is None and not image.topics
+
+
+def test_description_names_unknown_topics_with_their_error() -> None:
+    described = image_of(TOPIC, PARTITION).describe(("t", "u"))
+    assert [topic.error for topic in described.topics] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert described.topics[0].partitions[0].leader == 1
+
+
+def test_ctl5_delta_merges_steps_and_names_each_partition_once() -> None:
+    image = image_of(TOPIC, PARTITION)
+    delta = MetadataDelta(image)
+    for offset in (2, 3):
+        delta.apply(PartitionChangeRecord(topic="t", partition=0, leader=offset), offset)
+    partition = image.partition(T0)
+    assert partition is not None
+    assert (delta.changed_partitions, partition.leader_epoch) == ([T0], 2)
+
+
+def test_delta_of_a_recreated_topic_holds_removal_and_creation() -> None:
+    image = image_of(TOPIC, PARTITION)
+    delta = MetadataDelta(image)
+    delta.apply(TopicConfigRecord(topic="t", configs=()), 2)
+    delta.apply(RemoveTopicRecord(name="t", topic_id="ab"), 3)
+    assert (delta.changed_partitions, delta.changed_configs) == ([], [])
+    delta.apply(TopicRecord(name="t", topic_id="cd"), 4)
+    delta.apply(PARTITION, 5)
+    assert delta.removed_topics == [("t", "ab")]
+    assert delta.changed_partitions == [T0]
