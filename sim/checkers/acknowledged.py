@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+from sim.checkers.base import Checker, Judge
+from sim.checkers.ghost import PartitionGhost
+from sim.checkers.sightings import Acknowledged
+
+
+@final
+class AcknowledgedIsCommitted(Checker):
+    """PRO-1: an acks=all answer leaves after the high watermark has passed the record."""
+
+    name = "acknowledged-committed"
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {Acknowledged: self._on_acknowledged}
+
+    def _on_acknowledged(self, partition: PartitionGhost, sighting: Acknowledged) -> str | None:
+        if sighting.acks == -1 and sighting.last_offset >= partition.truth.end:
+            excused_end = max((mark.next_offset for mark in partition.excused), default=0)
+            if sighting.last_offset >= excused_end:
+                return (
+                    f"{partition.name}: broker {sighting.broker} acknowledged offset "
+                    f"{sighting.last_offset} to acks=all; "
+                    f"committed are those below {partition.truth.end}"
+                )
+        return None
+
+
+@final
+class AcknowledgedIsDurable(Checker):
+    """Rule 8: where a flush was promised, an acks=all record is on the stable storage of min.insync.replicas disks."""
+
+    name = "acknowledged-durable"
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {Acknowledged: self._on_acknowledged}
+
+    def _on_acknowledged(self, partition: PartitionGhost, sighting: Acknowledged) -> str | None:
+        if not partition.flush_promised or sighting.acks != -1:
+            return None
+        if len(sighting.durable_on) < partition.min_isr:
+            return (
+                f"{partition.name}: offset {sighting.last_offset} was acknowledged with flush.messages=1 and is "
+                f"durable on the disks of {list(sighting.durable_on)}; min.insync.replicas is {partition.min_isr}"
+            )
+        return None

@@ -1,0 +1,69 @@
+"""What a checker is, and the jury that lets all of them judge each sighting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from sim.checkers.ghost import Ghost, PartitionGhost
+from sim.checkers.sightings import Sighting
+
+MOST_VIOLATIONS = 50  # of one run: after the first ones, the rest is noise
+
+Judge = Callable[..., str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """A rule that did not hold."""
+
+    checker: str
+    at_us: int
+    what: str
+
+
+class Checker:
+    """One rule. `judges` maps a class of sightings to a method `(partition, sighting) -> what is wrong, or None`.
+
+    It sees the ghost as it was before the sighting.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, ghost: Ghost) -> None:
+        self.ghost = ghost
+
+    def judges(self) -> Mapping[type, Judge]:
+        raise NotImplementedError
+
+
+@final
+class Jury:
+    """Shows each sighting to the checkers that judge its kind, then to the ghost."""
+
+    def __init__(self, ghost: Ghost, checkers: Iterable[Checker], now_us: Callable[[], int]) -> None:
+        self.ghost = ghost
+        self.violations: list[Violation] = []
+        self.on_violation: Callable[[Violation], None] = lambda violation: None
+        self._now_us = now_us
+        self._judges: dict[type, list[tuple[str, Judge]]] = {}
+        for checker in checkers:
+            for kind, judge in checker.judges().items():
+                self._judges.setdefault(kind, []).append((checker.name, judge))
+
+    def see(self, sighting: Sighting) -> None:
+        judges = self._judges.get(type(sighting))
+        if judges is not None:
+            partition: PartitionGhost = self.ghost.partition(sighting.partition)
+            for name, judge in judges:
+                what = judge(partition, sighting)
+                if what is not None:
+                    self.report(name, what)
+        self.ghost.apply(sighting)
+
+    def report(self, checker: str, what: str) -> None:
+        if len(self.violations) < MOST_VIOLATIONS:
+            violation = Violation(checker=checker, at_us=self._now_us(), what=what)
+            self.violations.append(violation)
+            self.on_violation(violation)

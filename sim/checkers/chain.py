@@ -1,0 +1,116 @@
+"""What a checker remembers of a log: a mark a batch, in order."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple, final
+
+from storage.batch import HEADER, HEADER_SIZE
+from storage.filesystem import Buffer
+
+
+class Mark(NamedTuple):
+    """One batch: where it stands, whose it is, what it holds."""
+
+    base_offset: int
+    next_offset: int
+    epoch: int
+    crc: int
+    record_count: int
+
+    @property
+    def is_dense(self) -> bool:
+        """Every offset from base to next has its record."""
+        return self.next_offset - self.base_offset == self.record_count
+
+
+def marks_of(records: Buffer) -> tuple[Mark, ...]:
+    """The whole batches of a buffer, by their headers alone; a last batch that is cut is left out."""
+    found: list[Mark] = []
+    position, size = 0, len(records)
+    while position + HEADER_SIZE <= size:
+        fields = HEADER.unpack_from(records, position)
+        base_offset, length, epoch, crc, last_delta, count = (
+            fields[0],
+            fields[1],
+            fields[2],
+            fields[4],
+            fields[6],
+            fields[12],
+        )
+        position += 12 + length
+        if position > size or length < HEADER_SIZE - 12:
+            break
+        found.append(Mark(base_offset, base_offset + last_delta + 1, epoch, crc, count))
+    return tuple(found)
+
+
+@final
+class Chain:
+    """Marks in the order of their offsets; `end` is the next offset, `start` the first."""
+
+    __slots__ = ("_bases", "end", "marks", "start")
+
+    def __init__(self, marks: Iterable[Mark] = (), start: int = 0) -> None:
+        self.marks: list[Mark] = []
+        self._bases: list[int] = []
+        self.start = self.end = start
+        self.extend(marks)
+
+    def extend(self, marks: Iterable[Mark]) -> None:
+        for mark in marks:
+            self.marks.append(mark)
+            self._bases.append(mark.base_offset)
+            self.end = mark.next_offset
+
+    def truncate_to(self, offset: int) -> list[Mark]:
+        """Drops every batch that reaches to `offset` or beyond, as a log does; gives what was dropped."""
+        keep = bisect_left(self._bases, offset)
+        if keep and self.marks[keep - 1].next_offset > offset:
+            keep -= 1
+        dropped = self.marks[keep:]
+        del self.marks[keep:], self._bases[keep:]
+        self.end = self.marks[-1].next_offset if self.marks else min(self.start, offset)
+        return dropped
+
+    def between(self, start: int, end: int) -> list[Mark]:
+        """The batches that begin in [start, end) and end at or below `end`."""
+        found = self.marks[bisect_left(self._bases, start) : bisect_left(self._bases, end)]
+        return found[:-1] if found and found[-1].next_offset > end else found
+
+    def at(self, base_offset: int) -> Mark | None:
+        """The batch that begins there."""
+        index = bisect_left(self._bases, base_offset)
+        return self.marks[index] if index < len(self.marks) and self._bases[index] == base_offset else None
+
+    def covering(self, offset: int) -> Mark | None:
+        """The batch that holds `offset`."""
+        index = bisect_right(self._bases, offset) - 1
+        return self.marks[index] if index >= 0 and self.marks[index].next_offset > offset else None
+
+    def agreed_end(self, other: Chain) -> int:
+        """Up to where (exclusive) both hold the same batches."""
+        mine, theirs = self.marks, other.marks
+        if mine and theirs and self._bases[0] != other._bases[0]:  # one begins later: compare what both have
+            start = max(self._bases[0], other._bases[0])
+            mine = mine[bisect_left(self._bases, start) :]
+            theirs = theirs[bisect_left(other._bases, start) :]
+        low, high = 0, min(len(mine), len(theirs))
+        if mine[:high] == theirs[:high]:
+            low = high
+        while low < high:  # the first `low` are equal; the first `high` are not
+            middle = (low + high + 1) // 2
+            if mine[low:middle] == theirs[low:middle]:
+                low = middle
+            else:
+                high = middle - 1
+        return mine[low - 1].next_offset if low else min(self.start, other.start)
+
+    def epoch_starts(self) -> list[tuple[int, int]]:
+        """(epoch, base of its first batch), ascending."""
+        starts: list[tuple[int, int]] = []
+        for mark in self.marks:
+            if not starts or starts[-1][0] != mark.epoch:
+                starts.append((mark.epoch, mark.base_offset))
+        return starts

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+from sim.checkers.base import Checker, Judge
+from sim.checkers.ghost import Ghost, PartitionGhost
+from sim.checkers.sightings import Died, HighWatermark, Loaded, Truncated
+
+
+@final
+class CommittedPrefix(Checker):
+    """Rule 4: one canonical chain of (offset, epoch, CRC) a partition; logs below high watermarks are it."""
+
+    name = "committed-prefix"
+
+    def __init__(self, ghost: Ghost) -> None:
+        super().__init__(ghost)
+        self._compared: dict[tuple[str, int], int] = {}  # up to where a replica's log was compared
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {
+            HighWatermark: self._on_high_watermark,
+            Truncated: self._on_truncated,
+            Died: self._on_new_life,
+            Loaded: self._on_new_life,
+        }
+
+    def _on_truncated(self, partition: PartitionGhost, sighting: Truncated) -> None:
+        key = (partition.name, sighting.broker)
+        self._compared[key] = min(self._compared.get(key, 0), sighting.to_offset)
+
+    def _on_new_life(self, partition: PartitionGhost, sighting: Died | Loaded) -> None:
+        self._compared.pop((partition.name, sighting.broker), None)
+
+    def _on_high_watermark(self, partition: PartitionGhost, sighting: HighWatermark) -> str | None:
+        key = (partition.name, sighting.broker)
+        compared, high_watermark = self._compared.get(key, 0), sighting.high_watermark
+        if high_watermark <= compared:
+            return None
+        self._compared[key] = high_watermark
+        mine = partition.image(sighting.broker).chain.between(compared, high_watermark)
+        truth = partition.truth.between(compared, high_watermark)
+        if mine == truth or partition.is_excused(mine[len(truth) :]):
+            return None
+        if mine[: len(truth)] == truth and partition.elected.get(sighting.epoch) == sighting.broker:
+            return None  # the leader exposes more: the ghost takes it as truth
+        return self._difference(partition, sighting)
+
+    def _difference(self, partition: PartitionGhost, sighting: HighWatermark) -> str | None:
+        chain, truth = partition.image(sighting.broker).chain, partition.truth
+        offset = chain.agreed_end(truth)
+        mine, committed = chain.covering(offset), truth.covering(offset)
+        if offset >= sighting.high_watermark or (mine is not None and mine in partition.excused):
+            return None
+        who = f"{partition.name}: broker {sighting.broker} at high watermark {sighting.high_watermark}"
+        if committed is None:
+            return f"{who}: nothing was committed from offset {offset} on"
+        if mine is None:
+            return f"{who} lacks offset {offset}, committed in epoch {committed.epoch}"
+        return (
+            f"{who} holds offset {offset} of epoch {mine.epoch} (crc {mine.crc:08x}); "
+            f"committed is that of epoch {committed.epoch} (crc {committed.crc:08x})"
+        )

@@ -1,0 +1,180 @@
+"""The state that no node sees: every replica's log as it is, what was truly committed, and what may be lost.
+
+Truth is what a legitimate leader ever exposed below its high watermark. A record of it is *excused* (Kafka's promise
+does not cover it) from the moment when every replica that the rules could elect, the in-sync ones, lacks it because
+its disk lost it; or when a leader is elected uncleanly. A replica that lacks it for another reason excuses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, final
+
+from sim.checkers.chain import Chain, Mark
+from sim.checkers.sightings import (
+    Acknowledged,
+    Appended,
+    Created,
+    Died,
+    Elected,
+    HighWatermark,
+    IsrChanged,
+    Loaded,
+    Sighting,
+    Truncated,
+)
+
+
+class Excuse(NamedTuple):
+    """Records of [start, end) were committed and may be gone."""
+
+    partition: str
+    start: int
+    end: int
+    reason: str
+
+
+@final
+class Image:
+    """One replica's log."""
+
+    __slots__ = ("chain", "lost_from")
+
+    def __init__(self) -> None:
+        self.chain = Chain()
+        self.lost_from: int | None = (
+            None  # its disk lost what it held from here on, and it has not caught up since
+        )
+
+
+@final
+class PartitionGhost:
+    __slots__ = (
+        "acked_end", "elected", "elected_end", "excused", "flush_promised", "images", "isr", "leader", "min_isr",
+        "name", "truth", "unclean_epochs",
+    )  # fmt: skip
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.min_isr = 1
+        self.flush_promised = False
+        self.images: dict[int, Image] = {}
+        self.truth = Chain()
+        self.isr: tuple[int, ...] = ()  # the controller's
+        self.leader = -1
+        self.elected: dict[int, int] = {}  # epoch -> leader
+        self.elected_end: dict[int, int] = {}  # epoch -> what was committed when its leader was elected
+        self.unclean_epochs: list[int] = []
+        self.excused: dict[Mark, None] = {}
+        self.acked_end = 0  # of what an acks=all answer confirmed
+
+    def image(self, broker: int) -> Image:
+        image = self.images.get(broker)
+        if image is None:
+            image = self.images[broker] = Image()
+        return image
+
+    def is_excused(self, marks: list[Mark]) -> bool:
+        return bool(self.excused) and all(mark in self.excused for mark in marks)
+
+
+@final
+class Ghost:
+    """`apply` takes each sighting after the checkers have judged it."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[str, PartitionGhost] = {}
+        self.excuses: list[Excuse] = []
+        self._updates: dict[type, Callable[..., None]] = {
+            Created: self._on_created,
+            Elected: self._on_elected,
+            IsrChanged: self._on_isr_changed,
+            Appended: self._on_appended,
+            Truncated: self._on_truncated,
+            HighWatermark: self._on_high_watermark,
+            Acknowledged: self._on_acknowledged,
+            Died: self._on_died,
+            Loaded: self._on_loaded,
+        }
+
+    def partition(self, name: str) -> PartitionGhost:
+        partition = self.partitions.get(name)
+        if partition is None:
+            partition = self.partitions[name] = PartitionGhost(name)
+        return partition
+
+    def apply(self, sighting: Sighting) -> None:
+        update = self._updates.get(type(sighting))
+        if update is not None:
+            update(self.partition(sighting.partition), sighting)
+
+    def _on_created(self, partition: PartitionGhost, sighting: Created) -> None:
+        partition.min_isr, partition.flush_promised = sighting.min_isr, sighting.flush_promised
+
+    def _on_elected(self, partition: PartitionGhost, sighting: Elected) -> None:
+        partition.isr, partition.leader = sighting.isr, sighting.leader
+        if sighting.leader >= 0:
+            partition.elected[sighting.epoch] = sighting.leader
+        if sighting.clean:
+            self._reconsider(partition)
+        else:
+            partition.unclean_epochs.append(sighting.epoch)
+            held = partition.image(sighting.leader).chain.agreed_end(partition.truth)
+            self._excuse(partition, held, f"unclean election of broker {sighting.leader}")
+        partition.elected_end[sighting.epoch] = partition.truth.end
+
+    def _on_isr_changed(self, partition: PartitionGhost, sighting: IsrChanged) -> None:
+        partition.isr = sighting.isr
+        self._reconsider(partition)
+
+    def _on_appended(self, partition: PartitionGhost, sighting: Appended) -> None:
+        image = partition.image(sighting.broker)
+        image.chain.extend(sighting.marks)
+        if image.lost_from is not None and image.chain.end >= partition.truth.end:
+            image.lost_from = None
+
+    def _on_truncated(self, partition: PartitionGhost, sighting: Truncated) -> None:
+        partition.image(sighting.broker).chain.truncate_to(sighting.to_offset)
+
+    def _on_high_watermark(self, partition: PartitionGhost, sighting: HighWatermark) -> None:
+        truth = partition.truth
+        if sighting.high_watermark > truth.end and partition.elected.get(sighting.epoch) == sighting.broker:
+            chain = partition.image(sighting.broker).chain
+            truth.extend(chain.between(truth.end, sighting.high_watermark))
+
+    def _on_acknowledged(self, partition: PartitionGhost, sighting: Acknowledged) -> None:
+        if sighting.acks == -1 and sighting.last_offset >= partition.acked_end:
+            partition.acked_end = sighting.last_offset + 1
+
+    def _on_died(self, partition: PartitionGhost, sighting: Died) -> None:
+        image = partition.image(sighting.broker)
+        before, image.chain = image.chain, Chain(sighting.marks, image.chain.start)
+        if image.chain.end < before.end:
+            held = image.chain.end
+            image.lost_from = held if image.lost_from is None else min(held, image.lost_from)
+            self._reconsider(partition)
+
+    def _on_loaded(self, partition: PartitionGhost, sighting: Loaded) -> None:
+        image = partition.image(sighting.broker)
+        image.chain = Chain(sighting.marks, image.chain.start)
+
+    def _reconsider(self, partition: PartitionGhost) -> None:
+        """Excuse what no electable replica holds because the disks of all of them lost it."""
+        best = -1
+        for broker in partition.isr:
+            image = partition.image(broker)
+            held = image.chain.agreed_end(partition.truth)
+            if held >= partition.truth.end or image.lost_from is None or held < image.lost_from:
+                return
+            best = max(best, held)
+        if best >= 0:
+            self._excuse(partition, best, "every in-sync replica lost it with its un-synced writes")
+
+    def _excuse(self, partition: PartitionGhost, start: int, reason: str) -> None:
+        if partition.flush_promised:  # a flush stood behind each acknowledgement: nothing acknowledged may go
+            start = max(start, partition.acked_end)
+        end = partition.truth.end
+        if start < end:
+            for mark in partition.truth.truncate_to(start):
+                partition.excused[mark] = None
+            self.excuses.append(Excuse(partition.name, start, end, reason))

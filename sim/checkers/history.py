@@ -1,0 +1,98 @@
+"""The judgement over the whole run, once everything is healed and at rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import final
+
+from sim.checkers.ghost import Excuse, Ghost
+from sim.history import History, Outcome, ReadOperation, SendOperation
+
+FinalLog = Mapping[int, str]  # value by offset
+
+
+@final
+class HistoryCheck:
+    """No acknowledged record is lost beyond what 6.4 allows, none was read above the high watermark, none is at two
+    offsets (idempotent producers), none was invented; a record once read stays where it was.
+
+    `excused` counts the acknowledged records that are gone, by reason.
+    """
+
+    name = "history"
+
+    def __init__(self, history: History, ghost: Ghost, final_logs: Mapping[str, FinalLog]) -> None:
+        self._history, self._ghost, self._logs = history, ghost, final_logs
+        self.excused: dict[str, int] = {}
+        self._read = frozenset((read.partition, read.offset, read.value) for read in history.reads)
+
+    def findings(self) -> Iterator[str]:
+        yield from self._lost()
+        yield from self._doubled()
+        yield from self._misread()
+
+    def _excuse(self, partition: str, offset: int) -> Excuse | None:
+        for excuse in self._ghost.excuses:
+            if excuse.partition == partition and excuse.start <= offset < excuse.end:
+                return excuse
+        return None
+
+    def _lost(self) -> Iterator[str]:
+        for send in self._history.sends:
+            if send.outcome is not Outcome.OK or send.acks == 0 or send.offset < 0:
+                continue
+            if self._logs.get(send.partition, {}).get(send.offset) == send.value:
+                continue
+            reason = self._reason(send)
+            if reason is None:
+                found = self._logs.get(send.partition, {}).get(send.offset)
+                instead = "nothing" if found is None else repr(found)
+                yield (
+                    f"{send.partition}: {send.value!r}, acknowledged with acks={_acks(send)} at offset {send.offset} "
+                    f"({send.completed_us / 1e6:.3f} s), is lost: {instead} is there"
+                )
+            else:
+                self.excused[reason] = self.excused.get(reason, 0) + 1
+
+    def _reason(self, send: SendOperation) -> str | None:
+        """Why its loss is none of the rules' business."""
+        excuse = self._excuse(send.partition, send.offset)
+        if excuse is not None:
+            return excuse.reason
+        if send.acks == 1 and not self._was_exposed(send):
+            return "acks=1: acknowledged by its leader alone, never committed"
+        return None
+
+    def _was_exposed(self, send: SendOperation) -> bool:
+        """Whether a consumer read it: then even acks=1 must stay (D4)."""
+        return (send.partition, send.offset, send.value) in self._read
+
+    def _doubled(self) -> Iterator[str]:
+        by_value = {send.value: send for send in self._history.sends}
+        first_at: dict[str, tuple[str, int]] = {}
+        for partition, log in self._logs.items():
+            for offset, value in log.items():
+                sent = by_value.get(value)
+                if sent is None:
+                    yield f"{partition}: offset {offset} holds {value!r}, which nobody sent"
+                elif sent.outcome is Outcome.FAIL:
+                    yield f"{partition}: offset {offset} holds {value!r}, whose send was refused"
+                elif value in first_at and sent.is_idempotent:
+                    yield f"{value!r} of an idempotent producer is at {first_at[value]} and at {(partition, offset)}"
+                first_at.setdefault(value, (partition, offset))
+
+    def _misread(self) -> Iterator[str]:
+        for read in self._history.reads:
+            if read.offset >= read.high_watermark:
+                yield f"{_told(read)} at high watermark {read.high_watermark}"
+            elif self._logs.get(read.partition, {}).get(read.offset) != read.value:
+                if self._excuse(read.partition, read.offset) is None:
+                    yield f"{_told(read)}; at the end that offset holds something else"
+
+
+def _acks(send: SendOperation) -> str:
+    return "all" if send.acks == -1 else str(send.acks)
+
+
+def _told(read: ReadOperation) -> str:
+    return f"{read.partition}: {read.consumer} read {read.value!r} at offset {read.offset}"

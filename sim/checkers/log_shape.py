@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+from sim.checkers.base import Checker, Judge
+from sim.checkers.chain import Chain
+from sim.checkers.ghost import PartitionGhost
+from sim.checkers.sightings import Appended, EpochsSeen, Loaded
+
+
+@final
+class LogShape(Checker):
+    """Rule 9: offsets strictly increase and are dense, epochs never decrease, the epoch cache agrees with the log.
+
+    Dense: nothing is compacted or cut inside a batch here, so each batch begins where the last one ended.
+    """
+
+    name = "log-shape"
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {Appended: self._on_appended, Loaded: self._on_loaded, EpochsSeen: self._on_epochs_seen}
+
+    def _on_appended(self, partition: PartitionGhost, sighting: Appended) -> str | None:
+        chain = partition.image(sighting.broker).chain
+        epoch = chain.marks[-1].epoch if chain.marks else -1
+        return self._judge(partition, sighting, chain.end, epoch)
+
+    def _on_loaded(self, partition: PartitionGhost, sighting: Loaded) -> str | None:
+        return self._judge(partition, sighting, partition.image(sighting.broker).chain.start, -1)
+
+    def _judge(
+        self, partition: PartitionGhost, sighting: Appended | Loaded, end: int, epoch: int
+    ) -> str | None:
+        for mark in sighting.marks:
+            where = f"{partition.name}: broker {sighting.broker}, batch at offset {mark.base_offset}"
+            if mark.base_offset != end:
+                return f"{where}: the log ended at {end}"
+            if mark.epoch < epoch:
+                return f"{where}: epoch {mark.epoch} follows epoch {epoch}"
+            if not mark.is_dense:
+                return f"{where}: {mark.record_count} records for offsets up to {mark.next_offset}"
+            end, epoch = mark.next_offset, mark.epoch
+        return None
+
+    def _on_epochs_seen(self, partition: PartitionGhost, sighting: EpochsSeen) -> str | None:
+        chain: Chain = partition.image(sighting.broker).chain
+        cached = dict(sighting.starts)
+        for epoch, base_offset in chain.epoch_starts():
+            if cached.get(epoch) != base_offset:
+                return (
+                    f"{partition.name}: broker {sighting.broker}: epoch {epoch} begins at {base_offset} in the log "
+                    f"and at {cached.get(epoch, 'no offset')} in the epoch cache"
+                )
+        if sighting.starts and sighting.starts[-1][1] > chain.end:
+            return (
+                f"{partition.name}: broker {sighting.broker}: the epoch cache begins epoch {sighting.starts[-1][0]} at "
+                f"{sighting.starts[-1][1]}, above the end of the log, {chain.end}"
+            )
+        return None

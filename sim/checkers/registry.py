@@ -1,0 +1,34 @@
+"""All checkers of a run."""
+
+from __future__ import annotations
+
+from sim.checkers.acknowledged import AcknowledgedIsCommitted, AcknowledgedIsDurable
+from sim.checkers.base import Checker
+from sim.checkers.committed_prefix import CommittedPrefix
+from sim.checkers.ghost import Ghost
+from sim.checkers.high_watermark import HighWatermarkMonotone
+from sim.checkers.in_sync import InSyncHoldsCommitted
+from sim.checkers.leader_completeness import LeaderCompleteness
+from sim.checkers.log_shape import LogShape
+from sim.checkers.one_leader import OneLeader
+from sim.checkers.recovery import RecoveryKeepsSoundPrefix
+from sim.checkers.serving import NoneAboveHighWatermark
+from sim.checkers.truncation import NoCutBelowTruth
+
+ONLINE: tuple[type[Checker], ...] = (
+    OneLeader,
+    HighWatermarkMonotone,
+    CommittedPrefix,
+    LeaderCompleteness,
+    InSyncHoldsCommitted,
+    AcknowledgedIsCommitted,
+    AcknowledgedIsDurable,
+    LogShape,
+    NoCutBelowTruth,
+    NoneAboveHighWatermark,
+    RecoveryKeepsSoundPrefix,
+)
+
+
+def all_checkers(ghost: Ghost) -> list[Checker]:
+    return [kind(ghost) for kind in ONLINE]

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+from sim.checkers.base import Checker, Judge
+from sim.checkers.ghost import PartitionGhost
+from sim.checkers.sightings import Served
+
+
+@final
+class NoneAboveHighWatermark(Checker):
+    """D5: what a consumer is given lies below the high watermark of the answer, and is what was committed there."""
+
+    name = "served-above-high-watermark"
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {Served: self._on_served}
+
+    def _on_served(self, partition: PartitionGhost, sighting: Served) -> str | None:
+        who = f"{partition.name}: broker {sighting.broker} served a consumer"
+        truth = partition.truth
+        for mark in sighting.marks:
+            if mark.next_offset > sighting.high_watermark:
+                return f"{who} offset {mark.next_offset - 1} at high watermark {sighting.high_watermark}"
+            if truth.at(mark.base_offset) != mark and mark not in partition.excused:
+                return f"{who} offset {mark.base_offset} of epoch {mark.epoch}, which was never committed"
+        return None

@@ -1,0 +1,135 @@
+"""What the checkers are told: plain values, so that a hand-made sequence can fail or pass each of them.
+
+A partition is written `topic-partition`, a broker is its number. The witness (`sim/witness.py`) makes these from
+`Observe` effects, answers on the wire, and a look at the simulated disks.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sim.checkers.chain import Mark
+
+EpochStarts = tuple[tuple[int, int], ...]  # (epoch, start offset), ascending
+
+
+class Created(NamedTuple):
+    partition: str
+    min_isr: int
+    flush_promised: bool  # flush.messages=1
+
+
+class Elected(NamedTuple):
+    """The controller's decision; `leader` -1 when nobody may lead."""
+
+    partition: str
+    leader: int
+    epoch: int
+    isr: tuple[int, ...]
+    clean: bool
+
+
+class IsrChanged(NamedTuple):
+    """Committed by the controller."""
+
+    partition: str
+    isr: tuple[int, ...]
+
+
+class BecameLeader(NamedTuple):
+    broker: int
+    partition: str
+    epoch: int
+    log_end_offset: int
+
+
+class BecameFollower(NamedTuple):
+    broker: int
+    partition: str
+    epoch: int
+    leader: int
+
+
+class Appended(NamedTuple):
+    broker: int
+    partition: str
+    epoch: int
+    marks: tuple[Mark, ...]
+
+
+class Truncated(NamedTuple):
+    broker: int
+    partition: str
+    to_offset: int
+    epoch: int
+
+
+class HighWatermark(NamedTuple):
+    broker: int
+    partition: str
+    epoch: int
+    high_watermark: int
+    is_leader: bool
+
+
+class EpochsSeen(NamedTuple):
+    """The epoch cache of a replica, at a moment when its log is as last seen."""
+
+    broker: int
+    partition: str
+    starts: EpochStarts
+
+
+class Acknowledged(NamedTuple):
+    """A positive answer to a producer, handed to the network."""
+
+    broker: int
+    partition: str
+    base_offset: int
+    last_offset: int
+    acks: int
+    durable_on: tuple[int, ...]  # replicas whose disk would keep it through a power loss; only where promised
+
+
+class Served(NamedTuple):
+    """A consumer's fetch, answered with batches; `high_watermark` as the answer states it."""
+
+    broker: int
+    partition: str
+    high_watermark: int
+    marks: tuple[Mark, ...]
+
+
+class Died(NamedTuple):
+    """A life ended out of order. `marks` is the sound prefix of its log on the disk as it is now."""
+
+    broker: int
+    partition: str
+    lost_power: bool
+    marks: tuple[Mark, ...]
+
+
+class Loaded(NamedTuple):
+    """A new life has recovered its log. `unsound` says what is wrong with the bytes behind `marks`, if anything."""
+
+    broker: int
+    partition: str
+    marks: tuple[Mark, ...]
+    unsound: str
+
+
+Sighting = (
+    Created
+    | Elected
+    | IsrChanged
+    | BecameLeader
+    | BecameFollower
+    | Appended
+    | Truncated
+    | HighWatermark
+    | EpochsSeen
+    | Acknowledged
+    | Served
+    | Died
+    | Loaded
+)

@@ -1,0 +1,74 @@
+"""`replog sim`: scenarios in simulated time."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from sim.run import RunResult, Verdict, run_scenario
+from sim.scenario import ScenarioError
+
+_EXIT = {Verdict.HELD: 0, Verdict.VIOLATED: 1, Verdict.STARVED: 3}
+UNUSABLE_INPUT = 2
+INTERRUPTED = 3
+
+
+@click.group()
+def sim() -> None:
+    """Run scenarios in simulated time."""
+
+
+@sim.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--seed", type=click.IntRange(0, (1 << 63) - 1), default=0, show_default=True, help="What to draw from."
+)
+@click.option("--trace", type=click.Path(path_type=Path), help="Write the run as lines of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="The result as one JSON object, no story.")
+@click.option("--no-story", is_flag=True, help="The verdict only.")
+@click.option("--bug", help="Put a known mistake into the code first.")
+def run(file: Path, seed: int, trace: Path | None, as_json: bool, no_story: bool, bug: str | None) -> None:
+    """Run the scenario in FILE: what happened, the verdict, the trace hash, the command that replays it.
+
+    Exit status: 0 held, 1 violated, 2 the input was unusable, 3 starved or interrupted.
+    """
+    from sim.bugs import BugError
+
+    with ExitStack() as stack:
+        try:
+            trace_file: BinaryIO | None = stack.enter_context(trace.open("wb")) if trace is not None else None
+            result = run_scenario(file, seed, trace_file=trace_file, bug=bug)
+        except (ScenarioError, BugError, OSError) as error:
+            click.echo(str(error), err=True)
+            sys.exit(UNUSABLE_INPUT)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(INTERRUPTED)
+    if as_json:
+        click.echo(json.dumps(result.as_json()))
+    else:
+        _print(result, with_story=not no_story)
+    sys.exit(_EXIT[result.verdict])
+
+
+def _print(result: RunResult, *, with_story: bool) -> None:
+    if with_story:
+        for line in result.story:
+            click.echo(line)
+        click.echo()
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in result.operations.items() if count)
+    click.echo(f"sends: {counts or 'none'}")
+    for reason, count in result.excused.items():
+        click.echo(f"lost and excused: {count} acknowledged records: {reason}")
+    for violation in result.violations:
+        click.echo(f"VIOLATED at {violation.at_us / 1e6:.3f} s: {violation.checker}: {violation.what}")
+    why = f" ({result.starved_because})" if result.starved_because else ""
+    click.echo(f"verdict: {result.verdict.value}{why}")
+    click.echo(f"events: {result.events} in {result.simulated_ms / 1000:g} simulated seconds")
+    click.echo(f"trace hash: {result.trace_hash}")
+    click.echo(f"replay: {result.replay}")

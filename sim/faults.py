@@ -1,0 +1,418 @@
+"""Carries out a scenario's steps on a running cluster, one after the other, and heals everything at the end.
+
+Faults are a plan: whom a target means is looked up when the step strikes; what is left open (which follower) is drawn
+by the step's own words, so that taking one step away leaves the others' draws alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, final
+
+from sim.checkers.ghost import Ghost
+from sim.disk import PowerLoss
+from sim.history import History
+from sim.host import Shell
+from sim.network import Link, Network
+from sim.node import Node
+from sim.scenario_steps import (
+    Cut,
+    Heal,
+    Isolate,
+    Kill,
+    Lose,
+    Named,
+    PartialWrite,
+    Pause,
+    Power,
+    Restart,
+    Slow,
+    Step,
+    Stop,
+)
+from sim.scenario_values import Condition, LinkPair, Target
+from sim.world import Actor, World
+
+POLL_US = 20_000  # how often a step looks for a leader that is not known yet
+
+
+LinksEnd = tuple[list[tuple[Link, int]], str, Callable[[Link], None]]
+
+
+class Site(Protocol):
+    """What faults strike."""
+
+    world: World
+    network: Network
+    ghost: Ghost
+    history: History
+    brokers: Mapping[int, Node]
+    controller: Node
+
+    @property
+    def clients(self) -> Sequence[Shell]: ...
+
+    def tell(self, what: str) -> None:
+        """A line of the story and of the trace."""
+
+    def truncations(self, partition: str) -> int: ...
+
+
+@final
+class Faults:
+    def __init__(self, site: Site, steps: Sequence[Step]) -> None:
+        self._site, self._steps = site, steps
+        self._actor = Actor(site.world.draws, "faults")
+        self._next = 0
+        self._names: dict[str, list[Node]] = {}
+        self._waiting: Condition | None = None
+        self._waits_since_truncations = 0
+        self._last_us = 0
+        self._generation = 0  # grows when everything is healed
+        self._handlers: dict[type, Callable[..., bool]] = {
+            Kill: self._kill,
+            Power: self._power,
+            Pause: self._pause,
+            Stop: self._stop,
+            Restart: self._restart,
+            Cut: self._cut,
+            Heal: self._heal,
+            Isolate: self._isolate,
+            Slow: self._slow,
+            Lose: self._lose,
+            PartialWrite: self._partial_write,
+        }
+
+    @property
+    def unfired(self) -> list[int]:
+        """The steps that never struck, 1 for the first."""
+        return list(range(self._next + 1, len(self._steps) + 1))
+
+    def begin(self) -> None:
+        self._arm()
+
+    def _arm(self) -> None:
+        """Wait for what the next step waits for."""
+        if self._next == len(self._steps):
+            return
+        step, world = self._steps[self._next], self._site.world
+        token = (self._next, self._generation)
+        if step.when is not None:
+            self._waiting = step.when
+            self._waits_since_truncations = self._site.truncations(_name(step.when))
+            world.after(self._actor, step.within, self._give_up, token)
+            self.look()
+            return
+        at_us = world.now_us
+        if step.at is not None:
+            at_us = max(at_us, self._last_us + step.at.us if step.at.is_relative else step.at.us)
+        world.after(self._actor, at_us - world.now_us, self._strike, token)
+
+    def look(self) -> None:
+        """Something happened: does the condition that a step waits for hold now?"""
+        condition = self._waiting
+        if condition is not None and condition.holds(self._value(condition)):
+            self._waiting = None
+            self._site.world.after(self._actor, 0, self._strike, (self._next, self._generation))
+
+    def _value(self, condition: Condition) -> int:
+        name = _name(condition)
+        match condition.fact:
+            case "after-ack":
+                return self._site.history.acknowledged.get(name, 0)
+            case "isr":
+                return len(self._site.ghost.partition(name).isr)
+            case "truncated":
+                return self._site.truncations(name) - self._waits_since_truncations
+            case _:
+                return int(self._site.ghost.partition(name).leader >= 0)
+
+    def _give_up(self, token: tuple[int, int]) -> None:
+        if token == (self._next, self._generation) and self._waiting is not None:
+            condition, self._waiting = self._waiting, None
+            self._site.tell(f"step {self._next + 1} gave up waiting for {condition.text}")
+
+    def _strike(self, token: tuple[int, int]) -> None:
+        index, generation = token
+        if (index, generation) != (self._next, self._generation):
+            return
+        step = self._steps[index]
+        if self._handlers[type(step)](step):
+            self._next, self._last_us = index + 1, self._site.world.now_us
+            self._arm()
+        else:  # nobody there yet whom it could strike
+            self._site.world.after(self._actor, POLL_US, self._strike, (index, generation))
+
+    # whom
+
+    def _nodes(self, target: Target, step: Step) -> list[Node]:
+        site = self._site
+        match target.kind:
+            case "broker":
+                return [site.brokers[target.broker]]
+            case "controller":
+                return [site.controller]
+            case "all":
+                return list(site.brokers.values())
+            case "name":
+                return self._names.get(target.text, [])
+            case "leader" | "follower":
+                return self._role(target, step)
+            case _:
+                raise AssertionError(f"{target.text} is no node")
+
+    def _role(self, target: Target, step: Step) -> list[Node]:
+        partition = self._site.ghost.partition(f"{target.topic}-{target.partition}")
+        if target.kind == "leader":
+            chosen = [partition.leader] if partition.leader >= 0 else []
+        else:
+            followers = [broker for broker in partition.isr if broker != partition.leader]
+            chosen = []
+            if followers and partition.leader >= 0:
+                chosen = [followers[self._site.world.draws.below(len(followers), "follower", repr(step))]]
+        return [node for broker in chosen if (node := self._site.brokers[broker]).is_up]
+
+    def _shells(self, target: Target, step: Step, besides: Sequence[Shell] = ()) -> list[Shell]:
+        """As one side of a link; `others` are all but the other side."""
+        everyone: list[Shell] = [*self._site.brokers.values(), self._site.controller, *self._site.clients]
+        if target.kind == "clients":
+            return list(self._site.clients)
+        if target.kind in ("all", "others"):
+            return [shell for shell in everyone if shell not in besides]
+        return list(self._nodes(target, step))
+
+    def _links(self, pair: LinkPair, step: Step) -> list[Link]:
+        if pair.source.kind == "others":
+            targets = self._shells(pair.target, step)
+            sources = self._shells(pair.source, step, targets)
+        else:
+            sources = self._shells(pair.source, step)
+            targets = self._shells(pair.target, step, sources)
+        return self._between(sources, targets, both_ways=pair.both_ways)
+
+    def _between(self, sources: Sequence[Shell], targets: Sequence[Shell], *, both_ways: bool) -> list[Link]:
+        links: dict[tuple[int, int], Link] = {}
+        for source in sources:
+            for target in targets:
+                if source is not target:
+                    ends = (source.node_id, target.node_id)
+                    for key in (ends, ends[::-1]) if both_ways else (ends,):
+                        links[key] = self._site.network.link(*key)
+        return list(links.values())
+
+    def _bind(self, step: Named, nodes: list[Node]) -> None:
+        if step.name is not None:
+            self._names[step.name] = nodes
+
+    # processes
+
+    def _each(self, step: Named, target: Target, verb: str, strike: Callable[[Node], None]) -> bool:
+        """False when there is nobody yet. A node that is down already is passed over."""
+        nodes = self._nodes(target, step)
+        if not nodes:
+            return False
+        self._bind(step, nodes)
+        for node in nodes:
+            label = (
+                node.name
+                if target.kind in ("broker", "controller", "all")
+                else f"{node.name}, the {target.text}"
+            )
+            if node.is_up:
+                self._site.tell(f"{verb} {label}")
+                strike(node)
+            else:
+                self._site.tell(f"{verb} {label}: it is down already")
+        return True
+
+    def _start_after(self, node: Node, down_us: int | None) -> None:
+        if down_us is not None:
+            token = (node, node.starts, self._generation)
+            self._site.world.after(node.actor, down_us, self._start_again, token)
+
+    def _start_again(self, token: tuple[Node, int, int]) -> None:
+        node, starts, generation = token
+        if generation == self._generation and node.starts == starts and not node.is_up:
+            self._site.tell(f"start {node.name} again")
+            node.start()
+
+    def _kill(self, step: Kill) -> bool:
+        def strike(node: Node) -> None:
+            node.crash()
+            self._start_after(node, step.down)
+
+        if step.point is None:
+            return self._each(step, step.kill, "kill", strike)
+        side, kind = step.point.split()
+
+        def arm(node: Node) -> None:
+            node.crash_point = (
+                side,
+                kind,
+                lambda: self._struck(node, f"kill {node.name} {step.point}", strike),
+            )
+
+        return self._each(step, step.kill, f"will kill, {step.point},", arm)
+
+    def _struck(self, node: Node, what: str, strike: Callable[[Node], None]) -> None:
+        self._site.tell(what)
+        strike(node)
+
+    def _power(self, step: Power) -> bool:
+        def strike(node: Node) -> None:
+            node.lose_power(step.keep)
+            self._start_after(node, step.down)
+
+        return self._each(step, step.power, f"power loss (keep {step.keep}) at", strike)
+
+    def _pause(self, step: Pause) -> bool:
+        def strike(node: Node) -> None:
+            node.pause()
+            self._site.world.after(node.actor, step.lasting, self._resume, (node, node.starts))
+
+        return self._each(step, step.pause, "pause", strike)
+
+    def _resume(self, token: tuple[Node, int]) -> None:
+        node, starts = token
+        if node.starts == starts and node.is_up and node.paused:
+            self._site.tell(f"{node.name} goes on")
+            node.resume()
+
+    def _stop(self, step: Stop) -> bool:
+        def strike(node: Node) -> None:
+            node.when_stopped = lambda: self._start_after(node, step.down)
+            node.stop()
+
+        return self._each(step, step.stop, "stop, in order,", strike)
+
+    def _restart(self, step: Restart) -> bool:
+        for node in self._nodes(step.restart, step):
+            if not node.is_up:
+                self._site.tell(f"start {node.name} again")
+                node.start()
+        return True
+
+    def _partial_write(self, step: PartialWrite) -> bool:
+        name = "-".join(step.log.rsplit("/", 1))
+
+        def die(node: Node) -> None:
+            keep: PowerLoss | None = step.keep
+            if keep is None:
+                node.crash()
+            else:
+                node.lose_power(keep)
+            self._start_after(node, step.down)
+
+        def arm(node: Node) -> None:
+            what = f"{node.name} writes {step.byte} bytes of its next batch of {name} and dies"
+            if step.keep is not None:
+                what += f" of a power loss (keep {step.keep})"
+            node.arm_partial_write(name, step.byte, lambda: self._struck(node, what, die))
+
+        return self._each(step, step.partial_write, "a partial write waits for", arm)
+
+    # links
+
+    def _for_a_while(
+        self, links: list[Link], lasting: int | None, what: str, end: Callable[[Link], None]
+    ) -> None:
+        if lasting is not None:
+            marks = [(link, link.generation) for link in links]
+            self._site.world.after(self._actor, lasting, self._end_of_links, (marks, what, end))
+
+    def _end_of_links(self, token: LinksEnd) -> None:
+        marks, what, end = token
+        left = [link for link, generation in marks if link.generation == generation]
+        if left:
+            self._site.tell(what)
+            for link in left:
+                end(link)
+
+    def _cut_links(self, links: list[Link], lasting: int | None, what: str) -> bool:
+        if not links:
+            return False
+        self._site.tell(f"cut {what}")
+        for link in links:
+            link.cuts += 1
+        self._for_a_while(links, lasting, f"heal {what}", _uncut)
+        return True
+
+    def _cut(self, step: Cut) -> bool:
+        return self._cut_links(self._links(step.cut, step), step.lasting, step.cut.text)
+
+    def _isolate(self, step: Isolate) -> bool:
+        nodes = self._nodes(step.isolate, step)
+        spared = self._shells(step.sparing, step) if step.sparing is not None else []
+        if not nodes:
+            return False
+        self._bind(step, nodes)
+        everyone: list[Shell] = [*self._site.brokers.values(), self._site.controller, *self._site.clients]
+        others = [shell for shell in everyone if shell not in nodes and shell not in spared]
+        what = f"{', '.join(node.name for node in nodes)} <-> everyone"
+        if step.sparing is not None:
+            what += f" but {step.sparing.text}"
+        return self._cut_links(self._between(nodes, others, both_ways=True), step.lasting, what)
+
+    def _slow(self, step: Slow) -> bool:
+        links = self._links(step.slow, step)
+        for link in links:
+            link.extra_us = step.by
+        if links:
+            self._site.tell(f"slow {step.slow.text} by {step.by / 1000:g} ms")
+            self._for_a_while(links, step.lasting, f"{step.slow.text} is fast again", _speed_up)
+        return bool(links)
+
+    def _lose(self, step: Lose) -> bool:
+        links = self._links(step.lose, step)
+        for link in links:
+            link.loss_percent = step.share
+        if links:
+            self._site.tell(f"lose {step.share}% on {step.lose.text}")
+            self._for_a_while(links, step.lasting, f"{step.lose.text} loses nothing any more", _keep_all)
+        return bool(links)
+
+    def _heal(self, step: Heal) -> bool:
+        target = step.heal
+        if isinstance(target, LinkPair):
+            links = self._links(target, step)
+        else:
+            sides = self._shells(target, step)
+            links = [
+                link
+                for link in self._site.network.links()
+                if any(s.node_id in (link.source, link.target) for s in sides)
+            ]
+        self._site.tell(f"heal {target.text}")
+        for link in links:
+            link.heal()
+        return True
+
+    def heal_all(self) -> None:
+        """The end of all faults: links whole, pauses over, armed faults off, every node up."""
+        self._generation += 1
+        self._waiting = None
+        for link in self._site.network.links():
+            link.heal()
+        for node in (self._site.controller, *self._site.brokers.values()):
+            node.disarm()
+            if not node.is_up:
+                self._site.tell(f"start {node.name} again")
+                node.start()
+            elif node.paused:
+                node.resume()
+
+
+def _name(condition: Condition) -> str:
+    return f"{condition.topic}-{condition.partition}"
+
+
+def _uncut(link: Link) -> None:
+    link.cuts = max(0, link.cuts - 1)
+
+
+def _speed_up(link: Link) -> None:
+    link.extra_us = 0
+
+
+def _keep_all(link: Link) -> None:
+    link.loss_percent = 0

@@ -1,0 +1,302 @@
+"""A core's shell in virtual time: feeds it one event at a time and carries out its effects.
+
+It keeps the promises of `cluster/effects.py`: one `Response` a `Send`, timers that replace each other. `sim/node.py`
+adds what a node has and a client has not: a disk, jobs, and lives that end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from cluster.effects import (
+    BOOTSTRAP,
+    CancelTimer,
+    LearnEndpoint,
+    Observe,
+    Reply,
+    RunJob,
+    Send,
+    SetTimer,
+    Stop,
+)
+from cluster.messages import (
+    Event,
+    JobDone,
+    Request,
+    Response,
+    ResponseBody,
+    Shutdown,
+    TimerFired,
+    TransportError,
+)
+from sim.clock import Clock
+from sim.network import Exchange, Network, Reachability
+from sim.streams import Stream
+from sim.trace import Trace, encode_body
+from sim.world import Actor, World
+
+HANDLING_US = 20  # what a step costs at least
+HANDLING_SPREAD_US = 60
+
+
+class Core(Protocol):
+    """What every core of the product is; nodes' cores also `start`."""
+
+    def step(self, now_ms: int, event: Event) -> Sequence[object]: ...
+
+
+class Watcher(Protocol):
+    """Who looks on from outside: the run."""
+
+    def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
+        """All that one step told, before its other effects."""
+
+    def on_failure(self, shell: Shell, error: Exception) -> None:
+        """A core raised what it may not raise."""
+
+    def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None: ...
+
+    def on_stop(self, shell: Shell, reason: str) -> None: ...
+
+    def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None: ...
+
+    def on_acknowledged(self, partition: str) -> None:
+        """A client knows that a record of its is in the log."""
+
+
+Queued = tuple[Event, Exchange | None]
+
+
+class Shell:
+    """What a node and a client have in common. `life_number` grows whenever a life begins or ends."""
+
+    def __init__(
+        self, world: World, network: Network, trace: Trace, watcher: Watcher, *, name: str, node_id: int
+    ):
+        self.world, self.network, self.trace, self.watcher = world, network, trace, watcher
+        self.name, self.node_id = name, node_id
+        self.life_number = 0
+        self.paused = False
+        self.bootstrap: tuple[int, ...] = ()
+        self.clock = Clock(world)
+        self.core: Core | None = None
+        self.actor = Actor(world.draws, name)
+        self._cost = Stream(world.draws, "handling", name)
+        self._pick = Stream(world.draws, "bootstrap", name)
+        self._forget()
+        network.join(self)
+        self._actions: dict[type, Callable[..., None]] = {
+            Send: self._send,
+            Reply: self._reply,
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+            RunJob: self._run_job,
+            LearnEndpoint: self._learn,
+            Stop: self._stop,
+        }
+
+    def _forget(self) -> None:
+        """All that a life holds in memory."""
+        self._inbox: deque[Queued] = deque()
+        self._is_waking = False
+        self._busy_until_us = 0
+        self._timers: dict[str, int] = {}  # key -> instant
+        self._alarms: dict[
+            str, int
+        ] = {}  # key -> earliest instant at which an occurrence of this life will look
+        self._outstanding: dict[int, Exchange] = {}
+        self._deadlines: dict[int, deque[tuple[int, Exchange]]] = {}  # by timeout, so that each is in order
+        self._inbound: dict[int, Exchange] = {}
+        self._next_inbound = 1
+        self._wait_us = 0
+
+    # what the network calls
+
+    def reachability(self) -> Reachability:
+        return Reachability.UP if self.core is not None else Reachability.REFUSING
+
+    def accept(self, exchange: Exchange) -> None:
+        call = self._next_inbound
+        self._next_inbound = call + 1
+        if exchange.expects_reply:
+            self._inbound[call] = exchange
+        self.feed(Request(call=call, body=exchange.body), exchange)
+
+    def answered(self, exchange: Exchange, body: ResponseBody | TransportError) -> None:
+        del self._outstanding[exchange.call]
+        self.feed(Response(call=exchange.call, body=body), exchange)
+
+    # the loop of events
+
+    def feed(self, event: Event, exchange: Exchange | None = None) -> None:
+        """At once when the node is idle, else in its turn."""
+        if self._inbox or self.paused or self.world.now_us < self._busy_until_us:
+            self._inbox.append((event, exchange))
+            self._wake_later()
+        else:
+            self._handle(event, exchange)
+
+    def _wake_later(self) -> None:
+        if not self._is_waking and not self.paused:
+            self._is_waking = True
+            delay_us = max(0, self._busy_until_us - self.world.now_us)
+            self.world.after(self.actor, delay_us, self._wake, self.life_number)
+
+    def _wake(self, life_number: int) -> None:
+        if life_number != self.life_number or self.core is None:
+            return
+        self._is_waking = False
+        if self._inbox and not self.paused:
+            event, exchange = self._inbox.popleft()
+            self._handle(event, exchange)
+            if self._inbox:
+                self._wake_later()
+
+    def _handle(self, event: Event, exchange: Exchange | None) -> None:
+        core = self.core
+        assert core is not None, f"{self.name} handles an event while it is down"
+        now_us = self.world.now_us
+        self.trace.event(now_us, self.name, *self._describe(event, exchange))
+        try:
+            effects = core.step(self.world.now_ms, event)
+        except Exception as error:
+            self._fail(error)
+            return
+        self._wait_us = cost_us = HANDLING_US + self._cost.below(HANDLING_SPREAD_US)
+        self._busy_until_us = now_us + cost_us
+        self.perform(effects)
+
+    def perform(self, effects: Sequence[object]) -> None:
+        """What was observed first, so that who looks on knows the state behind each answer."""
+        observes = [effect for effect in effects if type(effect) is Observe]
+        if observes:
+            self.watcher.on_observes(self, observes)
+        actions, life_number = self._actions, self.life_number
+        for effect in effects:
+            kind = type(effect)
+            if kind is not Observe:
+                actions[kind](effect)
+                if self.life_number != life_number:
+                    return  # `Stop`, or a fault that waited for this effect, has ended the life
+
+    def _fail(self, error: Exception) -> None:
+        self.watcher.on_failure(self, error)
+
+    # effects
+
+    def _send(self, effect: Send) -> None:
+        target = (
+            effect.to if effect.to != BOOTSTRAP else self.bootstrap[self._pick.below(len(self.bootstrap))]
+        )
+        exchange = Exchange(
+            source=self, target=target, call=effect.call, body=effect.body,
+            expects_reply=effect.expects_reply, sent_us=self.world.now_us + self._wait_us,
+        )  # fmt: skip
+        if effect.expects_reply:
+            assert effect.call not in self._outstanding, f"{self.name} used call {effect.call} twice"
+            self._outstanding[effect.call] = exchange
+            self._watch_deadline(effect.timeout_ms, exchange)
+        else:
+            exchange.is_over = True
+        self.network.request(exchange, self._wait_us)
+
+    def _watch_deadline(self, timeout_ms: int, exchange: Exchange) -> None:
+        at_us = self.world.now_us + timeout_ms * 1000
+        queue = self._deadlines.get(timeout_ms)
+        if queue is None:
+            queue = self._deadlines[timeout_ms] = deque()
+        queue.append((at_us, exchange))
+        if len(queue) == 1:
+            self.world.after(self.actor, timeout_ms * 1000, self._expire, (self.life_number, timeout_ms))
+
+    def _expire(self, due: tuple[int, int]) -> None:
+        life_number, timeout_ms = due
+        if life_number != self.life_number or self.core is None:
+            return
+        queue, now_us = self._deadlines[timeout_ms], self.world.now_us
+        while queue and (queue[0][1].is_over or queue[0][0] <= now_us):
+            queue.popleft()[1].finish(TransportError(reason="timed out"))
+            if self.life_number != life_number or self.core is None:
+                return
+        if queue:
+            self.world.after(self.actor, queue[0][0] - now_us, self._expire, (life_number, timeout_ms))
+
+    def _reply(self, effect: Reply) -> None:
+        exchange = self._inbound.pop(effect.call, None)
+        if exchange is not None:  # else nobody waits: acks=0
+            self.watcher.on_reply(self, exchange, effect.body)
+            self.network.reply(exchange, effect.body, self._wait_us)
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        key = effect.key
+        delay_us = max(self.clock.delay_us(effect.at_ms), self._wait_us)
+        at_us = self.world.now_us + delay_us
+        self._timers[key] = at_us
+        alarm_us = self._alarms.get(key)
+        if alarm_us is None or alarm_us > at_us:  # else the earlier alarm will look again
+            self._alarms[key] = at_us
+            self.world.after(self.actor, delay_us, self._ring, (self.life_number, key, at_us))
+
+    def _cancel_timer(self, effect: CancelTimer) -> None:
+        self._timers.pop(effect.key, None)
+
+    def _ring(self, alarm: tuple[int, str, int]) -> None:
+        life_number, key, alarm_us = alarm
+        if life_number != self.life_number or self.core is None or self._alarms.get(key) != alarm_us:
+            return
+        del self._alarms[key]
+        at_us = self._timers.get(key)
+        if at_us is None:
+            return
+        if at_us > alarm_us:
+            self._alarms[key] = at_us
+            self.world.after(self.actor, at_us - alarm_us, self._ring, (life_number, key, at_us))
+        else:
+            del self._timers[key]
+            self.feed(TimerFired(key=key))
+
+    def _run_job(self, effect: RunJob) -> None:
+        raise AssertionError(f"{self.name} has no disk for job {effect.kind}")
+
+    def _learn(self, effect: LearnEndpoint) -> None:
+        """Nodes are found by their number here."""
+
+    def _stop(self, effect: Stop) -> None:
+        raise AssertionError(f"{self.name} stopped: {effect.reason}")
+
+    # pauses
+
+    def pause(self) -> None:
+        """Stop the world: sockets stay open, what arrives waits, timers fire late."""
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        if self._inbox:
+            self._wake_later()
+
+    @property
+    def is_idle(self) -> bool:
+        """No question of this shell is on its way."""
+        return not self._outstanding and not self._inbox
+
+    def _describe(self, event: Event, exchange: Exchange | None) -> tuple[str, str]:
+        """The kind and the members of an event's trace line."""
+        if isinstance(event, Request):
+            assert exchange is not None
+            members = f'"call":{event.call},"from":"{exchange.source.name}","sent":{exchange.sent_us}'
+            return "request", f'{members},"body":{encode_body(event.body)}'
+        if isinstance(event, Response):
+            assert exchange is not None
+            source = self.network.name_of(exchange.target)
+            members = f'"call":{event.call},"from":"{source}","sent":{exchange.replied_us}'
+            return "response", f'{members},"body":{encode_body(event.body)}'
+        if isinstance(event, TimerFired):
+            return "timer", f'"key":{encode_body(event.key)}'
+        if isinstance(event, JobDone):
+            error = type(event.error).__name__ if event.error is not None else ""
+            return "job_done", f'"job":{event.job}' + (f',"error":"{error}"' if error else "")
+        assert isinstance(event, Shutdown), event
+        return "shutdown", ""

@@ -1,0 +1,233 @@
+"""A node in virtual time: a shell with a disk, a worker for jobs, and lives that end as processes' do."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Protocol, final
+
+from cluster.effects import RunJob, Stop
+from cluster.messages import Event, JobDone, Shutdown
+from sim.crash import Dead, Life
+from sim.disk import PowerLoss, SimDisk
+from sim.host import Core, Shell, Watcher
+from sim.network import Exchange, Network, Reachability
+from sim.streams import Stream
+from sim.trace import Trace
+from sim.world import World
+from storage.draws import Draws
+from storage.filesystem import FileSystem
+
+START_US = 5_000  # from the start of a process to its first event
+JOB_US = 500
+JOB_MEAN_US = 2_000
+DIRECTORY = "data"  # of a broker's logs, on its disk
+
+
+class NodeCore(Core, Protocol):
+    def start(self, now_ms: int) -> Sequence[object]: ...
+
+
+MakeCore = Callable[[FileSystem, Draws], NodeCore]
+
+
+class Ending(Enum):
+    """How a life ends."""
+
+    CRASH = "crash"  # the process; the page cache stays, the machine resets its connections
+    POWER = "power"  # the machine: what was not synced is at the mercy of `keep`
+    STOP = "stop"  # in order, or by its own decision
+
+
+@final
+class Node(Shell):
+    def __init__(
+        self, world: World, network: Network, trace: Trace, watcher: Watcher, *, name: str, node_id: int,
+        make_core: MakeCore,
+    ) -> None:  # fmt: skip
+        super().__init__(world, network, trace, watcher, name=name, node_id=node_id)
+        self._make_core = make_core
+        self.disk = SimDisk(world.draws.child("disk", name), self.clock.now_ms)
+        self.life = Life(name)
+        self.starts = 0
+        self.has_power = True
+        self.when_stopped: Callable[[], None] | None = None
+        self.is_stopping = False
+        self.ending_of_write: Callable[[], None] | None = None  # what an armed write does to the node
+        self.crash_point: tuple[str, str, Callable[[], None]] | None = (
+            None  # (before | after, job kind, what)
+        )
+        self._job_time = Stream(world.draws, "jobs", name)
+        self._orphans: list[Exchange] = []  # requests that died with the last life and were not reset yet
+
+    # lives
+
+    @property
+    def is_up(self) -> bool:
+        return self.core is not None
+
+    def reachability(self) -> Reachability:
+        if self.core is not None:
+            return Reachability.UP
+        return Reachability.REFUSING if self.has_power else Reachability.SILENT
+
+    def start(self) -> None:
+        """A new process over the same disk; requests that the last one took with it are reset now at the latest."""
+        assert self.core is None, f"{self.name} is up"
+        self._reset_orphans()
+        self.life_number += 1
+        self.starts += 1
+        self.has_power, self.is_stopping, self.paused = True, False, False
+        self.life = Life(f"{self.name}#{self.starts}")
+        self.trace.fields(self.world.now_us, self.name, "start", (("life", self.starts),))
+        self._busy_until_us = self.world.now_us + START_US
+        self._wait_us = START_US
+        life_number = self.life_number
+        try:
+            core = self._make_core(
+                self.disk.file_system(self.life), self.world.draws.child("core", self.name, self.starts)
+            )
+            self.core = core
+            effects = core.start(self.world.now_ms)
+        except Dead:
+            self._unwound()
+        except Exception as error:
+            self._fail(error)
+        else:
+            if self.life_number == life_number:
+                self.perform(effects)
+
+    def crash(self) -> None:
+        """kill -9."""
+        self.life.kill()
+        self.disk.crash_process()
+        self._end(Ending.CRASH)
+
+    def lose_power(self, keep: PowerLoss) -> None:
+        """`keep` says what survives of writes that were never synced: none, prefix, subset, torn or all."""
+        self.life.kill()
+        self.disk.lose_power(keep)
+        self.has_power = False
+        self._end(Ending.POWER)
+
+    def stop(self) -> None:
+        """Ask for an orderly stop."""
+        if self.core is not None and not self.is_stopping:
+            self.is_stopping = True
+            self.feed(Shutdown())
+
+    def arm_partial_write(self, partition: str, byte: int, ending: Callable[[], None]) -> None:
+        """The next append to the partition's active segment puts down `byte` bytes; then `ending` ends the life."""
+        file_system = self.disk.file_system(self.life)
+        directory = f"{DIRECTORY}/{partition}"
+        logs = [name for name in file_system.list(directory) if name.endswith(".log")]
+        assert logs, f"{self.name} has no segment of {partition}"
+        self.ending_of_write = ending
+        self.disk.arm_partial_write(f"{directory}/{logs[-1]}", byte)
+
+    def disarm(self) -> None:
+        """Faults that wait for a moment wait no longer."""
+        self.crash_point = self.ending_of_write = None
+        self.disk.disarm()
+
+    def _end(self, ending: Ending) -> None:
+        assert self.life.dead, self.name
+        self.core = None
+        self.life_number += 1
+        self.paused = False
+        self.trace.fields(self.world.now_us, self.name, "end", (("how", ending.value),))
+        self.watcher.on_end(self, lost_power=ending is Ending.POWER, in_order=ending is Ending.STOP)
+        self._orphans += self._inbound.values()
+        self._forget()
+        if ending is not Ending.POWER:
+            self._reset_orphans()
+
+    def _reset_orphans(self) -> None:
+        orphans, self._orphans = self._orphans, []
+        for exchange in orphans:
+            self.network.reset(exchange)
+
+    def _unwound(self) -> None:
+        """`Dead` came out of a call: an armed write or an earlier crash ended this life inside it."""
+        ending, self.ending_of_write = self.ending_of_write, None
+        if self.life_number % 2 == 1:
+            if ending is not None:
+                ending()
+            else:
+                self.crash()
+
+    def _fail(self, error: Exception) -> None:
+        super()._fail(error)
+        self.crash()
+
+    def _stop(self, effect: Stop) -> None:
+        self.watcher.on_stop(self, effect.reason)
+        self.life.kill()
+        self.disk.crash_process()
+        self._end(Ending.STOP)
+        when_stopped, self.when_stopped = self.when_stopped, None
+        if when_stopped is not None:
+            when_stopped()
+
+    # steps and jobs
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._jobs: deque[RunJob] = deque()
+        self._is_job_due = False  # its time came while the node was paused
+
+    def _handle(self, event: Event, exchange: Exchange | None) -> None:
+        try:
+            super()._handle(event, exchange)
+        except Dead:
+            self._unwound()
+
+    def _run_job(self, effect: RunJob) -> None:
+        self._jobs.append(effect)
+        if len(self._jobs) == 1:
+            self._begin_job()
+
+    def _begin_job(self) -> None:
+        delay_us = JOB_US + self._job_time.exponential(JOB_MEAN_US)
+        self.world.after(self.actor, delay_us, self._on_job_time, self.life_number)
+
+    def _on_job_time(self, life_number: int) -> None:
+        if life_number != self.life_number or self.core is None:
+            return
+        if self.paused:
+            self._is_job_due = True
+            return
+        job = self._jobs[0]
+        self.trace.fields(self.world.now_us, self.name, "job", (("job", job.job), ("of", job.kind)))
+        if self._reaches("before", job.kind):
+            return
+        error: Exception | None = None
+        try:
+            job.work()
+        except Dead:
+            self._unwound()
+            return
+        except Exception as raised:
+            error = raised
+        if self._reaches("after", job.kind):
+            return
+        self._jobs.popleft()
+        if self._jobs:
+            self._begin_job()
+        self.feed(JobDone(job=job.job, error=error))
+
+    def _reaches(self, side: str, kind: str) -> bool:
+        """Whether a fault waited for this moment; then the life is over."""
+        if self.crash_point is None or self.crash_point[:2] != (side, kind):
+            return False
+        strike = self.crash_point[2]
+        self.crash_point = None
+        strike()
+        return self.core is None
+
+    def resume(self) -> None:
+        super().resume()
+        if self._is_job_due:
+            self._is_job_due = False
+            self.world.after(self.actor, 0, self._on_job_time, self.life_number)

@@ -1,0 +1,69 @@
+"""YAML with line numbers: the plain data of a document, and on which line each part of it stands."""
+
+from __future__ import annotations
+
+from typing import final
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+Location = tuple[int | str, ...]
+
+
+@final
+class Source:
+    """`data` is plain; `line(location)` is 1 for the first line."""
+
+    def __init__(self, document: object) -> None:
+        self._document = document
+        self.data = _plain(document)
+
+    def line(self, location: Location) -> int:
+        """Of the deepest part of `location` that stands in the document."""
+        node, line = self._document, 1
+        if isinstance(node, CommentedMap) and node.lc.line is not None:
+            line = node.lc.line + 1
+        for part in location:
+            if isinstance(node, CommentedMap) and part in node:
+                line = node.lc.key(part)[0] + 1
+            elif isinstance(node, CommentedSeq) and isinstance(part, int) and part < len(node):
+                line = node.lc.item(part)[0] + 1
+            else:
+                break
+            node = node[part]
+        return line
+
+
+def parse_yaml(text: str) -> Source:
+    """One document. Raises ValueError `LINE: what`, e.g. for a duplicate key."""
+    try:
+        document = YAML(typ="rt").load(text)
+    except DuplicateKeyError as error:
+        mark = error.problem_mark
+        key = str(error.problem).split('"')[1] if '"' in str(error.problem) else ""
+        raise ValueError(f"{mark.line + 1}: duplicate key {key!r}") from error
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise ValueError(
+            f"{mark.line + 1 if mark else 1}: no YAML: {error.problem or error.context}"
+        ) from error
+    except (YAMLError, ValueError) as error:
+        raise ValueError(f"1: no YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(document, CommentedMap):
+        raise ValueError("1: a scenario is a mapping of keys to values")
+    return Source(document)
+
+
+def _plain(node: object) -> object:
+    if isinstance(node, CommentedMap):
+        return {_plain(key): _plain(value) for key, value in node.items()}
+    if isinstance(node, CommentedSeq):
+        return [_plain(value) for value in node]
+    if isinstance(node, bool) or node is None:
+        return node
+    for kind in (int, float, str):  # ruamel's scalars remember their spelling
+        if isinstance(node, kind):
+            return kind(node)
+    return str(node)

@@ -1,0 +1,173 @@
+"""The small words of a scenario file: durations, sizes, rates, targets, links, conditions.
+
+Each parser raises ValueError with what to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import PlainValidator
+
+_DURATION_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000}
+_SIZE_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+_NUMBER = re.compile(r"(\d+)(?:\.(\d{1,6}))?\s*([A-Za-z/%]*)")
+_PARTITION = r"([a-zA-Z0-9._-]+)/(\d+)"
+_TARGETS = (
+    ("broker", re.compile(r"broker (\d+)")),
+    ("leader", re.compile(rf"leader\({_PARTITION}\)")),
+    ("follower", re.compile(rf"follower\({_PARTITION}\)")),
+)
+_GROUPS = ("all", "clients", "controller", "others")
+_NAME = re.compile(r"[A-Z][A-Za-z0-9_]*")
+_CONDITION = re.compile(rf"(after-ack|isr|leader|truncated)\({_PARTITION}\)(?:\s*(>=|<=|=|<|>)\s*(\d+))?")
+
+
+def _scaled(value: object, units: dict[str, int], what: str, example: str) -> int:
+    """`1.5s` as a whole number of the smallest unit."""
+    match = _NUMBER.fullmatch(str(value).strip())
+    if match is None or match[3] not in units:
+        raise ValueError(f"{value!r} is no {what}: write {example} (units {', '.join(units)})")
+    fraction = match[2] or ""
+    scaled = int(match[1] + fraction) * units[match[3]]
+    if scaled % int(10 ** len(fraction)):
+        raise ValueError(f"{value!r} is finer than the smallest unit of a {what}")
+    return scaled // int(10 ** len(fraction))
+
+
+def parse_duration(value: object) -> int:
+    """Microseconds."""
+    return _scaled(value, _DURATION_US, "duration", "5s or 200ms")
+
+
+def parse_size(value: object) -> int:
+    """Bytes."""
+    return _scaled(value, _SIZE_BYTES, "size", "64 B or 16KiB")
+
+
+def parse_rate(value: object) -> int:
+    """Events a second."""
+    rate = _scaled(value, {"/s": 1}, "rate", "50/s")
+    if not 0 < rate <= 100_000:
+        raise ValueError(f"a rate of {rate}/s is not between 1/s and 100000/s")
+    return rate
+
+
+def parse_percent(value: object) -> int:
+    percent = _scaled(value, {"%": 1}, "share", "20%")
+    if percent > 100:
+        raise ValueError(f"{percent}% is above 100%")
+    return percent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instant:
+    """`5s` since the run began, or `+200ms` since the step before."""
+
+    us: int
+    is_relative: bool
+
+
+def parse_instant(value: object) -> Instant:
+    text = str(value).strip()
+    return Instant(us=parse_duration(text.removeprefix("+").strip()), is_relative=text.startswith("+"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Whom a fault strikes. `kind`: broker, leader, follower, name, or one of the groups."""
+
+    text: str
+    kind: str
+    broker: int = 0
+    topic: str = ""
+    partition: int = 0
+
+
+def parse_target(value: object) -> Target:
+    text = " ".join(str(value).split())
+    if text in _GROUPS:
+        return Target(text=text, kind=text)
+    for kind, pattern in _TARGETS:
+        if match := pattern.fullmatch(text):
+            if kind == "broker":
+                return Target(text=text, kind=kind, broker=int(match[1]))
+            return Target(text=text, kind=kind, topic=match[1], partition=int(match[2]))
+    if _NAME.fullmatch(text):
+        return Target(text=text, kind="name")
+    raise ValueError(
+        f"{text!r} is no target: write broker N, leader(t/0), follower(t/0), controller, clients, others, all, "
+        "or a name that an earlier step gave (it begins with a capital)"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkPair:
+    """`A -> B` one way, `A <-> B` both."""
+
+    text: str
+    source: Target
+    target: Target
+    both_ways: bool
+
+
+def parse_link(value: object) -> LinkPair:
+    text = " ".join(str(value).split())
+    both_ways = "<->" in text
+    sides = text.split("<->" if both_ways else "->")
+    if len(sides) != 2:
+        raise ValueError(f"{text!r} is no link: write A -> B or A <-> B")
+    source, target = parse_target(sides[0]), parse_target(sides[1])
+    return LinkPair(text=text, source=source, target=target, both_ways=both_ways)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """`FACT(topic/partition) OPERATOR NUMBER`. after-ack: records acknowledged; isr: its size; leader: known at all;
+    truncated: truncations seen since the step began to wait."""
+
+    text: str
+    fact: str
+    topic: str
+    partition: int
+    operator: str = ">="
+    number: int = 1
+
+    def holds(self, value: int) -> bool:
+        match self.operator:
+            case ">=":
+                return value >= self.number
+            case "<=":
+                return value <= self.number
+            case "<":
+                return value < self.number
+            case ">":
+                return value > self.number
+            case _:
+                return value == self.number
+
+
+def parse_condition(value: object) -> Condition:
+    text = " ".join(str(value).split())
+    match = _CONDITION.fullmatch(text)
+    if match is None or (match[1] in ("after-ack", "isr") and match[4] is None):
+        raise ValueError(
+            f"{text!r} is no condition: write after-ack(t/0) >= 100, isr(t/0) < 3, leader(t/0), or truncated(t/0)"
+        )
+    return Condition(
+        text=text, fact=match[1], topic=match[2], partition=int(match[3]),
+        operator=match[4] or ">=", number=int(match[5] or 1),
+    )  # fmt: skip
+
+
+# For pydantic: what stands in the file is text, what the model holds is parsed.
+Duration = Annotated[int, PlainValidator(parse_duration)]
+Size = Annotated[int, PlainValidator(parse_size)]
+Rate = Annotated[int, PlainValidator(parse_rate)]
+Percent = Annotated[int, PlainValidator(parse_percent)]
+When = Annotated[Instant, PlainValidator(parse_instant)]
+TargetField = Annotated[Target, PlainValidator(parse_target)]
+LinkField = Annotated[LinkPair, PlainValidator(parse_link)]
+ConditionField = Annotated[Condition, PlainValidator(parse_condition)]

@@ -1,0 +1,64 @@
+"""The run in words: what happened, in order, in virtual time. What every message said stands in the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+Values = dict[str, int | str]
+
+
+def _leader_elected(values: Values) -> str:
+    how = "" if values["clean"] else " UNCLEANLY"
+    return (
+        f"{values['topic_partition']}: broker {values['leader']} is elected leader{how} of epoch "
+        f"{values['leader_epoch']}, in sync are {values['isr']}"
+    )
+
+
+def _recovered_cut(values: Values) -> str:
+    return (
+        f"{values['topic_partition']}: recovery cuts {values['removed_bytes']} bytes off {values['segment']} at byte "
+        f"{values['position']}: {values['reason']}"
+    )
+
+
+_WORDS: dict[str, Callable[[Values], str]] = {
+    "controller.leader_elected": _leader_elected,
+    "controller.leader_lost": lambda v: (
+        f"{v['topic_partition']}: no leader in epoch {v['leader_epoch']}, in sync are {v['isr']}"
+    ),
+    "controller.isr_changed": lambda v: f"{v['topic_partition']}: in sync are {v['isr']}",
+    "controller.broker_fenced": lambda v: f"broker {v['broker']} is fenced",
+    "controller.broker_unfenced": lambda v: f"broker {v['broker']} is unfenced",
+    "controller.broker_registered": lambda v: (
+        f"broker {v['broker']} registers with epoch {v['broker_epoch']}"
+    ),
+    "log.recovered_cut": _recovered_cut,
+    "replica.truncated": lambda v: (
+        f"{v['topic_partition']}: truncates from {v['from_log_end_offset']} to {v['to_offset']} by epoch "
+        f"{v['leader_epoch']}"
+    ),
+    "replica.became_leader": lambda v: (
+        f"{v['topic_partition']}: leads epoch {v['leader_epoch']} from offset {v['log_end_offset']}"
+    ),
+    "replica.became_follower": lambda v: (
+        f"{v['topic_partition']}: follows broker {v['leader']} in epoch {v['leader_epoch']} from offset "
+        f"{v['log_end_offset']}"
+    ),
+    "broker.started": lambda v: "starts after a clean stop" if v["clean"] else "starts after an unclean stop",
+}
+
+
+@final
+class Story:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def tell(self, at_us: int, who: str, what: str) -> None:
+        self.lines.append(f"{at_us / 1e6:10.3f} s  {who:<12} {what}")
+
+    def observe(self, at_us: int, who: str, kind: str, fields: tuple[tuple[str, int | str], ...]) -> None:
+        words = _WORDS.get(kind)
+        if words is not None:
+            self.tell(at_us, who, words(dict(fields)))

@@ -1,0 +1,231 @@
+"""Turns what the nodes tell, what they answer and what lies on their disks into sightings for the checkers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, final, runtime_checkable
+
+from cluster.effects import Observe
+from cluster.errors import ErrorCode
+from cluster.messages import (
+    FetchRequest,
+    FetchResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ResponseBody,
+    TopicPartition,
+)
+from sim.checkers.base import Jury
+from sim.checkers.chain import marks_of
+from sim.checkers.sightings import (
+    Acknowledged,
+    Appended,
+    BecameFollower,
+    BecameLeader,
+    Created,
+    Died,
+    Elected,
+    EpochsSeen,
+    HighWatermark,
+    IsrChanged,
+    Loaded,
+    Served,
+    Truncated,
+)
+from sim.log_reader import DiskEye, LogReader
+from sim.network import Exchange
+from sim.node import Node
+from storage.filesystem import join
+
+Values = dict[str, int | str]
+
+
+class ReplicaLog(Protocol):
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def leader_epochs(self) -> EpochCache: ...
+
+
+class EpochCache(Protocol):
+    @property
+    def entries(self) -> Iterable[tuple[int, int]]: ...
+
+
+class ReplicaView(Protocol):
+    @property
+    def log(self) -> ReplicaLog: ...
+
+
+@runtime_checkable
+class HasReplicas(Protocol):
+    def replicas(self) -> Mapping[TopicPartition, ReplicaView]: ...
+
+
+def isr_of(text: int | str) -> tuple[int, ...]:
+    return tuple(int(member) for member in str(text).split(",") if member)
+
+
+@final
+class Witness:
+    def __init__(self, jury: Jury, brokers: Mapping[int, Node], directory: str) -> None:
+        self.jury = jury
+        self._brokers, self._directory = brokers, directory
+        self._eyes = {broker: DiskEye(node.disk) for broker, node in brokers.items()}
+        self._readers: dict[tuple[int, str], LogReader] = {}
+        self._names: dict[str, TopicPartition] = {}
+        self._handlers: dict[str, Callable[[int, str, Values], None]] = {
+            "replica.appended": self._on_appended,
+            "replica.high_watermark": self._on_high_watermark,
+            "replica.truncated": self._on_truncated,
+            "replica.became_leader": self._on_became_leader,
+            "replica.became_follower": self._on_became_follower,
+        }
+
+    def expect(self, topic_partition: TopicPartition, *, min_isr: int, flush_promised: bool) -> None:
+        """A partition that the scenario creates."""
+        name = str(topic_partition)
+        self._names[name] = topic_partition
+        self.jury.see(Created(name, min_isr, flush_promised))
+
+    def reader(self, broker: int, partition: str) -> LogReader:
+        reader = self._readers.get((broker, partition))
+        if reader is None:
+            reader = LogReader(self._eyes[broker], join(self._directory, partition))
+            self._readers[broker, partition] = reader
+        return reader
+
+    # what nodes tell
+
+    def on_observes(self, node_id: int, observes: list[Observe]) -> None:
+        """All that one step told."""
+        if node_id not in self._brokers:
+            self._on_controller(observes)
+            return
+        looked_at: dict[str, None] = {}
+        for observe in observes:
+            handler = self._handlers.get(observe.kind)
+            if handler is not None:
+                values = dict(observe.fields)
+                partition = str(values["topic_partition"])
+                if partition in self._names:
+                    if observe.kind.startswith(("replica.became", "replica.truncated")):
+                        looked_at[partition] = None
+                    handler(node_id, partition, values)
+            elif observe.kind == "broker.started":
+                self._on_loaded(node_id)
+        for partition in looked_at:
+            self._look_at_epochs(node_id, partition)
+
+    def _on_controller(self, observes: list[Observe]) -> None:
+        elected = [
+            dict(observe.fields)["topic_partition"]
+            for observe in observes
+            if observe.kind == "controller.leader_elected"
+        ]
+        for observe in observes:
+            values = dict(observe.fields)
+            partition = str(values.get("topic_partition", ""))
+            if partition not in self._names:
+                continue
+            match observe.kind:
+                case "controller.leader_elected":
+                    self.jury.see(
+                        Elected(
+                            partition, int(values["leader"]), int(values["leader_epoch"]),
+                            isr_of(values["isr"]), bool(values["clean"]),
+                        )
+                    )  # fmt: skip
+                case "controller.leader_lost":
+                    self.jury.see(
+                        Elected(partition, -1, int(values["leader_epoch"]), isr_of(values["isr"]), True)
+                    )
+                case "controller.isr_changed" if partition not in elected:
+                    self.jury.see(IsrChanged(partition, isr_of(values["isr"])))
+
+    def _on_appended(self, broker: int, partition: str, values: Values) -> None:
+        marks = self.reader(broker, partition).read_on()
+        if marks:
+            chain = self.jury.ghost.partition(partition).image(broker).chain
+            is_new_epoch = not chain.marks or chain.marks[-1].epoch != marks[-1].epoch
+            self.jury.see(Appended(broker, partition, int(values["leader_epoch"]), marks))
+            if is_new_epoch:
+                self._look_at_epochs(broker, partition)
+
+    def _on_high_watermark(self, broker: int, partition: str, values: Values) -> None:
+        self.jury.see(
+            HighWatermark(
+                broker, partition, int(values["leader_epoch"]), int(values["high_watermark"]),
+                values["role"] == "leader",
+            )
+        )  # fmt: skip
+
+    def _on_truncated(self, broker: int, partition: str, values: Values) -> None:
+        to_offset = int(values["to_offset"])
+        self.reader(broker, partition).truncated(to_offset)
+        self.jury.see(Truncated(broker, partition, to_offset, int(values["leader_epoch"])))
+
+    def _on_became_leader(self, broker: int, partition: str, values: Values) -> None:
+        epoch = int(values["leader_epoch"])
+        self.jury.see(BecameLeader(broker, partition, epoch, int(values["log_end_offset"])))
+
+    def _on_became_follower(self, broker: int, partition: str, values: Values) -> None:
+        epoch = int(values["leader_epoch"])
+        self.jury.see(BecameFollower(broker, partition, epoch, int(values["leader"])))
+
+    def _look_at_epochs(self, broker: int, partition: str) -> None:
+        """The epoch cache, if the log is as the checkers believe it to be at this moment."""
+        core = self._brokers[broker].core
+        if not isinstance(core, HasReplicas):
+            return
+        replica = core.replicas().get(self._names[partition])
+        chain = self.jury.ghost.partition(partition).image(broker).chain
+        if replica is not None and replica.log.log_end_offset == chain.end:
+            starts = tuple((entry[0], entry[1]) for entry in replica.log.leader_epochs.entries)
+            self.jury.see(EpochsSeen(broker, partition, starts))
+
+    # lives
+
+    def on_died(self, broker: int, *, lost_power: bool) -> None:
+        """What a crash or a power loss left of each log."""
+        for partition in self._names:
+            reader = self.reader(broker, partition)
+            reader.power_lost()
+            self.jury.see(Died(broker, partition, lost_power, reader.read_all()))
+
+    def _on_loaded(self, broker: int) -> None:
+        for partition in self._names:
+            reader = self.reader(broker, partition)
+            marks = reader.read_all()
+            self.jury.see(Loaded(broker, partition, marks, reader.unsound))
+
+    # answers
+
+    def on_reply(self, node_id: int, exchange: Exchange, body: ResponseBody) -> None:
+        request = exchange.body
+        if isinstance(request, ProduceRequest) and isinstance(body, ProduceResponse):
+            self._on_produced(node_id, request.acks, body)
+        elif isinstance(request, FetchRequest) and request.replica_id < 0 and isinstance(body, FetchResponse):
+            self._on_served(node_id, body)
+
+    def _on_produced(self, broker: int, acks: int, body: ProduceResponse) -> None:
+        for answer in body.partitions:
+            if answer.error is ErrorCode.NONE and answer.base_offset >= 0:
+                name = str(answer.topic_partition)
+                durable_on: tuple[int, ...] = ()
+                if acks == -1 and self.jury.ghost.partition(name).flush_promised:
+                    durable_on = tuple(
+                        each
+                        for each in self._brokers
+                        if self.reader(each, name).durable_end() > answer.last_offset
+                    )
+                self.jury.see(
+                    Acknowledged(broker, name, answer.base_offset, answer.last_offset, acks, durable_on)
+                )
+
+    def _on_served(self, broker: int, body: FetchResponse) -> None:
+        for answer in body.partitions:
+            if answer.records:
+                marks = marks_of(answer.records)
+                self.jury.see(Served(broker, str(answer.topic_partition), answer.high_watermark, marks))

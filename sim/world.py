@@ -1,0 +1,122 @@
+"""Virtual time: SimPy's environment on integer microseconds, equal times ordered by a number drawn from the seed.
+
+Plain SimPy runs events of one instant in the order in which they were scheduled and so shows one order for ever.
+Here the order is keyed by who scheduled (`Actor`) and for when: taking one fault away leaves other ties alone.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from heapq import heappush
+from typing import TypeVar, final
+
+from simpy import Environment
+from simpy.events import NORMAL, Event, EventPriority
+
+from storage.draws import Draws
+
+ORIGIN_MS = 1_700_000_000_000  # what every node's clock shows when the run begins
+_MASK = (1 << 64) - 1
+
+
+@final
+class Actor:
+    """Whoever schedules: a node, a link, a client. It keys the tie-break of what it schedules."""
+
+    __slots__ = ("key", "name")
+
+    def __init__(self, draws: Draws, name: str) -> None:
+        self.name = name
+        self.key = draws.bits("tie", name)
+
+
+T = TypeVar("T")
+
+
+@final
+class Occurrence(Event):
+    """A call at an instant, without a process: `action(argument)`."""
+
+    def __init__(self, world: World, action: Callable[[T], None], argument: T) -> None:
+        self.env = world
+        self.callbacks = _FIRE
+        self._ok = True
+        self._call: tuple[Callable[..., None], object] = (action, argument)
+
+
+def _fire(event: Event) -> None:
+    assert type(event) is Occurrence, event
+    action, argument = event._call
+    action(argument)
+
+
+_FIRE: list[Callable[[Event], None]] = [
+    _fire
+]  # shared: SimPy takes the list from an event, it never changes it
+
+
+@final
+class World(Environment):
+    """`after` schedules; `run_to` runs. `now_us` is the present instant, `events` counts what has happened."""
+
+    def __init__(self, draws: Draws) -> None:
+        super().__init__(initial_time=0)
+        self.draws = draws
+        self.events = 0
+        self._serial = 0
+        self._tie_seed = draws.bits("ties")
+
+    @property
+    def now_us(self) -> int:
+        now = self._now
+        assert type(now) is int, now
+        return now
+
+    @property
+    def now_ms(self) -> int:
+        """What a node's clock shows."""
+        return ORIGIN_MS + self.now_us // 1000
+
+    def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
+        """As SimPy's, for processes and timeouts: their tie is keyed by the instant alone, then first come."""
+        assert type(delay) is int, f"virtual time is an integer count of microseconds, not {delay!r}"
+        self._push(event, priority, delay, 0)
+
+    def after(self, actor: Actor, delay_us: int, action: Callable[[T], None], argument: T) -> None:
+        """`action(argument)` in `delay_us`. There is no cancel: the action must check."""
+        assert delay_us >= 0, delay_us
+        self._push(Occurrence(self, action, argument), NORMAL, delay_us, actor.key)
+
+    def _push(self, event: Event, priority: EventPriority, delay: int, key: int) -> None:
+        at = self.now_us + delay
+        tie = (self._tie_seed ^ key ^ (at * 0x9E3779B97F4A7C15)) & _MASK  # keyed by actor and instant
+        tie = ((tie ^ (tie >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        self._serial += 1
+        heappush(self._queue, (at, priority, (tie >> 8 << 40) | self._serial, event))
+
+    def run_to(self, end_us: int, is_over: Callable[[], bool] | None = None) -> None:
+        """Run everything before `end_us`; then it is `end_us`. `is_over` is asked after each event."""
+        queue, step = self._queue, self.step
+        count = 0
+        while queue and queue[0][0] < end_us:
+            step()
+            count += 1
+            if is_over is not None and is_over():
+                break
+        else:
+            self._now = end_us
+        self.events += count
+
+
+@contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    """Collections at moments that depend on the interpreter's past are no part of a run."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
