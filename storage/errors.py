@@ -138,6 +138,13 @@ class InvalidTopic(StorageError):
     code = 17
 
 
+class InconsistentTopicId(StorageError):
+    """A partition directory belongs to another topic of the same name."""
+
+    code = 103
+    retriable = True
+
+
 class DirectoryInUse(StorageError):
     """Another process holds the lock of the log directory."""
 

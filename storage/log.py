@@ -141,7 +141,10 @@ class PartitionLog:
             draws=draws,
             report=report,
         )
-        return cls(request, load_log(request), on_recovery_point_lowered)
+        try:
+            return cls(request, load_log(request), on_recovery_point_lowered)
+        except OSError as error:
+            raise StorageError(f"{directory} cannot be loaded: {error}") from error
 
     # What it is
 

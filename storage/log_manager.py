@@ -1,0 +1,321 @@
+"""All logs of one log directory: its lock, its checkpoints, start-up and orderly stop.
+
+| file | says |
+| --- | --- |
+| `.lock` | held: a process works here |
+| `.kafka_cleanshutdown` | the last stop was in order; deleted before the logs are loaded (KAFKA-10471) |
+| `recovery-point-offset-checkpoint` | all below it is on disk |
+| `log-start-offset-checkpoint` | only where records below were deleted inside a segment |
+| `replication-offset-checkpoint` | the high watermark |
+
+Kafka: LogManager, and the checkpoint of ReplicaManager; rules LL1 to LL5.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import final
+
+from storage.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    NO_BROKER_EPOCH,
+    RECOVERY_POINT_CHECKPOINT,
+    CleanShutdownFile,
+    OffsetCheckpoint,
+    PartitionMetadataFile,
+)
+from storage.config import LogConfig
+from storage.draws import Draws
+from storage.errors import CorruptCheckpoint, DirectoryInUse, InconsistentTopicId, StorageError
+from storage.filesystem import FileSystem, Lock, dirname, join
+from storage.log import PartitionLog
+from storage.log_files import delete_log_files
+from storage.recovery_cut import ReportCut, ignore_cut
+from storage.topics import (
+    DELETE_SUFFIX,
+    METADATA_TOPIC,
+    check_topic_name,
+    directory_name,
+    parse_directory_name,
+    suffixed_directory_name,
+)
+
+logger = logging.getLogger(__name__)
+
+LOCK_FILE = ".lock"
+_REMOTE_INDEX_CACHE = "remote-log-index-cache"
+
+Offsets = dict[tuple[str, int], int]
+ConfigOf = Callable[[str], LogConfig]
+
+
+@final
+class LogManager:
+    """Locks `directory` (created when missing) from the constructor to `shutdown` or `close_handles`.
+
+    `logs` holds the open ones by the name of their directory, in order of loading and creation. `was_clean` and
+    `previous_broker_epoch` tell of the stop before this start. Raises DirectoryInUse.
+    """
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directory: str,
+        default_config: LogConfig,
+        now_ms: int,
+        draws: Draws,
+        *,
+        report: ReportCut = ignore_cut,
+    ) -> None:
+        self._file_system, self.directory = file_system, directory
+        self._default_config, self._draws, self._report = default_config, draws, report
+        self._now_ms = now_ms
+        self.logs: dict[str, PartitionLog] = {}
+        self.topic_ids: dict[str, str] = {}  # by directory name, where the partition has one
+        self._is_loaded = False
+        self._deleted_count = 0
+        _make_durable_directory(file_system, directory)
+        self._lock: Lock | None = lock_directory(file_system, directory)
+        try:
+            clean_file = CleanShutdownFile(file_system, directory)
+            self.previous_broker_epoch = clean_file.read()
+            self.was_clean = clean_file.delete()
+            file_system.sync_directory(directory)  # or a power loss while loading makes it a clean stop again
+            self._recovery_points = OffsetCheckpoint(file_system, join(directory, RECOVERY_POINT_CHECKPOINT))
+            self._log_starts = OffsetCheckpoint(file_system, join(directory, LOG_START_OFFSET_CHECKPOINT))
+            self._high_watermarks = OffsetCheckpoint(file_system, join(directory, HIGH_WATERMARK_CHECKPOINT))
+        except BaseException:
+            self._release_lock()
+            raise
+
+    # Start
+
+    def load(self, now_ms: int, *, config_of: ConfigOf | None = None) -> None:
+        """Open every partition directory (LL2 to LL4); `config_of` gives a topic's configuration.
+
+        Deletions that a crash interrupted are finished. Raises StorageError when a log can be neither opened nor
+        healed, or for a directory that is no partition's; nothing stays open then.
+        """
+        self._now_ms = now_ms
+        try:
+            self._load_all(config_of)
+        except BaseException:
+            self.close_handles()
+            raise
+        self._is_loaded = True
+        # Recovery may have ended below an old recovery point, and appends are about to pass it again.
+        self.checkpoint_recovery_points()
+
+    def _load_all(self, config_of: ConfigOf | None) -> None:
+        recovery_points = _read_or_nothing(self._recovery_points)
+        log_starts = _read_or_nothing(self._log_starts)
+        high_watermarks = _read_or_nothing(self._high_watermarks)
+        for name in self._directories():
+            parsed = parse_directory_name(name)
+            if parsed.suffix == DELETE_SUFFIX:
+                delete_log_files(self._file_system, join(self.directory, name))
+                continue
+            if parsed.suffix:
+                logger.warning("log directory kept aside: path=%s", join(self.directory, name))
+                continue
+            key = (parsed.topic, parsed.partition)
+            config = self._default_config if config_of is None else config_of(parsed.topic)
+            log = self._open(
+                name, config, self.was_clean, log_starts.get(key, 0), recovery_points.get(key, 0)
+            )
+            log.update_high_watermark(max(high_watermarks.get(key, 0), 0))
+            topic_id = PartitionMetadataFile(self._file_system, log.directory).read()
+            if topic_id is not None:
+                self.topic_ids[name] = topic_id
+
+    def _directories(self) -> list[str]:
+        return [
+            name
+            for name in self._file_system.list(self.directory)
+            if name != _REMOTE_INDEX_CACHE
+            and not name.startswith(METADATA_TOPIC + "-")
+            and self._file_system.stat(join(self.directory, name)).is_directory
+        ]
+
+    def _open(
+        self, name: str, config: LogConfig, is_clean: bool, log_start_offset: int, recovery_point: int
+    ) -> PartitionLog:
+        log = PartitionLog.open(
+            self._file_system,
+            join(self.directory, name),
+            config,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            clean=is_clean,
+            now_ms=self._now_ms,
+            draws=self._draws.child("log", name),
+            report=self._report,
+            on_recovery_point_lowered=self._on_recovery_point_lowered,
+        )
+        self.logs[name] = log
+        return log
+
+    # Partitions
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        return self.logs.get(directory_name(topic, partition))
+
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        config: LogConfig | None = None,
+        topic_id: str | None = None,
+        now_ms: int | None = None,
+    ) -> PartitionLog:
+        """The log of the partition, made when there is none; durable before it is used.
+
+        Raises InvalidTopic, InconsistentTopicId when the directory belongs to another topic of that name.
+        """
+        check_topic_name(topic)
+        name = directory_name(topic, partition)
+        if (log := self.logs.get(name)) is not None:
+            self._check_topic_id(name, topic_id)
+            return log
+        self._now_ms = self._now_ms if now_ms is None else now_ms
+        path = join(self.directory, name)
+        self._file_system.make_directory(path)
+        self._file_system.sync_directory(self.directory)
+        if topic_id is not None:
+            PartitionMetadataFile(self._file_system, path).write(topic_id)
+            self.topic_ids[name] = topic_id
+        return self._open(name, config or self._default_config, True, 0, 0)
+
+    def _check_topic_id(self, name: str, topic_id: str | None) -> None:
+        known = self.topic_ids.get(name)
+        if topic_id is not None and known is not None and topic_id != known:
+            raise InconsistentTopicId(f"{name} has topic id {known}, not {topic_id}")
+
+    def delete(self, topic: str, partition: int) -> bool:
+        """Whether there was one. First it is renamed, so that a crash leaves a deletion to finish, not half a log."""
+        name = directory_name(topic, partition)
+        log = self.logs.pop(name, None)
+        self.topic_ids.pop(name, None)
+        if log is None:
+            return False
+        log.close_handles()
+        doomed = join(self.directory, self._doomed_name(topic, partition))
+        self._file_system.rename(log.directory, doomed)
+        self._file_system.sync_directory(self.directory)
+        delete_log_files(self._file_system, doomed)
+        self.checkpoint_recovery_points()  # or a later topic of that name would start with this one's offsets
+        self.checkpoint_log_start_offsets()
+        self.checkpoint_high_watermarks()
+        return True
+
+    def _doomed_name(self, topic: str, partition: int) -> str:
+        while True:
+            self._deleted_count += 1
+            identity = (topic, partition, self._now_ms, self._deleted_count)
+            high, low = (self._draws.bits(f"deleted-directory-{half}", *identity) for half in "hl")
+            name = suffixed_directory_name(topic, partition, f"{high:016x}{low:016x}", DELETE_SUFFIX)
+            if not self._file_system.exists(join(self.directory, name)):
+                return name
+
+    # Checkpoints
+
+    def checkpoint_recovery_points(self) -> None:
+        """For the thread that owns the logs: a truncation writes it at once, too (RT16)."""
+        self._recovery_points.write(self._offsets(lambda log: log.recovery_point))
+
+    def checkpoint_log_start_offsets(self) -> None:
+        self._log_starts.write(self._log_start_offsets())
+
+    def checkpoint_high_watermarks(self) -> None:
+        self._high_watermarks.write(self._offsets(lambda log: log.high_watermark))
+
+    def prepare_checkpoint(self) -> Callable[[], None]:
+        """The high watermarks and log starts of this moment, to be written on another thread.
+
+        Recovery points are left out: what a truncation has lowered must not be raised again by an older value.
+        """
+        high_watermarks = self._offsets(lambda log: log.high_watermark)
+        log_starts = self._log_start_offsets()
+
+        def write() -> None:
+            self._high_watermarks.write(high_watermarks)
+            self._log_starts.write(log_starts)
+
+        return write
+
+    def _offsets(self, offset_of: Callable[[PartitionLog], int]) -> Offsets:
+        return {(log.topic, log.partition): offset_of(log) for log in self.logs.values()}
+
+    def _log_start_offsets(self) -> Offsets:
+        return {
+            (log.topic, log.partition): log.log_start_offset
+            for log in self.logs.values()
+            if log.log_start_offset > log.segments.base_offsets[0]
+        }
+
+    def _on_recovery_point_lowered(self) -> None:
+        if self._is_loaded:
+            self.checkpoint_recovery_points()
+
+    # End
+
+    def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH, now_ms: int | None = None) -> bool:
+        """Flush and close all, then checkpoints and the mark of a clean stop (LL5); the lock goes last.
+
+        Whether the stop was clean: if any log fails to close, nothing is marked and the next start recovers.
+        """
+        now_ms = self._now_ms if now_ms is None else now_ms
+        is_clean = True
+        for log in self.logs.values():
+            try:
+                log.flush()
+                log.close(now_ms)
+            except (StorageError, OSError) as error:
+                is_clean = False
+                logger.error("log not closed: log=%s reason=%s", log.directory, error)
+                log.close_handles()
+        try:
+            if is_clean and (self._is_loaded or self.was_clean):
+                self.checkpoint_recovery_points()
+                self.checkpoint_log_start_offsets()
+                self.checkpoint_high_watermarks()
+                CleanShutdownFile(self._file_system, self.directory).write(broker_epoch)
+        finally:
+            self._release_lock()
+        return is_clean
+
+    def close_handles(self) -> None:
+        """As in a crash: nothing is synced or marked; the lock is free."""
+        for log in self.logs.values():
+            log.close_handles()
+        self._release_lock()
+
+    def _release_lock(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+
+def lock_directory(file_system: FileSystem, directory: str) -> Lock:
+    """Raises DirectoryInUse while another process works in the log directory."""
+    try:
+        return file_system.lock(join(directory, LOCK_FILE))
+    except BlockingIOError as error:
+        raise DirectoryInUse(f"{directory} is in use: {LOCK_FILE} is held by another process") from error
+
+
+def _make_durable_directory(file_system: FileSystem, directory: str) -> None:
+    if not file_system.exists(directory):
+        file_system.make_directory(directory)
+        file_system.sync_directory(dirname(directory))
+
+
+def _read_or_nothing(checkpoint: OffsetCheckpoint) -> Offsets:
+    """A checkpoint that cannot be read counts as all zero: more is recovered than need be, nothing is lost."""
+    try:
+        return checkpoint.read()
+    except CorruptCheckpoint as error:
+        logger.error("checkpoint ignored: reason=%s", error)
+        return {}
