@@ -1,0 +1,469 @@
+"""A `.log` file by rule number (FR): appending, slices, walking, searching, truncation."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from zlib import crc32
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import storage.file_records
+from sim.crash import Life
+from sim.disk import SimDisk
+from storage.batch import RecordBatch, build_batch, stamp
+from storage.draws import Draws
+from storage.errors import CorruptBatch, StorageError
+from storage.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
+from storage.filesystem import FileSystem, OpenMode, read_file
+from storage.record import Record
+from tests.storage.file_system_fixture import both_file_systems
+
+__all__ = ["both_file_systems"]
+
+PATH = "0.log"
+
+
+def batch_of(*offsets: int, value: bytes = b"value", timestamp: int = 10, epoch: int = 0) -> bytes:
+    records = [Record(offset=offset, timestamp=timestamp, key=None, value=value) for offset in offsets]
+    return build_batch(records, base_offset=offsets[0], partition_leader_epoch=epoch)
+
+
+THREE = [batch_of(0, value=b"abcd"), batch_of(1, value=b"efgh"), batch_of(2, value=b"ijkl")]
+
+
+def new_file_system() -> tuple[SimDisk, FileSystem]:
+    disk = SimDisk(Draws(1), lambda: 1000)
+    return disk, disk.file_system(Life())
+
+
+def holding(content: bytes, fs: FileSystem | None = None) -> FileRecords:
+    fs = fs or new_file_system()[1]
+    fs.open(PATH, OpenMode.CREATE).append(content)
+    return FileRecords(fs, PATH)
+
+
+def with_three() -> FileRecords:
+    records = holding(b"")
+    for batch in THREE:
+        records.append(batch)
+    return records
+
+
+def bytes_of(batches: Iterable[RecordBatch]) -> list[bytes]:
+    return [batch.tobytes() for batch in batches]
+
+
+class TestOpenAndAppend:
+    def test_fr1_all_of_an_existing_file_is_records(self, both_file_systems: tuple[FileSystem, str]) -> None:
+        fs, directory = both_file_systems
+        path = f"{directory}/0.log"
+        records = FileRecords(fs, path)
+        for count, batch in enumerate(THREE):
+            assert records.append(batch) == sum(map(len, THREE[:count]))
+            assert records.size_bytes == fs.stat(path).size_bytes
+        records.close()
+        again = FileRecords(fs, path, read_only=True)
+        assert bytes_of(again.batches()) == THREE
+        again.close()
+
+    def test_fr1_read_only_creates_and_changes_nothing(self) -> None:
+        disk, fs = new_file_system()
+        with pytest.raises(FileNotFoundError):
+            FileRecords(fs, PATH, read_only=True)
+        holding(THREE[0], fs)
+        before = disk.operations
+        records = FileRecords(fs, PATH, read_only=True)
+        with pytest.raises(OSError):
+            records.append(THREE[1])
+        assert records.size_bytes == len(THREE[0])
+        records.close()
+        assert disk.operations == before
+
+    def test_fr1_a_file_above_two_gibibytes_is_refused(self) -> None:
+        _, fs = new_file_system()
+        fs.open(PATH, OpenMode.CREATE).set_length(2**31)
+        with pytest.raises(StorageError):
+            FileRecords(fs, PATH)
+
+    def test_fr1_preallocation(self, both_file_systems: tuple[FileSystem, str]) -> None:
+        fs, directory = both_file_systems
+        path = f"{directory}/0.log"
+        records = FileRecords(fs, path, preallocate_bytes=1 << 20)
+        assert (records.size_bytes, fs.stat(path).size_bytes) == (0, 1 << 20)
+        records.append(THREE[0])
+        assert fs.stat(path).size_bytes == 1 << 20
+        assert bytes_of(records.batches()) == THREE[:1]
+        records.close()  # FR6: cuts the preallocated tail
+        assert fs.stat(path).size_bytes == len(THREE[0])
+        again = FileRecords(fs, path, preallocate_bytes=1 << 20, file_already_exists=True)
+        assert again.append(THREE[1]) == len(THREE[0])
+        assert fs.stat(path).size_bytes == len(THREE[0]) + len(THREE[1])
+        again.close()
+
+    def test_fr4_append_refuses_what_would_pass_two_gibibytes(self) -> None:
+        disk, fs = new_file_system()
+        fs.open(PATH, OpenMode.CREATE).set_length(2**31 - 1)
+        records = FileRecords(fs, PATH)
+        before = disk.operations
+        with pytest.raises(ValueError):
+            records.append(b"x")
+        records.append(b"")
+        assert disk.operations == before + 1
+
+    def test_fr4_a_failed_append_leaves_the_end_where_it_was(self) -> None:
+        disk, fs = new_file_system()
+        records = holding(THREE[0], fs)
+        disk.fail(1, applied_bytes=20)
+        with pytest.raises(OSError):
+            records.append(THREE[1])
+        assert records.size_bytes == len(THREE[0])
+        assert bytes_of(records.batches()) == THREE[:1]
+        records.append(THREE[2])
+        assert bytes_of(records.batches()) == [THREE[0], THREE[2]]
+
+    def test_fr3_slices(self) -> None:
+        records, whole = with_three(), b"".join(THREE)
+        size = len(whole)
+        assert records.read_slice(0, size) == whole
+        assert records.read_slice(len(THREE[0]), 2**31 - 1) == whole[len(THREE[0]) :]
+        assert records.read_slice(size, 10) == b""
+        assert records.read_slice(5, 0) == b""
+        for position, wanted in ((size + 1, 15), (-1, 5), (0, -1)):
+            with pytest.raises(ValueError):
+                records.read_slice(position, wanted)
+
+    def test_fr3_a_slice_does_not_see_a_preallocated_tail(self) -> None:
+        _, fs = new_file_system()
+        records = FileRecords(fs, PATH, preallocate_bytes=4096)
+        records.append(THREE[0])
+        assert records.read_slice(0, 4096) == THREE[0]
+
+    def test_fr7_flush_makes_the_records_durable_and_close_handlers_nothing(self) -> None:
+        disk, fs = new_file_system()
+        records = FileRecords(fs, PATH)
+        fs.sync_directory("")
+        records.append(THREE[0])
+        records.flush()
+        records.append(THREE[1])
+        records.close_handlers()
+        assert disk.durable_bytes(PATH) == THREE[0]
+        again = FileRecords(fs, PATH)
+        again.close()
+        assert disk.durable_bytes(PATH) == THREE[0] + THREE[1]
+
+    def test_names(self) -> None:
+        _, fs = new_file_system()
+        fs.make_directory("a")
+        records = FileRecords(fs, "a/0.log")
+        records.rename_to("a/0.log.deleted")
+        fs.rename("a", "b")
+        records.update_parent_directory("b")
+        records.set_modified(77)
+        assert (records.path, records.modified_ms()) == ("b/0.log.deleted", 77)
+        assert records.delete_if_exists()
+        assert not records.delete_if_exists()
+        assert fs.list("b") == []
+
+
+class TestTruncate:
+    def test_fr5_truncate(self) -> None:
+        _, fs = new_file_system()
+        records = holding(b"".join(THREE), fs)
+        assert records.truncate_to(len(THREE[0])) == len(THREE[1]) + len(THREE[2])
+        assert read_file(fs, PATH) == THREE[0]
+        records.append(THREE[2])
+        assert bytes_of(records.batches()) == [THREE[0], THREE[2]]
+
+    def test_fr5_an_equal_size_leaves_the_file_alone(self) -> None:
+        disk, fs = new_file_system()
+        records = holding(THREE[0], fs)
+        before = disk.operations
+        assert records.truncate_to(records.size_bytes) == 0
+        assert disk.operations == before
+
+    def test_fr5_truncate_beyond_size_raises(self) -> None:
+        records = with_three()
+        for size in (records.size_bytes + 1, -1):
+            with pytest.raises(StorageError):
+                records.truncate_to(size)
+        assert bytes_of(records.batches()) == THREE
+
+    def test_fr6_trim_cuts_only_the_preallocated_tail(self) -> None:
+        _, fs = new_file_system()
+        records = FileRecords(fs, PATH, preallocate_bytes=4096)
+        records.append(THREE[0])
+        records.trim()
+        assert read_file(fs, PATH) == THREE[0]
+
+
+class TestWalk:
+    @pytest.mark.parametrize("tail_bytes", [0, 2, 4, 5, 6, 12, 16, 17])
+    def test_fr8a_a_tail_of_up_to_17_bytes_is_ignored(self, tail_bytes: int) -> None:
+        records = holding(b"".join(THREE) + bytes(tail_bytes))
+        assert bytes_of(records.batches()) == THREE
+        assert [position for _, _, position, _ in records.scan_headers()] == [0, 72, 144]
+
+    def test_fr8a_a_zero_tail_of_18_bytes_is_damage(self) -> None:
+        records = holding(b"".join(THREE) + bytes(18))
+        for walk in (records.batches(), (header for *_, header in records.scan_headers())):
+            assert [next(walk) for _ in THREE]
+            with pytest.raises(CorruptBatch, match="a size field of 0") as raised:
+                next(walk)
+            assert raised.value.position == sum(map(len, THREE))
+
+    def test_fr8b_a_file_shorter_than_the_limit_is_damage(self) -> None:
+        records = with_three()
+        size = records.size_bytes
+        for end in (size + 18, size + 100_000):
+            with pytest.raises(CorruptBatch, match="unexpected end"):
+                list(records.batches(0, end))
+            with pytest.raises(CorruptBatch, match="unexpected end"):
+                list(records.scan_headers(0, end))
+
+    @pytest.mark.parametrize("size_field", [13, 0, -1, -(2**31)])
+    def test_fr8c_a_size_field_below_14_is_damage(self, size_field: int) -> None:
+        damaged = bytearray(b"".join(THREE))
+        struct.pack_into(">i", damaged, len(THREE[0]) + 8, size_field)
+        records = holding(bytes(damaged))
+        with pytest.raises(CorruptBatch) as raised:
+            list(records.batches())
+        assert raised.value.position == len(THREE[0])
+        with pytest.raises(CorruptBatch) as raised:
+            list(records.scan_headers())
+        assert raised.value.position == len(THREE[0])
+        with pytest.raises(CorruptBatch):
+            records.search_for_offset_with_size(2)
+
+    def test_fr8d_an_incomplete_last_batch_ends_the_walk_silently(self) -> None:
+        whole = b"".join(THREE)
+        for missing in range(1, len(THREE[2])):
+            records = holding(whole[: len(whole) - missing])
+            assert bytes_of(records.batches()) == THREE[:2]
+            assert [position for _, _, position, _ in records.scan_headers()] == [0, 72]
+            records.close_handlers()
+
+    def test_fr8_limits(self) -> None:
+        records = with_three()
+        first, second = len(THREE[0]), len(THREE[0]) + len(THREE[1])
+        assert bytes_of(records.batches(first, second)) == [THREE[1]]
+        assert bytes_of(records.batches(first, second - 1)) == []
+        assert [batch.position for batch in records.batches(first)] == [first, second]
+
+    def test_fr8e_magic_above_two_is_walked_as_two(self) -> None:
+        odd = bytearray(THREE[1])
+        odd[16] = 3
+        records = holding(THREE[0] + odd + THREE[2])
+        assert [batch.magic for batch in records.batches()] == [2, 3, 2]
+        # The checksum does not cover the magic, and FR11 leaves it the only judge.
+        assert [header[3] for *_, header in records.scan_headers()] == [2, 3, 2]
+
+    def test_fr2_a_walk_keeps_its_end_while_records_are_appended(self) -> None:
+        records = holding(THREE[0])
+        walk = records.batches()
+        assert next(walk).base_offset == 0
+        records.append(THREE[1])
+        assert list(walk) == []
+
+    def test_batches_may_be_kept_when_the_walk_goes_on(self) -> None:
+        many = [batch_of(offset, value=bytes([offset]) * 3000) for offset in range(40)]
+        assert bytes_of(list(holding(b"".join(many)).batches())) == many
+
+    def test_a_batch_larger_than_the_block_is_read_whole(self) -> None:
+        large = [batch_of(offset, value=bytes([65 + offset]) * 700_000) for offset in range(3)]
+        records = holding(b"".join([*large, THREE[0]]))
+        assert bytes_of(records.batches()) == [*large, THREE[0]]
+        assert [header[0] for *_, header in records.scan_headers()] == [0, 1, 2, 0]
+
+    def test_fr9_a_search_reads_no_bodies(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        records = holding(b"".join(batch_of(offset, value=bytes(300_000)) for offset in range(8)))
+        read: list[int] = []
+        read_at = records._file.read_at
+
+        def noting(position: int, size: int) -> bytes:
+            read.append(size)
+            return read_at(position, size)
+
+        monkeypatch.setattr(records._file, "read_at", noting)
+        found = records.search_for_offset_with_size(7)
+        assert found is not None and found.offset == 7
+        assert sum(read) <= 8 * storage.file_records.FIRST_BLOCK_BYTES
+
+
+class TestScan:
+    def test_scan_gives_header_fields_and_the_bytes(self) -> None:
+        records = with_three()
+        seen = []
+        for buffer, at, position, header in records.scan_headers():
+            batch = RecordBatch(buffer, at, header[1] + 12, position)
+            seen.append(batch.tobytes())
+            assert header == struct.unpack_from(">qiibIhiqqqhii", seen[-1])
+        assert seen == THREE
+
+    def test_fr11_scan_stops_at_a_wrong_checksum(self) -> None:
+        damaged = bytearray(b"".join(THREE))
+        damaged[len(THREE[0]) + 65] ^= 1
+        records = holding(bytes(damaged))
+        walk = records.scan_headers()
+        assert next(walk)[3][0] == 0
+        with pytest.raises(CorruptBatch, match="checksum") as raised:
+            next(walk)
+        assert (raised.value.path, raised.value.position) == (PATH, len(THREE[0]))
+
+    def test_fr11_a_magic_2_batch_below_61_bytes_is_damage(self) -> None:
+        short = struct.pack(">qiib", 1, 20, 0, 2) + bytes(15)
+        for tail in (b"", THREE[2]):
+            walk = holding(THREE[0] + short + tail).scan_headers()
+            next(walk)
+            with pytest.raises(CorruptBatch, match="smaller than its header") as raised:
+                next(walk)
+            assert raised.value.position == len(THREE[0])
+
+    def test_scan_takes_magic_0_and_1_messages(self) -> None:
+        def message(offset: int, magic: int, value: bytes) -> bytes:
+            timestamp = struct.pack(">q", 55) if magic else b""
+            body = (
+                bytes([magic, 0]) + timestamp + struct.pack(">i", -1) + struct.pack(">i", len(value)) + value
+            )
+            return struct.pack(">qiI", offset, len(body) + 4, crc32(body)) + body
+
+        messages = [message(0, 0, b""), message(1, 1, b""), message(2, 0, b"x" * 90), message(3, 1, b"")]
+        records = holding(b"".join(messages))
+        seen = [(header[0], header[3], header[8], header[2]) for *_, header in records.scan_headers()]
+        assert seen == [(0, 0, -1, -1), (1, 1, 55, -1), (2, 0, -1, -1), (3, 1, 55, -1)]
+        assert bytes_of(records.batches()) == messages
+        damaged = bytearray(b"".join(messages))
+        damaged[-1] ^= 1
+        with pytest.raises(CorruptBatch):
+            list(holding(bytes(damaged)).scan_headers())
+
+    def test_an_overlong_size_field_costs_no_memory(self) -> None:
+        """A size that the file could hold is not allocated before the checksum says that it is true."""
+        _, fs = new_file_system()
+        damaged = bytearray(THREE[1])
+        struct.pack_into(">i", damaged, 8, 64 << 20)
+        records = holding(THREE[0] + damaged, fs)
+        records.close_handlers()
+        file = fs.open(PATH, OpenMode.WRITE)
+        file.set_length(80 << 20)
+        records = FileRecords(fs, PATH, read_only=True)
+        walk = records.scan_headers()
+        next(walk)
+        with pytest.raises(CorruptBatch, match="checksum"):
+            next(walk)
+
+    @settings(max_examples=80)
+    @given(st.data())
+    def test_scan_equals_the_plain_walk_on_any_damage(self, data: st.DataObject) -> None:
+        sizes = data.draw(st.lists(st.integers(0, 700), max_size=8))
+        content = bytearray(b"".join(batch_of(i, value=bytes(size)) for i, size in enumerate(sizes)))
+        if content:
+            for _ in range(data.draw(st.integers(0, 2))):
+                content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+            del content[data.draw(st.integers(len(content) - 80, len(content))) :]
+        expected, damage = plain_walk(bytes(content))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                storage.file_records, "BLOCK_BYTES", data.draw(st.sampled_from([64, 300, 1000, 1 << 18]))
+            )
+            records = holding(bytes(content))
+            seen: list[int] = []
+            found: int | None = None
+            try:
+                seen.extend(position for _, _, position, _ in records.scan_headers())
+            except CorruptBatch as error:
+                found = error.position
+                walk = records.scan_headers()
+                seen = [next(walk)[2] for _ in expected]
+        assert (seen, found) == (expected, damage)
+
+
+def plain_walk(content: bytes) -> tuple[list[int], int | None]:
+    """FR8 and FR11 as they are written: positions of the sound batches, and of the damage that ends them."""
+    positions: list[int] = []
+    position = 0
+    while position < len(content) - 17:
+        (size,) = struct.unpack_from(">i", content, position + 8)
+        if size < 14:
+            return positions, position
+        if position > len(content) - 12 - size:
+            return positions, None
+        if not RecordBatch(content, position, 12 + size).is_valid():
+            return positions, position
+        positions.append(position)
+        position += 12 + size
+    return positions, None
+
+
+class TestSearch:
+    def test_fr12_by_offset(self) -> None:
+        records = with_three()
+        first = len(THREE[0])
+        fifty = batch_of(50)
+        records.append(fifty)
+        found = LogOffsetPosition(offset=0, position=0, size_bytes=first)
+        assert records.search_for_offset_with_size(0) == found
+        second = LogOffsetPosition(offset=1, position=first, size_bytes=len(THREE[1]))
+        assert records.search_for_offset_with_size(1) == second
+        assert records.search_for_offset_with_size(1, first) == second
+        last = LogOffsetPosition(offset=50, position=3 * first, size_bytes=len(fifty))
+        assert records.search_for_offset_with_size(3) == last
+        assert records.search_for_offset_with_size(50, 2 * first) == last
+        assert records.search_for_offset_with_size(51) is None
+        assert holding(b"").search_for_offset_with_size(0) is None
+
+    def test_fr12_the_last_offset_of_a_batch_counts(self) -> None:
+        records = holding(batch_of(0, 1, 2) + batch_of(3, 4, 9))
+        found = records.search_for_offset_with_size(5)
+        assert found is not None and found.offset == 9
+        found = records.search_for_offset_with_size(1)
+        assert found is not None and (found.offset, found.position) == (2, 0)
+
+    def test_fr13_by_timestamp(self) -> None:
+        records = holding(batch_of(5, timestamp=10, epoch=0) + batch_of(6, timestamp=11, epoch=1))
+        first = TimestampAndOffset(timestamp=10, offset=5, leader_epoch=0)
+        second = TimestampAndOffset(timestamp=11, offset=6, leader_epoch=1)
+        assert records.search_for_timestamp(9, 0, 5) == first
+        assert records.search_for_timestamp(10, 0, 5) == first
+        assert records.search_for_timestamp(11, 0, 5) == second
+        assert records.search_for_timestamp(9, 0, 6) == second
+        assert records.search_for_timestamp(12, 0, 5) is None
+
+    def test_fr13_the_record_within_the_batch(self) -> None:
+        batch = build_batch(
+            [
+                Record(offset=o, timestamp=t, key=None, value=None)
+                for o, t in ((0, 5), (1, 9), (2, 7), (3, 8))
+            ],
+            base_offset=0,
+        )
+        records = holding(batch)
+        assert records.search_for_timestamp(6) == TimestampAndOffset(timestamp=9, offset=1, leader_epoch=None)
+        found = records.search_for_timestamp(8, 0, 2)
+        assert found == TimestampAndOffset(timestamp=8, offset=3, leader_epoch=None)
+        assert records.search_for_timestamp(9, 0, 2) is None
+
+    def test_fr14_largest_timestamp_earliest_batch(self) -> None:
+        batches = [
+            batch_of(0, timestamp=3, epoch=1),
+            batch_of(1, 2, timestamp=8, epoch=2),
+            batch_of(3, timestamp=8, epoch=3),
+        ]
+        records = holding(b"".join(batches))
+        expected = TimestampAndOffset(timestamp=8, offset=2, leader_epoch=2)
+        assert records.largest_timestamp_after() == expected
+        after = records.largest_timestamp_after(len(batches[0]) + len(batches[1]))
+        assert after == TimestampAndOffset(timestamp=8, offset=3, leader_epoch=3)
+        none = TimestampAndOffset(timestamp=-1, offset=-1, leader_epoch=None)
+        assert records.largest_timestamp_after(records.size_bytes) == none
+
+
+def test_a_leader_stamped_batch_is_stored_as_stamped() -> None:
+    batch = bytearray(batch_of(0))
+    stamp(batch, 0, base_offset=17, partition_leader_epoch=4)
+    records = holding(b"")
+    records.append(batch)
+    (found,) = records.batches()
+    assert (found.base_offset, found.partition_leader_epoch, found.is_valid()) == (17, 4, True)
