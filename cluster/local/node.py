@@ -1,0 +1,214 @@
+"""One node's process: `python -m cluster.local.node --node-id 1 --port 19092 --directory DIR/node-1 …`.
+
+Prints one JSON object a line: `ready` once it serves, `failed` with the reason, `stopped`. Ends in order on SIGTERM,
+SIGINT and, with `--lifeline`, when its standard input closes. Exit status 0 after an orderly stop, 2 when what it was
+given cannot work, 1 when it broke.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, final
+
+from cluster.config import BrokerConfig
+from cluster.controller.config import ControllerConfig
+from cluster.effects import Effect, Observe
+from cluster.local.layout import UnusableInput
+from cluster.local.properties import configured
+from cluster.local.tuning import keep_freed_memory, loop_factory
+from cluster.messages import CONTROLLER_ID
+from cluster.runtime import Core, Runtime, log_observation
+from cluster.server import BROKER_SERVICES, CONTROLLER_SERVICES, NodeServer, PortInUse
+from storage.draws import Draws
+from storage.errors import DirectoryInUse, StorageError
+from storage.os_filesystem import OsFileSystem
+
+logger = logging.getLogger(__name__)
+
+STOP_TIMEOUT_S = 12.0
+_SERVES = {"broker.unfenced": True, "broker.fenced": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    node_id: int
+    host: str
+    port: int
+    directory: Path
+    controller: tuple[str, int]
+    properties: tuple[tuple[str, str], ...]
+    has_lifeline: bool
+
+    @property
+    def is_controller(self) -> bool:
+        return self.node_id == CONTROLLER_ID
+
+
+def parse_arguments(arguments: list[str] | None = None) -> Arguments:
+    parser = argparse.ArgumentParser(prog="python -m cluster.local.node", description="Runs one node.")
+    parser.add_argument("--node-id", type=int, required=True, help=f"{CONTROLLER_ID} is the controller")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--controller", default="127.0.0.1:20092", metavar="HOST:PORT")
+    parser.add_argument("--property", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--lifeline", action="store_true", help="stop when standard input closes")
+    given = parser.parse_args(arguments)
+    host, _, port = given.controller.rpartition(":")
+    return Arguments(
+        node_id=given.node_id,
+        host=given.host,
+        port=given.port,
+        directory=given.directory,
+        controller=(host, int(port)),
+        properties=tuple(
+            (name, value) for name, _, value in (item.partition("=") for item in given.property)
+        ),
+        has_lifeline=given.lifeline,
+    )
+
+
+class NodeCore(Core, Protocol):
+    def start(self, now_ms: int) -> Sequence[Effect]: ...
+
+
+def make_core(arguments: Arguments) -> NodeCore:
+    """A process loads only what its role needs. Raises UnusableInput."""
+    file_system = OsFileSystem()
+    directory = str(arguments.directory)
+    draws = Draws(int.from_bytes(os.urandom(8), "big"))
+    if arguments.is_controller:
+        from cluster.controller.controller import Controller
+
+        settings = ControllerConfig(host=arguments.host, port=arguments.port)
+        return Controller(configured(settings, arguments.properties), file_system, directory, draws)
+    from cluster.broker import Broker
+
+    config = BrokerConfig(node_id=arguments.node_id, host=arguments.host, port=arguments.port)
+    return Broker(configured(config, arguments.properties), file_system, directory, draws)
+
+
+def tell(event: str, **fields: object) -> None:
+    """To the parent; a parent that is gone is told nothing."""
+    with contextlib.suppress(OSError):
+        sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def pid_file(path: Path) -> Iterator[None]:
+    path.write_text(f"{os.getpid()}\n")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@final
+class NodeProcess:
+    def __init__(self, arguments: Arguments) -> None:
+        self._arguments = arguments
+        self._core = make_core(arguments)
+        self._runtime = Runtime(self._core, observe=self._on_observation)
+        self._runtime.peers.learn(CONTROLLER_ID, *arguments.controller)
+        services = CONTROLLER_SERVICES if arguments.is_controller else BROKER_SERVICES
+        self._server = NodeServer(self._runtime, services)
+        self._told: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> int:
+        """The exit status. Raises what makes the start impossible."""
+        arguments = self._arguments
+        self._catch_signals()
+        await self._server.start(arguments.host, arguments.port)
+        try:
+            self._runtime.start(self._core.start)
+            with pid_file(arguments.directory / "pid"):
+                if arguments.is_controller:
+                    await self._serve(True)
+                stop = await self._runtime.stopped
+        finally:
+            await self._server.stop()
+            await self._runtime.close()
+        tell("stopped", reason=stop.reason)
+        return 0 if stop.reason == "shutdown" else 1
+
+    def _on_observation(self, effect: Observe) -> None:
+        log_observation(effect)
+        serves = _SERVES.get(effect.kind)
+        if serves is not None:
+            task = asyncio.get_running_loop().create_task(self._serve(serves))
+            self._told.add(task)
+            task.add_done_callback(self._told.discard)
+
+    async def _serve(self, serves: bool) -> None:
+        await self._server.set_serving(serves)
+        if serves:
+            tell("ready", port=self._arguments.port)
+
+    def _catch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._shut_down)
+        if self._arguments.has_lifeline:
+            os.set_blocking(sys.stdin.fileno(), False)
+            loop.add_reader(sys.stdin.fileno(), self._on_lifeline)
+
+    def _on_lifeline(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            if not os.read(sys.stdin.fileno(), 64):
+                asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+                logger.warning("the parent is gone")
+                self._shut_down()
+
+    def _shut_down(self) -> None:
+        """In order if that is quick; a controlled shutdown may wait for a controller that is gone too."""
+        loop = asyncio.get_running_loop()
+        loop.call_later(STOP_TIMEOUT_S, self._give_up)
+        self._runtime.shut_down()
+
+    def _give_up(self) -> None:
+        logger.error("no orderly stop within seconds=%s", STOP_TIMEOUT_S)
+        (self._arguments.directory / "pid").unlink(missing_ok=True)
+        os._exit(1)
+
+
+async def run_node(arguments: Arguments) -> int:
+    try:
+        arguments.directory.mkdir(parents=True, exist_ok=True)
+        return await NodeProcess(arguments).run()
+    except (UnusableInput, PortInUse, DirectoryInUse) as error:
+        return _failed(str(error), 2)
+    except BlockingIOError:
+        return _failed(f"{arguments.directory} is in use by another process", 2)
+    except (StorageError, OSError) as error:
+        logger.exception("the node could not start")
+        return _failed(str(error), 2 if isinstance(error, PermissionError) else 1)
+
+
+def _failed(reason: str, status: int) -> int:
+    tell("failed", reason=reason, is_unusable_input=status == 2)
+    return status
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    keep_freed_memory()
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(run_node(arguments))
+
+
+if __name__ == "__main__":
+    if not __debug__:
+        sys.exit("asserts guard the log: run without -O")
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""`--config replica.lag.time.max.ms=500`: Kafka's dotted property names to the fields of our configurations."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterable
+from typing import TypeVar
+
+from cluster.config import BrokerConfig
+from cluster.controller.config import ControllerConfig
+from cluster.local.layout import UnusableInput
+from storage.errors import ConfigError
+
+Config = TypeVar("Config", BrokerConfig, ControllerConfig)
+Properties = Iterable[tuple[str, str]]
+# A process's identity and place follow from where it stands in the cluster.
+_FIXED = frozenset(
+    {"broker_id", "node_id", "host", "port", "controller_id", "controller_host", "controller_port"}
+)
+
+
+def check_properties(properties: Properties) -> None:
+    """Raises UnusableInput at a name that no node has, or a value that it cannot take."""
+    properties = tuple(properties)
+    known = {**_settable(BrokerConfig), **_settable(ControllerConfig)}
+    for name, value in properties:
+        if name.replace(".", "_") not in known:
+            raise UnusableInput(f"--config {name}: no such property; there are {', '.join(_dotted(known))}")
+        _parse(name, value, known[name.replace(".", "_")])
+
+
+def configured(config: Config, properties: Properties) -> Config:
+    """`config` with those of the properties that it has. Raises UnusableInput."""
+    fields = _settable(type(config))
+    chosen = {
+        field: _parse(name, value, fields[field])
+        for name, value in properties
+        if (field := name.replace(".", "_")) in fields
+    }
+    try:
+        return dataclasses.replace(config, **chosen)  # type: ignore[arg-type]  # parsed by the field's own type
+    except ConfigError as error:
+        raise UnusableInput(str(error)) from error
+
+
+def _settable(cls: type[BrokerConfig | ControllerConfig]) -> dict[str, type]:
+    return {
+        name: hint
+        for name, hint in typing.get_type_hints(cls).items()
+        if hint in (int, bool, str) and name not in _FIXED
+    }
+
+
+def _dotted(fields: Iterable[str]) -> list[str]:
+    return sorted(name.replace("_", ".") for name in fields)
+
+
+def _parse(name: str, value: str, kind: type) -> int | bool | str:
+    if kind is bool and value in ("true", "false"):
+        return value == "true"
+    if kind is int:
+        try:
+            return int(value)
+        except ValueError as error:
+            raise UnusableInput(f"--config {name}={value}: a number is wanted") from error
+    if kind is str:
+        return value
+    raise UnusableInput(f"--config {name}={value}: true or false is wanted")
