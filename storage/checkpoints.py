@@ -77,9 +77,7 @@ def _split(line: str) -> list[str]:
 
 
 def _read_entries(file_system: FileSystem, path: str, width: int) -> list[tuple[int, list[str]]]:
-    """(line number, parts) of each entry; no entries for a file that is missing, empty or a version line
-    only.
-    """
+    """(line number, parts) of each entry; none in a file that is missing, empty or a version line only."""
     try:
         lines = _lines(file_system, path)
     except FileNotFoundError:

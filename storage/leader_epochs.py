@@ -34,8 +34,7 @@ def _do_nothing() -> None:
 
 @final
 class LeaderEpochCache:
-    """The epochs of one log, held in memory and in `leader-epoch-checkpoint` at `path` (created empty when
-    missing).
+    """The epochs of one log, in memory and in the checkpoint file at `path`, created empty when missing.
 
     `schedule` is called after a truncation that `flush` has yet to bring to disk. `last_epoch` is the latest
     epoch, -1 when there is none: a loop over batches compares with it and calls `assign` only where the epoch
@@ -200,9 +199,7 @@ class LeaderEpochCache:
             logger.debug("leader epochs not flushed, directory gone: path=%s", self.path)
 
     def copy_to(self, file_system: FileSystem, path: str) -> LeaderEpochCache:
-        """A cache of the same entries bound to another file, which is not written yet. Kafka:
-        withCheckpoint.
-        """
+        """The same entries bound to another file, which is not written yet. Kafka: withCheckpoint."""
         copy = LeaderEpochCache(file_system, path)
         copy._epochs, copy._starts = self._epochs[:], self._starts[:]
         copy.last_epoch, copy._last_start = self.last_epoch, self._last_start

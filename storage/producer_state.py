@@ -1,5 +1,4 @@
-"""What a log knows of the producers that wrote into it: the last sequences of each, and the open
-transactions.
+"""What a log knows of the producers that wrote into it: last sequences and open transactions.
 
 Kafka: ProducerStateManager (KIP-98). It is rebuilt from the log's own batches, from the newest snapshot on.
 
@@ -309,8 +308,9 @@ class ProducerStateManager:
         return now_ms - entry.last_timestamp >= self._producer_id_expiration_ms
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Be the state at `log_end_offset` or at a snapshot below it; the caller replays from
-        `map_end_offset` (PS16).
+        """Be the state at `log_end_offset` or at a snapshot at most there (PS16).
+
+        The caller replays from `map_end_offset` on.
         """
         self._delete_snapshots(
             [offset for offset in self._snapshots if offset > log_end_offset or offset <= log_start_offset]
@@ -444,9 +444,7 @@ class ProducerStateManager:
             insort(self._snapshots, offset)
 
     def _delete_snapshots(self, offsets: Collection[int]) -> None:
-        """For good: one that came back after a power loss would pass for the state of a log that was cut
-        below it.
-        """
+        """For good: one that came back after a power loss would pass for the state of a log cut below it."""
         if not offsets:
             return
         gone = set(offsets)

@@ -151,9 +151,7 @@ class _Validation:
         self.now_ms, self.origin = now_ms, origin
 
     def check_batch(self) -> None:
-        """LV5, LV6: of a client alone; a coordinator writes control batches, and markers without a
-        sequence.
-        """
+        """LV5, LV6: of a client alone; a coordinator writes markers, which have no sequence."""
         batch = self.batch
         if self.origin != AppendOrigin.CLIENT:
             return
