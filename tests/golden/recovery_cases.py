@@ -1,0 +1,414 @@
+"""Loads that real Kafka did, done again here and compared field by field and byte by byte.
+
+    python -m tests.golden.recovery_cases ROOT CASES.jsonl [--sources A,B] [--without-damage-to SUFFIX,…]
+        [--ignore producers,snapshots] [--self-test]
+
+ROOT holds `killed/` and `clean/`; a line of CASES is one case in the form of `golden/recovery.jsonl` (see the README
+there). Ends with `N cases, M differ, K refused by Kafka`. Exit status 1 if any differs, or if one that Kafka refused
+ends in anything but a healed log or one clear error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import hashlib
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from storage.batch import iterate_batches
+from storage.config import LogConfig
+from storage.errors import StorageError
+from storage.log import PartitionLog
+from storage.os_filesystem import OsFileSystem
+from storage.producer_append import ProducerStateEntry
+from storage.segment import LogSegment
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    sources: frozenset[str] = frozenset()
+    without_damage_to: tuple[str, ...] = ()
+    ignore: frozenset[str] = frozenset()
+
+    def wants(self, case: Json) -> bool:
+        topic = case["source"].rsplit("/", 1)[-1].rsplit("-", 1)[0]
+        if self.sources and topic not in self.sources:
+            return False
+        names = [name for damage in case["damage"] for name in _damaged_names(damage)]
+        return not any(name.endswith("." + suffix) for name in names for suffix in self.without_damage_to)
+
+
+def _damaged_names(damage: list[Any]) -> list[str]:
+    return [damage[1], damage[2]] if damage[0] in ("copy", "rename") else [damage[1]]
+
+
+# Preparing and running one case
+
+
+def apply_damage(directory: Path, damage: list[Any]) -> None:
+    verb, name, *rest = damage
+    path = directory / name
+    if verb == "cut":
+        with path.open("r+b") as file:
+            file.truncate(rest[0])
+    elif verb in ("append", "zeros"):
+        with path.open("ab") as file:
+            file.write(bytes.fromhex(rest[0]) if verb == "append" else bytes(rest[0]))
+    elif verb == "poke":
+        with path.open("r+b") as file:
+            file.seek(rest[0])
+            file.write(bytes.fromhex(rest[1]))
+    elif verb == "delete":
+        path.unlink()
+    elif verb == "copy":
+        shutil.copy(path, directory / rest[0])
+    elif verb == "rename":
+        path.rename(directory / rest[0])
+    elif verb == "create":
+        path.write_bytes(bytes.fromhex(rest[0]))
+    else:
+        raise ValueError(f"unknown damage {verb!r}")
+
+
+def prepare(case: Json, root: Path, work: Path) -> Path:
+    directory = work / case["source"].rsplit("/", 1)[-1]
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree(root / case["source"], directory)
+    for damage in case["damage"]:
+        apply_damage(directory, damage)
+    return directory
+
+
+def run_case(case: Json, directory: Path) -> Json:
+    """What the case's `kafka` is of Kafka: of us. `error` where a StorageError ended it."""
+    outcome: Json = {}
+    log: PartitionLog | None = None
+    try:
+        log = PartitionLog.open(
+            OsFileSystem(),
+            str(directory),
+            LogConfig.from_properties(case["config"]),
+            log_start_offset=case["log_start_offset"],
+            recovery_point=case["recovery_point"],
+            clean=case["clean"],
+            now_ms=case["now_ms"],
+        )
+        outcome["loaded"] = describe_log(log)
+        for operation in case["then"]:
+            outcome.setdefault("then", []).append(_operate(log, operation))
+        log.close(case["now_ms"])
+        log = None
+        outcome["files_after_close"] = describe_files(directory)
+    except StorageError as error:
+        outcome["error"], outcome["message"] = type(error).__name__, str(error)
+    finally:
+        if log is not None:
+            log.close_handles()
+    return outcome
+
+
+def _operate(log: PartitionLog, operation: list[Any]) -> Json:
+    verb, offset = operation
+    result: Json = {"op": operation}
+    if verb == "truncate":
+        result["changed"] = log.truncate_to(offset)
+    elif verb == "truncate_fully":
+        log.truncate_fully_and_start_at(offset)
+    else:
+        raise ValueError(f"unknown operation {verb!r}")
+    result["state"] = describe_log(log)
+    return result
+
+
+def describe_log(log: PartitionLog) -> Json:
+    return {
+        "log_start_offset": log.log_start_offset,
+        "log_end_offset": log.log_end_offset,
+        "recovery_point": log.recovery_point,
+        "high_watermark": log.high_watermark,
+        "segments": [_describe_segment(segment) for segment in log.segments],
+        "epochs": [list(entry) for entry in log.leader_epochs.entries],
+        "producers": [
+            _describe_producer(entry) for _, entry in sorted(log.producer_state.producers.items())
+        ],
+    }
+
+
+def _describe_segment(segment: LogSegment) -> Json:
+    offsets, times = segment.offset_index, segment.time_index
+    return {
+        "base_offset": segment.base_offset,
+        "size": segment.size_bytes,
+        "offset_index": [list(offsets.entry(slot)) for slot in range(offsets.entries)],
+        "time_index": [list(times.entry(slot)) for slot in range(times.entries)],
+        "max_timestamp": list(segment.max_timestamp),
+        "aborted_transactions": [],  # until there is a transaction index
+    }
+
+
+def _describe_producer(entry: ProducerStateEntry) -> Json:
+    first_offset = entry.transaction_first_offset
+    return {
+        "producer_id": entry.producer_id,
+        "epoch": entry.producer_epoch,
+        "last_sequence": entry.last_sequence,
+        "last_offset": entry.last_offset,
+        "coordinator_epoch": entry.coordinator_epoch,
+        "open_transaction_first_offset": -1 if first_offset is None else first_offset,
+        "batches_kept": len(entry.batches),
+    }
+
+
+def describe_files(directory: Path) -> Json:
+    return {
+        path.name: [path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest()[:16]]
+        for path in sorted(directory.iterdir())
+    }
+
+
+# Judging
+
+
+def differences(expected: Json, actual: Json, ignore: frozenset[str]) -> list[str]:
+    """One line for each place where ours is not Kafka's."""
+    found: list[str] = []
+    if "error" in actual:
+        return [f"refused here: {actual['error']}: {actual['message']}"]
+    for key in ("loaded", "then", "files_after_close"):
+        _compare(expected.get(key), actual.get(key), key, ignore, found)
+    return found
+
+
+def _compare(expected: Any, actual: Any, path: str, ignore: frozenset[str], found: list[str]) -> None:
+    name = path.rsplit(".", 1)[-1]
+    if ("producers" in ignore and name == "producers") or ("snapshots" in ignore and name == "snapshot"):
+        return
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        for key in sorted(expected.keys() | actual.keys()):
+            _compare(expected.get(key), actual.get(key), f"{path}.{key}", ignore, found)
+    elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
+        for index, pair in enumerate(zip(expected, actual, strict=True)):
+            _compare(*pair, f"{path}[{index}]", ignore, found)
+    elif expected != actual:
+        found.append(f"{path}: Kafka {_short(expected)}, here {_short(actual)}")
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 160 else text[:157] + "..."
+
+
+def unhealed(directory: Path, before: dict[str, bytes], actual: Json) -> list[str]:
+    """Of a case that Kafka refused: why ours is neither healed nor one clear error."""
+    if "error" in actual:
+        is_clear = bool(actual["message"]) and "\n" not in actual["message"]
+        lost = [name for name, content in _logs(directory).items() if not before.get(name, b"").startswith(content)]
+        problems = [] if is_clear else [f"no clear error: {actual['error']}: {actual['message']!r}"]
+        return problems + [f"{name} was overwritten before the refusal" for name in lost]
+    problems, last_offset = [], -1
+    for name, content in sorted(_logs(directory).items()):
+        if not before.get(name, b"").startswith(content):
+            problems.append(f"{name} is no prefix of what it was")
+        end = 0
+        for batch in iterate_batches(content, name):
+            if not batch.is_valid() or batch.last_offset <= last_offset:
+                problems.append(f"{name} still holds damage at byte {batch.position}")
+            last_offset, end = batch.last_offset, batch.position + batch.size_bytes
+        if end != len(content):
+            problems.append(f"{name} ends in {len(content) - end} bytes that are no batch")
+    return problems
+
+
+def _logs(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.glob("*.log")}
+
+
+@final
+class Judge:
+    """Runs cases in a directory of its own; counts."""
+
+    def __init__(self, root: Path, work: Path, options: Options, write: Callable[[str], None] = print) -> None:
+        self._root, self._work, self._options, self._write = root, work, options, write
+        self.cases = self.differing = self.refused = self.unhealed = 0
+
+    def judge(self, case: Json) -> Json:
+        """Gives what happened here; tells of what differs."""
+        directory = prepare(case, self._root, self._work)
+        before = _logs(directory)
+        self.cases += 1
+        try:
+            actual = run_case(case, directory)
+        except (ArithmeticError, AssertionError, LookupError, OSError, TypeError, ValueError) as error:
+            actual = {"error": "crash", "message": f"{type(error).__name__}: {error}"}
+        if "error" in case["kafka"]:
+            self.refused += 1
+            problems = unhealed(directory, before, actual) if actual.get("error") != "crash" else [actual["message"]]
+            self.unhealed += bool(problems)
+        else:
+            problems = differences(case["kafka"], actual, self._options.ignore)
+            self.differing += bool(problems)
+        for problem in problems:
+            self._write(f"{case['id']} {case['source']} {problem}")
+        shutil.rmtree(directory, ignore_errors=True)
+        return actual
+
+    @property
+    def summary(self) -> str:
+        return f"{self.cases} cases, {self.differing} differ, {self.refused} refused by Kafka"
+
+
+def read_cases(path: Path, options: Options) -> Iterator[Json]:
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            case = json.loads(line)
+            if options.wants(case):
+                yield case
+
+
+# The self-test
+
+
+def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from _leaves(child, (*path, key))
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _leaves(child, (*path, index))
+    else:
+        yield path
+
+
+def _kind(path: tuple[str | int, ...]) -> str:
+    """The path with `*` for what varies from case to case: numbers, and the offsets in file names."""
+    parts = []
+    for index, part in enumerate(path):
+        if isinstance(part, int):
+            is_column = index == len(path) - 1
+            parts.append(str(part) if is_column else "*")
+        elif path[0] == "files_after_close" and index == 1:
+            parts.append(part.rsplit(".", 1)[-1])
+        else:
+            parts.append(part)
+    return ".".join(parts)
+
+
+def _falsified(expected: Json, path: tuple[str | int, ...]) -> Json:
+    changed = copy.deepcopy(expected)
+    holder: Any = changed
+    for part in path[:-1]:
+        holder = holder[part]
+    value = holder[path[-1]]
+    if isinstance(value, bool):
+        holder[path[-1]] = not value
+    elif isinstance(value, int):
+        holder[path[-1]] = value + 1
+    else:
+        holder[path[-1]] = value[:-1] + ("0" if value[-1] != "0" else "1")
+    return changed
+
+
+def _structural_lies(expected: Json) -> Iterator[tuple[str, Json]]:
+    """What is there too much or too little: a file, a segment, an index entry, an epoch, a producer."""
+    for kind, take in (
+        ("a segment missing", lambda lie: lie["loaded"]["segments"].pop()),
+        ("an epoch too many", lambda lie: lie["loaded"]["epochs"].append([99, 1 << 40])),
+        ("an offset entry too many", lambda lie: lie["loaded"]["segments"][0]["offset_index"].append([1, 2])),
+        ("a time entry too many", lambda lie: lie["loaded"]["segments"][0]["time_index"].append([1, 2])),
+        ("a producer too many", lambda lie: lie["loaded"]["producers"].append({"producer_id": 1})),
+        (
+            "an aborted transaction too many",
+            lambda lie: lie["loaded"]["segments"][0]["aborted_transactions"].append([1, 2, 3, 4]),
+        ),
+        ("a file missing", lambda lie: lie["files_after_close"].popitem()),
+        ("a file too many", lambda lie: lie["files_after_close"].update({"x.log": [0, "00"]})),
+        ("an operation missing", lambda lie: lie["then"].pop() if lie.get("then") else lie.update({"then": [{}]})),
+    ):
+        lie = copy.deepcopy(expected)
+        take(lie)
+        yield kind, lie
+
+
+def self_test(cases: list[Json], root: Path, work: Path, options: Options) -> list[str]:
+    """Falsify each kind of field once, in a case that holds without it: gives the kinds that went unnoticed.
+
+    Kinds that the options leave out of the comparison are not falsified.
+    """
+    judge = Judge(root, work, options, write=lambda line: None)
+    seen: set[str] = set()
+    unnoticed = []
+    structural_done = False
+    for case in cases:
+        expected = case["kafka"]
+        actual = judge.judge(case)
+        if "error" in expected or differences(expected, actual, options.ignore):
+            continue
+        if not structural_done:
+            structural_done = True
+            for kind, lie in _structural_lies(expected):
+                is_ignored = "producers" in options.ignore and "producer" in kind
+                if not is_ignored and not differences(lie, actual, options.ignore):
+                    unnoticed.append(kind)
+                seen.add(kind)
+        for path in _leaves(expected):
+            kind = _kind(path)
+            is_ignored = ("producers" in options.ignore and "producers" in path) or (
+                "snapshots" in options.ignore and kind.startswith("files_after_close.snapshot")
+            )
+            if kind in seen or is_ignored or "op" in path:
+                continue
+            seen.add(kind)
+            if not differences(_falsified(expected, path), actual, options.ignore):
+                unnoticed.append(kind)
+    if not seen:
+        unnoticed.append("everything: no case holds")
+    print(f"self-test: {len(seen)} kinds of field falsified, {len(unnoticed)} unnoticed")
+    return unnoticed
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip().removeprefix(".") for part in text.split(",") if part.strip()]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tests.golden.recovery_cases", description=__doc__.splitlines()[0])
+    parser.add_argument("root", type=Path)
+    parser.add_argument("cases", type=Path)
+    parser.add_argument("--sources", type=_split, default=[], help="topics, comma separated")
+    parser.add_argument("--without-damage-to", type=_split, default=[], help="file name suffixes")
+    parser.add_argument("--ignore", type=_split, default=[], help="producers, snapshots")
+    parser.add_argument("--self-test", action="store_true")
+    given = parser.parse_args(arguments)
+    if unknown := set(given.ignore) - {"producers", "snapshots"}:
+        parser.error(f"--ignore: {', '.join(sorted(unknown))}: producers and snapshots can be ignored")
+    options = Options(
+        sources=frozenset(given.sources),
+        without_damage_to=tuple(given.without_damage_to),
+        ignore=frozenset(given.ignore),
+    )
+    with tempfile.TemporaryDirectory(prefix="recovery-cases-") as work:
+        if given.self_test:
+            unnoticed = self_test(list(read_cases(given.cases, options)), given.root, Path(work), options)
+            for kind in unnoticed:
+                print(f"unnoticed: {kind}")
+            return 1 if unnoticed else 0
+        judge = Judge(given.root, Path(work), options)
+        for case in read_cases(given.cases, options):
+            judge.judge(case)
+        if judge.unhealed:
+            print(f"{judge.unhealed} refused by Kafka end here in neither a healed log nor one clear error")
+        print(judge.summary)
+        return 1 if judge.differing or judge.unhealed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
