@@ -136,7 +136,10 @@ class BrokerControl:
             flag = BrokerChangeRecord(
                 broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, in_controlled_shutdown=True
             )
-            records = (flag, *self.partitions.records_for_leaving(broker.broker_id))
+            records: tuple[MetadataRecord, ...] = (
+                flag,
+                *self.partitions.records_for_leaving(broker.broker_id),
+            )
             self.sessions.remember_shutdown(broker.broker_id, self.image.next_offset + len(records))
             return Decision(reply=self._beat(request, is_fenced=False), records=records)
         if broker.in_controlled_shutdown and (leads or not self.have_all_learned_shutdown(broker.broker_id)):

@@ -20,7 +20,7 @@ from cluster.controller.brokers import BrokerControl
 from cluster.controller.config import ControllerConfig
 from cluster.controller.decisions import Decision, refusal
 from cluster.controller.elections import LeaderElection
-from cluster.controller.metadata_log import MetadataLog
+from cluster.controller.metadata_log import MetadataLog, make_directory_durably
 from cluster.controller.observations import observations, observe
 from cluster.controller.observers import ParkedFetches
 from cluster.controller.partitions import PartitionControl
@@ -53,7 +53,7 @@ from cluster.messages import (
 from cluster.metadata import MetadataImage
 from cluster.metadata_records import ClusterRecord, MetadataRecord
 from storage.draws import Draws
-from storage.errors import StorageError
+from storage.errors import DirectoryInUse, StorageError
 from storage.filesystem import FileSystem, Lock, join
 from storage.log import RecoveryCut
 
@@ -112,12 +112,12 @@ class Controller:
     def start(self, now_ms: int) -> list[Effect]:
         """Opens, recovers and replays the log; sessions of unfenced brokers begin afresh (BRK-3).
 
-        Raises DirectoryInUse or BlockingIOError where another process holds the directory, OSError,
+        Raises DirectoryInUse where another process holds the directory, OSError,
         StorageError.
         """
         assert self._log is None, "started twice"
-        self._file_system.make_directory(self._directory)
-        self._lock = self._file_system.lock(join(self._directory, ".lock"))
+        make_directory_durably(self._file_system, self._directory)
+        self._lock = self._take_lock()
         cuts: list[RecoveryCut] = []
         self._log = MetadataLog.open(
             self._file_system,
@@ -138,6 +138,12 @@ class Controller:
                 (ClusterRecord(cluster_id=self._new_cluster_id()),), NO_CALL, None, now_ms
             )
         return [*effects, *self._arm_sessions(now_ms)]
+
+    def _take_lock(self) -> Lock:
+        try:
+            return self._file_system.lock(join(self._directory, ".lock"))
+        except BlockingIOError as error:
+            raise DirectoryInUse(f"{self._directory} is in use by another process") from error
 
     def step(self, now_ms: int, event: Event) -> list[Effect]:
         if self._is_stopped:

@@ -11,7 +11,7 @@ from cluster.metadata_batches import build_metadata_batch, read_metadata_batches
 from cluster.metadata_records import MetadataRecord
 from storage.config import LogConfig
 from storage.draws import Draws
-from storage.filesystem import FileSystem, join
+from storage.filesystem import FileSystem, dirname, join
 from storage.log import Isolation, PartitionLog, RecoveryCut
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
@@ -47,7 +47,7 @@ class MetadataLog:
         All that is left is flushed, thus committed.
         """
         path = join(directory, METADATA_DIRECTORY)
-        file_system.make_directory(path)
+        make_directory_durably(file_system, path)
         log = PartitionLog.open(
             file_system, path, METADATA_LOG_CONFIG, clean=False, now_ms=now_ms, draws=draws, report=report
         )
@@ -94,3 +94,15 @@ class MetadataLog:
     def close(self, now_ms: int) -> None:
         self._log.flush()
         self._log.close(now_ms)
+
+
+def make_directory_durably(file_system: FileSystem, path: str) -> None:
+    """A flush of the log holds only if the names of the directories above it stay."""
+    parents = [dirname(path)]  # even where it was there: the life that made it may have ended before the sync
+    ancestor = parents[0]
+    while ancestor and not file_system.exists(ancestor):
+        ancestor = dirname(ancestor)
+        parents.append(ancestor)
+    file_system.make_directory(path)
+    for parent in parents:
+        file_system.sync_directory(parent)

@@ -1,0 +1,209 @@
+"""A controller on a simulated disk, its jobs carried out by hand: what its tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cluster.controller.config import ControllerConfig
+from cluster.controller.controller import Controller
+from cluster.effects import Effect, Observe, Reply, RunJob, SetTimer
+from cluster.messages import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    CreateTopicRequest,
+    CreateTopicResponse,
+    IsrMember,
+    JobDone,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    Request,
+    RequestBody,
+    ResponseBody,
+    Shutdown,
+    TimerFired,
+    TopicPartition,
+)
+from cluster.metadata import PartitionRegistration
+from sim.crash import Life
+from sim.disk import SimDisk
+from storage.draws import Draws
+
+DIRECTORY = "data/controller"
+T0 = TopicPartition("t", 0)
+
+
+class ControllerBench:
+    """`ask` does one step and the jobs that it wants; `step` leaves the jobs in `jobs`."""
+
+    def __init__(self, config: ControllerConfig | None = None, *, disk: SimDisk | None = None) -> None:
+        self.now_ms = 0
+        self.disk = disk or SimDisk(Draws(5), lambda: self.now_ms * 1000)
+        self.config = config or ControllerConfig()
+        self.jobs: list[RunJob] = []
+        self.timers: dict[str, int] = {}
+        self.seen: list[Effect] = []
+        self._next_call = 0
+        self.controller = self._start()
+
+    def _start(self) -> Controller:
+        self.life = Life("controller")
+        file_system = self.disk.file_system(self.life)
+        controller = Controller(self.config, file_system, DIRECTORY, Draws(7))
+        self.controller = controller
+        self.jobs, self.timers = [], {}
+        self.run_jobs(self._take(controller.start(self.now_ms)))
+        return controller
+
+    def crash_and_restart(self) -> None:
+        """The process dies; what it wrote stays in the page cache."""
+        self.life.kill()
+        self.disk.crash_process()
+        self.controller = self._start()
+
+    def lose_power_and_restart(self) -> None:
+        """Only what was synced stays."""
+        self.life.kill()
+        self.disk.lose_power("none")
+        self.controller = self._start()
+
+    def _take(self, effects: Sequence[Effect]) -> list[Effect]:
+        for effect in effects:
+            if isinstance(effect, RunJob):
+                self.jobs.append(effect)
+            elif isinstance(effect, SetTimer):
+                self.timers[effect.key] = effect.at_ms
+        self.seen += effects
+        return list(effects)
+
+    def run_jobs(self, effects: list[Effect] | None = None) -> list[Effect]:
+        """All that wait, and those that they lead to."""
+        effects = [] if effects is None else effects
+        while self.jobs:
+            job = self.jobs.pop(0)
+            job.work()
+            effects += self._take(self.controller.step(self.now_ms, JobDone(job=job.job)))
+        return effects
+
+    def step(self, body: RequestBody) -> tuple[int, list[Effect]]:
+        """One request, no job; returns its call number."""
+        self._next_call += 1
+        request = Request(call=self._next_call, body=body)
+        return self._next_call, self._take(self.controller.step(self.now_ms, request))
+
+    def ask(self, body: RequestBody) -> ResponseBody:
+        call, effects = self.step(body)
+        (answer,) = [each for each in self.run_jobs(effects) if isinstance(each, Reply) and each.call == call]
+        return answer.body
+
+    def fire(self, key: str) -> list[Effect]:
+        """Time goes on to the timer of that key."""
+        self.now_ms = max(self.now_ms, self.timers.pop(key))
+        return self.run_jobs(self._take(self.controller.step(self.now_ms, TimerFired(key=key))))
+
+    def shut_down(self) -> list[Effect]:
+        return self._take(self.controller.step(self.now_ms, Shutdown()))
+
+    # commands
+
+    def register(self, broker_id: int, incarnation: str = "first") -> RegisterBrokerResponse:
+        answer = self.ask(
+            RegisterBrokerRequest(
+                broker_id=broker_id, incarnation=incarnation, host="h", port=9000 + broker_id
+            )
+        )
+        assert isinstance(answer, RegisterBrokerResponse)
+        return answer
+
+    def heartbeat(
+        self,
+        broker_id: int,
+        *,
+        broker_epoch: int | None = None,
+        metadata_offset: int | None = None,
+        want_fence: bool = False,
+        want_shutdown: bool = False,
+    ) -> BrokerHeartbeatResponse:
+        """As the broker's current incarnation, caught up, unless told otherwise."""
+        image = self.controller.image
+        answer = self.ask(
+            BrokerHeartbeatRequest(
+                broker_id=broker_id,
+                broker_epoch=image.broker_epoch(broker_id) if broker_epoch is None else broker_epoch,
+                metadata_offset=image.next_offset if metadata_offset is None else metadata_offset,
+                want_fence=want_fence,
+                want_shutdown=want_shutdown,
+            )
+        )
+        assert isinstance(answer, BrokerHeartbeatResponse)
+        return answer
+
+    def unfenced(self, *broker_ids: int) -> ControllerBench:
+        for broker_id in broker_ids:
+            self.register(broker_id)
+            self.heartbeat(broker_id)
+        return self
+
+    def fence(self, broker_id: int) -> BrokerHeartbeatResponse:
+        return self.heartbeat(broker_id, want_fence=True)
+
+    def create(
+        self,
+        name: str = "t",
+        *,
+        assignment: tuple[tuple[int, ...], ...] = (),
+        partitions: int = 1,
+        replication_factor: int = 1,
+        configs: tuple[tuple[str, str], ...] = (),
+    ) -> CreateTopicResponse:
+        answer = self.ask(
+            CreateTopicRequest(
+                name=name,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                configs=configs,
+                assignment=assignment,
+            )
+        )
+        assert isinstance(answer, CreateTopicResponse)
+        return answer
+
+    def alter(
+        self,
+        *isr: int,
+        sender: int = 1,
+        broker_epoch: int | None = None,
+        leader_epoch: int | None = None,
+        partition_epoch: int | None = None,
+        member_epochs: dict[int, int] | None = None,
+        topic_partition: TopicPartition = T0,
+    ) -> AlterPartitionResponse:
+        """As the leader would ask who knows the present state, unless told otherwise."""
+        image = self.controller.image
+        partition = image.partition(topic_partition)
+        epochs = member_epochs or {}
+        known = (partition.leader_epoch, partition.partition_epoch) if partition else (0, 0)
+        answer = self.ask(
+            AlterPartitionRequest(
+                broker_id=sender,
+                broker_epoch=image.broker_epoch(sender) if broker_epoch is None else broker_epoch,
+                topic_partition=topic_partition,
+                leader_epoch=known[0] if leader_epoch is None else leader_epoch,
+                partition_epoch=known[1] if partition_epoch is None else partition_epoch,
+                new_isr=tuple(
+                    IsrMember(broker_id=each, broker_epoch=epochs.get(each, image.broker_epoch(each)))
+                    for each in isr
+                ),
+            )
+        )
+        assert isinstance(answer, AlterPartitionResponse)
+        return answer
+
+    def partition(self, topic_partition: TopicPartition = T0) -> PartitionRegistration:
+        partition = self.controller.image.partition(topic_partition)
+        assert partition is not None, topic_partition
+        return partition
+
+    def observed(self, kind: str) -> list[dict[str, int | str]]:
+        return [dict(each.fields) for each in self.seen if isinstance(each, Observe) and each.kind == kind]
