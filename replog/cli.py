@@ -41,6 +41,10 @@ MOUNTS = {
         module="storage.log_commands",
         summary="Recover, truncate or verify a log directory offline.",
     ),
+    "nodes": Mount(
+        module="cluster.local.commands",
+        summary="Look at, stop, kill and start the nodes of a running `up`.",
+    ),
     "produce": Mount(module="cluster.client.commands", summary="Lines or files into a topic."),
     "sim": Mount(module="sim.commands", summary="Run scenarios in simulated time."),
     "spark": Mount(

@@ -66,7 +66,7 @@ def _check_bootstrap(context: click.Context, parameter: click.Parameter, value: 
 
 def fail(message: object, status: int) -> NoReturn:
     """One line on standard error, then the exit."""
-    click.echo(" ".join(str(message).split()), err=True)
+    click.echo(f"error: {' '.join(str(message).split())}", err=True)
     sys.exit(status)
 
 

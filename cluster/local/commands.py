@@ -16,7 +16,7 @@ DEFAULT_DATA = Path("replog-data")
 
 
 def _fail(message: object, status: int) -> NoReturn:
-    click.echo(message, err=True)
+    click.echo(f"error: {message}", err=True)
     sys.exit(status)
 
 
@@ -59,7 +59,7 @@ def up(nodes: int, port: int, controller_port: int | None, data: Path, config: t
         with prepared(spec):
             status = asyncio.run(run_up(spec))
     except UnusableInput as error:
-        _fail(f"replog up: {error}", 2)
+        _fail(error, 2)
     sys.exit(status)
 
 
@@ -97,9 +97,9 @@ def _run(command: str, node: str | None, data: Path, as_json: bool) -> None:
     try:
         answer = ask_cluster(data.absolute(), command, int(node) if node and node.isdecimal() else node)
     except UnusableInput as error:
-        _fail(f"replog nodes {command}: {error}", 2)
+        _fail(error, 2)
     except NodeCommandFailed as error:
-        _fail(f"replog nodes {command}: {error}", 1)
+        _fail(error, 1)
     if as_json:
         click.echo(json.dumps({"nodes": answer}))
         return

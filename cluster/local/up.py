@@ -74,7 +74,7 @@ async def run_up(spec: ClusterSpec) -> int:
         try:
             status = await _serve(spec, supervisor, console, stop)
         except (StartFailed, TimeoutError) as error:
-            errors.print(str(error), markup=False)
+            errors.print(f"error: {error}", markup=False)
             status = _status_of(error)
         finally:
             await supervisor.stop_all()

@@ -1,0 +1,110 @@
+"""`replog up` as a child process: what tests of the real world run against."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+HOST = "127.0.0.1"
+DEADLINE_S = 60.0
+REPLOG = [sys.executable, "-m", "replog"]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def free_port(nodes: int) -> int:
+    """A port with the next ones, and the controller's, free at this moment."""
+    for port in range(30_000 + os.getpid() % 997 * 20, 60_000, 20):
+        with contextlib.ExitStack() as held, contextlib.suppress(OSError):
+            for number in (*range(port, port + nodes), port + 1000):
+                probe = held.enter_context(socket.socket())
+                probe.bind((HOST, number))
+            return port
+    raise AssertionError("no free ports")
+
+
+def replog(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*REPLOG, *arguments], input=given, capture_output=True, timeout=DEADLINE_S, cwd=ROOT, check=False
+    )
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+class Up:
+    """A running `replog up`."""
+
+    def __init__(self, data: Path, nodes: int, *options: str) -> None:
+        self.data, self.nodes, self.port = data, nodes, free_port(nodes)
+        self.bootstrap = f"{HOST}:{self.port}"
+        arguments = ["up", "--nodes", str(nodes), "--port", str(self.port), "--data", str(data), *options]
+        self.process = subprocess.Popen(
+            [*REPLOG, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
+        )
+
+    def wait_ready(self) -> None:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().decode().strip()
+        assert line == f"ready {self.bootstrap}", (line, self.stop(), self.errors())
+
+    def pid(self, node: int | str) -> int:
+        directory = "controller" if node == "controller" else f"node-{node}"
+        return int((self.data / directory / "pid").read_text())
+
+    def pids(self) -> list[int]:
+        return [self.pid("controller"), *(self.pid(node) for node in range(1, self.nodes + 1))]
+
+    def kill(self, node: int | str) -> None:
+        os.kill(self.pid(node), signal.SIGKILL)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(DEADLINE_S)
+
+    def errors(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.read().decode()
+
+    def run(self, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return replog(*arguments, "--bootstrap-server", self.bootstrap, given=given)
+
+    def describe(self, topic: str) -> list[dict[str, object]]:
+        done = self.run("topics", "describe", topic, "--json")
+        assert done.returncode == 0, done.stderr
+        partitions: list[dict[str, object]] = json.loads(done.stdout)["partitions"]
+        return partitions
+
+
+@contextlib.contextmanager
+def running(data: Path, nodes: int, *options: str) -> Iterator[Up]:
+    up = Up(data, nodes, *options)
+    try:
+        up.wait_ready()
+        yield up
+    finally:
+        if up.process.poll() is None:
+            up.stop()
+        for stream in (up.process.stdout, up.process.stderr):
+            if stream is not None:
+                stream.close()
