@@ -221,9 +221,14 @@ class SimFileSystem:
         target, target_name, replaced = self._find(new)
         if node is None:
             raise missing(old)
-        self._check_replaceable(node, replaced, new)
         if node is replaced:
             return
+        from_parts, to_parts = components(old), components(new)
+        if to_parts[: len(from_parts)] == from_parts:
+            raise _refuse(errno.EINVAL, new)  # a directory into itself
+        if from_parts[: len(to_parts)] == to_parts:
+            raise _refuse(errno.ENOTEMPTY, new)  # over a directory above it
+        self._check_replaceable(node, replaced, new)
         change = NameChange(
             sequence=self._disk.next_sequence(),
             node=node,
@@ -240,13 +245,14 @@ class SimFileSystem:
     def make_directory(self, path: str) -> None:
         self._life.check_alive()
         node = self._disk.root
-        for part in components(path):
+        parts = components(path)
+        for depth, part in enumerate(parts, 1):
             child = node.entries.get(part)
             if child is None:
                 child = DirectoryNode(self._disk.next_number(), self._disk.now_ms())
                 self._give_name("make_directory", path, child, node, part)
             elif not isinstance(child, DirectoryNode):
-                raise FileExistsError(errno.EEXIST, "File exists", path)
+                raise _refuse(errno.EEXIST if depth == len(parts) else errno.ENOTDIR, path)
             node = child
 
     def remove_directory(self, path: str) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sim.crash import Life
 from sim.disk import SimDisk
 from storage.draws import Draws
-from storage.filesystem import FileSystem, OpenMode
+from storage.filesystem import File, FileSystem, OpenMode, read_file
 from storage.os_filesystem import OsFileSystem
 from tests.storage.filesystem_contract import FileSystemContract
 
@@ -86,3 +90,73 @@ def test_open_files_are_not_passed_on_to_child_processes(tmp_path: Path) -> None
         OsFileSystem().lock(str(tmp_path / ".lock")).release()
         assert child.stdin is not None
         child.stdin.write(b"\n")
+
+
+NAMES = st.sampled_from(["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a"])
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                "write",
+                "append",
+                "truncate",
+                "set_length",
+                "rename",
+                "unlink",
+                "make",
+                "remove",
+                "list",
+                "read",
+            ]
+        ),
+        NAMES,
+        NAMES,
+        st.integers(0, 9),
+    ),
+    max_size=25,
+)
+
+
+def outcome(fs: FileSystem, root: str, verb: str, name: str, other: str, number: int) -> object:
+    """What a caller sees of one step: the result, or the class and number of the error."""
+    path = f"{root}/{name}"
+    names: dict[str, Callable[[], object]] = {
+        "rename": lambda: fs.rename(path, f"{root}/{other}"),
+        "unlink": lambda: fs.unlink(path),
+        "make": lambda: fs.make_directory(path),
+        "remove": lambda: fs.remove_directory(path),
+        "list": lambda: fs.list(path),
+        "read": lambda: read_file(fs, path),
+    }
+    changes: dict[str, Callable[[File], None]] = {
+        "write": lambda file: file.write_at(number, b"w" * number),
+        "append": lambda file: file.append(b"a" * number),
+        "truncate": lambda file: file.truncate(number),
+        "set_length": lambda file: file.set_length(number),
+    }
+    try:
+        if verb in names:
+            return names[verb]()
+        file = fs.open(path, OpenMode.CREATE if number % 2 else OpenMode.WRITE)
+        try:
+            changes[verb](file)
+            return file.size()
+        finally:
+            file.close()
+    except OSError as error:
+        return type(error), error.errno
+    except ValueError as error:
+        return type(error)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+@pytest.mark.slow
+def test_both_disks_answer_any_calls_alike(steps: list[tuple[str, str, str, int]]) -> None:
+    simulated = SimDisk(Draws(1), lambda: 1000).file_system(Life())
+    with TemporaryDirectory() as directory:
+        for root_name, fs in (("sim", simulated), ("os", OsFileSystem())):
+            fs.make_directory(f"{directory}/{root_name}")
+        for step in steps:
+            real = outcome(OsFileSystem(), f"{directory}/os", *step)
+            assert outcome(simulated, f"{directory}/sim", *step) == real, step
