@@ -181,7 +181,7 @@ def check_scenario(scenario: Scenario) -> Iterator[Finding]:
     for location, name in asked:
         if name not in scenario.topics:
             yield location, f"unknown topic {name!r}"
-    names: list[str] = Field(default_factory=list)
+    names: list[str] = []
     for index, step in enumerate(scenario.steps):
         yield from _check_step(scenario, index, step, names)
         if isinstance(step, Named) and step.name is not None:
@@ -240,6 +240,8 @@ def property_text(value: int | str | bool) -> str:
 
 def _check_step(scenario: Scenario, index: int, step: Step, names: list[str]) -> Iterator[Finding]:
     for target in _targets(step):
+        if target.kind in ("clients", "others") and not isinstance(step, Cut | Heal | Isolate | Slow | Lose):
+            yield ("steps", index, step.verb), f"{target.text} is no node"
         if what := _unknown(scenario, target, names):
             yield ("steps", index, step.verb), what
     if step.when is not None and (what := _unknown_partition(scenario, step.when.topic, step.when.partition)):

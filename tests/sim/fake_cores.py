@@ -1,0 +1,140 @@
+"""Tiny cores that keep the contract of `cluster/effects.py`, to test shells without a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from cluster.effects import Effect, Observe, Reply, Send, SetTimer
+from cluster.messages import (
+    Event,
+    MetadataRequest,
+    MetadataResponse,
+    Request,
+    RequestBody,
+    Response,
+    ResponseBody,
+    TransportError,
+)
+from sim.host import Shell
+from sim.network import Exchange, Network, Transport
+from sim.node import Node, NodeCore
+from sim.trace import Trace
+from sim.world import World
+from storage.draws import Draws
+from storage.filesystem import FileSystem
+
+
+def ask(to: int, call: int, number: int = 0, timeout_ms: int = 1_000) -> Send:
+    return Send(to=to, call=call, body=MetadataRequest(topics=(str(number),)), timeout_ms=timeout_ms)
+
+
+class Echo:
+    """Answers each request with what it asked for; `log` is what came, with its time."""
+
+    def __init__(self, first: Sequence[Effect] = (), log: list[tuple[int, Event]] | None = None) -> None:
+        self.first = list(first)
+        self.log: list[tuple[int, Event]] = [] if log is None else log
+
+    def start(self, now_ms: int) -> list[Effect]:
+        return self.first
+
+    def step(self, now_ms: int, event: Event) -> Sequence[object]:
+        self.log.append((now_ms, event))
+        if isinstance(event, Request):
+            return [Reply(call=event.call, body=echo_of(event.body))]
+        return []
+
+    def errors(self) -> list[str]:
+        return [
+            event.body.reason
+            for _, event in self.log
+            if isinstance(event, Response) and isinstance(event.body, TransportError)
+        ]
+
+    def answers(self) -> list[int]:
+        return [event.call for _, event in self.log if isinstance(event, Response)]
+
+    def asked(self) -> list[int]:
+        """The numbers of the requests, in the order in which they came."""
+        return [int(echo_of(event.body).cluster_id) for _, event in self.log if isinstance(event, Request)]
+
+
+def echo_of(body: RequestBody) -> MetadataResponse:
+    assert isinstance(body, MetadataRequest) and body.topics is not None
+    return MetadataResponse(cluster_id=body.topics[0])
+
+
+class Onlooker:
+    """Writes down what it is shown."""
+
+    def __init__(self) -> None:
+        self.observed: list[str] = []
+        self.failures: list[Exception] = []
+        self.ends: list[tuple[str, bool, bool]] = []
+        self.stops: list[str] = []
+
+    def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
+        self.observed += [observe.kind for observe in observes]
+
+    def on_failure(self, shell: Shell, error: Exception) -> None:
+        self.failures.append(error)
+
+    def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
+        return
+
+    def on_stop(self, shell: Shell, reason: str) -> None:
+        self.stops.append(reason)
+
+    def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
+        self.ends.append((shell.name, lost_power, in_order))
+
+    def on_acknowledged(self, partition: str) -> None:
+        return
+
+
+class Site:
+    """A world with nodes 1, 2, …, each over the core that `make` gives for it."""
+
+    def __init__(
+        self,
+        make: Callable[[int], NodeCore],
+        nodes: int = 2,
+        *,
+        seed: int = 1,
+        transport: Transport = Transport.STREAM,
+        loss_percent: int = 0,
+        duplicate_percent: int = 0,
+    ) -> None:
+        self.world = World(Draws(seed))
+        self.trace = Trace()
+        self.network = Network(
+            self.world,
+            self.trace,
+            transport=transport,
+            loss_percent=loss_percent,
+            duplicate_percent=duplicate_percent,
+        )
+        self.onlooker = Onlooker()
+        self.nodes = {number: self._node(number, make) for number in range(1, nodes + 1)}
+
+    def _node(self, number: int, make: Callable[[int], NodeCore]) -> Node:
+        def make_core(file_system: FileSystem, draws: Draws) -> NodeCore:
+            return make(number)
+
+        return Node(
+            self.world,
+            self.network,
+            self.trace,
+            self.onlooker,
+            name=f"node-{number}",
+            node_id=number,
+            make_core=make_core,
+        )
+
+    def start(self) -> None:
+        for node in self.nodes.values():
+            node.start()
+
+
+def timer(key: str, at_ms: int) -> SetTimer:
+    return SetTimer(key=key, at_ms=at_ms)

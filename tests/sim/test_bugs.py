@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from sim.bugs import BugError, Replacement, bugs, install, replaced
+from storage.draws import Draws
+
+
+def test_a_replacement_lasts_as_long_as_its_block() -> None:
+    original = Draws.below
+    planted = Replacement(target="storage.draws:Draws.below", make=lambda original: lambda *arguments: 42)
+    with replaced(planted):
+        assert Draws(1).below(10, "x") == 42
+    assert Draws.below is original
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "storage.draws:Draws.gone",
+        "storage.draws:Gone.below",
+        "storage.gone:Draws.below",
+        "storage.draws:_MASK",
+    ],
+)
+def test_a_bug_whose_target_is_gone_fails_loudly(target: str) -> None:
+    with (
+        pytest.raises(BugError, match=r"gone|no method"),
+        replaced(Replacement(target=target, make=lambda f: f)),
+    ):
+        pass
+
+
+def test_an_unknown_bug_names_the_known_ones() -> None:
+    with pytest.raises(BugError, match="unknown bug 'nonsense'"), install("nonsense"):
+        pass
+
+
+@pytest.mark.parametrize("name", sorted(bugs()))
+def test_each_bug_finds_its_targets(name: str) -> None:
+    with install(name):
+        pass

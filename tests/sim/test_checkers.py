@@ -1,0 +1,261 @@
+"""Each checker has a hand-made sequence that must pass and one that must fail it."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.checkers.base import Jury
+from sim.checkers.chain import Chain, Mark
+from sim.checkers.ghost import Ghost
+from sim.checkers.registry import all_checkers
+from sim.checkers.sightings import (
+    Acknowledged,
+    Appended,
+    BecameFollower,
+    BecameLeader,
+    Created,
+    Died,
+    Elected,
+    EpochsSeen,
+    HighWatermark,
+    IsrChanged,
+    Loaded,
+    Served,
+    Sighting,
+    Truncated,
+)
+
+P = "t-0"
+
+
+def mark(base_offset: int, epoch: int = 0, count: int = 1, crc: int | None = None) -> Mark:
+    """A batch whose content follows from its offset and epoch unless `crc` says otherwise."""
+    value = crc if crc is not None else base_offset * 1000 + epoch
+    return Mark(base_offset, base_offset + count, epoch, value, count)
+
+
+def marks(start: int, end: int, epoch: int = 0) -> tuple[Mark, ...]:
+    return tuple(mark(offset, epoch) for offset in range(start, end))
+
+
+def jury_of(*sightings: Sighting) -> Jury:
+    jury = Jury(ghost := Ghost(), all_checkers(ghost), lambda: 0)
+    for sighting in sightings:
+        jury.see(sighting)
+    return jury
+
+
+def broken(*sightings: Sighting) -> list[str]:
+    return [violation.checker for violation in jury_of(*sightings).violations]
+
+
+def appended_everywhere(start: int, end: int, epoch: int = 0) -> list[Sighting]:
+    return [Appended(broker, P, epoch, marks(start, end, epoch)) for broker in (1, 2, 3)]
+
+
+# Broker 1 leads epoch 0; offsets 0 to 4 are on all three and committed.
+QUIET: list[Sighting] = [
+    Created(P, 2, False),
+    Elected(P, 1, 0, (1, 2, 3), True),
+    BecameLeader(1, P, 0, 0),
+    BecameFollower(2, P, 0, 1),
+    BecameFollower(3, P, 0, 1),
+    *appended_everywhere(0, 5),
+    HighWatermark(1, P, 0, 5, True),
+    Acknowledged(1, P, 4, 4, -1, ()),
+    HighWatermark(2, P, 0, 5, False),
+    HighWatermark(3, P, 0, 5, False),
+]
+
+GOOD: dict[str, list[Sighting]] = {
+    "quiet": QUIET,
+    "fail-over": [
+        *QUIET,
+        Appended(1, P, 0, marks(5, 7)),
+        Died(1, P, False, marks(0, 7)),
+        Elected(P, 2, 1, (2, 3), True),
+        BecameLeader(2, P, 1, 5),
+        BecameFollower(3, P, 1, 2),
+        Appended(2, P, 1, marks(5, 6, 1)),
+        Appended(3, P, 1, marks(5, 6, 1)),
+        HighWatermark(2, P, 1, 6, True),
+        Served(2, P, 6, marks(5, 6, 1)),
+        Loaded(1, P, marks(0, 7), ""),
+        BecameFollower(1, P, 1, 2),
+        Truncated(1, P, 5, 1),
+        Appended(1, P, 1, marks(5, 6, 1)),
+        EpochsSeen(1, P, ((0, 0), (1, 5))),
+        IsrChanged(P, (2, 3, 1)),
+    ],
+    "a follower that is out of the ISR may truncate below the truth": [
+        *QUIET,
+        IsrChanged(P, (1, 2)),
+        Truncated(3, P, 2, 0),
+    ],
+    "a late leader whom another has replaced": [
+        *QUIET,
+        Elected(P, 2, 1, (1, 2, 3), True),
+        Elected(P, 3, 2, (1, 2, 3), True),
+        BecameLeader(3, P, 2, 5),
+        Appended(3, P, 2, marks(5, 6, 2)),
+        Appended(1, P, 2, marks(5, 6, 2)),
+        Appended(2, P, 2, marks(5, 6, 2)),
+        HighWatermark(3, P, 2, 6, True),
+    ],
+    "all disks lose their tail": [
+        *QUIET,
+        *(Died(broker, P, True, marks(0, 3)) for broker in (1, 2, 3)),
+        *(Loaded(broker, P, marks(0, 3), "") for broker in (1, 2, 3)),
+        Elected(P, 2, 1, (2,), True),
+        BecameLeader(2, P, 1, 3),
+        Appended(2, P, 1, marks(3, 4, 1)),
+        HighWatermark(2, P, 1, 4, True),
+    ],
+    "an unclean election": [
+        *QUIET,
+        Truncated(3, P, 5, 0),
+        IsrChanged(P, (1, 2)),
+        Truncated(3, P, 3, 0),
+        Elected(P, 3, 1, (3,), False),
+        BecameLeader(3, P, 1, 3),
+    ],
+}
+
+BAD: dict[str, tuple[str, list[Sighting]]] = {
+    "two leaders of one epoch": ("one-leader", [*QUIET, BecameLeader(2, P, 0, 5)]),
+    "a leader that nobody elected": ("one-leader", [*QUIET, BecameLeader(2, P, 7, 5)]),
+    "a batch of an epoch without a leader": ("one-leader", [*QUIET, Appended(2, P, 3, marks(5, 6, 3))]),
+    "a high watermark that falls": ("high-watermark", [*QUIET, HighWatermark(1, P, 0, 4, True)]),
+    "a high watermark above the log": ("high-watermark", [*QUIET, HighWatermark(2, P, 0, 6, False)]),
+    "another batch below the high watermark": (
+        "committed-prefix",
+        [
+            *QUIET,
+            Appended(1, P, 0, (mark(5),)),
+            Appended(2, P, 0, (mark(5),)),
+            Appended(3, P, 0, (mark(5, crc=99),)),
+            IsrChanged(P, (1, 2)),
+            HighWatermark(1, P, 0, 6, True),
+            HighWatermark(3, P, 0, 6, False),
+        ],
+    ),
+    "a follower that exposes what no leader committed": (
+        "committed-prefix",
+        [*QUIET, Appended(3, P, 0, (mark(5),)), HighWatermark(3, P, 0, 6, False)],
+    ),
+    "a leader without a committed record": (
+        "leader-completeness",
+        [
+            *QUIET,
+            IsrChanged(P, (1, 3)),
+            Truncated(2, P, 4, 0),
+            Elected(P, 2, 1, (2, 3), True),
+            BecameLeader(2, P, 1, 4),
+        ],
+    ),
+    "a commit that an in-sync replica lacks": (
+        "in-sync-replicas",
+        [
+            *QUIET,
+            Appended(1, P, 0, (mark(5),)),
+            Appended(2, P, 0, (mark(5),)),
+            HighWatermark(1, P, 0, 6, True),
+        ],
+    ),
+    "a joiner that lacks a commit": (
+        "in-sync-replicas",
+        [*QUIET, IsrChanged(P, (1, 2)), Truncated(3, P, 4, 0), IsrChanged(P, (1, 2, 3))],
+    ),
+    "an answer before the commit": (
+        "acknowledged-committed",
+        [*QUIET, Appended(1, P, 0, (mark(5),)), Acknowledged(1, P, 5, 5, -1, ())],
+    ),
+    "an answer that one disk alone keeps": (
+        "acknowledged-durable",
+        [Created(P, 2, True), *QUIET[1:9], Acknowledged(1, P, 4, 4, -1, (1,))],
+    ),
+    "a hole in the offsets": ("log-shape", [*QUIET, Appended(1, P, 0, (mark(6),))]),
+    "an offset twice": ("log-shape", [*QUIET, Appended(1, P, 0, (mark(4),))]),
+    "an epoch that falls": (
+        "log-shape",
+        [*QUIET, Elected(P, 2, 1, (1, 2, 3), True), Appended(2, P, 1, (mark(5, 1), mark(6, 0)))],
+    ),
+    "a batch with fewer records than offsets": (
+        "log-shape",
+        [*QUIET, Appended(1, P, 0, (Mark(5, 8, 0, 1, 2),))],
+    ),
+    "an epoch cache that begins an epoch elsewhere": ("log-shape", [*QUIET, EpochsSeen(1, P, ((0, 2),))]),
+    "an epoch cache beyond the log": ("log-shape", [*QUIET, EpochsSeen(1, P, ((0, 0), (1, 9)))]),
+    "an in-sync replica that cuts below the truth": ("truncation", [*QUIET, Truncated(2, P, 3, 0)]),
+    "a read above the high watermark": (
+        "served-above-high-watermark",
+        [*QUIET, Served(1, P, 4, marks(4, 5))],
+    ),
+    "a read of what was never committed": (
+        "served-above-high-watermark",
+        [*QUIET, Served(1, P, 9, (mark(4, crc=5),))],
+    ),
+    "a recovery that keeps damage": ("recovery", [*QUIET, Loaded(1, P, marks(0, 5), "a header is cut")]),
+    "a recovery that cuts sound batches": (
+        "recovery",
+        [*QUIET, Died(1, P, False, marks(0, 5)), Loaded(1, P, marks(0, 4), "")],
+    ),
+    "acknowledged records that a flush should have kept": (
+        "leader-completeness",
+        [
+            Created(P, 2, True),
+            *QUIET[1:9],
+            Acknowledged(1, P, 4, 4, -1, (1, 2, 3)),
+            *(Died(broker, P, True, marks(0, 3)) for broker in (1, 2, 3)),
+            Elected(P, 2, 1, (2,), True),
+            BecameLeader(2, P, 1, 3),
+        ],
+    ),
+    "an in-sync replica loses its tail and is elected beside one that held it": (
+        "leader-completeness",
+        [*QUIET, Died(2, P, True, marks(0, 3)), Elected(P, 2, 1, (1, 2, 3), True), BecameLeader(2, P, 1, 3)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_sequence_that_must_pass(name: str) -> None:
+    assert jury_of(*GOOD[name]).violations == []
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_sequence_that_must_fail(name: str) -> None:
+    checker, sightings = BAD[name]
+    assert checker in broken(*sightings)
+
+
+def test_every_checker_has_a_sequence_that_fails_it() -> None:
+    assert {checker.name for checker in all_checkers(Ghost())} == {checker for checker, _ in BAD.values()}
+
+
+def test_64_loss_on_every_in_sync_disk_is_excused_and_told() -> None:
+    jury = jury_of(*GOOD["all disks lose their tail"])
+    assert [(excuse.start, excuse.end) for excuse in jury.ghost.excuses] == [(3, 5)]
+
+
+def test_64_loss_is_not_excused_while_one_electable_replica_holds_it() -> None:
+    jury = jury_of(*QUIET, Died(1, P, True, marks(0, 3)), Died(2, P, True, marks(0, 3)))
+    assert jury.ghost.excuses == []
+
+
+def test_64_truncation_by_the_protocol_excuses_nothing() -> None:
+    jury = jury_of(*QUIET, *(Truncated(broker, P, 3, 0) for broker in (1, 2, 3)), IsrChanged(P, (1,)))
+    assert jury.ghost.excuses == []
+
+
+def test_chain_truncation_drops_the_batch_that_holds_the_offset() -> None:
+    chain = Chain([mark(0, count=3), mark(3, count=3)])
+    assert chain.truncate_to(4) == [mark(3, count=3)]
+    assert chain.end == 3
+
+
+def test_chain_agreement_ends_at_the_first_difference() -> None:
+    mine, other = Chain(marks(0, 9)), Chain([*marks(0, 6), mark(6, crc=1), *marks(7, 9)])
+    assert mine.agreed_end(other) == 6
+    assert mine.agreed_end(Chain()) == 0
+    assert mine.agreed_end(Chain(marks(0, 20))) == 9
