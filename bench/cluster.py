@@ -13,8 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import grpc.aio
 
@@ -24,6 +24,7 @@ from cluster.client.shell import Admin, Producer
 from cluster.errors import ErrorCode
 from cluster.local.tuning import keep_freed_memory, loop_factory
 from cluster.messages import CreateTopicRequest
+from cluster.transport import read_or_end
 
 BATCH_BYTES = 16 << 10
 ROUNDS = 3
@@ -127,9 +128,9 @@ def _memory_bytes(data: Path, supervisor: int) -> int:
 # bare gRPC: one stream, 16 KiB there, a few bytes back
 
 
-async def _echo(requests: AsyncIterator[bytes], _: object) -> AsyncIterator[bytes]:
-    async for request in requests:
-        yield len(request).to_bytes(4, "big")
+async def _echo(_: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+    while (request := await read_or_end(context)) is not None:
+        await context.write(len(cast("bytes", request)).to_bytes(4, "big"))
 
 
 async def _serve_echo() -> None:
@@ -146,15 +147,22 @@ async def _serve_echo() -> None:
 async def _echoes_per_s(port: int) -> float:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         call = channel.stream_stream("/bench.Floor/Echo", None, None)(None)
-        message = os.urandom(BATCH_BYTES)
-        for _ in range(ECHO_WINDOW):
-            await call.write(message)
+        window = asyncio.Semaphore(ECHO_WINDOW)
+        writer = asyncio.ensure_future(_keep_writing(call, window))
         started, count = time.perf_counter(), 0
         while time.perf_counter() < started + ROUND_S:
-            await call.read()
-            await call.write(message)
+            await read_or_end(call)
+            window.release()
             count += 1
+        writer.cancel()
         return count / (time.perf_counter() - started)
+
+
+async def _keep_writing(call: grpc.aio.StreamStreamCall[bytes, bytes], window: asyncio.Semaphore) -> None:
+    message = os.urandom(BATCH_BYTES)
+    while True:
+        await window.acquire()
+        await call.write(message)
 
 
 def _floor_line() -> Line:
