@@ -1,0 +1,131 @@
+"""What a client believes of brokers and leaders, and how it asks."""
+
+from __future__ import annotations
+
+from cluster.client.metadata_cache import MetadataCache, MetadataUpdater
+from cluster.effects import BOOTSTRAP
+from cluster.errors import ErrorCode
+from cluster.messages import (
+    BrokerEndpoint,
+    MetadataResponse,
+    PartitionMetadata,
+    TopicMetadata,
+    TopicPartition,
+    TransportError,
+)
+
+T0 = TopicPartition("t", 0)
+BROKERS = tuple(BrokerEndpoint(broker_id=number, host="h", port=number) for number in (1, 2))
+
+
+def answer(leader: int, leader_epoch: int, *, metadata_offset: int = -1) -> MetadataResponse:
+    partition = PartitionMetadata(
+        partition=0, leader=leader, leader_epoch=leader_epoch, replicas=(1, 2), isr=(1, 2)
+    )
+    return MetadataResponse(
+        brokers=BROKERS,
+        topics=(TopicMetadata(name="t", partitions=(partition,)),),
+        metadata_offset=metadata_offset,
+    )
+
+
+def cache_of(*answers: MetadataResponse) -> MetadataCache:
+    cache = MetadataCache()
+    for each in answers:
+        cache.update(each)
+    return cache
+
+
+def updater() -> MetadataUpdater:
+    return MetadataUpdater(retry_backoff_ms=100, request_timeout_ms=1000, max_age_ms=5000)
+
+
+def leader_of(cache: MetadataCache) -> int | None:
+    known = cache.leader(T0)
+    return None if known is None else known.leader
+
+
+def test_older_leader_epoch_of_a_lagging_broker_is_ignored() -> None:
+    """KIP-320."""
+    assert leader_of(cache_of(answer(2, 5, metadata_offset=9), answer(1, 4, metadata_offset=8))) == 2
+
+
+def test_older_leader_epoch_in_a_newer_view_is_a_topic_created_anew() -> None:
+    assert leader_of(cache_of(answer(2, 5, metadata_offset=9), answer(1, 0, metadata_offset=10))) == 1
+
+
+def test_hint_is_news_only_with_a_newer_epoch() -> None:
+    """KIP-951."""
+    cache = cache_of(answer(1, 3))
+    assert not cache.hint(T0, 2, 3)
+    assert cache.hint(T0, 2, 4)
+    assert leader_of(cache) == 2
+
+
+def test_leader_without_an_address_is_none() -> None:
+    assert cache_of(answer(9, 0)).leader(T0) is None
+
+
+def test_partitions_without_a_leader_are_avoided_while_another_has_one() -> None:
+    cache = MetadataCache()
+    partitions = tuple(
+        PartitionMetadata(partition=number, leader=leader, leader_epoch=0, replicas=(1,), isr=(1,))
+        for number, leader in enumerate((-1, 1))
+    )
+    topics = (TopicMetadata(name="t", partitions=partitions),)
+    cache.update(MetadataResponse(brokers=BROKERS, topics=topics))
+    assert cache.available_partitions("t") == [1]
+
+
+def test_topic_that_was_deleted_is_forgotten_with_its_error() -> None:
+    cache = cache_of(answer(1, 3))
+    gone = TopicMetadata(name="t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    cache.update(MetadataResponse(brokers=BROKERS, topics=(gone,)))
+    assert cache.partitions("t") == []
+    assert cache.errors["t"] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_answer_without_brokers_keeps_those_that_are_known() -> None:
+    cache = cache_of(answer(1, 0))
+    cache.update(MetadataResponse())
+    assert sorted(cache.brokers) == [1, 2]
+
+
+def test_one_request_at_a_time() -> None:
+    asking = updater()
+    asking.request()
+    assert asking.poll(0, 1) is not None
+    asking.request()
+    assert asking.poll(0, 2) is None
+
+
+def test_failure_is_tried_again_after_the_back_off() -> None:
+    asking = updater()
+    asking.request()
+    asking.poll(0, 1)
+    asking.on_response(50, TransportError(reason="cut"))
+    assert asking.next_wake_ms() == 150
+    assert asking.poll(149, 2) is None
+    assert asking.poll(150, 3) is not None
+
+
+def test_metadata_is_refreshed_when_it_is_old() -> None:
+    asking = updater()
+    asking.request()
+    asking.poll(0, 1)
+    asking.on_response(0, answer(1, 0))
+    assert asking.poll(4999, 2) is None
+    assert asking.poll(5000, 3) is not None
+
+
+def test_brokers_are_asked_in_turn_and_the_bootstrap_address_when_all_have_failed() -> None:
+    asking = updater()
+    assert asking.next_node() == BOOTSTRAP
+    asking.request()
+    asking.poll(0, 1)
+    asking.on_response(0, answer(1, 0))
+    assert sorted((asking.next_node(), asking.next_node())) == [1, 2]
+    asking.count_failure(has_failed=True)
+    assert asking.next_node() != BOOTSTRAP
+    asking.count_failure(has_failed=True)
+    assert asking.next_node() == BOOTSTRAP
