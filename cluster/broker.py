@@ -1,0 +1,205 @@
+"""A broker: `start`, then one `step` an event; everything it wants done comes back as effects.
+
+It joins the parts: logs, replicas, the observer of metadata, the life cycle. Kafka: BrokerServer, KafkaApis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import assert_never, final
+
+from cluster.broker_forwarding import Forwarding, ProducerIds
+from cluster.broker_lifecycle import BrokerState, Lifecycle
+from cluster.broker_logs import BrokerLogs
+from cluster.broker_metadata import MetadataObserver
+from cluster.config import BrokerConfig
+from cluster.controller.decisions import refusal
+from cluster.effects import Effect
+from cluster.errors import ClusterError, ErrorCode
+from cluster.messages import (
+    AllocateProducerIdsRequest,
+    AlterPartitionRequest,
+    AlterTopicConfigsRequest,
+    BrokerHeartbeatRequest,
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    DescribeReplicasRequest,
+    Event,
+    FetchMetadataRequest,
+    FetchRequest,
+    InitProducerIdRequest,
+    JobDone,
+    ListOffsetsRequest,
+    MetadataRequest,
+    ProduceRequest,
+    RegisterBrokerRequest,
+    Request,
+    RequestBody,
+    Response,
+    Shutdown,
+    TimerFired,
+    TopicPartition,
+)
+from cluster.metadata import MetadataImage
+from cluster.replica.manager import ReplicaManager
+from cluster.replica.outbox import Outbox
+from cluster.replica.replica import Replica
+from storage.draws import Draws
+from storage.errors import StorageError
+from storage.filesystem import FileSystem
+
+NO_PREVIOUS_EPOCH = -1
+ACKS_NONE = 0
+
+
+@final
+class Broker:
+    """One life of a broker, over `directory` on `fs`. One thread calls it."""
+
+    def __init__(self, config: BrokerConfig, fs: FileSystem, directory: str, draws: Draws) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self.image = MetadataImage()
+        self._outbox = Outbox()
+        self._logs = BrokerLogs(config, fs, directory, draws, self._outbox)
+        self.manager = ReplicaManager(config, self.image, self._outbox, self._logs, self.on_fatal)
+        self._context = self.manager.context
+        self.metadata = MetadataObserver(self._context, self.manager.roles)
+        self.lifecycle = Lifecycle(self._context, self, draws)
+        self.metadata.attach(self.lifecycle)
+        self._forwarding = Forwarding(self._context)
+        self._producer_ids = ProducerIds(self._context)
+        self._is_stopped = False
+
+    def replicas(self) -> Mapping[TopicPartition, Replica]:
+        """For tables and checkers, which only read."""
+        return MappingProxyType(self._context.replicas)
+
+    @property
+    def state(self) -> BrokerState:
+        return self.lifecycle.state
+
+    # start and step
+
+    def start(self, now_ms: int) -> list[Effect]:
+        """Loads the logs, then asks for registration and metadata. Raises DirectoryInUse, StorageError, OSError."""
+        self._logs.open(now_ms)
+        self._outbox.observe("broker.started", clean=int(self._logs.manager.was_clean))
+        self._logs.start_checkpoints(now_ms)
+        self.manager.isr_changes.start(now_ms)
+        self.lifecycle.start(now_ms)
+        self.metadata.start(now_ms)
+        return self._outbox.take()
+
+    def step(self, now_ms: int, event: Event) -> list[Effect]:
+        if self._is_stopped:
+            return []
+        try:
+            self._dispatch(now_ms, event)
+            if not self._is_stopped and self.state is not BrokerState.SHUTTING_DOWN:
+                self.manager.settle(now_ms)
+        except (StorageError, OSError) as error:
+            self.on_fatal(str(error))
+        return self._outbox.take()
+
+    def _dispatch(self, now_ms: int, event: Event) -> None:
+        match event:
+            case Request():
+                self._on_request(now_ms, event)
+            case Response():
+                self._outbox.on_response(now_ms, event)
+            case TimerFired():
+                self._outbox.on_timer(now_ms, event.key)
+            case JobDone():
+                self._outbox.on_job_done(now_ms, event)
+            case Shutdown():
+                self.lifecycle.leave(now_ms)
+            case _:
+                assert_never(event)
+
+    # requests
+
+    def _on_request(self, now_ms: int, request: Request) -> None:
+        call, body = request.call, request.body
+        if self.state is BrokerState.SHUTTING_DOWN:
+            self._refuse(call, body, ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down")
+            return
+        match body:
+            case FetchRequest() | ProduceRequest() | ListOffsetsRequest():
+                self.manager.on_request(now_ms, call, body)
+            case MetadataRequest():
+                self._describe_metadata(call, body)
+            case DescribeReplicasRequest():
+                self._outbox.reply(call, self.manager.describe(body, self.state.value))
+            case InitProducerIdRequest():
+                self._producer_ids.on_request(call)
+            case CreateTopicRequest() | DeleteTopicRequest() | AlterTopicConfigsRequest():
+                self._forwarding.forward(call, body)
+            case (
+                AllocateProducerIdsRequest()
+                | RegisterBrokerRequest()
+                | BrokerHeartbeatRequest()
+                | AlterPartitionRequest()
+                | FetchMetadataRequest()
+            ):
+                self._refuse(
+                    call, body, ErrorCode.NOT_CONTROLLER, f"{type(body).__name__} is the controller's"
+                )
+            case _:
+                assert_never(body)
+
+    def _describe_metadata(self, call: int, body: MetadataRequest) -> None:
+        """Half an image would tell clients of topics that do not exist any more, or not of those that do."""
+        if not self.metadata.is_published:
+            self._refuse(call, body, ErrorCode.BROKER_NOT_AVAILABLE, "the broker is starting")
+            return
+        self._outbox.reply(call, self.image.describe(body.topics))
+
+    def _refuse(self, call: int, body: RequestBody, code: ErrorCode, detail: str) -> None:
+        if isinstance(body, ProduceRequest) and body.acks == ACKS_NONE:
+            return
+        self._outbox.reply(call, refusal(body, ClusterError(code, detail)))
+
+    # what the life cycle asks
+
+    def cluster_id(self) -> str:
+        return self._logs.cluster_id
+
+    def previous_broker_epoch(self) -> int:
+        """-1 unless the last stop was clean (ELE-9)."""
+        manager = self._logs.manager
+        epoch = manager.previous_broker_epoch
+        return epoch if manager.was_clean and epoch is not None else NO_PREVIOUS_EPOCH
+
+    def metadata_offset(self) -> int:
+        return self.image.next_offset
+
+    def has_caught_up(self) -> bool:
+        return self.metadata.has_caught_up()
+
+    def on_registered(self, now_ms: int, cluster_id: str) -> None:
+        self._logs.remember_cluster(cluster_id)
+        self.metadata.maybe_publish_first(now_ms)
+
+    # the end
+
+    def on_leave_granted(self, now_ms: int) -> None:
+        """Nobody is served from here on; then flush, close, and the mark of a clean stop, in one job."""
+        self.metadata.stop()
+        self.manager.stop(now_ms)
+        self._outbox.forget_all()
+        work = self._logs.prepare_shutdown(self._context.broker_epoch, now_ms)
+        self._outbox.run_job("shutdown", work, self._on_shut_down)
+
+    def _on_shut_down(self, now_ms: int, error: Exception | None) -> None:
+        self._is_stopped = True
+        self._outbox.stop("shutdown" if error is None else f"shutdown: {error}")
+
+    def on_fatal(self, reason: str) -> None:
+        """The state of the disk or of the cluster is not known any more: no word of this life counts from here."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        self._outbox.stop(reason)
+        self._logs.close_handles()

@@ -1,0 +1,90 @@
+"""What a broker is configured with: Kafka's names with underscores, and Kafka's defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cluster.messages import CONTROLLER_ID
+from storage.config import LogConfig
+from storage.errors import ConfigError
+
+_POSITIVE = (
+    "replica_lag_time_max_ms",
+    "replica_fetch_min_bytes",
+    "replica_fetch_max_bytes",
+    "replica_fetch_response_max_bytes",
+    "replica_fetch_backoff_ms",
+    "replica_socket_timeout_ms",
+    "replica_high_watermark_checkpoint_interval_ms",
+    "log_flush_offset_checkpoint_interval_ms",
+    "log_flush_start_offset_checkpoint_interval_ms",
+    "broker_heartbeat_interval_ms",
+    "broker_session_timeout_ms",
+    "controller_socket_timeout_ms",
+    "controlled_shutdown_timeout_ms",
+    "retry_backoff_ms",
+    "retry_backoff_max_ms",
+    "fetch_max_bytes",
+    "max_parked_requests",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Raises ConfigError from the constructor. Kafka: KafkaConfig, ReplicationConfigs, ServerLogConfigs."""
+
+    node_id: int
+    host: str = "127.0.0.1"  # where others reach it, told to the controller
+    port: int = 0
+    controller_id: int = CONTROLLER_ID
+    log: LogConfig = field(default_factory=LogConfig)  # what a topic does not set itself
+
+    replica_lag_time_max_ms: int = 30_000
+    replica_fetch_wait_max_ms: int = 500
+    replica_fetch_min_bytes: int = 1
+    replica_fetch_max_bytes: int = 1 << 20  # of one partition
+    replica_fetch_response_max_bytes: int = 10 << 20
+    replica_fetch_backoff_ms: int = 1_000
+    replica_socket_timeout_ms: int = 30_000
+    replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    broker_heartbeat_interval_ms: int = 2_000
+    broker_session_timeout_ms: int = 9_000
+    controller_socket_timeout_ms: int = 30_000
+    controlled_shutdown_timeout_ms: int = 10_000  # how long a stop waits for the controller's leave
+    retry_backoff_ms: int = 100  # towards the controller; doubles up to the maximum
+    retry_backoff_max_ms: int = 1_000
+    fetch_max_bytes: int = 55 << 20  # the most that one answer holds, whatever is asked
+    max_parked_requests: int = 100_000  # of each purgatory
+
+    def __post_init__(self) -> None:
+        if self.node_id < 0:
+            raise ConfigError(f"node_id={self.node_id}: is negative")
+        for name in _POSITIVE:
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be positive")
+        if self.replica_fetch_wait_max_ms < 0:
+            raise ConfigError(f"replica_fetch_wait_max_ms={self.replica_fetch_wait_max_ms}: is negative")
+        self._check_pairs()
+
+    def _check_pairs(self) -> None:
+        if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
+            raise ConfigError(
+                "replica_fetch_wait_max_ms above replica_lag_time_max_ms: an idle follower would leave the ISR"
+            )
+        if self.replica_fetch_wait_max_ms > self.replica_socket_timeout_ms:
+            raise ConfigError(
+                "replica_fetch_wait_max_ms above replica_socket_timeout_ms: no idle fetch would be answered"
+            )
+        if self.broker_heartbeat_interval_ms >= self.broker_session_timeout_ms:
+            raise ConfigError(
+                "broker_heartbeat_interval_ms not below broker_session_timeout_ms: every broker would be fenced"
+            )
+        if self.retry_backoff_ms > self.retry_backoff_max_ms:
+            raise ConfigError("retry_backoff_ms above retry_backoff_max_ms")
+
+    @property
+    def heartbeat_timeout_ms(self) -> int:
+        """Half a session: a lost heartbeat must leave time for another one."""
+        return max(1, self.broker_session_timeout_ms // 2)

@@ -1,0 +1,123 @@
+"""What the parts of one broker's replica layer share."""
+
+from __future__ import annotations
+
+from typing import final
+
+from cluster.config import BrokerConfig
+from cluster.errors import ClusterError, ErrorCode
+from cluster.messages import NO_EPOCH, NO_LEADER, TopicPartition
+from cluster.metadata import MetadataImage
+from cluster.replica.outbox import Outbox
+from cluster.replica.replica import Replica
+from storage.errors import StorageError
+
+NO_BROKER_EPOCH = -1
+
+
+@final
+class ReplicaContext:
+    """`touched` collects partitions whose end, high watermark, role or flush moved in this step.
+
+    Whoever is parked on one of them is looked at before the step ends.
+    """
+
+    def __init__(self, config: BrokerConfig, image: MetadataImage, outbox: Outbox) -> None:
+        self.config = config
+        self.broker_id = config.node_id
+        self.image = image
+        self.outbox = outbox
+        self.broker_epoch = NO_BROKER_EPOCH  # of this life, once registered
+        self.is_shutting_down = False
+        self.replicas: dict[TopicPartition, Replica] = {}
+        self._touched: dict[TopicPartition, None] = {}
+
+    def touch(self, topic_partition: TopicPartition) -> None:
+        self._touched[topic_partition] = None
+
+    def take_touched(self) -> list[TopicPartition]:
+        touched = list(self._touched)
+        self._touched.clear()
+        return touched
+
+    def replica(self, topic_partition: TopicPartition) -> Replica:
+        """Raises ClusterError: a partition of others is told apart from one that nobody knows."""
+        replica = self.replicas.get(topic_partition)
+        if replica is not None:
+            return replica
+        if self.image.partition(topic_partition) is not None:
+            raise ClusterError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic_partition} is not here")
+        raise ClusterError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic_partition} is not known")
+
+    def leader_hint(self, topic_partition: TopicPartition) -> tuple[int, int]:
+        """(leader, leader epoch) for a client that asked the wrong broker."""
+        registration = self.image.partition(topic_partition)
+        if registration is None:
+            return NO_LEADER, NO_EPOCH
+        return registration.leader, registration.leader_epoch
+
+    def check_online(self, topic_partition: TopicPartition, error: StorageError) -> None:
+        """PRO-9: with one log directory, a log that went offline ends the broker (KAFKA-10778): raised again."""
+        replica = self.replicas.get(topic_partition)
+        if replica is not None and replica.log.offline_reason is not None:
+            raise error
+
+    # what moves a replica, and must be told
+
+    def advance_high_watermark(self, replica: Replica, now_ms: int) -> bool:
+        """On a leader, after one of the events of HWM-5."""
+        leader = replica.leader
+        if leader is None or not leader.maybe_advance_high_watermark(now_ms):
+            return False
+        self.tell_high_watermark(replica)
+        return True
+
+    def tell_high_watermark(self, replica: Replica) -> None:
+        """HWM-7: it wakes who waits."""
+        self.touch(replica.topic_partition)
+        self.outbox.observe(
+            "replica.high_watermark",
+            topic_partition=str(replica.topic_partition),
+            leader_epoch=replica.leader_epoch,
+            high_watermark=replica.log.high_watermark,
+            role=replica.role.value,
+        )
+
+    def tell_appended(self, replica: Replica, first_offset: int, last_offset: int, origin: str) -> None:
+        self.touch(replica.topic_partition)
+        self.outbox.observe(
+            "replica.appended",
+            topic_partition=str(replica.topic_partition),
+            leader_epoch=replica.leader_epoch,
+            first_offset=first_offset,
+            last_offset=last_offset,
+            origin=origin,
+        )
+
+    def truncate(self, replica: Replica, to_offset: int) -> None:
+        """EPC-8 is the log's. Below the own high watermark is legal (EPC-7)."""
+        log = replica.log
+        log_end_offset, high_watermark = log.log_end_offset, log.high_watermark
+        log.truncate_to(to_offset)
+        assert log.log_end_offset <= log_end_offset, (log.log_end_offset, log_end_offset)
+        self._tell_truncated(replica, log_end_offset, high_watermark)
+
+    def truncate_fully(self, replica: Replica, start_at: int) -> None:
+        """Nothing of the own log is left at the leader: start anew at `start_at` (EPC-9, KAFKA-9491)."""
+        log_end_offset, high_watermark = replica.log.log_end_offset, replica.log.high_watermark
+        replica.log.truncate_fully_and_start_at(start_at)
+        self._tell_truncated(replica, log_end_offset, high_watermark)
+
+    def _tell_truncated(self, replica: Replica, from_end_offset: int, high_watermark: int) -> None:
+        log = replica.log
+        if log.log_end_offset != from_end_offset:
+            self.touch(replica.topic_partition)
+            self.outbox.observe(
+                "replica.truncated",
+                topic_partition=str(replica.topic_partition),
+                to_offset=log.log_end_offset,
+                from_log_end_offset=from_end_offset,
+                leader_epoch=replica.leader_epoch,
+            )
+        if log.high_watermark != high_watermark:
+            self.tell_high_watermark(replica)

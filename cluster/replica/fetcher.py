@@ -1,0 +1,257 @@
+"""A follower's fetch loop: one request in flight to each leader broker, for all partitions that it leads.
+
+Kafka: AbstractFetcherThread, ReplicaFetcherThread; rules FET-1 to FET-13.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from cluster.errors import ErrorCode
+from cluster.messages import (
+    NO_EPOCH,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    ResponseBody,
+    TopicPartition,
+    TransportError,
+)
+from cluster.replica.context import ReplicaContext
+from cluster.replica.flushes import Flushes
+from cluster.replica.follower import Asked, FetchState, Follower
+from cluster.replica.replica import Replica
+from cluster.replica.truncation import InFetchTruncation, TruncationStrategy
+from storage.errors import CorruptBatch, StorageError
+
+WAIT_TIMER = "replica.fetch:"
+
+
+@final
+class Fetcher:
+    """The partitions followed from one leader broker, in the order in which they are asked for."""
+
+    def __init__(self, leader_id: int) -> None:
+        self.leader_id = leader_id
+        self.replicas: dict[TopicPartition, Replica] = {}
+        self.is_in_flight = False
+        self.delayed_until_ms = 0  # after a lost request
+
+    def move_to_end(self, replica: Replica) -> None:
+        """It got data; the others come first next time, or large ones would starve them (KIP-74)."""
+        self.replicas[replica.topic_partition] = self.replicas.pop(replica.topic_partition)
+
+
+@final
+class Fetchers:
+    """`truncation` is how divergence is found and cut, replaceable from outside."""
+
+    def __init__(self, context: ReplicaContext, flushes: Flushes) -> None:
+        self._context = context
+        self._flushes = flushes
+        self.truncation: TruncationStrategy = InFetchTruncation()
+        self._fetchers: dict[int, Fetcher] = {}
+        self._is_stopped = False
+
+    # who is followed
+
+    def add(self, replica: Replica) -> None:
+        """From the next `pump` on."""
+        assert replica.follower is not None, replica.topic_partition
+        leader_id = replica.follower.leader_id
+        fetcher = self._fetchers.get(leader_id)
+        if fetcher is None:
+            fetcher = self._fetchers[leader_id] = Fetcher(leader_id)
+        fetcher.replicas[replica.topic_partition] = replica
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """The answer to a fetch that is in flight will find it gone."""
+        for fetcher in self._fetchers.values():
+            fetcher.replicas.pop(topic_partition, None)
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._fetchers.clear()
+
+    # asking
+
+    def pump(self, now_ms: int) -> None:
+        """Send what can be sent; called at the end of each step."""
+        for fetcher in self._fetchers.values():
+            self._maybe_send(now_ms, fetcher)
+
+    def _maybe_send(self, now_ms: int, fetcher: Fetcher) -> None:
+        if fetcher.is_in_flight or not fetcher.replicas or now_ms < fetcher.delayed_until_ms:
+            return  # FET-3; a delay ends with its timer
+        following = [
+            (replica, replica.follower)
+            for replica in fetcher.replicas.values()
+            if replica.follower is not None and replica.follower.state is FetchState.FETCHING
+        ]
+        if any(self.must_wait_for_flush(replica) for replica, _ in following):
+            return
+        ready = [replica for replica, follower in following if follower.is_ready(now_ms)]
+        if ready:
+            self._send(now_ms, fetcher, ready)
+        elif following:
+            self._wait(fetcher, min(follower.delayed_until_ms for _, follower in following))
+
+    def must_wait_for_flush(self, replica: Replica) -> bool:
+        """The next fetch acknowledges all below its offset: where a flush is promised, that comes first."""
+        return self._flushes.is_behind(replica)
+
+    def _wait(self, fetcher: Fetcher, until_ms: int) -> None:
+        fetcher.delayed_until_ms = until_ms
+
+        def go_on(now_ms: int) -> None:
+            fetcher.delayed_until_ms = min(fetcher.delayed_until_ms, now_ms)
+
+        self._context.outbox.set_timer(f"{WAIT_TIMER}{fetcher.leader_id}", until_ms, go_on)
+
+    def _send(self, now_ms: int, fetcher: Fetcher, ready: list[Replica]) -> None:
+        config = self._context.config
+        asked = {
+            replica.topic_partition: Asked(
+                fetch_offset=replica.log.log_end_offset, leader_epoch=replica.leader_epoch
+            )
+            for replica in ready
+        }
+        request = FetchRequest(
+            replica_id=self._context.broker_id,
+            broker_epoch=self._context.broker_epoch,
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            partitions=tuple(self._ask(replica) for replica in ready),
+        )
+
+        def then(at_ms: int, body: ResponseBody | TransportError) -> None:
+            self._on_answer(at_ms, fetcher, asked, body)
+
+        fetcher.is_in_flight = True
+        self._context.outbox.send(
+            fetcher.leader_id, request, timeout_ms=config.replica_socket_timeout_ms, then=then
+        )
+
+    def _ask(self, replica: Replica) -> FetchPartition:
+        """FET-1."""
+        log = replica.log
+        return FetchPartition(
+            topic_partition=replica.topic_partition,
+            fetch_offset=log.log_end_offset,
+            current_leader_epoch=replica.leader_epoch,
+            last_fetched_epoch=self.truncation.last_fetched_epoch(log),
+            log_start_offset=log.log_start_offset,
+            max_bytes=self._context.config.replica_fetch_max_bytes,
+        )
+
+    # the answer
+
+    def _on_answer(
+        self,
+        now_ms: int,
+        fetcher: Fetcher,
+        asked: dict[TopicPartition, Asked],
+        body: ResponseBody | TransportError,
+    ) -> None:
+        fetcher.is_in_flight = False
+        if self._is_stopped:
+            return
+        if not isinstance(body, FetchResponse) or body.error is not ErrorCode.NONE:
+            self._wait(fetcher, now_ms + self._context.config.replica_fetch_backoff_ms)
+            return
+        for answer in body.partitions:
+            replica = fetcher.replicas.get(answer.topic_partition)
+            about = asked.get(answer.topic_partition)
+            if replica is not None and about is not None and self.is_current(now_ms, replica, about):
+                self.apply(now_ms, fetcher, replica, about, answer)
+
+    def is_current(self, now_ms: int, replica: Replica, asked: Asked) -> bool:
+        """FET-4, KAFKA-7786: what was asked in another leader epoch or at another end is not used at all."""
+        follower = replica.follower
+        is_same_state = (
+            replica.leader_epoch == asked.leader_epoch and replica.log.log_end_offset == asked.fetch_offset
+        )
+        return follower is not None and follower.is_ready(now_ms) and is_same_state
+
+    def apply(
+        self, now_ms: int, fetcher: Fetcher, replica: Replica, asked: Asked, answer: FetchPartitionResponse
+    ) -> None:
+        follower = replica.follower
+        assert follower is not None and follower.leader_id == fetcher.leader_id, replica.topic_partition
+        try:
+            match answer.error:
+                case ErrorCode.NONE if answer.diverging is not None:
+                    self.on_diverging(replica, answer)
+                case ErrorCode.NONE:
+                    self.on_records(now_ms, fetcher, replica, asked, answer)
+                case ErrorCode.OFFSET_OUT_OF_RANGE:
+                    self.on_out_of_range(now_ms, replica, follower, answer)
+                case ErrorCode.FENCED_LEADER_EPOCH:
+                    follower.state = FetchState.FENCED  # until metadata brings a newer one (FET-10)
+                case _:
+                    self._delay(now_ms, follower)
+        except CorruptBatch:
+            self._delay(now_ms, follower)  # damaged on the way: asked for again
+        except StorageError as error:
+            self._on_storage_error(replica, follower, error)
+
+    def _delay(self, now_ms: int, follower: Follower) -> None:
+        follower.delayed_until_ms = now_ms + self._context.config.replica_fetch_backoff_ms
+
+    def _on_storage_error(self, replica: Replica, follower: Follower, error: StorageError) -> None:
+        self._context.check_online(replica.topic_partition, error)
+        follower.state = FetchState.FAILED
+        self._context.outbox.observe(
+            "replica.failed", topic_partition=str(replica.topic_partition), reason=str(error)
+        )
+
+    def on_diverging(self, replica: Replica, answer: FetchPartitionResponse) -> None:
+        """FET-5a: truncate and nothing else; high watermark and data of this answer are for another log."""
+        assert answer.diverging is not None
+        self._context.truncate(replica, self.truncation.truncation_point(replica.log, answer.diverging))
+
+    def on_records(
+        self, now_ms: int, fetcher: Fetcher, replica: Replica, asked: Asked, answer: FetchPartitionResponse
+    ) -> None:
+        """FET-5b to d, in this order; the follower learns here what its last fetch has committed (FET-13)."""
+        if answer.records:
+            self.append(now_ms, replica, asked, answer.records)
+            fetcher.move_to_end(replica)
+        self.adopt_high_watermark(replica, answer.high_watermark)
+        log = replica.log
+        if answer.log_start_offset > log.log_start_offset:
+            log.maybe_increment_log_start_offset(min(answer.log_start_offset, log.high_watermark))
+
+    def append(self, now_ms: int, replica: Replica, asked: Asked, records: bytes) -> None:
+        """FET-9 (KAFKA-18723): only what a leader of at most the asked epoch wrote; the log skips the rest."""
+        info = replica.log.append_as_follower(
+            records, leader_epoch=self.highest_epoch_to_append(asked), now_ms=now_ms
+        )
+        if not info.is_empty:
+            assert replica.log.log_end_offset == info.last_offset + 1, (replica.log.log_end_offset, info)
+            self._context.tell_appended(replica, info.first_offset, info.last_offset, "follower")
+            self._flushes.maybe_flush(replica)
+
+    def highest_epoch_to_append(self, asked: Asked) -> int:
+        assert asked.leader_epoch != NO_EPOCH
+        return asked.leader_epoch
+
+    def adopt_high_watermark(self, replica: Replica, leader_high_watermark: int) -> None:
+        """FET-5c: the leader's, kept within the own log; it may go back (FET-6)."""
+        before = replica.log.high_watermark
+        if leader_high_watermark >= 0 and replica.log.update_high_watermark(leader_high_watermark) != before:
+            self._context.tell_high_watermark(replica)
+
+    def on_out_of_range(
+        self, now_ms: int, replica: Replica, follower: Follower, answer: FetchPartitionResponse
+    ) -> None:
+        """FET-11; never fatal, and never from zero because of it (KAFKA-2143, KAFKA-7414)."""
+        log = replica.log
+        if 0 <= answer.log_end_offset < log.log_end_offset:
+            self._context.truncate(replica, answer.log_end_offset)
+        elif answer.log_start_offset > log.log_end_offset:
+            self._context.truncate_fully(replica, answer.log_start_offset)
+        else:
+            self._delay(now_ms, follower)  # the leader's log has moved to where ours ends meanwhile

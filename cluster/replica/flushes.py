@@ -1,0 +1,67 @@
+"""Flushes of partition logs as jobs, and the promises that wait for them.
+
+Kafka flushes inside the append; here the append returns and the promise waits: the leader counts itself, and a
+follower names its fetch offset, only up to what is flushed where flush.messages=1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+from cluster.replica.context import ReplicaContext
+from cluster.replica.leader import promises_flush
+from cluster.replica.replica import Replica
+
+OnFailure = Callable[[str], None]
+
+
+@final
+class Flushes:
+    """One flush in flight a partition; what is appended meanwhile shares the next one."""
+
+    def __init__(self, context: ReplicaContext, on_failure: OnFailure) -> None:
+        self._context = context
+        self._on_failure = on_failure
+
+    def maybe_flush(self, replica: Replica) -> bool:
+        """After an append: flush.messages is reached, or a segment was closed and its bytes are due."""
+        up_to = replica.log.flush_wanted
+        if replica.is_flushing or up_to is None:
+            return False
+        self._flush(replica, up_to)
+        return True
+
+    def on_new_role(self, replica: Replica) -> None:
+        """After a start, the end of the log may be in the page cache only."""
+        if self.is_behind(replica) and not replica.is_flushing:
+            self._flush(replica, replica.log.log_end_offset)
+
+    def is_behind(self, replica: Replica) -> bool:
+        """A promise has to wait for a flush."""
+        log = replica.log
+        return promises_flush(log) and log.recovery_point < log.log_end_offset
+
+    def _flush(self, replica: Replica, up_to: int) -> None:
+        replica.is_flushing = True
+        prepared = replica.log.prepare_flush(up_to)
+
+        def then(now_ms: int, error: Exception | None) -> None:
+            self._on_flushed(now_ms, replica, prepared.offset, error)
+
+        self._context.outbox.run_job("flush", prepared, then)
+
+    def _on_flushed(self, now_ms: int, replica: Replica, up_to: int, error: Exception | None) -> None:
+        replica.is_flushing = False
+        if self._context.replicas.get(replica.topic_partition) is not replica:
+            return  # deleted meanwhile
+        if error is not None:  # PRO-9: what the disk holds is not known any more
+            self._on_failure(f"flush of {replica.topic_partition}: {error}")
+            return
+        replica.log.flushed(up_to)  # less, where a truncation came between
+        if self.is_behind(replica):
+            self._flush(replica, replica.log.log_end_offset)
+        else:
+            self.maybe_flush(replica)
+        self._context.advance_high_watermark(replica, now_ms)
+        self._context.touch(replica.topic_partition)

@@ -1,0 +1,65 @@
+"""In-sync replicas as the leader knows them: committed, or committed with one proposal on its way (KIP-497).
+
+Kafka: Partition.PartitionState. Pending and committed are different types, so that nobody takes one for
+the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedIsr:
+    """What the controller has committed, as of `partition_epoch`."""
+
+    isr: frozenset[int]
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingExpandIsr:
+    """`joiner` was proposed; the controller may already have admitted it."""
+
+    committed: CommittedIsr
+    joiner: int
+
+    @property
+    def proposed(self) -> frozenset[int]:
+        return self.committed.isr | {self.joiner}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingShrinkIsr:
+    """It was proposed that `leavers` go; the controller may not have agreed yet."""
+
+    committed: CommittedIsr
+    leavers: frozenset[int]
+
+    @property
+    def proposed(self) -> frozenset[int]:
+        return self.committed.isr - self.leavers
+
+
+PendingIsr = PendingExpandIsr | PendingShrinkIsr
+IsrState = CommittedIsr | PendingIsr
+
+
+def committed_isr(state: IsrState) -> CommittedIsr:
+    return state if isinstance(state, CommittedIsr) else state.committed
+
+
+def maximal_isr(state: IsrState) -> frozenset[int]:
+    """Whom the high watermark waits for: a joiner at once, a leaver until it is committed (HWM-2)."""
+    match state:
+        case CommittedIsr(isr=isr):
+            return isr
+        case PendingExpandIsr():
+            return state.proposed
+        case PendingShrinkIsr(committed=committed):
+            return committed.isr
+
+
+def joined(isr: frozenset[int]) -> str:
+    """As observers read it: ids in ascending order, separated by commas."""
+    return ",".join(map(str, sorted(isr)))

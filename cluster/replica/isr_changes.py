@@ -1,0 +1,172 @@
+"""The leader's proposals to the controller: at most one in flight a partition, retried while the answer is lost.
+
+Kafka: AlterPartitionManager, Partition.submitAlterPartition.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from cluster.errors import ErrorCode
+from cluster.messages import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    IsrMember,
+    ResponseBody,
+    TransportError,
+)
+from cluster.replica.context import ReplicaContext
+from cluster.replica.isr import CommittedIsr, PendingIsr, joined
+from cluster.replica.leader import Leader
+from cluster.replica.progress import FollowerProgress
+from cluster.replica.replica import Replica
+
+LAG_TIMER = "isr.lag"
+RETRY_TIMER = "isr.retry:"
+
+# ISR-6: refused for certain, so the proposal is void.
+_REJECTED = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+# ISR-6: superseded, or perhaps done: the larger ISR stays until metadata says more.
+_SUPERSEDED = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+
+
+@final
+class IsrChanges:
+    def __init__(self, context: ReplicaContext) -> None:
+        self._context = context
+
+    def start(self, now_ms: int) -> None:
+        self._arm_lag_timer(now_ms)
+
+    def _arm_lag_timer(self, now_ms: int) -> None:
+        at_ms = now_ms + max(1, self._context.config.replica_lag_time_max_ms // 2)  # ISR-2
+        self._context.outbox.set_timer(LAG_TIMER, at_ms, self._on_lag_timer)
+
+    def _on_lag_timer(self, now_ms: int) -> None:
+        self._arm_lag_timer(now_ms)
+        for replica in self._context.replicas.values():
+            self.maybe_shrink(now_ms, replica)
+
+    # proposing
+
+    def maybe_expand(self, now_ms: int, replica: Replica, follower: FollowerProgress) -> bool:
+        leader = replica.leader
+        proposal = None if leader is None else leader.expansion(follower)
+        if leader is None or proposal is None:
+            return False
+        self._propose(now_ms, replica, leader, proposal)
+        return True
+
+    def maybe_shrink(self, now_ms: int, replica: Replica) -> bool:
+        leader = replica.leader
+        proposal = None if leader is None else leader.shrinkage(now_ms)
+        if leader is None or proposal is None:
+            return False
+        self._propose(now_ms, replica, leader, proposal)
+        return True
+
+    def _propose(self, now_ms: int, replica: Replica, leader: Leader, proposal: PendingIsr) -> None:
+        leader.isr = proposal
+        self._context.outbox.observe(
+            "isr.proposed",
+            topic_partition=str(replica.topic_partition),
+            leader_epoch=leader.leader_epoch,
+            isr=joined(proposal.proposed),
+            partition_epoch=proposal.committed.partition_epoch,
+        )
+        self._send(now_ms, replica, leader, proposal)
+
+    def _send(self, now_ms: int, replica: Replica, leader: Leader, proposal: PendingIsr) -> None:
+        own_epoch = self._context.broker_epoch
+        request = AlterPartitionRequest(
+            broker_id=self._context.broker_id,
+            broker_epoch=own_epoch,
+            topic_partition=replica.topic_partition,
+            leader_epoch=leader.leader_epoch,
+            partition_epoch=proposal.committed.partition_epoch,
+            new_isr=tuple(
+                IsrMember(broker_id=member, broker_epoch=leader.member_epoch(member, own_epoch))
+                for member in sorted(proposal.proposed)
+            ),
+        )
+
+        def then(at_ms: int, body: ResponseBody | TransportError) -> None:
+            self._on_answer(at_ms, replica, leader, proposal, body)
+
+        config = self._context.config
+        leader.proposal_call = self._context.outbox.send(
+            config.controller_id, request, timeout_ms=config.controller_socket_timeout_ms, then=then
+        )
+
+    # the answer
+
+    def _on_answer(
+        self,
+        now_ms: int,
+        replica: Replica,
+        leader: Leader,
+        proposal: PendingIsr,
+        body: ResponseBody | TransportError,
+    ) -> None:
+        leader.proposal_call = None
+        if replica.leader is not leader:  # of an older leader epoch: nothing here is about it any more
+            return
+        match body:
+            case AlterPartitionResponse(error=ErrorCode.NONE):
+                self.on_accepted(now_ms, replica, leader, body)
+            case AlterPartitionResponse(error=error) if error in _REJECTED:
+                if leader.isr is proposal:
+                    leader.revert_proposal()
+                    self._context.touch(replica.topic_partition)
+            case AlterPartitionResponse(error=error) if error in _SUPERSEDED:
+                pass
+            case _:
+                self._retry_later(now_ms, replica, leader, proposal)
+
+    def on_accepted(
+        self, now_ms: int, replica: Replica, leader: Leader, body: AlterPartitionResponse
+    ) -> None:
+        """ISR-6: adopted iff the leader epoch is ours and the partition epoch not below ours (KAFKA-12751)."""
+        if body.leader_epoch != leader.leader_epoch or body.partition_epoch < replica.partition_epoch:
+            return
+        if body.partition_epoch == replica.partition_epoch:
+            if not isinstance(leader.isr, CommittedIsr) and frozenset(body.isr) == leader.isr.committed.isr:
+                leader.revert_proposal()  # the controller holds it already, unchanged
+            return
+        replica.partition_epoch = body.partition_epoch
+        self.adopt(now_ms, replica, leader, body.isr, body.partition_epoch)
+
+    def adopt(
+        self, now_ms: int, replica: Replica, leader: Leader, isr: tuple[int, ...], partition_epoch: int
+    ) -> None:
+        """A committed ISR, from an answer or from metadata, whichever comes first; the other is no news."""
+        if not leader.adopt_isr(isr, partition_epoch):
+            return
+        self._context.outbox.observe(
+            "isr.committed",
+            topic_partition=str(replica.topic_partition),
+            leader_epoch=leader.leader_epoch,
+            isr=joined(frozenset(isr)),
+            partition_epoch=partition_epoch,
+        )
+        self._context.advance_high_watermark(replica, now_ms)  # HWM-5, KAFKA-13091
+        self._context.touch(replica.topic_partition)
+
+    def _retry_later(self, now_ms: int, replica: Replica, leader: Leader, proposal: PendingIsr) -> None:
+        """The outcome is unknown, so the proposal stands, and is made again for ever (ISR-6)."""
+
+        def retry(at_ms: int) -> None:
+            if replica.leader is leader and leader.isr is proposal and leader.proposal_call is None:
+                self._send(at_ms, replica, leader, proposal)
+
+        key = f"{RETRY_TIMER}{replica.topic_partition}"
+        self._context.outbox.set_timer(key, now_ms + self._context.config.retry_backoff_max_ms, retry)

@@ -1,0 +1,65 @@
+"""ListOffsets: where a log begins, where its committed part ends, and where a time begins in it.
+
+Kafka: ReplicaManager.fetchOffset, Partition.fetchOffsetForTimestamp.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from cluster.errors import ClusterError, ErrorCode
+from cluster.messages import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NO_EPOCH,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from cluster.replica.context import ReplicaContext
+from cluster.replica.leader import Leader
+from storage.errors import StorageError
+
+
+@final
+class ListOffsetsHandler:
+    def __init__(self, context: ReplicaContext) -> None:
+        self._context = context
+
+    def on_request(self, call: int, request: ListOffsetsRequest) -> None:
+        try:
+            answer = self._look_up(request)
+        except ClusterError as error:
+            answer = ListOffsetsResponse(topic_partition=request.topic_partition, error=error.code)
+        except StorageError as error:
+            answer = ListOffsetsResponse(topic_partition=request.topic_partition, error=ErrorCode(error.code))
+        self._context.outbox.reply(call, answer)
+
+    def _look_up(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        replica = self._context.replica(request.topic_partition)
+        replica.check_leader_epoch(request.current_leader_epoch)
+        leader = replica.check_leads()
+        log = replica.log
+        timestamp = -1
+        if request.timestamp == EARLIEST_TIMESTAMP:
+            offset = log.log_start_offset
+        elif request.timestamp == LATEST_TIMESTAMP:
+            self.check_knows_committed_end(leader)
+            offset = log.high_watermark
+        else:
+            found = log.offset_for_timestamp(request.timestamp)
+            if found is None or found.offset >= log.high_watermark:
+                self.check_knows_committed_end(leader)
+                return ListOffsetsResponse(topic_partition=request.topic_partition)
+            offset, timestamp = found.offset, found.timestamp
+        epoch = log.leader_epochs.epoch_for_offset(offset)
+        return ListOffsetsResponse(
+            topic_partition=request.topic_partition,
+            offset=offset,
+            timestamp=timestamp,
+            leader_epoch=NO_EPOCH if epoch is None else epoch,
+        )
+
+    def check_knows_committed_end(self, leader: Leader) -> None:
+        """CON-5 (KIP-207): until it has committed its own start, the end that others served may be higher."""
+        if leader.log.high_watermark < leader.epoch_start_offset:
+            raise ClusterError(ErrorCode.OFFSET_NOT_AVAILABLE, "the high watermark lags behind the election")
