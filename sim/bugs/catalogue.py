@@ -1,7 +1,129 @@
-"""The bugs there are."""
+"""The bugs there are: each takes one protection away, or puts an older, wrong way of doing it back in."""
 
 from __future__ import annotations
 
-from sim.bugs import Bug
+from collections.abc import Callable
+from typing import Any
 
-CATALOGUE: tuple[Bug, ...] = ()
+from cluster.messages import NO_EPOCH
+from cluster.replica.leader import Leader
+from cluster.replica.progress import FollowerProgress
+from sim.bugs import Bug, Replacement
+from storage.log import PartitionLog
+from storage.segment import LogSegment
+
+Original = Callable[..., Any]
+
+
+def _does_nothing(original: Original) -> Original:
+    return lambda *arguments, **named: None
+
+
+def _keeps_batch(original: Original) -> Original:
+    def truncate_to(segment: LogSegment, offset: int, now_ms: int) -> int:
+        found = segment.translate_offset(offset)
+        if found is None:
+            return int(original(segment, offset, now_ms))
+        kept = next(iter(segment.records.batches(found.position)))
+        return int(original(segment, kept.next_offset, now_ms))
+
+    return truncate_to
+
+
+def _high_watermark(original: Original) -> Original:
+    def on_new_epoch(strategy: object, log: PartitionLog) -> int:
+        return log.high_watermark
+
+    return on_new_epoch
+
+
+def _no_epoch(original: Original) -> Original:
+    def last_fetched_epoch(strategy: object, log: PartitionLog) -> int:
+        return NO_EPOCH
+
+    return last_fetched_epoch
+
+
+def _safe_once_appended(original: Original) -> Original:
+    def is_safe(handler: object, acks: int, leader: Leader, required_offset: int) -> bool:
+        return leader.own_end.offset >= required_offset
+
+    return is_safe
+
+
+def _at_high_watermark_only(original: Original) -> Original:
+    def has_reached_epoch(leader: Leader, follower: FollowerProgress) -> bool:
+        return follower.log_end_offset >= leader.log.high_watermark
+
+    return has_reached_epoch
+
+
+def _committed_only(original: Original) -> Original:
+    def counted_isr(leader: Leader) -> frozenset[int]:
+        from cluster.replica.isr import PendingShrinkIsr, committed_isr
+
+        if isinstance(leader.isr, PendingShrinkIsr):
+            return leader.isr.committed.isr - leader.isr.leavers
+        return committed_isr(leader.isr).isr
+
+    return counted_isr
+
+
+CATALOGUE: tuple[Bug, ...] = (
+    Bug(
+        name="recovery-skips-crc",
+        story="Batches are taken for sound without a look at their checksum.",
+        replacements=(Replacement(target="storage.batch:RecordBatch.check_valid", make=_does_nothing),),
+        found_by="torn-tail-power-loss",
+    ),
+    Bug(
+        name="truncation-keeps-batch",
+        story="truncate_to leaves the batch that holds the offset.",
+        replacements=(Replacement(target="storage.segment:LogSegment.truncate_to", make=_keeps_batch),),
+        found_by="divergence-truncation",
+    ),
+    Bug(
+        name="truncate-to-high-watermark",
+        story="A follower cuts to its high watermark in each new epoch, instead of by epoch (KIP-101, KAFKA-1211).",
+        replacements=(
+            Replacement(
+                target="cluster.replica.truncation:InFetchTruncation.on_new_epoch", make=_high_watermark
+            ),
+            Replacement(
+                target="cluster.replica.truncation:InFetchTruncation.last_fetched_epoch", make=_no_epoch
+            ),
+        ),
+        found_by="leader-crash",
+    ),
+    Bug(
+        name="fetch-without-epoch-check",
+        story="A leader counts a follower that lives in another leader epoch (KIP-320).",
+        replacements=(
+            Replacement(target="cluster.replica.replica:Replica.check_leader_epoch", make=_does_nothing),
+        ),
+        found_by="stale-leader-epoch",
+    ),
+    Bug(
+        name="ack-before-high-watermark",
+        story="acks=all is answered once the leader has appended.",
+        replacements=(
+            Replacement(target="cluster.replica.produce:ProduceHandler.is_safe", make=_safe_once_appended),
+        ),
+        found_by="leader-crash",
+    ),
+    Bug(
+        name="join-before-epoch-start",
+        story="A follower joins the ISR before it has reached the start of the leader's epoch (KAFKA-7128).",
+        replacements=(
+            Replacement(
+                target="cluster.replica.leader:Leader.has_reached_epoch", make=_at_high_watermark_only
+            ),
+        ),
+    ),
+    Bug(
+        name="shrink-before-accepted",
+        story="The high watermark stops waiting for a leaver before the controller has agreed (KIP-497).",
+        replacements=(Replacement(target="cluster.replica.leader:Leader.counted_isr", make=_committed_only),),
+        found_by="slow-follower-isr",
+    ),
+)
