@@ -24,6 +24,7 @@ from cluster.streams import StreamCodec, StreamRequest
 
 logger = logging.getLogger(__name__)
 
+FINISH_TIMEOUT_S = 2.0
 Deliver = Callable[[int, ResponseBody | TransportError], None]
 Address = tuple[str, int]
 
@@ -76,6 +77,7 @@ class OutgoingStream:
         self._unanswered: dict[int, asyncio.TimerHandle] = {}
         self._silent: set[int] = set()  # of the waiting: no reply is expected once written
         self._wake = asyncio.Event()
+        self._has_sent_silent = self._is_finishing = False
         self.is_open = True
         self._tasks = [self._loop.create_task(self._write()), self._loop.create_task(self._read())]
 
@@ -87,6 +89,7 @@ class OutgoingStream:
         )
         if not expects_reply:
             self._silent.add(call)
+            self._has_sent_silent = True
         self._waiting.append((call, body))
         self._wake.set()
 
@@ -104,9 +107,17 @@ class OutgoingStream:
         self._unanswered.clear()
         self._waiting.clear()
 
+    async def finish(self) -> None:
+        """Waits until the peer has read what expects no reply (acks=0), unless that takes too long."""
+        if not self.is_open or not self._has_sent_silent:
+            return
+        self._is_finishing = True
+        self._wake.set()
+        await asyncio.wait(self._tasks, timeout=FINISH_TIMEOUT_S)
+
     async def _write(self) -> None:
         try:
-            while True:
+            while not self._is_finishing:
                 await self._wake.wait()
                 self._wake.clear()
                 while self._waiting:
@@ -114,6 +125,7 @@ class OutgoingStream:
                     await self._call.write(merged)
                     if self._silent:
                         self._forget_silent(merged)
+            await self._call.done_writing()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
             # The reader learns the status of an ended stream, which says more than the failed write.
             logger.debug("write failed error=%r", error)
@@ -188,6 +200,7 @@ class Peer:
 
     async def close(self, reason: str) -> None:
         for stream in self._streams.values():
+            await stream.finish()
             stream.fail(reason)
         waiting = tuple(self._unary)
         for task in waiting:

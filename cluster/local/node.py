@@ -36,6 +36,7 @@ from storage.os_filesystem import OsFileSystem
 logger = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 12.0
+CONTROLLER_GRACE_S = 3.0
 _SERVES = {"broker.unfenced": True, "broker.fenced": False}
 
 
@@ -168,7 +169,9 @@ class NodeProcess:
             if not os.read(sys.stdin.fileno(), 64):
                 asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
                 logger.warning("the parent is gone")
-                self._shut_down()
+                # The controller lets the brokers leave first: without it their stop would have to time out.
+                delay_s = CONTROLLER_GRACE_S if self._arguments.is_controller else 0.0
+                asyncio.get_running_loop().call_later(delay_s, self._shut_down)
 
     def _shut_down(self) -> None:
         """In order if that is quick; a controlled shutdown may wait for a controller that is gone too."""

@@ -16,6 +16,8 @@ from pathlib import Path
 HOST = "127.0.0.1"
 DEADLINE_S = 60.0
 REPLOG = [sys.executable, "-m", "replog"]
+# Kafka's session timeout is 9 s: what waits for the death of a node to be noticed waits less here.
+FAST_SESSIONS = ("--config", "broker.session.timeout.ms=2000", "--config", "broker.heartbeat.interval.ms=300")
 ROOT = Path(__file__).resolve().parents[2]
 
 

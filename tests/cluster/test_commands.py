@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.real_cluster import REPLOG, ROOT, Up, replog, running, until
-
-FAST_SESSIONS = ("--config", "broker.session.timeout.ms=2000", "--config", "broker.heartbeat.interval.ms=300")
+from tests.cluster.real_cluster import FAST_SESSIONS, REPLOG, ROOT, Up, replog, running, until
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.real_cluster import HOST, Up, free_port, is_running, replog, running, until
+from tests.cluster.real_cluster import FAST_SESSIONS, HOST, Up, free_port, is_running, replog, running, until
 
 
 def refused(*arguments: str) -> str:
@@ -46,7 +46,7 @@ def test_nodes_die_with_their_parent(tmp_path: Path) -> None:
 
 
 def test_a_dead_node_is_reported_once_and_started_again_on_request_only(tmp_path: Path) -> None:
-    with running(tmp_path, 1) as up:
+    with running(tmp_path, 1, *FAST_SESSIONS) as up:
         pid = up.pid(1)
         up.kill(1)
         until(lambda: not (tmp_path / "node-1" / "pid").exists(), "the pid file of a killed node stays")
