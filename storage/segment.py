@@ -11,7 +11,7 @@ from typing import final
 
 from storage.config import LogConfig
 from storage.draws import Draws
-from storage.errors import SegmentOffsetOverflow
+from storage.errors import InvalidOffset, SegmentOffsetOverflow
 from storage.fetch_data import FetchData
 from storage.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
 from storage.filesystem import Buffer, FileSystem, join
@@ -222,11 +222,37 @@ class LogSegment:
         if largest_timestamp > self.max_timestamp.timestamp:
             self._max_timestamp = TimestampOffset(largest_timestamp, offset_of_max_timestamp)
         if self._bytes_since_last_index_entry > self._index_interval_bytes:
-            self.offset_index.append(largest_offset, position)
-            self.time_index.maybe_append(*self.max_timestamp)
+            self._append_index_entries(largest_offset, position)
             self._bytes_since_last_index_entry = 0
         self._bytes_since_last_index_entry += len(data)
         assert self.records.size_bytes == position + len(data), (position, len(data))
+
+    def _append_index_entries(self, largest_offset: int, position: int) -> None:
+        """An index that contradicts the bytes just written was damaged before a clean start, which trusts it (LL17).
+
+        It is emptied: a lookup then scans from further back. The append must not fail for it, its bytes are there.
+        """
+        try:
+            self.offset_index.append(largest_offset, position)
+        except InvalidOffset as error:
+            logger.error("offset index emptied: segment=%s reason=%s", self.path, error)
+            self.offset_index.truncate()
+        try:
+            self.time_index.maybe_append(*self.max_timestamp)
+        except (InvalidOffset, ValueError) as error:
+            logger.error("time index emptied: segment=%s reason=%s", self.path, error)
+            self.time_index.truncate()
+
+    def _append_last_time_entry(self, last: TimestampOffset) -> None:
+        """What a damaged time index refuses is logged: neither a roll nor a stop may fail for it (LS15)."""
+        index = self.time_index
+        if index.entries == index.max_entries and last.timestamp > index.last_entry.timestamp:
+            logger.warning("time index full, last entry left out: segment=%s", self.path)
+            return
+        try:
+            index.maybe_append(*last, skip_full_check=True)
+        except (InvalidOffset, ValueError) as error:
+            logger.warning("last time entry left out: segment=%s reason=%s", self.path, error)
 
     def should_roll(
         self,
@@ -266,7 +292,7 @@ class LogSegment:
 
     def on_become_inactive(self) -> None:
         """Full: the last time entry goes in, the unused tails go (LS14)."""
-        self.time_index.maybe_append(*self.max_timestamp, skip_full_check=True)
+        self._append_last_time_entry(self.max_timestamp)
         self.offset_index.trim_to_valid_size()
         self.time_index.trim_to_valid_size()
         self.records.trim()
@@ -385,7 +411,7 @@ class LogSegment:
         """The `.log` was walked to its end: finish the indexes, as at the end of LogSegment.recover (LS10)."""
         self._max_timestamp = max_timestamp
         self.offset_index.trim_to_valid_size()
-        self.time_index.maybe_append(*max_timestamp, skip_full_check=True)
+        self._append_last_time_entry(max_timestamp)
         self.time_index.trim_to_valid_size()
         self._bytes_since_last_index_entry = 0
 
@@ -406,7 +432,7 @@ class LogSegment:
     def close(self) -> None:
         """In order: the last time entry if the maximum is known, then trimmed and synced files (LS15)."""
         if self._max_timestamp is not None:
-            self.time_index.maybe_append(*self._max_timestamp, skip_full_check=True)
+            self._append_last_time_entry(self._max_timestamp)
         self._offset_index.close()
         self._time_index.close()
         self.records.close()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from storage.batch import LOG_OVERHEAD, RecordBatch
 from storage.batch_format import CONTROL_FLAG, CURRENT_MAGIC
-from storage.errors import CorruptBatch, InvalidRecord, SegmentOffsetOverflow
+from storage.errors import CorruptBatch, InvalidOffset, InvalidRecord, SegmentOffsetOverflow
 from storage.leader_epochs import LeaderEpochCache
 from storage.memory_mapped_index import MAX_RELATIVE_OFFSET
 from storage.producer_state import ProducerStateManager
@@ -34,6 +34,7 @@ def recover_segment(
         walk.run()
     except (CorruptBatch, InvalidRecord) as error:
         reason = error.reason if isinstance(error, CorruptBatch) else str(error)
+    walk.write_indexes()
     position = walk.valid_bytes
     removed_bytes = segment.cut_records(position)
     if removed_bytes > 0:
@@ -55,19 +56,27 @@ class _Walk:
         self._segment, self._producers, self._epochs = segment, producers, epochs
         self.valid_bytes = 0
         self.max_timestamp = TimestampOffset(-1, segment.base_offset)
+        # The columns of both indexes, of each batch that gets an entry.
+        self._offsets: list[int] = []
+        self._positions: list[int] = []
+        self._times: list[int] = []
+        self._time_offsets: list[int] = []
 
     def run(self) -> None:
         """The work of one batch stands in one loop, without a call: it decides how fast a broker comes back."""
         segment, producers, epochs = self._segment, self._producers, self._epochs
         base = segment.base_offset
         last_allowed = base + MAX_RELATIVE_OFFSET
-        interval = segment.index_interval_bytes
+        interval = next_indexed = segment.index_interval_bytes
         latest_epoch = epochs.last_epoch
-        max_timestamp, max_timestamp_offset, valid_bytes = -1, base, 0
-        next_indexed = interval
-        replayed_to = producers.map_end_offset
+        max_timestamp, max_timestamp_offset, last_indexed, last_indexed_time = -1, base, -1, -1
+        add_offset, add_position = self._offsets.append, self._positions.append
+        add_time, add_time_offset = self._times.append, self._time_offsets.append
+        position, size, last = 0, -LOG_OVERHEAD, producers.map_end_offset - 1
+        before, is_refused, is_replayed = last, False, True
         try:
             for buffer, at, position, header in segment.records.scan_headers():
+                before = last
                 (
                     first,
                     size,
@@ -85,32 +94,50 @@ class _Walk:
                 ) = header
                 last = first + delta
                 if not base <= last <= last_allowed:
+                    is_refused = True
                     self._refuse(position, last)
                 if timestamp > max_timestamp:
                     max_timestamp, max_timestamp_offset = timestamp, last
                 if position > next_indexed:  # strictly, and never for the first batch (LS10)
-                    if not segment.offset_index.is_full:
-                        segment.offset_index.append(last, position)
-                        segment.time_index.maybe_append(
-                            max_timestamp, max_timestamp_offset, skip_full_check=True
-                        )
-                    next_indexed = position + interval
-                valid_bytes = position + size + LOG_OVERHEAD
-                if magic < CURRENT_MAGIC:
-                    continue
+                    if last <= last_indexed:
+                        is_refused = True
+                        raise InvalidOffset(f"{segment.path} at byte {position}: offset {last} goes back")
+                    last_indexed, next_indexed = last, position + interval
+                    add_offset(last)
+                    add_position(position)
+                    if max_timestamp > last_indexed_time:
+                        last_indexed_time = max_timestamp
+                        add_time(max_timestamp)
+                        add_time_offset(max_timestamp_offset)
                 if epoch > latest_epoch:
                     epochs.assign(epoch, first)
                     latest_epoch = epoch
                 if producer_id >= 0:
+                    is_replayed = False
                     if flags & CONTROL_FLAG:
                         self._replay_control(RecordBatch(buffer, at, size + LOG_OVERHEAD, position))
                     else:
                         producers.replay_data(flags, delta, timestamp, producer_id, p_epoch, sequence, first)
-                replayed_to = last + 1
+                    is_replayed = True
+                elif magic < CURRENT_MAGIC:
+                    last = before  # producers do not follow magic 0 and 1
         finally:
-            producers.map_end_offset = replayed_to
-            self.valid_bytes = valid_bytes
+            # What raised inside the loop is the batch's own fault, or the scan's, which stopped behind it.
+            self.valid_bytes = position if is_refused else position + size + LOG_OVERHEAD
+            producers.map_end_offset = (last if is_replayed and not is_refused else before) + 1
             self.max_timestamp = TimestampOffset(max_timestamp, max_timestamp_offset)
+
+    def write_indexes(self) -> None:
+        """All entries of the walk, by one write each: one for each entry would cost more than the checksums.
+
+        What an index has no room for is left out, it is sparse anyway (Kafka refuses to start).
+        Raises InvalidOffset when the offsets of the greatest timestamps go back.
+        """
+        offset_index, time_index = self._segment.offset_index, self._segment.time_index
+        room = offset_index.free_entries
+        offset_index.append_all(self._offsets[:room], self._positions[:room])
+        room = max(time_index.free_entries - 1, 0)  # the last slot is for the entry at the end
+        time_index.append_all(self._times[:room], self._time_offsets[:room])
 
     def _refuse(self, position: int, last_offset: int) -> None:
         """Above the range an older broker may have written it, and a split would save it; below only damage can."""

@@ -80,11 +80,11 @@ class TimeIndex(MemoryMappedIndex):
             raise InvalidOffset(f"{self._path}: offsets fall below {last.offset} or one another")
         self.relative_offset(offsets[0])
         self.relative_offset(offsets[-1])
-        pack = ENTRY.pack
-        packed = [
-            pack(timestamp, offset - base) for timestamp, offset in zip(timestamps, offsets, strict=True)
-        ]
-        self._append_entries(b"".join(packed))
+        columns = [0] * (2 * len(timestamps))
+        columns[::2] = timestamps
+        columns[1::2] = [offset - base for offset in offsets]
+        # A Struct of its own: struct.pack would keep the long format in its cache.
+        self._append_entries(struct.Struct(">" + "qi" * len(timestamps)).pack(*columns))
         self._last_entry = TimestampOffset(timestamps[-1], offsets[-1])
 
     def entry(self, slot: int) -> TimestampOffset:
