@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 from cluster.messages import TopicPartition
 from storage.batch import BatchBuilder, BatchFields, RecordBatch
@@ -27,9 +27,8 @@ class ProducerIdentity:
     producer_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What is told to the user about one record of a batch."""
+class Entry(NamedTuple):
+    """What is told to the user about one record of a batch; a tuple, for a producer makes many."""
 
     ticket: int
     timestamp_ms: int
@@ -190,8 +189,13 @@ class PartitionQueue:
 
     @property
     def outstanding_count(self) -> int:
-        """Batches that a broker may know: in flight, or sent and to be sent again."""
-        return len(self.in_flight) + sum(1 for batch in self.queue if batch.is_sequenced)
+        """Batches that a broker may know: in flight, or sent and to be sent again. These stand in front."""
+        waiting = 0
+        for batch in self.queue:
+            if not batch.is_sequenced:
+                break
+            waiting += 1
+        return len(self.in_flight) + waiting
 
     @property
     def is_unproven(self) -> bool:
@@ -248,8 +252,16 @@ class PartitionQueue:
     @property
     def may_resolve(self) -> bool:
         """Nothing that the broker may know under the old sequences is left."""
-        is_clear = not self.in_flight and not any(batch.is_sequenced for batch in self.queue)
-        return self.needs_resolution and is_clear
+        if not self.needs_resolution or self.in_flight:
+            return False
+        return not any(batch.is_sequenced for batch in self.queue)
+
+    def unsequence_followers(self) -> None:
+        """Behind a batch that the broker certainly lacks stands nothing that it has: sequences have no gaps."""
+        if self.needs_resolution and self.queue and not self.queue[0].is_sequenced:
+            for batch in self.queue:
+                if batch.is_sequenced:
+                    batch.unsequence()
 
     @property
     def is_complete(self) -> bool:

@@ -49,6 +49,10 @@ class MetadataCache:
         self.brokers: dict[int, BrokerEndpoint] = {}
         self.topics: dict[str, KnownTopic] = {}
         self.errors: dict[str, ErrorCode] = {}  # of topics that the last answer did not know
+        self._partitions: dict[
+            str, list[int]
+        ] = {}  # worked out once between two changes: asked for each record
+        self._available: dict[str, list[int]] = {}
 
     def update(self, response: MetadataResponse) -> list[LearnEndpoint]:
         """Takes in an answer without error; returns the endpoints that are new."""
@@ -62,6 +66,7 @@ class MetadataCache:
             self.brokers = {broker.broker_id: broker for broker in response.brokers}
         for topic in response.topics:
             self._update_topic(topic, response.metadata_offset)
+        self._forget_lists()
         return learned
 
     def _update_topic(self, topic: TopicMetadata, metadata_offset: int) -> None:
@@ -88,6 +93,7 @@ class MetadataCache:
         if known is None or old is None or leader == NO_LEADER or leader_epoch <= old.leader_epoch:
             return False
         known.leaders[topic_partition.partition] = LeaderAndEpoch(leader=leader, leader_epoch=leader_epoch)
+        self._forget_lists()
         return leader in self.brokers
 
     def leader(self, topic_partition: TopicPartition) -> LeaderAndEpoch | None:
@@ -96,15 +102,26 @@ class MetadataCache:
         found = None if known is None else known.leaders.get(topic_partition.partition)
         return found if found is not None and found.leader in self.brokers else None
 
+    def _forget_lists(self) -> None:
+        self._partitions.clear()
+        self._available.clear()
+
     def partitions(self, topic: str) -> list[int]:
-        known = self.topics.get(topic)
-        return [] if known is None else sorted(known.leaders)
+        """In order; empty where the topic is not known. The list is the cache's own."""
+        found = self._partitions.get(topic)
+        if found is None:
+            known = self.topics.get(topic)
+            found = self._partitions[topic] = [] if known is None else sorted(known.leaders)
+        return found
 
     def available_partitions(self, topic: str) -> list[int]:
-        """Those with a leader that can be reached; all where none has one."""
-        every = self.partitions(topic)
-        led = [number for number in every if self.leader(TopicPartition(topic, number)) is not None]
-        return led or every
+        """Those with a leader that can be reached; all where none has one. The list is the cache's own."""
+        found = self._available.get(topic)
+        if found is None:
+            every = self.partitions(topic)
+            led = [number for number in every if self.leader(TopicPartition(topic, number)) is not None]
+            found = self._available[topic] = led or every
+        return found
 
 
 @final

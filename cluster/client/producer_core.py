@@ -22,7 +22,7 @@ from cluster.client.effects import Delivered, Flushed, ProducerEffect
 from cluster.client.metadata_cache import MetadataUpdater
 from cluster.client.partitioner import StickyPartitioner, partition_for_key
 from cluster.client.producer_identity import IdentityKeeper
-from cluster.client.waiting_records import PendingRecord, WaitingRecords
+from cluster.client.waiting_records import PendingRecord, WaitingRecords, size_bound
 from cluster.effects import Send, SetTimer, Stop
 from cluster.errors import ErrorCode
 from cluster.messages import (
@@ -128,16 +128,18 @@ class ProducerCore:
         ticket: int,
     ) -> list[ProducerEffect]:
         """Takes one record; its `Delivered(ticket)` comes now (refused) or later, exactly once."""
+        header_pairs = tuple(headers)
         record = PendingRecord(
-            ticket=ticket,
-            topic=topic,
-            partition=partition,
-            key=key,
-            value=value,
-            headers=tuple(headers),
-            timestamp_ms=now_ms if timestamp_ms is None else timestamp_ms,
-            arrived_ms=now_ms,
-            generation=self._generation,
+            ticket,
+            topic,
+            partition,
+            key,
+            value,
+            header_pairs,
+            now_ms if timestamp_ms is None else timestamp_ms,
+            now_ms,
+            self._generation,
+            size_bound(key, value, header_pairs),
         )
         if refused := self._refusal(record):
             return [refused]
@@ -315,6 +317,7 @@ class ProducerCore:
 
     def _resolve(self) -> None:
         for queue in self._queues.values():
+            queue.unsequence_followers()
             if queue.may_resolve:
                 if queue.is_complete or not self.config.is_idempotent:
                     queue.resolved()

@@ -6,33 +6,34 @@ Kafka: KafkaProducer.waitOnMetadata.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
-from typing import final
+from typing import NamedTuple, final
 
 from storage.record import Header
 
 RECORD_OVERHEAD_BYTES = 96  # batch header, and lengths and deltas of one record, at most
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingRecord:
+class PendingRecord(NamedTuple):
+    """One `send`; a tuple, for a producer makes many. `size_bytes` is that of `size_bound`."""
+
     ticket: int
     topic: str
     partition: int | None
-    key: bytes | None = field(repr=False)
-    value: bytes | None = field(repr=False)
-    headers: tuple[Header, ...] = field(repr=False)
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
     timestamp_ms: int
     arrived_ms: int
     generation: int  # of the flushes
+    size_bytes: int
 
-    @property
-    def size_bytes(self) -> int:
-        """An upper bound of what it takes in a batch of its own, without compression."""
-        size = RECORD_OVERHEAD_BYTES + len(self.key or b"") + len(self.value or b"")
-        for name, value in self.headers:
-            size += 10 + 4 * len(name) + len(value or b"")
-        return size
+
+def size_bound(key: bytes | None, value: bytes | None, headers: tuple[Header, ...]) -> int:
+    """At most what the record takes in a batch of its own, without compression."""
+    size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+    for name, header_value in headers:
+        size += 10 + 4 * len(name) + len(header_value or b"")
+    return size
 
 
 @final

@@ -33,7 +33,7 @@ from cluster.messages import (
 from storage.batch import RecordBatch, iterate_batches
 from storage.record import add_to_sequence
 
-FATES = ("served", "lost", "unanswered", "slow", "not_enough", "not_enough_after", "moves")
+FATES = ("served", "lost", "unanswered", "slow", "not_enough", "not_enough_after", "moves", "invalid")
 
 
 @dataclass
@@ -144,6 +144,8 @@ class FakeCluster:
             )
         if fate == "not_enough":
             return ProducePartitionResponse(topic_partition=key, error=ErrorCode.NOT_ENOUGH_REPLICAS)
+        if fate == "invalid":
+            return ProducePartitionResponse(topic_partition=key, error=ErrorCode.INVALID_RECORD)
         (batch,) = iterate_batches(asked.records)
         batch.check_valid()
         error, base_offset = partition.append(batch)

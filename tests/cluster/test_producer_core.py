@@ -250,6 +250,18 @@ def test_definitive_failure_bumps_the_epoch_and_sequences_begin_again() -> None:
     assert (batch_of(again).producer_epoch, batch_of(again).base_sequence) == (1, 0)
 
 
+def test_batches_behind_one_that_is_certainly_missing_do_not_wait_for_an_answer_of_their_own() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    first, second, third = (produced(producer.send(0, "t", None, b"x", ticket=n))[0] for n in range(3))
+    producer.step(0, failed(first, ErrorCode.INVALID_RECORD))
+    producer.step(0, failed(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    (again,) = produced(producer.step(0, Response(call=third.call, body=TransportError(reason="cut"))))
+    assert (batch_of(again).producer_epoch, batch_of(again).base_sequence) == (1, 0)
+    (then,) = produced(producer.step(0, accepted(again, 1)))
+    assert (batch_of(then).producer_epoch, batch_of(then).base_sequence) == (1, 1)
+
+
 def test_other_partitions_keep_their_epoch_after_a_bump() -> None:
     producer, _ = ready_producer(partitions=3)
     (one,) = produced(producer.send(0, "t", None, b"x", partition=0, ticket=1))
@@ -457,6 +469,7 @@ def check_order(
                 assert in_log[ticket] == told.offset
             elif not told.is_unknown:
                 assert ticket not in in_log
-    if delivery_timeout_ms == 100_000:
-        assert all(told.error is ErrorCode.NONE for told in shell.delivered)
+    if delivery_timeout_ms == 100_000:  # nothing expires: what fails was refused for good
+        expected = (ErrorCode.NONE, ErrorCode.INVALID_RECORD)
+        assert all(told.error in expected for told in shell.delivered)
     assert producer.buffered_bytes == 0
