@@ -1,15 +1,20 @@
-"""A flush in two halves: what to sync is fixed while nothing else runs, the syncs happen where waiting is allowed.
+"""Roll and flush. A flush has two halves: what to sync is fixed while nothing else runs, the syncs may wait.
 
-Kafka: UnifiedLog.flush, LocalLog.flush; rules FL1 to FL4, T12.
+Kafka: UnifiedLog.roll, flush, LocalLog.flush; rules RO3, FL1 to FL4, T12.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import final
 
 from storage.filesystem import FileSystem
+from storage.loader import LoadedLog, LoadRequest
+from storage.log_state import LogState, do_nothing
 from storage.segment import LogSegment
+
+logger = logging.getLogger(__name__)
 
 
 @final
@@ -51,3 +56,91 @@ class PreparedFlush:
                     raise
         if self._sync_directory is not None:
             self._file_system.sync_directory(self._sync_directory)
+
+
+class LogFlushes(LogState):
+    def __init__(
+        self,
+        request: LoadRequest,
+        loaded: LoadedLog,
+        on_recovery_point_lowered: Callable[[], None] = do_nothing,
+    ) -> None:
+        super().__init__(request, loaded, on_recovery_point_lowered)
+        self._rolled_to = -1
+        self._unsynced_snapshots: list[int] = []
+        self._flushes: list[PreparedFlush] = []
+
+    def roll(self, expected_next_offset: int | None = None, *, now_ms: int | None = None) -> LogSegment:
+        """Begin a new segment; what came before wants a flush then (`flush_wanted`). Raises StorageError."""
+        self._begin(self._now_ms if now_ms is None else now_ms)
+        try:
+            return self._roll(expected_next_offset)
+        except OSError as error:
+            raise self._go_offline("roll", error) from error
+
+    def _roll(self, expected_next_offset: int | None) -> LogSegment:
+        segment = self._local.roll(expected_next_offset, self._now_ms)
+        self.producer_state.map_end_offset = segment.base_offset
+        if self.producer_state.take_snapshot(sync=False) is not None:
+            self._unsynced_snapshots.append(segment.base_offset)
+        self._keep_high_watermark_within_log()
+        self._rolled_to = segment.base_offset
+        logger.info("rolled: log=%s base_offset=%d", self.directory, segment.base_offset)
+        return segment
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self._local.unflushed_messages
+
+    @property
+    def flush_wanted(self) -> int | None:
+        """Up to where a flush is due: by flush.messages, or because a segment has been rolled; else None."""
+        if self.unflushed_messages >= self.config.flush_messages:
+            return self.log_end_offset
+        rolled_to = min(self._rolled_to, self.log_end_offset)
+        return rolled_to if rolled_to > self.recovery_point else None
+
+    def flush(self, offset: int | None = None) -> None:
+        """Sync all below `offset`, everything without one, and move the recovery point there. It waits for the disk.
+
+        Raises StorageError; the log is offline then.
+        """
+        prepared = self.prepare_flush(offset)
+        try:
+            prepared()
+        except OSError as error:
+            raise self._go_offline("flush", error) from error
+        self.flushed(prepared.offset)
+
+    def prepare_flush(self, up_to: int | None = None) -> PreparedFlush:
+        """What `flush` would sync, to be called on another thread; then `flushed(prepared.offset)` (FL1 to FL4)."""
+        self._check_online()
+        offset = self.log_end_offset if up_to is None else up_to
+        assert 0 <= offset <= self.log_end_offset or offset == self._rolled_to, (offset, self.log_end_offset)
+        bound = (
+            offset + 1 if up_to is None else offset
+        )  # an empty active segment counts when all is asked for
+        segments = self._local.segments_to_flush(bound)
+        has_new = any(segment.base_offset >= self.recovery_point for segment in segments)
+        snapshots = [each for each in self._unsynced_snapshots if each <= offset]
+        self._unsynced_snapshots = [each for each in self._unsynced_snapshots if each > offset]
+        syncs = [self._snapshot_sync(each) for each in snapshots]
+        prepared = PreparedFlush(
+            self._file_system, offset, segments, syncs, self.directory if has_new else None
+        )
+        self._flushes.append(prepared)
+        return prepared
+
+    def _snapshot_sync(self, offset: int) -> Callable[[], None]:
+        return lambda: self.producer_state.sync_snapshot(offset)
+
+    def flushed(self, offset: int) -> None:
+        """The prepared flush up to `offset` has run: all it promised is on disk. Those before it count as done too."""
+        valid_up_to = offset
+        for index, prepared in enumerate(self._flushes):
+            if prepared.offset == offset:
+                valid_up_to = prepared.valid_up_to
+                del self._flushes[: index + 1]
+                break
+        reached = min(valid_up_to, self.log_end_offset)
+        self._local.recovery_point = max(self._local.recovery_point, reached)

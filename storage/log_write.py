@@ -1,0 +1,190 @@
+"""Appending to a partition's log, as its leader and as a follower. Kafka: UnifiedLog.append; rules AP1 to AP15."""
+
+from __future__ import annotations
+
+from storage.config import INT_MAX
+from storage.errors import InvalidRecord, RecordBatchTooLarge, UnexpectedAppendOffset
+from storage.filesystem import Buffer
+from storage.log_append import (
+    Analysis,
+    AppendInfo,
+    analyze,
+    analyze_stamped,
+    check_batch_size,
+    check_in_order,
+    check_produced,
+)
+from storage.log_flush import LogFlushes
+from storage.producer_append import AppendOrigin
+from storage.producer_state import PreparedAppend
+from storage.validator import validate_and_assign
+
+
+class LogAppends(LogFlushes):
+    def append_as_leader(
+        self,
+        records: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> AppendInfo:
+        """Give the records offsets from the log end on, stamp the epoch, and write them.
+
+        A known retry of a client writes nothing and gives the offsets of then. With origin RAFT_LEADER offsets and
+        epoch are in the records already. Raises CorruptBatch, RecordTooLarge, RecordBatchTooLarge, InvalidRecord and
+        its children, OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState,
+        TransactionCoordinatorFenced, UnsupportedCompression; nothing is written then.
+        """
+        self._begin(now_ms)
+        if origin == AppendOrigin.RAFT_LEADER:
+            return self._append_numbered(records, leader_epoch, origin)
+        max_message_bytes = self.config.max_message_bytes
+        count = check_produced(
+            records, max_message_bytes=max_message_bytes, is_client=origin == AppendOrigin.CLIENT
+        )
+        if count == 0:
+            return self._nothing()
+        result = validate_and_assign(
+            records,
+            self._rules,
+            base_offset=self.log_end_offset,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+        )
+        if result.sizes_may_have_changed:
+            check_batch_size(len(result.records), max_message_bytes)
+        analysis = analyze_stamped(result)
+        return self._write(result.records, analysis, origin, log_append_time_ms=result.log_append_time_ms)
+
+    def append_as_follower(self, records: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """Write whole batches as the leader has them: offsets kept, gaps upward allowed, an incomplete tail dropped.
+
+        Batches of an epoch above `leader_epoch`, the one the fetch was sent in, and all behind them are skipped
+        (FET-9, KAFKA-18723). Raises CorruptBatch, OffsetsOutOfOrder, UnexpectedAppendOffset for a first offset below
+        the log end, RecordBatchTooLarge, InvalidTransactionState; nothing is written then.
+        """
+        self._begin(now_ms)
+        analysis = analyze(records, leader_epoch)
+        return self._append_analyzed(records, analysis, AppendOrigin.REPLICATION)
+
+    def _append_numbered(self, records: Buffer, leader_epoch: int, origin: AppendOrigin) -> AppendInfo:
+        analysis = analyze(records, INT_MAX)
+        for epoch, offset in analysis.epoch_starts:
+            if epoch != leader_epoch:
+                raise InvalidRecord(f"epoch {epoch} at offset {offset} is not the leader's {leader_epoch}")
+        check_batch_size(analysis.largest_batch_bytes, self.config.max_message_bytes)
+        return self._append_analyzed(records, analysis, origin)
+
+    def _append_analyzed(self, records: Buffer, analysis: Analysis, origin: AppendOrigin) -> AppendInfo:
+        if analysis.batch_count == 0:
+            return self._nothing(analysis)
+        check_in_order(analysis)
+        if analysis.first_offset < self.log_end_offset:
+            raise UnexpectedAppendOffset(
+                f"{self.directory}: offsets {analysis.first_offset} to {analysis.last_offset} "
+                f"lie below the log end offset {self.log_end_offset}"
+            )
+        if analysis.size_bytes < len(records):
+            records = memoryview(records)[: analysis.size_bytes]
+        return self._write(records, analysis, origin)
+
+    def _nothing(self, analysis: Analysis | None = None) -> AppendInfo:
+        skipped_bytes = 0 if analysis is None else analysis.skipped_bytes
+        return AppendInfo(
+            first_offset=-1,
+            last_offset=-1,
+            log_start_offset=self.log_start_offset,
+            skipped_bytes=skipped_bytes,
+        )
+
+    def _write(
+        self, records: Buffer, analysis: Analysis, origin: AppendOrigin, log_append_time_ms: int = -1
+    ) -> AppendInfo:
+        """AP9 to AP15, in this order: epochs, size, roll, producers, bytes, log end, then what follows from it."""
+        before = self.log_end_offset
+        try:
+            self._note_epochs(analysis)
+            if len(records) > self.config.segment_bytes:
+                raise RecordBatchTooLarge(
+                    f"a set of {len(records)} bytes is above segment.bytes={self.config.segment_bytes}"
+                )
+            has_rolled = self._maybe_roll(analysis, len(records))
+            prepared = self._check_producers(analysis, origin)
+            if prepared is not None and prepared.duplicate is not None:
+                return self._duplicate(prepared)
+            self._local.append(
+                analysis.last_offset, analysis.max_timestamp, analysis.offset_of_max_timestamp, records
+            )
+        except OSError as error:
+            raise self._go_offline("append", error) from error
+        if prepared is not None:
+            self._commit_producers(prepared)
+        self.producer_state.map_end_offset = analysis.last_offset + 1
+        assert before <= analysis.first_offset or analysis.first_offset < 0, (before, analysis.first_offset)
+        assert self.log_end_offset == analysis.last_offset + 1, (self.log_end, analysis.last_offset)
+        return AppendInfo(
+            first_offset=analysis.first_offset,
+            last_offset=analysis.last_offset,
+            max_timestamp=analysis.max_timestamp,
+            offset_of_max_timestamp=analysis.offset_of_max_timestamp,
+            log_append_time_ms=log_append_time_ms,
+            log_start_offset=self.log_start_offset,
+            last_leader_epoch=analysis.last_leader_epoch,
+            batch_count=analysis.batch_count,
+            size_bytes=len(records),
+            has_rolled=has_rolled,
+            skipped_bytes=analysis.skipped_bytes,
+        )
+
+    def _note_epochs(self, analysis: Analysis) -> None:
+        """AP9. Raises InvalidRecord for a batch that no leader has stamped (T32)."""
+        for epoch, start_offset in analysis.epoch_starts:
+            if epoch is not None:
+                self.leader_epochs.assign(epoch, start_offset)
+            elif len(
+                self.leader_epochs
+            ):  # magic 0 and 1 carry none: what is known would be wrong from here on
+                self.leader_epochs.clear_and_flush()
+
+    def _maybe_roll(self, analysis: Analysis, size_bytes: int) -> bool:
+        config = self.config
+        if not self.active_segment.should_roll(
+            messages_size=size_bytes,
+            max_timestamp=analysis.max_timestamp,
+            max_offset=analysis.last_offset,
+            now_ms=self._now_ms,
+            max_segment_bytes=config.segment_bytes,
+            max_segment_ms=config.max_segment_ms,
+        ):
+            return False
+        self._roll(analysis.roll_offset)
+        return True
+
+    def _check_producers(self, analysis: Analysis, origin: AppendOrigin) -> PreparedAppend | None:
+        if not analysis.producer_batches:
+            return None
+        return self.producer_state.prepare_append(
+            analysis.producer_batches,
+            origin=origin,
+            segment_base_offset=self.active_segment.base_offset,
+            position=self.active_segment.size_bytes,
+        )
+
+    def _commit_producers(self, prepared: PreparedAppend) -> None:
+        self.producer_state.commit(prepared)
+        for completed in prepared.completed:
+            self.producer_state.complete_transaction(completed)
+
+    def _duplicate(self, prepared: PreparedAppend) -> AppendInfo:
+        found = prepared.duplicate
+        assert found is not None
+        return AppendInfo(
+            first_offset=found.first_offset,
+            last_offset=found.last_offset,
+            max_timestamp=found.timestamp,
+            log_append_time_ms=found.timestamp,
+            log_start_offset=self.log_start_offset,
+            is_duplicate=True,
+        )
