@@ -21,8 +21,10 @@ from cluster.messages import (
 )
 from cluster.metadata import MetadataImage
 from cluster.metadata_batches import read_metadata_batches
+from sim.crash import Life
 from storage.draws import Draws
 from storage.errors import DirectoryInUse
+from storage.filesystem import OpenMode
 from tests.cluster.controller_bench import DIRECTORY, T0, ControllerBench
 
 TOPIC = CreateTopicRequest(name="t")
@@ -114,9 +116,6 @@ def test_torn_decision_is_cut_whole_and_told() -> None:
     bench.create("kept")
     bench.life.kill()
     bench.disk.crash_process()
-    from sim.crash import Life
-    from storage.filesystem import OpenMode
-
     file = bench.disk.file_system(Life("damage")).open(path, OpenMode.WRITE)
     file.append(b"\x00" * 30)
     file.close()

@@ -6,10 +6,13 @@ import pytest
 
 from cluster.controller.config import ControllerConfig
 from cluster.controller.topics import stripe
+from cluster.effects import Reply
 from cluster.errors import ErrorCode
 from cluster.messages import (
     AlterTopicConfigsRequest,
     AlterTopicConfigsResponse,
+    CreateTopicRequest,
+    CreateTopicResponse,
     DeleteTopicRequest,
     DeleteTopicResponse,
     MetadataRequest,
@@ -59,13 +62,9 @@ def test_name_that_collides_in_metrics_is_refused() -> None:
 
 def test_topic_that_is_not_committed_yet_exists_already() -> None:
     """Later changes build on what is appended."""
-    from cluster.messages import CreateTopicRequest, CreateTopicResponse
-
     bench = ControllerBench().unfenced(1)
     first, _ = bench.step(CreateTopicRequest(name="t"))
     second, _ = bench.step(CreateTopicRequest(name="t"))
-    from cluster.effects import Reply
-
     replies = {
         each.call: each.body.error
         for each in bench.run_jobs()
