@@ -95,6 +95,7 @@ async def _batches_per_s(bootstrap: str) -> list[float]:
     async with Admin(bootstrap) as admin:
         configs = (("min.insync.replicas", "2"),)
         await admin.create_topic(CreateTopicRequest(name="bench", replication_factor=3, configs=configs))
+        assert await admin.until_led("bench")
     value = os.urandom(BATCH_BYTES - 100)
     rates = []
     async with Producer(bootstrap, CLIENT) as producer:

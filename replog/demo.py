@@ -102,8 +102,8 @@ def cluster(data: Path, port: int) -> Iterator[None]:
             )
     finally:
         if up.poll() is None:
-            up.kill()  # its nodes notice and stop by themselves
-            up.wait()
+            up.send_signal(signal.SIGTERM)
+            up.wait(DEADLINE_S)
 
 
 @final
@@ -251,7 +251,8 @@ async def show(run: Run) -> None:
     async with Admin(run.bootstrap) as admin:
         configs = (("min.insync.replicas", "2"), ("segment.bytes", str(SEGMENT_BYTES)))
         await admin.create_topic(CreateTopicRequest(name=TOPIC, replication_factor=NODES, configs=configs))
-        await until_caught_up(admin, range(1, NODES + 1))
+        if not await admin.until_led(TOPIC):
+            raise ClaimBroken("the topic got no leader")
         say(
             f"topic {TOPIC}: one partition on {NODES} brokers; acks=all needs 2 of them (min.insync.replicas=2)"
         )

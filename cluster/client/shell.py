@@ -16,6 +16,7 @@ from typing import Self, TypeVar, cast, final
 from cluster.client.admin_core import AdminCore, AdminRequest
 from cluster.client.config import AdminConfig, ConsumerConfig, OffsetReset, ProducerConfig
 from cluster.client.consumer_core import ConsumerCore, Start
+from cluster.client.descriptions import is_led
 from cluster.client.effects import (
     Answered,
     Delivered,
@@ -29,6 +30,7 @@ from cluster.client.effects import (
     Truncated,
 )
 from cluster.client.producer_core import ProducerCore
+from cluster.client.waiting_records import size_bound
 from cluster.errors import ClusterError, ErrorCode
 from cluster.messages import (
     AlterTopicConfigsRequest,
@@ -45,12 +47,11 @@ from cluster.transport import Address
 from storage.draws import Draws
 from storage.record import Header, Record
 
+_SETTLE_S = 0.02
 T = TypeVar("T")
 ConsumerEvent = Fetched | PositionReset | Truncated | PositionLost | EndOfPartition | TopicMissing
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:19092"
-# What a record needs in a batch beside its key and value, at most (without headers).
-_RECORD_OVERHEAD_BYTES = 64
 # Fetched and not yet read: above the first mark fetching pauses, below the second it goes on.
 _PAUSE_AT_RECORDS, _RESUME_AT_RECORDS = 50_000, 10_000
 
@@ -142,7 +143,7 @@ class Producer(Shell):
 
         Raises ClusterError(REQUEST_TIMED_OUT) when there is no room within max_block_ms.
         """
-        await self._wait_for_room(len(key or b"") + len(value or b"") + _RECORD_OVERHEAD_BYTES)
+        await self._wait_for_room(size_bound(key, value, tuple(headers)))
         self._tickets += 1
         ticket = self._tickets
         future = self._deliveries[ticket] = asyncio.get_running_loop().create_future()
@@ -323,6 +324,15 @@ class Admin(Shell):
         if described.error is not ErrorCode.NONE:
             raise ClusterError(described.error, described.message)
         return described
+
+    async def until_led(self, topic: str, *, timeout_s: float = 10.0) -> bool:
+        """Whether, within the time, every partition got a leader and every replica's broker knows of it."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while not is_led(await self.describe((topic,)), topic):
+            if asyncio.get_running_loop().time() >= deadline:
+                return False
+            await asyncio.sleep(_SETTLE_S)
+        return True
 
     async def _ask(self, body: AdminRequest, subject: str) -> ResponseBody:
         ticket, future = self._ticket()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable
 
 import click
 
+from cluster.client.descriptions import Replicas, replicas_of
 from cluster.client.effects import Described
 from cluster.client.options import admin_config, bootstrap_option, pairs, require_topics, run
 from cluster.client.shell import Admin
@@ -22,10 +22,6 @@ from cluster.messages import (
     TopicPartition,
 )
 from storage.topics import check_topic_name
-
-SETTLE_TIMEOUT_S = 10.0
-
-Replicas = dict[tuple[TopicPartition, int], ReplicaDescription]
 
 
 @click.group()
@@ -72,7 +68,7 @@ def create(
                 if not (if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
                     raise
                 topic_id = ""
-            await _until_led(admin, name)
+            await admin.until_led(name)
             return topic_id
 
     topic_id = run(work())
@@ -86,32 +82,6 @@ def _assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
         return tuple(tuple(int(broker) for broker in part.split(":")) for part in text.split(","))
     except ValueError as error:
         raise click.UsageError(f"--replica-assignment {text}: as 1:2:3,2:3:1") from error
-
-
-async def _until_led(admin: Admin, name: str) -> None:
-    """Every broker knows the topic and its leaders when this returns: what follows need not guess how long to wait."""
-    deadline = asyncio.get_running_loop().time() + SETTLE_TIMEOUT_S
-    while asyncio.get_running_loop().time() < deadline:
-        described = await admin.describe((name,))
-        if _is_led(described, name):
-            return
-        await asyncio.sleep(0.02)
-
-
-def _is_led(described: Described, name: str) -> bool:
-    metadata = described.metadata
-    if metadata is None or not metadata.topics or metadata.topics[0].error is not ErrorCode.NONE:
-        return False
-    replicas = _replicas(described)
-    reachable = {answer.broker_id for answer in described.replicas}
-    for partition in metadata.topics[0].partitions:
-        place = TopicPartition(name, partition.partition)
-        leader = replicas.get((place, partition.leader))
-        if leader is None or leader.role != "leader":
-            return False
-        if any((place, broker) not in replicas for broker in partition.replicas if broker in reachable):
-            return False
-    return True
 
 
 @topics.command("list")
@@ -154,21 +124,13 @@ def describe(name: str | None, as_json: bool, bootstrap_server: str) -> None:
 
     described = run(work())
     assert described.metadata is not None
-    replicas = _replicas(described)
+    replicas = replicas_of(described)
     shown = [_describe(topic, replicas) for topic in described.metadata.topics]
     if as_json:
         click.echo(json.dumps(shown[0] if name is not None else {"topics": shown}))
         return
     for topic in shown:
         _print_topic(topic)
-
-
-def _replicas(described: Described) -> Replicas:
-    return {
-        (replica.topic_partition, answer.broker_id): replica
-        for answer in described.replicas
-        for replica in answer.replicas
-    }
 
 
 def _describe(topic: TopicMetadata, replicas: Replicas) -> dict[str, object]:
