@@ -68,7 +68,8 @@ def run_seed(path: Path, seed: int) -> Row:
     from pyspark.sql import Row
 
     command = [sys.executable, "-m", "replog", "sim", "run", str(path), "--seed", str(seed), "--json"]
-    verdict, error, result = "error", "", {}
+    verdict, error = "error", ""
+    result: dict[str, object] = {}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
         result = json.loads(done.stdout) if done.returncode in (0, 1, 3) else {}
@@ -81,9 +82,14 @@ def run_seed(path: Path, seed: int) -> Row:
         seed=seed,
         verdict=verdict,
         trace_hash=str(result.get("trace_hash", "")),
-        events=int(result.get("events", 0)),
-        simulated_ms=int(result.get("simulated_ms", 0)),
+        events=_whole(result, "events"),
+        simulated_ms=_whole(result, "simulated_ms"),
         violations=json.dumps(result.get("violations", []), sort_keys=True),
         replay=f"replog sim run {path.name} --seed {seed}",
         error=error,
     )
+
+
+def _whole(result: dict[str, object], name: str) -> int:
+    value = result.get(name, 0)
+    return value if isinstance(value, int) else 0

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from storage.checkpoints import OffsetCheckpoint
 from storage.filesystem import FileSystem, join
@@ -55,8 +56,8 @@ def topic_filter(options: Mapping[str, str]) -> Callable[[str, int], bool]:
             f"only one of assign, subscribe and subscribePattern may be given, not {', '.join(given)}"
         )
     if "assign" in options:
-        assigned = {topic: set(parts) for topic, parts in _json_option(options, "assign").items()}
-        return lambda topic, partition: partition in assigned.get(topic, set())
+        assigned = {topic: list(parts) for topic, parts in _json_object(options, "assign").items()}
+        return lambda topic, partition: partition in assigned.get(topic, [])
     if "subscribe" in options:
         topics = {name.strip() for name in options["subscribe"].split(",")}
         return lambda topic, partition: topic in topics
@@ -77,11 +78,11 @@ def offset_bound(options: Mapping[str, str], name: str, default: int) -> Callabl
     if text in ("earliest", "latest"):
         named = EARLIEST if text == "earliest" else LATEST
         return lambda topic, partition: named
-    table = _json_option(options, name.lower())
+    table = _json_object(options, name.lower())
     return lambda topic, partition: int(table.get(topic, {}).get(str(partition), default))
 
 
-def _json_option(options: Mapping[str, str], name: str) -> dict[str, dict[str, int]]:
+def _json_object(options: Mapping[str, str], name: str) -> dict[str, Any]:
     try:
         parsed = json.loads(options[name])
     except ValueError as error:

@@ -1,1 +1,1 @@
-"""The segment store: Kafka's bytes on a `FileSystem` port; no network, no clock, no thread, no randomness of its own."""
+"""The segment store: Kafka's bytes on a `FileSystem` port; no network, clock, thread or randomness of its own."""

@@ -38,7 +38,7 @@ def test_the_lock_pins_every_declared_dependency() -> None:
     wanted += project["dependency-groups"]["dev"]
     lock = (ROOT / "requirements.lock").read_text().lower()
     for requirement in wanted:
-        name = requirement.split(">")[0].split(";")[0].strip().lower().replace("_", "-")
+        name = requirement.split(">")[0].split(";")[0].strip().lower().replace("_", "-").replace(".", "-")
         assert f"\n{name}==" in lock, f"{name} is not in requirements.lock: run `make lock`"
 
 
@@ -76,7 +76,7 @@ def test_a_scenario_runs_from_the_installed_wheel(wheel: Path, tmp_path: Path) -
     (site,) = environment.glob("lib/python*/site-packages")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
-    ours = Path(importlib.metadata.distribution("simpy").locate_file("")).resolve()
+    ours = Path(str(importlib.metadata.distribution("simpy").locate_file(""))).resolve()
     linked = tmp_path / "dependencies"
     linked.mkdir()
     for entry in ours.iterdir():

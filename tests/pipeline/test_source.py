@@ -48,7 +48,15 @@ def spark() -> Iterator[SparkSession]:
 def records_in_dump(topic: str) -> int:
     """Of all segments, by our dump, which `tests/storage/test_dump.py` holds equal to Kafka's where Kafka's is kept."""
     files = sorted((GOLDEN / "kafka-4.1" / "clean" / f"{topic}-0").glob("*.log"))
-    command = [sys.executable, "-m", "replog", "dump", "--deep-iteration", "--files", ",".join(map(str, files))]
+    command = [
+        sys.executable,
+        "-m",
+        "replog",
+        "dump",
+        "--deep-iteration",
+        "--files",
+        ",".join(map(str, files)),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout.count("\n| offset: ")
 
@@ -102,7 +110,11 @@ def test_values_agree_byte_by_byte_with_a_plain_read(spark: SparkSession) -> Non
 
 @pytest.mark.parametrize("pushdown", ["false", "true"])
 def test_filters_give_the_same_rows_pushed_down_or_not(spark: SparkSession, pushdown: str) -> None:
-    options = {"path": str(GOLDEN / "kafka-4.1" / "clean"), "pushdown": pushdown, "subscribe": ",".join(TOPICS)}
+    options = {
+        "path": str(GOLDEN / "kafka-4.1" / "clean"),
+        "pushdown": pushdown,
+        "subscribe": ",".join(TOPICS),
+    }
     frame = spark.read.format("replog").options(**options).load()
     kept = frame.where("topic = 'index-full-rolls' and partition = 0 and offset >= 17 and offset < 40")
     assert [row["offset"] for row in kept.orderBy("offset").select("offset").collect()] == list(range(17, 40))
@@ -130,9 +142,7 @@ def test_reading_changes_no_file(spark: SparkSession, tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / "kafka-4.1" / "clean" / "index-full-rolls-0", tmp_path / "t-0")
 
     def listing() -> list[tuple[str, int, int]]:
-        return sorted(
-            (p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in (tmp_path / "t-0").iterdir()
-        )
+        return sorted((p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in (tmp_path / "t-0").iterdir())
 
     before = listing()
     assert spark.read.format("replog").option("path", str(tmp_path)).load().count() > 0
