@@ -66,7 +66,7 @@ class MetadataObserver:
         self._context.outbox.send(
             config.controller_id,
             request,
-            timeout_ms=config.controller_socket_timeout_ms,
+            timeout_ms=config.replica_fetch_wait_max_ms + config.heartbeat_timeout_ms,
             then=self._on_answer,
         )
 

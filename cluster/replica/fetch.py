@@ -141,29 +141,38 @@ class FetchHandler:
         counts: bool,
     ) -> FetchPartitionResponse:
         replica: Replica | None = None
+        fetch_end = LogOffsetMetadata(max(asked.fetch_offset, 0))
         try:
             replica = self._context.replica(asked.topic_partition)
-            replica.check_leader_epoch(asked.current_leader_epoch)  # LED-1, before everything else
-            if is_from_follower(request):
-                leader = replica.check_leads()
-                self.check_is_replica(leader, request)
-                self.check_incarnation(request)
-            else:
-                self.check_serves_consumers(replica)
+            self._check(replica, request, asked)
             diverging = self.find_divergence(replica, asked)
-            if diverging is not None:
-                return self._report(replica, asked, diverging=diverging)
-            answer, fetch_end = self._read(replica, request, asked, room=room, is_first=is_first)
+            if diverging is None:
+                answer, fetch_end = self._read(replica, request, asked, room=room, is_first=is_first)
+            else:
+                answer = self._report(replica, asked, diverging=diverging)
         except ClusterError as error:
-            return self._refuse(replica, asked, error.code)
+            answer = self._refuse(replica, asked, error.code)
         except OffsetOutOfRange:
-            return self._refuse(replica, asked, ErrorCode.OFFSET_OUT_OF_RANGE)
+            answer = self._refuse(replica, asked, ErrorCode.OFFSET_OUT_OF_RANGE)
         except StorageError as error:
             self._context.check_online(asked.topic_partition, error)
-            return self._refuse(replica, asked, ErrorCode(error.code))
-        if counts and is_from_follower(request):
+            answer = self._refuse(replica, asked, ErrorCode(error.code))
+        if counts and replica is not None and is_from_follower(request) and self.is_promise(answer):
             self.count_progress(now_ms, replica, request, asked, fetch_end)
         return answer
+
+    def _check(self, replica: Replica, request: FetchRequest, asked: FetchPartition) -> None:
+        replica.check_leader_epoch(asked.current_leader_epoch)  # LED-1, before everything else
+        if is_from_follower(request):
+            leader = replica.check_leads()
+            self.check_is_replica(leader, request)
+            self.check_incarnation(request)
+        else:
+            self.check_serves_consumers(replica)
+
+    def is_promise(self, answer: FetchPartitionResponse) -> bool:
+        """LED-6: an offset that was refused (KAFKA-8400), or that diverges (KAFKA-13141), promises nothing."""
+        return answer.error is ErrorCode.NONE and answer.diverging is None
 
     def check_is_replica(self, leader: Leader, request: FetchRequest) -> None:
         """LED-2: one of the two lags in metadata, so the answer is retriable (KAFKA-13837)."""
@@ -230,15 +239,15 @@ class FetchHandler:
         fetch_end: LogOffsetMetadata,
     ) -> None:
         """LED-6, LED-8: everything below the fetch offset is in that follower's log under our history."""
-        leader = replica.check_leads()
-        log = replica.log
-        follower = leader.followers[request.replica_id]
-        assert asked.fetch_offset <= log.log_end_offset, (asked, log.log_end_offset)
+        leader = replica.leader
+        follower = None if leader is None else leader.followers.get(request.replica_id)
+        if follower is None:
+            return
         before = follower.log_end_offset
         follower.reached(
             fetch_end,
             log_start_offset=asked.log_start_offset,
-            leader_end_offset=log.log_end_offset,
+            leader_end_offset=replica.log.log_end_offset,
             broker_epoch=request.broker_epoch,
             now_ms=now_ms,
         )

@@ -64,11 +64,18 @@ class Fetchers:
         if fetcher is None:
             fetcher = self._fetchers[leader_id] = Fetcher(leader_id)
         fetcher.replicas[replica.topic_partition] = replica
+        fetcher.delayed_until_ms = 0  # the newcomer need not wait for what others wait for
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """The answer to a fetch that is in flight will find it gone."""
-        for fetcher in self._fetchers.values():
+        """The answer to a fetch that is in flight will find it gone.
+
+        A fetcher without partitions ends, as Kafka's thread and its connection do: a later one must not wait for
+        an answer that a cut link has swallowed.
+        """
+        for leader_id, fetcher in list(self._fetchers.items()):
             fetcher.replicas.pop(topic_partition, None)
+            if not fetcher.replicas:
+                del self._fetchers[leader_id]
 
     def stop(self) -> None:
         self._is_stopped = True

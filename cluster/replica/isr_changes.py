@@ -169,4 +169,4 @@ class IsrChanges:
                 self._send(at_ms, replica, leader, proposal)
 
         key = f"{RETRY_TIMER}{replica.topic_partition}"
-        self._context.outbox.set_timer(key, now_ms + self._context.config.retry_backoff_max_ms, retry)
+        self._context.outbox.set_timer(key, now_ms + self._context.config.retry_backoff_ms, retry)

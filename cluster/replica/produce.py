@@ -159,11 +159,11 @@ class ProduceHandler:
         topic_partition = waiting.success.topic_partition
         replica = self._context.replicas.get(topic_partition)
         leader = None if replica is None else replica.leader
-        if leader is None or not self.is_same_leadership(leader, waiting):
+        if self.has_lost_leadership(leader, waiting):
             return self._refuse(
                 topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership ended while it waited"
             )
-        if not self.is_safe(acks, leader, waiting.required_offset):
+        if leader is None or not self.is_safe(acks, leader, waiting.required_offset):
             return waiting
         if acks == ACKS_ALL and len(maximal_isr(leader.isr)) < leader.min_isr:
             return self._refuse(  # PRO-3: it is in the log, and may or may not survive
@@ -171,9 +171,9 @@ class ProduceHandler:
             )
         return waiting.success
 
-    def is_same_leadership(self, leader: Leader, waiting: Waiting) -> bool:
-        """E4: what an older epoch appended is never acknowledged under a newer one."""
-        return leader.leader_epoch == waiting.leader_epoch
+    def has_lost_leadership(self, leader: Leader | None, waiting: Waiting) -> bool:
+        """PRO-5, E4: what one epoch appended is never acknowledged under another one (B-13)."""
+        return leader is None or leader.leader_epoch != waiting.leader_epoch
 
     def is_safe(self, acks: int, leader: Leader, required_offset: int) -> bool:
         """PRO-1; where a flush is promised, even acks=1 waits for the own one."""
