@@ -1,0 +1,277 @@
+"""Is a log directory what it should be? Reads only; names every inconsistency and changes nothing.
+
+It may run beside a live node: the active segment's end and its preallocated indexes are then taken as they are at
+that moment. The rules are named as in the code that keeps them (FR frames, LS segments, IX indexes, EP epochs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from storage.batch import CURRENT_MAGIC, RecordBatch
+from storage.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    LeaderEpochCheckpoint,
+    OffsetCheckpoint,
+    PartitionMetadataFile,
+)
+from storage.compression import Compression
+from storage.errors import CorruptBatch, CorruptCheckpoint, CorruptSnapshot, StorageError
+from storage.file_records import FileRecords
+from storage.filesystem import FileSystem, basename, join
+from storage.loader_files import list_live_files
+from storage.memory_mapped_index import MAX_RELATIVE_OFFSET
+from storage.producer_snapshot import list_snapshots, read_snapshot, snapshot_name
+from storage.segment import log_path
+from storage.topics import BadDirectoryName, parse_directory_name
+from storage.verify_indexes import BatchPlace, SegmentFacts, check_indexes
+
+_READABLE = (Compression.NONE, Compression.GZIP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """`position` is a byte of the file, None where the whole file is meant."""
+
+    path: str
+    position: int | None
+    rule: str
+    message: str
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionReport:
+    directory: str
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    first_offset: int = 0  # the first segment's base
+    log_end_offset: int = 0
+    undecoded_batches: int = 0  # of a codec or magic that is not decoded here; their frames are sound
+    problems: list[Problem] = field(default_factory=list)
+
+    def add(self, path: str, position: int | None, rule: str, message: str) -> None:
+        self.problems.append(Problem(path=path, position=position, rule=rule, message=message))
+
+
+def verify_partition(file_system: FileSystem, directory: str, *, deep: bool = False) -> PartitionReport:
+    """`deep` decodes every record too. OSError where the directory cannot be read."""
+    return _Verification(file_system, directory, deep).run()
+
+
+class _Verification:
+    def __init__(self, file_system: FileSystem, directory: str, deep: bool) -> None:
+        self._file_system, self._directory, self._deep = file_system, directory, deep
+        self._report = PartitionReport(directory=directory)
+        self._last_offset = -1
+        self._last_epoch = -1
+        self._epoch_starts: list[tuple[int, int, str, int]] = []  # epoch, base offset, path, position
+
+    def run(self) -> PartitionReport:
+        files = list_live_files(self._file_system, self._directory)
+        report = self._report
+        for path in files.orphan_indexes:
+            report.add(path, None, "LL10", "an index without its .log")
+        bases = files.base_offsets
+        if bases:
+            report.first_offset = bases[0]
+            report.log_end_offset = bases[-1]
+        for base_offset, next_base in zip(bases, [*bases[1:], None], strict=True):
+            self._check_segment(base_offset, next_base)
+        if self._last_offset >= 0:
+            report.log_end_offset = max(report.log_end_offset, self._last_offset + 1)
+        self._check_epochs()
+        self._check_snapshots()
+        try:
+            PartitionMetadataFile(self._file_system, self._directory).read()
+        except CorruptCheckpoint as error:
+            report.add(error.path, None, "1.4", error.reason)
+        return report
+
+    # Segments
+
+    def _check_segment(self, base_offset: int, next_base: int | None) -> None:
+        report, path = self._report, log_path(self._directory, base_offset)
+        try:
+            records = FileRecords(self._file_system, path, read_only=True)
+        except StorageError as error:
+            report.add(path, None, "FR1", str(error))
+            return
+        facts = SegmentFacts(base_offset=base_offset, is_last=next_base is None)
+        try:
+            facts.size_bytes = records.size_bytes
+            report.segments += 1
+            report.size_bytes += records.size_bytes
+            end = 0
+            for batch in self._sound_frames(records):
+                self._check_batch(batch, path, base_offset, next_base)
+                facts.add(
+                    BatchPlace(batch.position, batch.base_offset, batch.last_offset, batch.max_timestamp)
+                )
+                end = batch.position + batch.size_bytes
+            if end < records.size_bytes and not self._was_told(path, end):
+                left = records.size_bytes - end
+                report.add(path, end, "FR8", f"the last {left} bytes are no whole batch")
+        finally:
+            records.close_handlers()
+        for problem in check_indexes(self._file_system, self._directory, facts):
+            report.add(*problem)
+
+    def _was_told(self, path: str, position: int) -> bool:
+        return any(problem.path == path and problem.position == position for problem in self._report.problems)
+
+    def _sound_frames(self, records: FileRecords) -> Iterator[RecordBatch]:
+        """Behind a frame that makes no sense nothing can be told apart any more."""
+        try:
+            yield from records.batches()
+        except CorruptBatch as error:
+            self._report.add(error.path, error.position, "FR8", error.reason)
+
+    def _check_batch(self, batch: RecordBatch, path: str, base_offset: int, next_base: int | None) -> None:
+        report, position = self._report, batch.position
+        report.batches += 1
+        if not 0 <= batch.magic <= CURRENT_MAGIC:
+            report.add(path, position, "FR10", f"magic {batch.magic} is unknown")
+        if not batch.is_valid():
+            report.add(
+                path, position, "FR11", f"the checksum of the batch at offset {batch.base_offset} is wrong"
+            )
+            return
+        if not base_offset <= batch.last_offset <= base_offset + MAX_RELATIVE_OFFSET:
+            report.add(
+                path, position, "LS1", f"offset {batch.last_offset} does not fit the base {base_offset}"
+            )
+        if batch.last_offset <= self._last_offset or (
+            batch.magic == CURRENT_MAGIC and batch.base_offset <= self._last_offset
+        ):
+            message = f"offsets go back: {batch.base_offset} to {batch.last_offset} after {self._last_offset}"
+            report.add(path, position, "AP4", message)
+        if next_base is not None and batch.last_offset >= next_base:
+            report.add(
+                path, position, "RO2", f"offset {batch.last_offset} belongs into the segment {next_base}"
+            )
+        self._last_offset = max(self._last_offset, batch.last_offset)
+        self._check_epoch_of(batch, path)
+        self._check_records(batch, path)
+
+    def _check_epoch_of(self, batch: RecordBatch, path: str) -> None:
+        epoch = batch.partition_leader_epoch
+        if batch.magic < CURRENT_MAGIC or epoch == self._last_epoch:
+            return
+        if epoch < self._last_epoch:
+            message = f"leader epoch {epoch} after {self._last_epoch}"
+            self._report.add(path, batch.position, "EP3", message)
+        self._last_epoch = epoch
+        self._epoch_starts.append((epoch, batch.base_offset, path, batch.position))
+
+    def _check_records(self, batch: RecordBatch, path: str) -> None:
+        self._report.records += max(batch.record_count, 0)
+        if not self._deep:
+            return
+        before = batch.base_offset - 1
+        try:
+            if batch.compression not in _READABLE or batch.magic < CURRENT_MAGIC:
+                self._report.undecoded_batches += 1
+                return
+            for record in batch.records():
+                if not before < record.offset <= batch.last_offset:
+                    message = (
+                        f"record offset {record.offset} after {before} in a batch up to {batch.last_offset}"
+                    )
+                    self._report.add(path, batch.position, "2.5", message)
+                before = record.offset
+        except StorageError as error:
+            self._report.add(path, batch.position, "2.5", f"records: {error}")
+
+    # What lies beside the segments
+
+    def _check_epochs(self) -> None:
+        """Entries too many may be left by a crash, but never one too few (EP12)."""
+        path = join(self._directory, LEADER_EPOCH_CHECKPOINT)
+        if not self._file_system.exists(path):
+            if self._epoch_starts:
+                self._report.add(path, None, "EP12", "missing, though batches carry leader epochs")
+            return
+        try:
+            entries = LeaderEpochCheckpoint(self._file_system, path).read()
+        except CorruptCheckpoint as error:
+            self._report.add(path, None, "EP1", str(error))
+            return
+        for (epoch, start), (next_epoch, next_start) in pairwise(entries):
+            if next_epoch <= epoch or next_start <= start:
+                message = f"{next_epoch} from {next_start} after {epoch} from {start}"
+                self._report.add(path, None, "EP1", message)
+        for epoch, base_offset, log, position in self._epoch_starts:
+            known = [entry for entry in entries if entry[1] <= base_offset]
+            if known and known[-1][0] != epoch:
+                message = f"offset {base_offset} has epoch {epoch}, the checkpoint says {known[-1][0]}"
+                self._report.add(log, position, "EP9", message)
+        if not entries and self._epoch_starts:
+            self._report.add(path, None, "EP12", "empty, though batches carry leader epochs")
+
+    def _check_snapshots(self) -> None:
+        for offset in list_snapshots(self._file_system, self._directory):
+            path = join(self._directory, snapshot_name(offset))
+            try:
+                read_snapshot(self._file_system, path)
+            except CorruptSnapshot as error:
+                self._report.add(path, None, "1.10", str(error))
+            if offset > self._report.log_end_offset:
+                message = f"lies beyond the log end offset {self._report.log_end_offset}"
+                self._report.add(path, None, "PS16", message)
+
+
+def verify_log_directory(
+    file_system: FileSystem, directory: str, *, deep: bool = False
+) -> tuple[list[PartitionReport], list[Problem]]:
+    """A report for each partition, and what is wrong with the files beside them."""
+    reports, problems = [], []
+    ends: dict[tuple[str, int], int] = {}
+    for name in partition_directories(file_system, directory):
+        report = verify_partition(file_system, join(directory, name), deep=deep)
+        reports.append(report)
+        parsed = parse_directory_name(name)
+        ends[parsed.topic, parsed.partition] = report.log_end_offset
+    for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        path = join(directory, name)
+        if not file_system.exists(path):
+            continue
+        try:
+            offsets = OffsetCheckpoint(file_system, path).read()
+        except CorruptCheckpoint as error:
+            problems.append(Problem(path=path, position=None, rule="1.3", message=str(error)))
+            continue
+        for key, offset in sorted(offsets.items()):
+            if key in ends and offset > ends[key]:
+                message = f"{key[0]}-{key[1]} at {offset}, beyond its log end offset {ends[key]}"
+                problems.append(Problem(path=path, position=None, rule="FL5", message=message))
+    return reports, problems
+
+
+def partition_directories(file_system: FileSystem, directory: str) -> list[str]:
+    """The names in `directory` that are live partitions', the metadata log's too."""
+    names = []
+    for name in file_system.list(directory):
+        try:
+            is_live = not parse_directory_name(name).suffix
+        except BadDirectoryName:
+            continue
+        if is_live and file_system.stat(join(directory, name)).is_directory:
+            names.append(name)
+    return names
+
+
+def is_partition_directory(file_system: FileSystem, directory: str) -> bool:
+    """By its name, and by a segment or an epoch file in it."""
+    try:
+        parse_directory_name(basename(directory))
+    except BadDirectoryName:
+        return False
+    names = file_system.list(directory)
+    return any(name.endswith(".log") or name == LEADER_EPOCH_CHECKPOINT for name in names) or not names
