@@ -21,7 +21,6 @@ from storage.producer_rebuild import rebuild_producer_state
 from storage.producer_state import ProducerStateManager
 from storage.recovery_cut import RecoveryCut, ReportCut, ignore_cut, report_cut
 from storage.segment import LogSegment
-from storage.segment_recovery import recover_segment
 from storage.segments import LogSegments
 from storage.topics import DELETE_SUFFIX
 
@@ -192,7 +191,7 @@ class _Loader:
             now_ms=self._request.now_ms,
             is_clean=False,
         )
-        removed_bytes = recover_segment(segment, producers, self._epochs, self._request.report)
+        removed_bytes = segment.recover(producers, self._epochs, self._request.report)
         producers.take_snapshot()
         self._removed_bytes += removed_bytes
         return removed_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -51,6 +52,7 @@ _config_option = click.option(
 @click.group("log", short_help="Recover, truncate or verify a log directory offline.")
 def log() -> None:
     """Work on the files of partitions. Exit status: 0 done or sound, 1 damage found, 2 unusable."""
+    logging.getLogger("storage").addHandler(logging.NullHandler())  # what they log is printed as results here
 
 
 @log.command("recover")
@@ -143,10 +145,13 @@ def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[st
             log = _open_log(file_system, path, config, report=recovery.note)
             before, size_before = log.log_end_offset, log.size_bytes
             changed = log.truncate_to(to_offset)
+            end = (
+                log.active_segment.read_next_offset()
+            )  # in the middle of a batch: where the next start finds it
             _finish(file_system, log)
         except StorageError as error:
             _fail(str(error))
-    removed_bytes, end = size_before - log.size_bytes, log.log_end_offset
+    removed_bytes = size_before - log.size_bytes
     summary = {
         "directory": path,
         "changed": changed,

@@ -16,9 +16,13 @@ from storage.fetch_data import FetchData
 from storage.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
 from storage.filesystem import Buffer, FileSystem, join
 from storage.lazy_index import LazyIndex, lazy_offset_index, lazy_time_index
+from storage.leader_epochs import LeaderEpochCache
 from storage.memory_mapped_index import MAX_RELATIVE_OFFSET
 from storage.offset_index import OffsetIndex
 from storage.offset_metadata import LogOffsetMetadata
+from storage.producer_state import ProducerStateManager
+from storage.recovery_cut import ReportCut, ignore_cut
+from storage.segment_recovery import recover_segment
 from storage.time_index import TimeIndex, TimestampOffset
 
 logger = logging.getLogger(__name__)
@@ -348,7 +352,17 @@ class LogSegment:
         position = self.offset_index.lookup(from_offset).position
         return self.records.search_for_timestamp(timestamp, position, start_offset)
 
-    # Truncate
+    # Recover and truncate
+
+    def recover(
+        self, producers: ProducerStateManager, epochs: LeaderEpochCache, report: ReportCut = ignore_cut
+    ) -> int:
+        """Check every batch, cut from the first unsound one on, build both indexes anew; gives the bytes cut.
+
+        `producers` and `epochs` follow the batches that stay, `report` is told of the cut. Raises InvalidOffset when
+        offsets go back (the loader empties the segment then) and SegmentOffsetOverflow (LS10).
+        """
+        return recover_segment(self, producers, epochs, report)
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Remove the batch that holds `offset`, whole, and all behind it; gives the bytes removed (LS13).

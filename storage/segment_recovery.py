@@ -5,6 +5,8 @@ Kafka: LogSegment.recover; rules LS10 to LS12.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from storage.batch import LOG_OVERHEAD, RecordBatch
 from storage.batch_format import CONTROL_FLAG, CURRENT_MAGIC
 from storage.errors import CorruptBatch, InvalidOffset, InvalidRecord, SegmentOffsetOverflow
@@ -12,8 +14,10 @@ from storage.leader_epochs import LeaderEpochCache
 from storage.memory_mapped_index import MAX_RELATIVE_OFFSET
 from storage.producer_state import ProducerStateManager
 from storage.recovery_cut import RecoveryCut, ReportCut, ignore_cut, report_cut
-from storage.segment import LogSegment
 from storage.time_index import TimestampOffset
+
+if TYPE_CHECKING:
+    from storage.segment import LogSegment
 
 
 def recover_segment(

@@ -222,9 +222,6 @@ class _Verification:
                 read_snapshot(self._file_system, path)
             except CorruptSnapshot as error:
                 self._report.add(path, None, "1.10", str(error))
-            if offset > self._report.log_end_offset:
-                message = f"lies beyond the log end offset {self._report.log_end_offset}"
-                self._report.add(path, None, "PS16", message)
 
 
 def verify_log_directory(

@@ -1,0 +1,143 @@
+"""Batches and logs for the tests of segments and logs, on a simulated disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sim.crash import Life
+from sim.disk import SimDisk, SimFileSystem
+from storage.batch import Record, RecordBatch, build_batch, iterate_batches
+from storage.config import LogConfig
+from storage.draws import Draws
+from storage.leader_epochs import LeaderEpochCache
+from storage.log import PartitionLog
+from storage.producer_state import ProducerStateManager
+from storage.recovery_cut import RecoveryCut
+from storage.segment import LogSegment
+
+DIRECTORY = "logs/topic-0"
+NOW_MS = 1_700_000_000_000
+# Small enough for a test to reach every limit.
+SMALL = LogConfig(segment_bytes=2000, segment_index_bytes=1200, index_interval_bytes=200)
+
+
+def new_disk(seed: int = 1) -> SimDisk:
+    return SimDisk(Draws(seed), lambda: NOW_MS)
+
+
+def new_file_system(disk: SimDisk | None = None) -> SimFileSystem:
+    file_system = (new_disk() if disk is None else disk).file_system(Life())
+    file_system.make_directory(DIRECTORY)
+    return file_system
+
+
+def batch(
+    base_offset: int = 0,
+    count: int = 1,
+    *,
+    epoch: int = 0,
+    timestamp: int = NOW_MS,
+    value_bytes: int = 10,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    sequence: int = -1,
+    offsets: Sequence[int] | None = None,
+    is_transactional: bool = False,
+) -> bytes:
+    """As a leader has stamped it: its records at `base_offset` and on, or at `offsets`."""
+    used = list(offsets) if offsets is not None else list(range(base_offset, base_offset + count))
+    records = [
+        Record(offset=offset, timestamp=timestamp + index, key=None, value=bytes([offset % 251]) * value_bytes)
+        for index, offset in enumerate(used)
+    ]
+    return build_batch(
+        records,
+        base_offset=base_offset,
+        partition_leader_epoch=epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+        is_transactional=is_transactional,
+    )
+
+
+def produced(count: int = 1, **fields: int) -> bytes:
+    """As a client sends it: from offset 0 on, without an epoch."""
+    return batch(0, count, epoch=-1, **fields)
+
+
+def open_segment(
+    file_system: SimFileSystem, base_offset: int = 0, config: LogConfig = SMALL, **fields: bool
+) -> LogSegment:
+    return LogSegment.open(file_system, DIRECTORY, base_offset, config, NOW_MS, **fields)
+
+
+def append_batch(segment: LogSegment, data: bytes) -> None:
+    """One set of one batch, as the log hands it over."""
+    view = RecordBatch(data, 0, len(data))
+    segment.append(view.last_offset, view.max_timestamp, view.last_offset, data)
+
+
+def filled_segment(
+    file_system: SimFileSystem, bases: Iterable[int] = range(0, 10), base_offset: int = 0
+) -> LogSegment:
+    """Batches of one record at each of `bases`, all of one size."""
+    segment = open_segment(file_system, base_offset)
+    for offset in bases:
+        append_batch(segment, batch(offset, timestamp=NOW_MS + offset))
+    return segment
+
+
+def new_producers(file_system: SimFileSystem) -> ProducerStateManager:
+    return ProducerStateManager(file_system, DIRECTORY)
+
+
+def new_epochs(file_system: SimFileSystem) -> LeaderEpochCache:
+    return LeaderEpochCache(file_system, f"{DIRECTORY}/leader-epoch-checkpoint")
+
+
+def open_log(
+    file_system: SimFileSystem,
+    config: LogConfig = SMALL,
+    *,
+    clean: bool = False,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    cuts: list[RecoveryCut] | None = None,
+    directory: str = DIRECTORY,
+) -> PartitionLog:
+    return PartitionLog.open(
+        file_system,
+        directory,
+        config,
+        clean=clean,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+        now_ms=NOW_MS,
+        report=(cuts if cuts is not None else []).append,
+    )
+
+
+def append_each(log: PartitionLog, count: int, *, epoch: int = 0, value_bytes: int = 10) -> None:
+    """`count` batches of one record, as a leader."""
+    for _ in range(count):
+        log.append_as_leader(produced(value_bytes=value_bytes), leader_epoch=epoch, now_ms=NOW_MS)
+
+
+def offsets_in(data: bytes) -> list[int]:
+    """The offsets of the records of the whole batches in `data`."""
+    return [record.offset for each in iterate_batches(data) for record in each.records()]
+
+
+def read_offsets(log: PartitionLog, start_offset: int | None = None) -> list[int]:
+    """All offsets from `start_offset` (the log start) to the end, read batch by batch."""
+    position = log.log_start_offset if start_offset is None else start_offset
+    found: list[int] = []
+    while position < log.log_end_offset:
+        data = log.read(position, max_size=1).records
+        if not data:
+            break
+        offsets = [offset for offset in offsets_in(data) if offset >= position]
+        found += offsets
+        position = next(iter(iterate_batches(data))).next_offset
+    return found
