@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -39,6 +40,7 @@ def run(file: Path, seed: int, trace: Path | None, as_json: bool, no_story: bool
     """
     from sim.bugs import BugError
 
+    logging.getLogger().addHandler(logging.NullHandler())  # the story and the trace tell what loggers would
     with ExitStack() as stack:
         try:
             trace_file: BinaryIO | None = stack.enter_context(trace.open("wb")) if trace is not None else None

@@ -65,7 +65,7 @@ class Faults:
         self._actor = Actor(site.world.draws, "faults")
         self._next = 0
         self._names: dict[str, list[Node]] = {}
-        self._waiting: Condition | None = None
+        self._waiting: list[Condition] = []  # for the first of these now
         self._waits_since_truncations = 0
         self._last_us = 0
         self._generation = 0  # grows when everything is healed
@@ -97,9 +97,8 @@ class Faults:
             return
         step, world = self._steps[self._next], self._site.world
         token = (self._next, self._generation)
-        if step.when is not None:
-            self._waiting = step.when
-            self._waits_since_truncations = self._site.truncations(_name(step.when))
+        if step.when:
+            self._wait(list(step.when))
             world.after(self._actor, step.within, self._give_up, token)
             self.look()
             return
@@ -108,12 +107,19 @@ class Faults:
             at_us = max(at_us, self._last_us + step.at.us if step.at.is_relative else step.at.us)
         world.after(self._actor, at_us - world.now_us, self._strike, token)
 
+    def _wait(self, conditions: list[Condition]) -> None:
+        self._waiting = conditions
+        self._waits_since_truncations = self._site.truncations(_name(conditions[0]))
+
     def look(self) -> None:
         """Something happened: does the condition that a step waits for hold now?"""
-        condition = self._waiting
-        if condition is not None and condition.holds(self._value(condition)):
-            self._waiting = None
-            self._site.world.after(self._actor, 0, self._strike, (self._next, self._generation))
+        waiting = self._waiting
+        while waiting and waiting[0].holds(self._value(waiting[0])):
+            if len(waiting) > 1:
+                self._wait(waiting := waiting[1:])
+            else:
+                self._waiting = waiting = []
+                self._site.world.after(self._actor, 0, self._strike, (self._next, self._generation))
 
     def _value(self, condition: Condition) -> int:
         name = _name(condition)
@@ -128,9 +134,9 @@ class Faults:
                 return int(self._site.ghost.partition(name).leader >= 0)
 
     def _give_up(self, token: tuple[int, int]) -> None:
-        if token == (self._next, self._generation) and self._waiting is not None:
-            condition, self._waiting = self._waiting, None
-            self._site.tell(f"step {self._next + 1} gave up waiting for {condition.text}")
+        if token == (self._next, self._generation) and self._waiting:
+            self._site.tell(f"step {self._next + 1} gave up waiting for {self._waiting[0].text}")
+            self._waiting = []
 
     def _strike(self, token: tuple[int, int]) -> None:
         index, generation = token
@@ -390,7 +396,7 @@ class Faults:
     def heal_all(self) -> None:
         """The end of all faults: links whole, pauses over, armed faults off, every node up."""
         self._generation += 1
-        self._waiting = None
+        self._waiting = []
         for link in self._site.network.links():
             link.heal()
         for node in (self._site.controller, *self._site.brokers.values()):

@@ -198,13 +198,21 @@ class Run:
     # phases
 
     def go(self, replay: str) -> RunResult:
+        self.begin()
+        self.world.run_to(self.scenario.warm_up)
+        self.faults.begin()
+        self.world.run_to(self.scenario.duration)
+        return self.end(replay)
+
+    def begin(self) -> None:
+        """Start every node and ask for the topics; clients begin once these are there."""
         self.controller.start()
         for node in self.brokers.values():
             node.start()
         self._create_topics()
-        self.world.run_to(self.scenario.warm_up)
-        self.faults.begin()
-        self.world.run_to(self.scenario.duration)
+
+    def end(self, replay: str) -> RunResult:
+        """Heal everything, see whether the cluster agrees within `converge`, judge the history."""
         self.tell("heal everything; the cluster has to agree now")
         unfired = self.faults.unfired
         self.faults.heal_all()
@@ -215,7 +223,7 @@ class Run:
         return self._result(replay, unfired, excused)
 
     def _converge(self) -> None:
-        end_us = self.scenario.duration + self.scenario.converge
+        end_us = self.world.now_us + self.scenario.converge
         while (lacking := self._lacking()) and self.world.now_us < end_us:
             self.world.run_to(min(self.world.now_us + LOOK_US, end_us))
         if lacking:
@@ -343,6 +351,9 @@ class Run:
         for observe in observes:
             self.trace.fields(now_us, shell.name, observe.kind, observe.fields)
             self.story.observe(now_us, shell.name, observe.kind, observe.fields)
+            if observe.kind == "broker.started" and self.brokers[shell.node_id].starts > 1:
+                how = "a clean" if dict(observe.fields)["clean"] else "an unclean"
+                self.story.tell(now_us, shell.name, f"is back after {how} stop")
             if observe.kind == "replica.truncated":
                 name = str(dict(observe.fields)["topic_partition"])
                 self._truncations[name] = self.truncations(name) + 1

@@ -244,8 +244,9 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: list[str]) ->
             yield ("steps", index, step.verb), f"{target.text} is no node"
         if what := _unknown(scenario, target, names):
             yield ("steps", index, step.verb), what
-    if step.when is not None and (what := _unknown_partition(scenario, step.when.topic, step.when.partition)):
-        yield ("steps", index, "when"), what
+    for condition in step.when:
+        if what := _unknown_partition(scenario, condition.topic, condition.partition):
+            yield ("steps", index, "when"), what
     if isinstance(step, PartialWrite):
         topic, partition = step.log.rsplit("/", 1)
         if what := _unknown_partition(scenario, topic, int(partition)):

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from sim.scenario_values import (
-    ConditionField,
+    ConditionsField,
     Duration,
     LinkField,
     Percent,
@@ -27,19 +27,19 @@ class Strict(BaseModel):
 
 
 class Step(Strict):
-    """`at` a time, or `when` a condition holds, for `within` at most; neither: right after the step before."""
+    """`at` a time, or `when` a condition holds, or several in turn, `within` a time; neither: after the step before."""
 
     verb: ClassVar[str]
 
     at: When | None = None
-    when: ConditionField | None = None
+    when: ConditionsField = ()
     within: Duration = parse_duration("30s")
 
     @model_validator(mode="after")
     def _check_one_trigger(self) -> Step:
-        if self.at is not None and self.when is not None:
+        if self.at is not None and self.when:
             raise ValueError("a step has `at` or `when`, not both")
-        if self.when is None and "within" in self.model_fields_set:
+        if not self.when and "within" in self.model_fields_set:
             raise ValueError("`within` bounds a `when`")
         return self
 

@@ -162,6 +162,15 @@ def parse_condition(value: object) -> Condition:
     )  # fmt: skip
 
 
+def parse_conditions(value: object) -> tuple[Condition, ...]:
+    """One, or a list of those that have to come true one after the other."""
+    return (
+        tuple(parse_condition(each) for each in value)
+        if isinstance(value, list)
+        else (parse_condition(value),)
+    )
+
+
 # For pydantic: what stands in the file is text, what the model holds is parsed.
 Duration = Annotated[int, PlainValidator(parse_duration)]
 Size = Annotated[int, PlainValidator(parse_size)]
@@ -170,4 +179,4 @@ Percent = Annotated[int, PlainValidator(parse_percent)]
 When = Annotated[Instant, PlainValidator(parse_instant)]
 TargetField = Annotated[Target, PlainValidator(parse_target)]
 LinkField = Annotated[LinkPair, PlainValidator(parse_link)]
-ConditionField = Annotated[Condition, PlainValidator(parse_condition)]
+ConditionsField = Annotated[tuple[Condition, ...], PlainValidator(parse_conditions)]

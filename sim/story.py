@@ -46,7 +46,6 @@ _WORDS: dict[str, Callable[[Values], str]] = {
         f"{v['topic_partition']}: follows broker {v['leader']} in epoch {v['leader_epoch']} from offset "
         f"{v['log_end_offset']}"
     ),
-    "broker.started": lambda v: "starts after a clean stop" if v["clean"] else "starts after an unclean stop",
 }
 
 

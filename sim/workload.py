@@ -124,13 +124,16 @@ class ProducerShell(Shell):
 
     def _next_send(self) -> None:
         half = self._interval_us // 2
-        self.world.after(
-            self.actor, half + self._jitter.below(2 * half + 1), self._send_one, self.life_number
-        )
+        delay_us = half + self._jitter.below(2 * half + 1)
+        self.world.after(self.actor, delay_us, self._on_pace, self.life_number)
 
-    def _send_one(self, life_number: int) -> None:
-        if not self._is_sending:
-            return
+    def _on_pace(self, life_number: int) -> None:
+        if self._is_sending:
+            self.send_one()
+            self._next_send()
+
+    def send_one(self) -> None:
+        """A record now, whatever the pace."""
         self._sent += 1
         ticket = self._sent
         value = f"{self.name}/{ticket}".ljust(self._model.size, ".")
@@ -145,7 +148,6 @@ class ProducerShell(Shell):
         self.perform(
             self.producer.send(self.world.now_ms, self._model.topic, None, value.encode(), ticket=ticket)
         )
-        self._next_send()
 
     def _on_delivered(self, effect: Delivered) -> None:
         operation = self._open.pop(effect.ticket)
