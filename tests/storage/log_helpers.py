@@ -47,7 +47,9 @@ def batch(
     """As a leader has stamped it: its records at `base_offset` and on, or at `offsets`."""
     used = list(offsets) if offsets is not None else list(range(base_offset, base_offset + count))
     records = [
-        Record(offset=offset, timestamp=timestamp + index, key=None, value=bytes([offset % 251]) * value_bytes)
+        Record(
+            offset=offset, timestamp=timestamp + index, key=None, value=bytes([offset % 251]) * value_bytes
+        )
         for index, offset in enumerate(used)
     ]
     return build_batch(
@@ -61,15 +63,38 @@ def batch(
     )
 
 
-def produced(count: int = 1, **fields: int) -> bytes:
+def produced(
+    count: int = 1,
+    *,
+    timestamp: int = NOW_MS,
+    value_bytes: int = 10,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    sequence: int = -1,
+) -> bytes:
     """As a client sends it: from offset 0 on, without an epoch."""
-    return batch(0, count, epoch=-1, **fields)
+    return batch(
+        0,
+        count,
+        epoch=-1,
+        timestamp=timestamp,
+        value_bytes=value_bytes,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        sequence=sequence,
+    )
 
 
 def open_segment(
-    file_system: SimFileSystem, base_offset: int = 0, config: LogConfig = SMALL, **fields: bool
+    file_system: SimFileSystem,
+    base_offset: int = 0,
+    config: LogConfig = SMALL,
+    *,
+    file_already_exists: bool = False,
 ) -> LogSegment:
-    return LogSegment.open(file_system, DIRECTORY, base_offset, config, NOW_MS, **fields)
+    return LogSegment.open(
+        file_system, DIRECTORY, base_offset, config, NOW_MS, file_already_exists=file_already_exists
+    )
 
 
 def append_batch(segment: LogSegment, data: bytes) -> None:

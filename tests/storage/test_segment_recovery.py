@@ -1,0 +1,220 @@
+"""LogSegment.recover: what is cut, what is built anew. Rules LS10 to LS12."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.disk import SimFileSystem
+from storage.config import LogConfig
+from storage.errors import InvalidOffset, SegmentOffsetOverflow
+from storage.filesystem import OpenMode
+from storage.recovery_cut import RecoveryCut
+from storage.segment import LogSegment, log_path
+from tests.storage.log_helpers import (
+    DIRECTORY,
+    NOW_MS,
+    SMALL,
+    append_batch,
+    batch,
+    filled_segment,
+    new_epochs,
+    new_file_system,
+    new_producers,
+    offsets_in,
+    open_segment,
+)
+
+SIZE = len(batch(0))
+PATH = log_path(DIRECTORY, 0)
+
+
+def poke(file_system: SimFileSystem, position: int, data: bytes) -> None:
+    file = file_system.open(PATH, OpenMode.WRITE)
+    file.write_at(position, data)
+    file.close()
+
+
+def crashed(file_system: SimFileSystem, count: int = 10) -> None:
+    """A segment whose handles were dropped: indexes at full size, nothing trimmed."""
+    filled_segment(file_system, range(count)).close_handlers()
+
+
+def recover(
+    file_system: SimFileSystem, base_offset: int = 0, config: LogConfig = SMALL
+) -> tuple[LogSegment, int, list[RecoveryCut]]:
+    segment = open_segment(file_system, base_offset, config, file_already_exists=True)
+    cuts: list[RecoveryCut] = []
+    removed = segment.recover(new_producers(file_system), new_epochs(file_system), cuts.append)
+    return segment, removed, cuts
+
+
+def columns(segment: LogSegment) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    offset_index, time_index = segment.offset_index, segment.time_index
+    entries = [offset_index.entry(slot) for slot in range(offset_index.entries)]
+    times = [time_index.entry(slot) for slot in range(time_index.entries)]
+    return [(each.offset, each.position) for each in entries], [
+        (each.timestamp, each.offset) for each in times
+    ]
+
+
+def test_ls10_a_sound_segment_loses_nothing_and_its_indexes_are_as_before() -> None:
+    file_system = new_file_system()
+    segment = filled_segment(file_system, range(30))
+    before = columns(segment)
+    segment.close_handlers()
+    recovered, removed, cuts = recover(file_system)
+    assert removed == 0 and cuts == []
+    offsets, times = columns(recovered)
+    assert offsets == before[0] and times == [*before[1], (NOW_MS + 29, 29)]
+
+
+def test_ls10_recovery_twice_gives_the_same_bytes() -> None:
+    file_system = new_file_system()
+    crashed(file_system)
+    poke(file_system, 7 * SIZE + 30, b"\xff")
+    contents = []
+    for _ in range(2):
+        segment, _, _ = recover(file_system)
+        segment.close()
+        names = file_system.list(DIRECTORY)
+        contents.append(
+            {
+                name: file_system.open(f"{DIRECTORY}/{name}", OpenMode.READ).read_at(0, 10_000)
+                for name in names
+            }
+        )
+    assert contents[0] == contents[1]
+
+
+@pytest.mark.parametrize("byte", [8, 16 + 1, 21, 30, 61, SIZE - 1])
+def test_ls10_a_flipped_byte_cuts_from_its_batch_on(byte: int) -> None:
+    file_system = new_file_system()
+    crashed(file_system)
+    poke(file_system, 4 * SIZE + byte, b"\xa5")
+    segment, removed, cuts = recover(file_system)
+    assert removed == 6 * SIZE and segment.size_bytes == 4 * SIZE
+    assert [(cut.path, cut.position, cut.removed_bytes) for cut in cuts] == [(PATH, 4 * SIZE, 6 * SIZE)]
+    assert cuts[0].reason
+    data = segment.read(0, 10_000, segment.size_bytes)
+    assert data is not None and offsets_in(data.records) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("tail", [1, 8, 11, 12, 16, 17, 18, 60, 61, SIZE - 1])
+def test_ls10_a_torn_tail_is_cut_whatever_its_length(tail: int) -> None:
+    file_system = new_file_system()
+    crashed(file_system, 3)
+    poke(file_system, 3 * SIZE, batch(3)[:tail])
+    segment, removed, cuts = recover(file_system)
+    assert removed == tail and segment.size_bytes == 3 * SIZE
+    assert (cuts[0].position, cuts[0].removed_bytes) == (3 * SIZE, tail)
+
+
+@pytest.mark.parametrize("zeros", [1, 12, 17, 61, 4096])
+def test_ls10_a_zero_filled_tail_is_cut(zeros: int) -> None:
+    file_system = new_file_system()
+    crashed(file_system, 3)
+    poke(file_system, 3 * SIZE, bytes(zeros))
+    segment, removed, _ = recover(file_system)
+    assert removed == zeros and segment.read_next_offset() == 3
+
+
+def test_ls10_an_over_long_batch_is_cut() -> None:
+    file_system = new_file_system()
+    crashed(file_system, 3)
+    poke(file_system, 2 * SIZE + 8, (1 << 20).to_bytes(4, "big"))
+    segment, removed, _ = recover(file_system)
+    assert removed == SIZE and segment.read_next_offset() == 2
+
+
+def test_ls10_no_index_entry_points_beyond_the_cut() -> None:
+    file_system = new_file_system()
+    crashed(file_system, 30)
+    poke(file_system, 12 * SIZE + 40, b"\xa5")
+    segment, _, _ = recover(file_system)
+    offsets, times = columns(segment)
+    assert offsets and all(offset < 12 and position < 12 * SIZE for offset, position in offsets)
+    assert times[-1] == (NOW_MS + 11, 11)
+
+
+def test_ls10_garbage_in_the_indexes_does_not_matter() -> None:
+    file_system = new_file_system()
+    segment = filled_segment(file_system, range(30))
+    before = columns(segment)[0]
+    segment.close_handlers()
+    for suffix in ("index", "timeindex"):
+        file = file_system.open(f"{DIRECTORY}/{0:020d}.{suffix}", OpenMode.WRITE)
+        file.write_at(0, b"\xee" * 240)
+        file.close()
+    recovered, removed, _ = recover(file_system)
+    assert removed == 0 and columns(recovered)[0] == before
+
+
+def test_ls10_epochs_and_producers_follow_what_stays() -> None:
+    file_system = new_file_system()
+    segment = open_segment(file_system)
+    append_batch(segment, batch(0, 2, epoch=3, producer_id=7, producer_epoch=0, sequence=0))
+    append_batch(segment, batch(2, 2, epoch=5, producer_id=7, producer_epoch=0, sequence=2))
+    append_batch(segment, batch(4, 2, epoch=6, producer_id=7, producer_epoch=0, sequence=4))
+    end = segment.size_bytes
+    segment.close_handlers()
+    poke(file_system, end - 1, b"\x99")
+    segment = open_segment(file_system, file_already_exists=True)
+    producers, epochs = new_producers(file_system), new_epochs(file_system)
+    segment.recover(producers, epochs)
+    assert [tuple(entry) for entry in epochs.entries] == [(3, 0), (5, 2)]
+    entry = producers.last_entry(7)
+    assert entry is not None and (entry.last_sequence, entry.last_offset) == (3, 3)
+    assert producers.map_end_offset == 4
+
+
+def test_ls12_offsets_that_go_back_at_an_index_entry_raise() -> None:
+    file_system = new_file_system()
+    segment = open_segment(file_system)
+    segment.records.append(b"".join(batch(offset) for offset in [0, 1, 2, 10, 11, 12, 5, 6, 7]))
+    segment.close_handlers()
+    with pytest.raises(InvalidOffset):
+        recover(file_system)
+
+
+def test_ls10_an_offset_above_the_relative_bits_raises_and_leaves_the_log() -> None:
+    file_system = new_file_system()
+    segment = open_segment(file_system)
+    segment.records.append(batch(0) + batch(2**31))
+    segment.close_handlers()
+    with pytest.raises(SegmentOffsetOverflow):
+        recover(file_system)
+    assert file_system.stat(PATH).size_bytes == 2 * SIZE
+
+
+def test_an_offset_below_the_base_is_cut_as_damage() -> None:
+    file_system = new_file_system()
+    segment = open_segment(file_system, 100)
+    append_batch(segment, batch(100))
+    append_batch(segment, batch(101))
+    segment.records.append(batch(3))
+    segment.close_handlers()
+    segment, removed, cuts = recover(file_system, 100)
+    assert removed == SIZE and cuts[0].position == 2 * SIZE and "below" in cuts[0].reason
+
+
+def test_what_an_index_has_no_room_for_is_left_out() -> None:
+    file_system = new_file_system()
+    crashed(file_system, 30)
+    config = LogConfig(index_interval_bytes=0, segment_index_bytes=48)
+    segment, removed, _ = recover(file_system, config=config)
+    assert removed == 0 and segment.offset_index.entries == 6
+    data = segment.read(29, 1000, segment.size_bytes)
+    assert data is not None and offsets_in(data.records) == [29]
+
+
+def test_a_batch_above_the_read_block_is_checked_too() -> None:
+    file_system = new_file_system()
+    config = LogConfig(segment_index_bytes=1200)
+    segment = open_segment(file_system, config=config)
+    for offset in range(4):
+        append_batch(segment, batch(offset, value_bytes=400_000 if offset % 2 else 10))
+    large = segment.size_bytes
+    segment.close_handlers()
+    poke(file_system, large - 5, b"\x01")
+    segment, removed, _ = recover(file_system, config=config)
+    assert removed == len(batch(3, value_bytes=400_000)) and segment.read_next_offset() == 3
