@@ -5,7 +5,7 @@ It joins the parts: logs, replicas, the observer of metadata, the life cycle. Ka
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import assert_never, final
 
@@ -93,11 +93,21 @@ class Broker:
         return self._outbox.take()
 
     def step(self, now_ms: int, event: Event) -> list[Effect]:
-        if self._is_stopped:
-            return []
+        return self.steps(now_ms, (event,))
+
+    def steps(self, now_ms: int, events: Sequence[Event]) -> list[Effect]:
+        """Several events that arrived together; who waits for what they moved is looked at once, at the end.
+
+        Under load this makes of five produced batches one answer to each follower instead of five.
+        """
         try:
-            self._dispatch(now_ms, event)
-            if not self._is_stopped and self.state is not BrokerState.SHUTTING_DOWN:
+            for event in events:
+                if self._is_stopped:
+                    break
+                self._dispatch(now_ms, event)
+            if self._is_stopped:
+                return self._outbox.take()
+            if self.state is not BrokerState.SHUTTING_DOWN:
                 self.manager.settle(now_ms)
         except (StorageError, OSError) as error:
             self.on_fatal(str(error))

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NoReturn, Protocol, final
+from typing import NoReturn, Protocol, final, runtime_checkable
 
 from cluster.effects import (
     CancelTimer,
@@ -51,6 +51,13 @@ class Core(Protocol):
     """A node's core returns `Effect`s; a client's also what it tells its user, which goes to `tell`."""
 
     def step(self, now_ms: int, event: Event) -> Sequence[Effect | object]: ...
+
+
+@runtime_checkable
+class ManyStepping(Protocol):
+    """A core that takes several events at once, and settles what they moved once."""
+
+    def steps(self, now_ms: int, events: Sequence[Event]) -> Sequence[Effect | object]: ...
 
 
 @final
@@ -119,6 +126,7 @@ class Runtime:
         self._timers = Timers(self.clock, self._on_timer)
         self._jobs = ThreadPoolExecutor(max_workers=1, thread_name_prefix="jobs")
         self._answers: dict[int, Answer] = {}
+        self._arrived: list[Request] = []
         self._calls = 0
         self.started = asyncio.Event()
         self._observe = observe or log_observation
@@ -132,6 +140,10 @@ class Runtime:
 
     def feed(self, event: Event) -> None:
         """One step and what it asks for. After the end, events are dropped."""
+        self._drain()
+        self._step(event)
+
+    def _step(self, event: Event) -> None:
         self.run(lambda now_ms: self._core.step(now_ms, event))
 
     def ask(self, body: RequestBody, answer: Answer) -> int:
@@ -139,13 +151,30 @@ class Runtime:
         self._calls += 1
         call = self._calls
         self._answers[call] = answer
-        self.feed(Request(call=call, body=body))
+        self._arrive(Request(call=call, body=body))
         return call
 
     def ask_without_reply(self, body: RequestBody) -> None:
         """acks=0: the core sends no reply, so none is waited for."""
         self._calls += 1
-        self.feed(Request(call=self._calls, body=body))
+        self._arrive(Request(call=self._calls, body=body))
+
+    def _arrive(self, request: Request) -> None:
+        """Requests of one turn of the loop go to the core together, where it can take several."""
+        if not self._arrived:
+            self._loop.call_soon(self._drain)
+        self._arrived.append(request)
+
+    def _drain(self) -> None:
+        if not self._arrived:
+            return
+        arrived, self._arrived = self._arrived, []
+        if isinstance(self._core, ManyStepping):
+            core = self._core
+            self.run(lambda now_ms: core.steps(now_ms, arrived))
+            return
+        for request in arrived:
+            self._step(request)
 
     def forget(self, call: int) -> None:
         """The asker is gone; the core's reply goes nowhere."""

@@ -15,15 +15,15 @@ from cluster.messages import FetchRequest, FetchResponse, ProduceRequest, Produc
 from cluster.rpc import data_pb2, methods, replica_pb2
 from cluster.wire_fetch import (
     fetch_request_from_wire,
-    fetch_request_to_wire,
     fetch_response_from_wire,
-    fetch_response_to_wire,
+    fill_fetch_request,
+    fill_fetch_response,
 )
 from cluster.wire_produce import (
+    fill_produce_request,
+    fill_produce_response,
     produce_request_from_wire,
-    produce_request_to_wire,
     produce_response_from_wire,
-    produce_response_to_wire,
 )
 
 StreamRequest = FetchRequest | ProduceRequest
@@ -52,7 +52,9 @@ def _fetch_calls_to_bytes(calls: Calls) -> bytes:
     message = replica_pb2.FetchCalls()
     for call, body in calls:
         assert isinstance(body, FetchRequest), body
-        message.calls.add(call=call, request=fetch_request_to_wire(body))
+        item = message.calls.add()
+        item.call = call
+        fill_fetch_request(item.request, body)
     return message.SerializeToString()
 
 
@@ -65,7 +67,9 @@ def _fetch_answers_to_bytes(answers: Answers) -> bytes:
     message = replica_pb2.FetchAnswers()
     for call, body in answers:
         assert isinstance(body, FetchResponse), body
-        message.answers.add(call=call, response=fetch_response_to_wire(body))
+        item = message.answers.add()
+        item.call = call
+        fill_fetch_response(item.response, body)
     return message.SerializeToString()
 
 
@@ -78,7 +82,9 @@ def _produce_calls_to_bytes(calls: Calls) -> bytes:
     message = data_pb2.ProduceCalls()
     for call, body in calls:
         assert isinstance(body, ProduceRequest), body
-        message.calls.add(call=call, request=produce_request_to_wire(body))
+        item = message.calls.add()
+        item.call = call
+        fill_produce_request(item.request, body)
     return message.SerializeToString()
 
 
@@ -91,7 +97,9 @@ def _produce_answers_to_bytes(answers: Answers) -> bytes:
     message = data_pb2.ProduceAnswers()
     for call, body in answers:
         assert isinstance(body, ProduceResponse), body
-        message.answers.add(call=call, response=produce_response_to_wire(body))
+        item = message.answers.add()
+        item.call = call
+        fill_produce_response(item.response, body)
     return message.SerializeToString()
 
 

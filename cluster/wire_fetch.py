@@ -8,14 +8,20 @@ from cluster.rpc import replica_pb2
 
 
 def fetch_request_to_wire(value: FetchRequest) -> replica_pb2.FetchRequest:
-    return replica_pb2.FetchRequest(
-        replica_id=value.replica_id,
-        broker_epoch=value.broker_epoch,
-        max_wait_ms=value.max_wait_ms,
-        min_bytes=value.min_bytes,
-        max_bytes=value.max_bytes,
-        partitions=[_partition_to_wire(partition) for partition in value.partitions],
-    )
+    message = replica_pb2.FetchRequest()
+    fill_fetch_request(message, value)
+    return message
+
+
+def fill_fetch_request(message: replica_pb2.FetchRequest, value: FetchRequest) -> None:
+    """In place: a message handed to another one's constructor is serialised and parsed once more."""
+    message.replica_id = value.replica_id
+    message.broker_epoch = value.broker_epoch
+    message.max_wait_ms = value.max_wait_ms
+    message.min_bytes = value.min_bytes
+    message.max_bytes = value.max_bytes
+    for partition in value.partitions:
+        _fill_partition(message.partitions.add(), partition)
 
 
 def fetch_request_from_wire(message: replica_pb2.FetchRequest) -> FetchRequest:
@@ -29,15 +35,14 @@ def fetch_request_from_wire(message: replica_pb2.FetchRequest) -> FetchRequest:
     )
 
 
-def _partition_to_wire(value: FetchPartition) -> replica_pb2.FetchPartition:
-    return replica_pb2.FetchPartition(
-        topic_partition=common.topic_partition_to_wire(value.topic_partition),
-        fetch_offset=value.fetch_offset,
-        current_leader_epoch=value.current_leader_epoch,
-        last_fetched_epoch=value.last_fetched_epoch,
-        log_start_offset=value.log_start_offset,
-        max_bytes=value.max_bytes,
-    )
+def _fill_partition(message: replica_pb2.FetchPartition, value: FetchPartition) -> None:
+    place = message.topic_partition
+    place.topic, place.partition = value.topic_partition.topic, value.topic_partition.partition
+    message.fetch_offset = value.fetch_offset
+    message.current_leader_epoch = value.current_leader_epoch
+    message.last_fetched_epoch = value.last_fetched_epoch
+    message.log_start_offset = value.log_start_offset
+    message.max_bytes = value.max_bytes
 
 
 def _partition_from_wire(message: replica_pb2.FetchPartition) -> FetchPartition:
@@ -52,10 +57,16 @@ def _partition_from_wire(message: replica_pb2.FetchPartition) -> FetchPartition:
 
 
 def fetch_response_to_wire(value: FetchResponse) -> replica_pb2.FetchResponse:
-    return replica_pb2.FetchResponse(
-        error=common.error_to_wire(value.error),
-        partitions=[_partition_response_to_wire(partition) for partition in value.partitions],
-    )
+    message = replica_pb2.FetchResponse()
+    fill_fetch_response(message, value)
+    return message
+
+
+def fill_fetch_response(message: replica_pb2.FetchResponse, value: FetchResponse) -> None:
+    """In place, as `fill_fetch_request`: the records are copied once."""
+    message.error = common.error_to_wire(value.error)
+    for partition in value.partitions:
+        _fill_partition_response(message.partitions.add(), partition)
 
 
 def fetch_response_from_wire(message: replica_pb2.FetchResponse) -> FetchResponse:
@@ -65,19 +76,20 @@ def fetch_response_from_wire(message: replica_pb2.FetchResponse) -> FetchRespons
     )
 
 
-def _partition_response_to_wire(value: FetchPartitionResponse) -> replica_pb2.FetchPartitionResponse:
-    diverging = value.diverging
-    return replica_pb2.FetchPartitionResponse(
-        topic_partition=common.topic_partition_to_wire(value.topic_partition),
-        error=common.error_to_wire(value.error),
-        high_watermark=value.high_watermark,
-        log_start_offset=value.log_start_offset,
-        log_end_offset=value.log_end_offset,
-        diverging=None if diverging is None else common.epoch_end_to_wire(diverging),
-        leader_id=value.leader_id,
-        leader_epoch=value.leader_epoch,
-        records=value.records,
-    )
+def _fill_partition_response(
+    message: replica_pb2.FetchPartitionResponse, value: FetchPartitionResponse
+) -> None:
+    place = message.topic_partition
+    place.topic, place.partition = value.topic_partition.topic, value.topic_partition.partition
+    message.error = common.error_to_wire(value.error)
+    message.high_watermark = value.high_watermark
+    message.log_start_offset = value.log_start_offset
+    message.log_end_offset = value.log_end_offset
+    if value.diverging is not None:
+        message.diverging.CopyFrom(common.epoch_end_to_wire(value.diverging))
+    message.leader_id = value.leader_id
+    message.leader_epoch = value.leader_epoch
+    message.records = value.records
 
 
 def _partition_response_from_wire(message: replica_pb2.FetchPartitionResponse) -> FetchPartitionResponse:

@@ -8,17 +8,20 @@ from cluster.rpc import data_pb2
 
 
 def produce_request_to_wire(value: ProduceRequest) -> data_pb2.ProduceRequest:
-    return data_pb2.ProduceRequest(
-        acks=value.acks,
-        timeout_ms=value.timeout_ms,
-        partitions=[
-            data_pb2.ProducePartition(
-                topic_partition=common.topic_partition_to_wire(partition.topic_partition),
-                records=partition.records,
-            )
-            for partition in value.partitions
-        ],
-    )
+    message = data_pb2.ProduceRequest()
+    fill_produce_request(message, value)
+    return message
+
+
+def fill_produce_request(message: data_pb2.ProduceRequest, value: ProduceRequest) -> None:
+    """In place: a message handed to another one's constructor is serialised and parsed once more."""
+    message.acks = value.acks
+    message.timeout_ms = value.timeout_ms
+    for partition in value.partitions:
+        item = message.partitions.add()
+        place = item.topic_partition
+        place.topic, place.partition = partition.topic_partition.topic, partition.topic_partition.partition
+        item.records = partition.records
 
 
 def produce_request_from_wire(message: data_pb2.ProduceRequest) -> ProduceRequest:
@@ -36,10 +39,16 @@ def produce_request_from_wire(message: data_pb2.ProduceRequest) -> ProduceReques
 
 
 def produce_response_to_wire(value: ProduceResponse) -> data_pb2.ProduceResponse:
-    return data_pb2.ProduceResponse(
-        error=common.error_to_wire(value.error),
-        partitions=[_partition_response_to_wire(partition) for partition in value.partitions],
-    )
+    message = data_pb2.ProduceResponse()
+    fill_produce_response(message, value)
+    return message
+
+
+def fill_produce_response(message: data_pb2.ProduceResponse, value: ProduceResponse) -> None:
+    """In place, as `fill_produce_request`."""
+    message.error = common.error_to_wire(value.error)
+    for partition in value.partitions:
+        _fill_partition_response(message.partitions.add(), partition)
 
 
 def produce_response_from_wire(message: data_pb2.ProduceResponse) -> ProduceResponse:
@@ -49,18 +58,19 @@ def produce_response_from_wire(message: data_pb2.ProduceResponse) -> ProduceResp
     )
 
 
-def _partition_response_to_wire(value: ProducePartitionResponse) -> data_pb2.ProducePartitionResponse:
-    return data_pb2.ProducePartitionResponse(
-        topic_partition=common.topic_partition_to_wire(value.topic_partition),
-        error=common.error_to_wire(value.error),
-        message=value.message,
-        base_offset=value.base_offset,
-        last_offset=value.last_offset,
-        log_append_time_ms=value.log_append_time_ms,
-        log_start_offset=value.log_start_offset,
-        leader_id=value.leader_id,
-        leader_epoch=value.leader_epoch,
-    )
+def _fill_partition_response(
+    message: data_pb2.ProducePartitionResponse, value: ProducePartitionResponse
+) -> None:
+    place = message.topic_partition
+    place.topic, place.partition = value.topic_partition.topic, value.topic_partition.partition
+    message.error = common.error_to_wire(value.error)
+    message.message = value.message
+    message.base_offset = value.base_offset
+    message.last_offset = value.last_offset
+    message.log_append_time_ms = value.log_append_time_ms
+    message.log_start_offset = value.log_start_offset
+    message.leader_id = value.leader_id
+    message.leader_epoch = value.leader_epoch
 
 
 def _partition_response_from_wire(message: data_pb2.ProducePartitionResponse) -> ProducePartitionResponse:

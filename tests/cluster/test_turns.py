@@ -1,0 +1,72 @@
+"""What arrives in one turn of the loop is one step: one answer to a follower for all that was produced in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from cluster.effects import Effect, Reply
+from cluster.messages import (
+    Event,
+    FetchResponse,
+    MetadataRequest,
+    ProducePartition,
+    ProduceRequest,
+    Request,
+    ResponseBody,
+    Shutdown,
+)
+from cluster.runtime import Runtime
+from tests.cluster.echo_core import answer_to
+from tests.cluster.harness import batch
+from tests.cluster.replica_setup import T0, Setup, first_values
+
+
+class ManyCore:
+    """Remembers which events came together."""
+
+    def __init__(self) -> None:
+        self.turns: list[list[Event]] = []
+
+    def step(self, now_ms: int, event: Event) -> list[Effect]:
+        return self.steps(now_ms, (event,))
+
+    def steps(self, now_ms: int, events: Sequence[Event]) -> list[Effect]:
+        self.turns.append(list(events))
+        return [
+            Reply(call=event.call, body=answer_to(event.body))
+            for event in events
+            if isinstance(event, Request)
+        ]
+
+
+def test_requests_of_one_turn_are_one_step_and_keep_their_order_before_what_follows() -> None:
+    async def main() -> None:
+        core = ManyCore()
+        runtime = Runtime(core)
+        runtime.start()
+        answers: list[ResponseBody] = []
+        calls = [runtime.ask(MetadataRequest(topics=(str(number),)), answers.append) for number in range(3)]
+        assert core.turns == []
+        runtime.shut_down()
+        later = runtime.ask(MetadataRequest(), answers.append)
+        await asyncio.sleep(0)
+        asked = [[event.call for event in turn if isinstance(event, Request)] for turn in core.turns]
+        assert asked == [calls, [], [later]]
+        assert core.turns[1] == [Shutdown()]
+        assert len(answers) == 4
+        await runtime.close()
+
+    asyncio.run(main())
+
+
+def test_pro8_batches_produced_in_one_step_reach_a_waiting_follower_in_one_answer() -> None:
+    setup = Setup()
+    setup.place(leader=1, isr=(1, 2))
+    setup.fetch_effects(2, 0, max_wait_ms=500)
+    for value in (b"a", b"b", b"c"):
+        asked = ProducePartition(topic_partition=T0, records=batch(value))
+        setup.manager.on_request(setup.now_ms, setup.call(), ProduceRequest(acks=-1, partitions=(asked,)))
+    replies = [effect.body for effect in setup.settle() if isinstance(effect, Reply)]
+    answers = [body.partitions[0] for body in replies if isinstance(body, FetchResponse)]
+    assert [first_values(answer) for answer in answers] == [[b"a", b"b", b"c"]]
