@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from cluster.config import BrokerConfig
+from storage.errors import ConfigError
+
+
+def test_defaults_are_kafkas() -> None:
+    config = BrokerConfig(node_id=1)
+    assert config.replica_lag_time_max_ms == 30_000
+    assert config.replica_fetch_wait_max_ms == 500
+    assert config.replica_fetch_max_bytes == 1 << 20
+    assert config.replica_fetch_response_max_bytes == 10 << 20
+    assert config.broker_heartbeat_interval_ms == 2_000
+    assert config.broker_session_timeout_ms == 9_000
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"replica_fetch_wait_max_ms": 30_001},  # above the lag time
+        {"replica_socket_timeout_ms": 499},  # below the fetch wait
+        {"broker_heartbeat_interval_ms": 9_000},  # not below the session
+        {"retry_backoff_ms": 1_001},  # above its maximum
+        {"replica_lag_time_max_ms": 0},
+        {"replica_fetch_wait_max_ms": -1},
+        {"node_id": -1},
+    ],
+)
+def test_settings_that_cannot_hold_are_refused(settings: dict[str, int]) -> None:
+    with pytest.raises(ConfigError):
+        BrokerConfig(**{"node_id": 1, **settings})  # type: ignore[arg-type]  # ints only
