@@ -6,10 +6,18 @@ from collections.abc import Mapping
 
 from cluster.effects import RunJob, Send
 from cluster.errors import ErrorCode
-from cluster.messages import NO_EPOCH, FetchRequest, TopicPartition, TransportError
+from cluster.messages import (
+    NO_EPOCH,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    TopicPartition,
+    TransportError,
+)
 from cluster.replica.follower import FetchState
 from tests.cluster.replica_setup import (
     NO_CONFIGS,
+    T0,
     Setup,
     asked_of,
     diverging,
@@ -75,28 +83,50 @@ def test_fet3_one_request_in_flight_for_all_partitions_of_a_leader() -> None:
     assert [each.topic_partition.partition for each in send.body.partitions] == [0, 1, 2]
 
 
-def test_fet4_an_answer_of_an_older_leader_epoch_is_dropped() -> None:
+def following_two() -> tuple[Setup, Send]:
+    """With another partition of that leader, so that a new epoch does not end the fetcher and its request."""
     setup, send = following()
+    setup.place(leader=2, topic_partition=TopicPartition("t", 1))
+    return setup, send
+
+
+def test_fet4_an_answer_of_an_older_leader_epoch_is_dropped() -> None:
+    setup, send = following_two()
     setup.place(leader=2, leader_epoch=1, partition_epoch=1)
-    setup.answer_fetch(send, records=stamped(0, 0, b"a"), high_watermark=1)  # KAFKA-7786
+    effects = setup.answer_fetch(send, records=stamped(0, 0, b"a"), high_watermark=1)  # KAFKA-7786
     assert setup.end == 0
+    assert len(sent(effects, FetchRequest)) == 1
 
 
 def test_fet4_a_late_diverging_answer_truncates_nothing() -> None:
-    setup, send = following()
-    again = only_sent(
-        setup.answer_fetch(send, records=stamped(0, 0, b"a", b"b"), high_watermark=2), FetchRequest
-    )
+    setup, send = following_two()
+    records = stamped(0, 0, b"a") + stamped(1, 0, b"b")
+    again = only_sent(setup.answer_fetch(send, records=records, high_watermark=2), FetchRequest)
     setup.place(leader=2, leader_epoch=1, partition_epoch=1)
-    setup.answer_fetch(again, diverging=diverging(0, 1))
+    body = again.body
+    assert isinstance(body, FetchRequest) and body.partitions[-1].topic_partition == T0
+    setup.answer(
+        again.call,
+        FetchResponse(partitions=(FetchPartitionResponse(topic_partition=T0, diverging=diverging(0, 1)),)),
+    )
     assert setup.end == 2
 
 
 def test_fet4_an_answer_to_another_offset_is_dropped() -> None:
     setup, send = following()
     setup.replica.log.append_as_follower(stamped(0, 0, b"x"), leader_epoch=0, now_ms=setup.now_ms)
-    setup.answer_fetch(send, records=stamped(0, 0, b"a", b"b"))
+    effects = setup.answer_fetch(send, records=stamped(0, 0, b"a", b"b"))
     assert setup.values() == [b"x"]
+    assert asked_of(only_sent(effects, FetchRequest)).fetch_offset == 1
+
+
+def test_fet4_an_answer_while_the_partition_is_delayed_is_dropped() -> None:
+    setup, send = following()
+    follower = setup.replica.follower
+    assert follower is not None
+    follower.delayed_until_ms = setup.now_ms + 1
+    setup.answer_fetch(send, records=stamped(0, 0, b"a"))
+    assert setup.end == 0
 
 
 def test_fet4_an_answer_about_a_partition_that_is_led_now_is_dropped() -> None:
