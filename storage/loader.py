@@ -7,13 +7,14 @@ batch. Kafka: LogLoader; rules LL6 to LL26.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import final
 
 from storage.checkpoints import LEADER_EPOCH_CHECKPOINT
 from storage.config import LONG_MAX, LogConfig
 from storage.draws import Draws
-from storage.errors import CorruptIndex, InvalidOffset
+from storage.errors import CorruptBatch, CorruptIndex, InvalidOffset
 from storage.filesystem import FileSystem, basename, join
 from storage.leader_epochs import LeaderEpochCache
 from storage.loader_files import LiveFiles, finish_interrupted_swaps, list_live_files
@@ -75,6 +76,7 @@ class _Loader:
         self._file_system, self._directory = request.file_system, request.directory
         self.segments = LogSegments()
         self._removed_bytes = 0
+        self._recover_from = LONG_MAX  # base of the first segment that recovery will walk
         self._file_system.make_directory(self._directory)
         self._epochs = LeaderEpochCache(self._file_system, join(self._directory, LEADER_EPOCH_CHECKPOINT))
 
@@ -116,6 +118,9 @@ class _Loader:
         for path in files.orphan_indexes:
             logger.warning("index without a log deleted: path=%s", path)
             self._file_system.unlink(path)
+        if not self._request.is_clean:
+            flushed = bisect_right(files.base_offsets, self._request.recovery_point) - 1
+            self._recover_from = files.base_offsets[flushed] if flushed >= 0 else 0
         for base_offset in files.base_offsets:
             segment = self._open_segment(base_offset, file_already_exists=True)
             try:
@@ -145,7 +150,14 @@ class _Loader:
             return
         if self._request.is_clean or segment.base_offset < self._request.recovery_point:
             logger.error("offset index missing: segment=%s", segment.path)
-        self._recover(segment)
+        try:
+            self._recover(segment)
+        except CorruptBatch as error:
+            # An earlier segment is damaged. Where all of them are about to be recovered, in order, that comes first
+            # (Kafka does not start); a segment that was flushed is refused, with the place.
+            if segment.base_offset < self._recover_from:
+                raise
+            logger.warning("left to recovery: segment=%s reason=%s", segment.path, error)
 
     # Recovery
 

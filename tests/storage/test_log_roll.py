@@ -1,0 +1,229 @@
+"""PartitionLog: roll and flush. Rules RO1 to RO4, FL1 to FL6, T12."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.config import LogConfig
+from storage.errors import StorageError
+from storage.filesystem import OpenMode
+from storage.log import PartitionLog
+from tests.storage.log_helpers import (
+    DIRECTORY,
+    NOW_MS,
+    append_each,
+    batch,
+    new_disk,
+    new_file_system,
+    open_log,
+    produced,
+    read_offsets,
+)
+
+SIZE = len(batch(0))
+
+
+def bases(log: PartitionLog) -> list[int]:
+    return log.segments.base_offsets
+
+
+# Roll
+
+
+def test_ro1_rolls_by_size_when_the_next_set_would_not_fit() -> None:
+    log = open_log(new_file_system(), LogConfig(segment_bytes=3 * SIZE, segment_index_bytes=1200))
+    append_each(log, 7)
+    assert bases(log) == [0, 3, 6] and read_offsets(log) == list(range(7))
+
+
+def test_ro1_rolls_by_time_of_the_records() -> None:
+    log = open_log(new_file_system(), LogConfig(segment_ms=1000, segment_index_bytes=1200))
+    for timestamp in (0, 1000, 1001, 1500, 2002):
+        log.append_as_leader(produced(timestamp=NOW_MS + timestamp), leader_epoch=0, now_ms=NOW_MS)
+    assert bases(log) == [0, 2, 4]
+
+
+def test_ro1_rolls_by_the_clock_where_records_have_no_time_but_never_an_empty_segment() -> None:
+    log = open_log(new_file_system(), LogConfig(segment_ms=1000, segment_index_bytes=1200))
+    for now_ms in (NOW_MS + 5000, NOW_MS + 5000, NOW_MS + 6001):
+        log.append_as_leader(produced(timestamp=-1), leader_epoch=0, now_ms=now_ms)
+    assert bases(log) == [0, 1, 2]
+
+
+def test_ro1_rolls_when_the_index_is_full() -> None:
+    config = LogConfig(index_interval_bytes=0, segment_index_bytes=48)
+    log = open_log(new_file_system(), config)
+    for index in range(12):
+        log.append_as_leader(produced(timestamp=NOW_MS + index), leader_epoch=0, now_ms=NOW_MS)
+    assert len(bases(log)) > 1 and read_offsets(log) == list(range(12))
+    for segment in log.segments:
+        assert segment.offset_index.entries <= 6 and segment.time_index.entries <= 4
+
+
+def test_ap11_a_follower_rolls_to_the_first_offset_of_the_set() -> None:
+    log = open_log(new_file_system(), LogConfig(segment_bytes=2 * SIZE, segment_index_bytes=1200))
+    for offset in (0, 1, 50):
+        log.append_as_follower(batch(offset), leader_epoch=0, now_ms=NOW_MS)
+    assert bases(log) == [0, 50] and log.log_end_offset == 51
+
+
+def test_ro2_an_empty_active_segment_is_made_new_in_place() -> None:
+    log = open_log(new_file_system())
+    log.roll()
+    assert bases(log) == [0]
+    append_each(log, 1)
+    log.roll()
+    log.roll()
+    assert bases(log) == [0, 1]
+
+
+def test_ro2_below_the_active_base_is_refused() -> None:
+    log = open_log(new_file_system())
+    log.roll(10)
+    assert bases(log) == [0, 10] and log.log_end_offset == 0
+    with pytest.raises(StorageError):
+        log.roll(5)
+
+
+def test_ro2_stale_files_of_the_new_base_are_removed() -> None:
+    file_system = new_file_system()
+    log = open_log(file_system)
+    append_each(log, 2)
+    stale = f"{DIRECTORY}/{2:020d}.timeindex"
+    file_system.open(stale, OpenMode.CREATE).write_at(0, b"stale")
+    log.roll()
+    append_each(log, 1)
+    assert log.active_segment.time_index.entries == 0
+
+
+def test_ro3_a_roll_takes_a_snapshot_and_wants_a_flush() -> None:
+    log = open_log(new_file_system())
+    append_each(log, 3)
+    assert log.flush_wanted is None
+    log.roll()
+    assert log.flush_wanted == 3 and log.producer_state.latest_snapshot_offset == 3
+    log.flush(3)
+    assert log.flush_wanted is None and log.recovery_point == 3
+
+
+# Flush
+
+
+def test_fl6_an_append_syncs_nothing_by_default() -> None:
+    disk = new_disk()
+    log = open_log(new_file_system(disk), LogConfig(segment_index_bytes=1200))
+    append_each(log, 1)
+    disk.call_log = []
+    append_each(log, 5)
+    assert not any(line.startswith("sync") for line in disk.call_log)
+    assert log.recovery_point == 0 and log.flush_wanted is None
+
+
+def test_fl1_after_a_flush_a_power_loss_takes_nothing() -> None:
+    disk = new_disk()
+    file_system = new_file_system(disk)
+    log = open_log(file_system)
+    append_each(log, 60)
+    assert len(log.segments) > 2
+    log.flush()
+    assert log.recovery_point == 60
+    file_system.sync_directory("logs")
+    file_system.sync_directory("")
+    append_each(log, 5)
+    disk.lose_power("none")
+    again = open_log(new_file_system(disk), recovery_point=60)
+    assert read_offsets(again) == list(range(60))
+
+
+def test_flush_messages_asks_for_a_flush_of_everything() -> None:
+    log = open_log(new_file_system(), LogConfig(flush_messages=3, segment_index_bytes=1200))
+    append_each(log, 2)
+    assert log.flush_wanted is None
+    append_each(log, 1)
+    assert log.flush_wanted == 3
+    prepared = log.prepare_flush(log.flush_wanted)
+    prepared()
+    log.flushed(3)
+    assert log.recovery_point == 3 and log.flush_wanted is None
+
+
+def test_a_prepared_flush_covers_what_was_there_and_appends_go_on() -> None:
+    disk = new_disk()
+    file_system = new_file_system(disk)
+    log = open_log(file_system)
+    file_system.sync_directory("logs")
+    file_system.sync_directory("")
+    append_each(log, 4)
+    prepared = log.prepare_flush()
+    append_each(log, 60)  # rolls too
+    prepared()
+    log.flushed(prepared.offset)
+    assert log.recovery_point == 4
+    disk.lose_power("none")
+    again = open_log(new_file_system(disk), recovery_point=4)
+    assert read_offsets(again)[:4] == [0, 1, 2, 3]
+
+
+def test_a_prepared_flush_creates_no_file_when_it_runs() -> None:
+    disk = new_disk()
+    log = open_log(new_file_system(disk))
+    append_each(log, 2)
+    log.roll()
+    prepared = log.prepare_flush()
+    disk.call_log = []
+    prepared()
+    assert {line.split()[0] for line in disk.call_log} <= {"sync", "sync_directory"}
+
+
+def test_a_truncation_under_a_prepared_flush_keeps_the_recovery_point_below_it() -> None:
+    log = open_log(new_file_system())
+    append_each(log, 10)
+    prepared = log.prepare_flush()
+    log.truncate_to(4)
+    append_each(log, 10)  # other records, which nobody has synced
+    prepared()
+    log.flushed(prepared.offset)
+    assert log.recovery_point == 4
+
+
+def test_a_segment_that_a_truncation_took_does_not_fail_the_flush() -> None:
+    log = open_log(new_file_system())
+    append_each(log, 60)
+    prepared = log.prepare_flush()
+    log.truncate_fully_and_start_at(100)
+    prepared()
+    log.flushed(prepared.offset)
+    assert log.recovery_point <= log.log_end_offset == 100
+
+
+def test_fl4_a_flush_of_everything_includes_an_empty_active_segment() -> None:
+    disk = new_disk()
+    file_system = new_file_system(disk)
+    log = open_log(file_system)
+    append_each(log, 2)
+    log.roll()
+    log.flush()
+    names = file_system.list(DIRECTORY)
+    assert f"{2:020d}.index" in names
+
+
+def test_a_failed_sync_takes_the_log_offline_for_good() -> None:
+    disk = new_disk()
+    log = open_log(new_file_system(disk))
+    append_each(log, 3)
+    disk.fail(1, verbs={"sync"}, path_suffix=".log")
+    with pytest.raises(StorageError):
+        log.flush()
+    assert log.recovery_point == 0
+    with pytest.raises(StorageError):
+        log.flush()
+
+
+def test_t12_the_snapshot_of_a_roll_is_synced_before_the_recovery_point_passes_it() -> None:
+    disk = new_disk()
+    log = open_log(new_file_system(disk))
+    append_each(log, 3)
+    log.roll()
+    disk.call_log = []
+    log.flush(3)
+    assert disk.call_log[0].startswith("sync ") and disk.call_log[0].endswith(f"{3:020d}.snapshot")
