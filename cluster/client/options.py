@@ -37,7 +37,7 @@ _UNUSABLE_CODES = frozenset(
     }
 )
 _OUT_OF_TIME_CODES = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION})
-TOPIC_WAIT_S = 2.0
+TOPIC_WAIT_S = 0.5
 
 T = TypeVar("T")
 Config = TypeVar("Config", ProducerConfig, ConsumerConfig)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -12,6 +13,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from replog.cli import main
 
 HOST = "127.0.0.1"
 DEADLINE_S = 60.0
@@ -33,6 +36,24 @@ def free_port(nodes: int) -> int:
 
 
 def replog(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """The command inside this process, for a new one takes most of a second; with its own standard streams."""
+    streams = sys.stdin, sys.stdout, sys.stderr
+    stdin, stdout, stderr = (io.TextIOWrapper(io.BytesIO(data)) for data in (given, b"", b""))
+    sys.stdin, sys.stdout, sys.stderr = stdin, stdout, stderr
+    try:
+        status = main(arguments)
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 0
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = streams
+    stdout.flush()
+    stderr.flush()
+    told, complained = stdout.buffer, stderr.buffer
+    assert isinstance(told, io.BytesIO) and isinstance(complained, io.BytesIO)
+    return subprocess.CompletedProcess(arguments, status, told.getvalue(), complained.getvalue())
+
+
+def replog_process(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [*REPLOG, *arguments], input=given, capture_output=True, timeout=DEADLINE_S, cwd=ROOT, check=False
     )

@@ -9,12 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.real_cluster import FAST_SESSIONS, HOST, Up, free_port, is_running, replog, running, until
+from tests.cluster.real_cluster import (
+    FAST_SESSIONS,
+    HOST,
+    Up,
+    free_port,
+    is_running,
+    replog,
+    replog_process,
+    running,
+    until,
+)
 
 
 def refused(*arguments: str) -> str:
     """The one line of a command that ends with status 2."""
-    done = replog(*arguments)
+    done = replog_process(*arguments)
     lines = done.stderr.decode().splitlines()
     assert done.returncode == 2, (done.returncode, lines)
     assert done.stdout == b""
@@ -22,7 +32,7 @@ def refused(*arguments: str) -> str:
     return lines[0]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_up_is_ready_serves_and_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
     data = tmp_path / "new" / "data"
     with running(data, 1) as up:
@@ -37,6 +47,7 @@ def test_up_is_ready_serves_and_leaves_nothing_behind(tmp_path: Path, number: si
         assert up.errors() == ""
 
 
+@pytest.mark.slow
 def test_nodes_die_with_their_parent(tmp_path: Path) -> None:
     with running(tmp_path, 1) as up:
         pids = up.pids()
@@ -79,6 +90,7 @@ def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
         assert all(is_running(pid) for pid in up.pids())
 
 
+@pytest.mark.slow
 def test_a_log_directory_in_use_is_refused_and_what_started_is_stopped(tmp_path: Path) -> None:
     with running(tmp_path / "one", 1):
         second = tmp_path / "two"
@@ -117,11 +129,13 @@ def test_nodes_without_a_cluster_is_refused(tmp_path: Path) -> None:
     assert "no cluster is running" in refused("nodes", "list", "--data", str(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_node_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with running(tmp_path, 1):
         assert "there is no node 7" in refused("nodes", "kill", "7", "--data", str(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_signal_before_ready_ends_it_too(tmp_path: Path) -> None:
     up = Up(tmp_path, 1)
     until(lambda: (tmp_path / "controller").exists(), "the start begins")
