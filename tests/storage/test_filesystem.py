@@ -85,10 +85,14 @@ def test_a_write_to_a_full_disk_is_an_error_and_not_a_signal() -> None:
 
 def test_open_files_are_not_passed_on_to_child_processes(tmp_path: Path) -> None:
     lock = OsFileSystem().lock(str(tmp_path / ".lock"))
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False) as child:
+    program = "print('running', flush=True); input()"  # what it inherits is settled once it runs
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=False
+    ) as child:
+        assert child.stdin is not None and child.stdout is not None
+        assert child.stdout.readline() == b"running\n"
         lock.release()
         OsFileSystem().lock(str(tmp_path / ".lock")).release()
-        assert child.stdin is not None
         child.stdin.write(b"\n")
 
 
