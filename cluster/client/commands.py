@@ -7,12 +7,12 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
 
 import click
 
 from cluster.client.config import ConsumerConfig, OffsetReset, ProducerConfig
 from cluster.client.consume import Printer
+from cluster.client.lines import file_chunks, lines_of, stream_chunks
 from cluster.client.options import (
     FAILED,
     HELD,
@@ -67,8 +67,10 @@ def produce(
         check_topic_name(topic)
         config = client_config(ProducerConfig(), given, "--producer-property")
         await require_topics(bootstrap_server, (topic,))
-        with _lines(path) as lines, _progress(path) as progress:
+        chunks = stream_chunks(sys.stdin.buffer) if path is None else file_chunks(path)
+        with _progress(path) as progress:
             async with Producer(bootstrap_server, config) as producer:
+                lines = lines_of(chunks)
                 return await produce_lines(producer, topic, lines, key_separator=separator, progress=progress)
 
     tally = run(work())
@@ -79,15 +81,6 @@ def produce(
     if tally.failed:
         counts = ", ".join(f"{count} x {code.name}" for code, count in tally.errors.items())
         fail(f"{counts}: {tally.first_message}", FAILED)
-
-
-@contextlib.contextmanager
-def _lines(path: Path | None) -> Iterator[IO[bytes]]:
-    if path is None:
-        yield sys.stdin.buffer
-        return
-    with path.open("rb") as file:
-        yield file
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import final
 
@@ -48,13 +48,6 @@ class Tally:
         }
 
 
-def strip_line_end(line: bytes) -> bytes:
-    """Without its own newline (or CR LF); other white space is the record's."""
-    if line.endswith(b"\n"):
-        line = line[:-1]
-    return line.removesuffix(b"\r")
-
-
 def split_key(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
     """Kafka's parse.key: what stands before the first separator. Raises ValueError where there is none."""
     if separator is None:
@@ -68,22 +61,23 @@ def split_key(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes
 async def produce_lines(
     producer: Producer,
     topic: str,
-    lines: Iterable[bytes],
+    lines: AsyncIterator[list[bytes]],
     *,
     key_separator: bytes | None = None,
     progress: Callable[[Tally], None] | None = None,
 ) -> Tally:
-    """Returns when every line has its end. Lines are read as room in the buffer allows."""
+    """Returns when every line has its end. Lines are taken as room in the buffer allows."""
     tally = Tally()
 
     def on_end(future: asyncio.Future[Delivered]) -> None:
         if not future.cancelled():
             tally.count(future.result())
 
-    for number, line in enumerate(lines, 1):
-        key, value = split_key(strip_line_end(line), key_separator)
-        (await producer.send(topic, value, key=key)).add_done_callback(on_end)
-        if number % _TURN_RECORDS == 0:
+    async for several in lines:
+        for start in range(0, len(several), _TURN_RECORDS):
+            for line in several[start : start + _TURN_RECORDS]:
+                key, value = split_key(line, key_separator)
+                (await producer.send(topic, value, key=key)).add_done_callback(on_end)
             await asyncio.sleep(0)
             if progress is not None:
                 progress(tally)
