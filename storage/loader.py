@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 from storage.checkpoints import LEADER_EPOCH_CHECKPOINT
@@ -22,6 +24,7 @@ from storage.producer_rebuild import rebuild_producer_state
 from storage.producer_state import ProducerStateManager
 from storage.recovery_cut import RecoveryCut, ReportCut, ignore_cut, report_cut
 from storage.segment import LogSegment
+from storage.segment_recovery import do_nothing
 from storage.segments import LogSegments
 from storage.topics import DELETE_SUFFIX
 
@@ -152,9 +155,9 @@ class _Loader:
             logger.error("offset index missing: segment=%s", segment.path)
         try:
             self._recover(segment)
-        except CorruptBatch as error:
-            # An earlier segment is damaged. Where all of them are about to be recovered, in order, that comes first
-            # (Kafka does not start); a segment that was flushed is refused, with the place.
+        except (CorruptBatch, InvalidOffset) as error:
+            # It or an earlier segment is damaged. Where all of them are about to be recovered, in order, that comes
+            # first (Kafka does not start); a segment that was flushed is refused, with the place.
             if segment.base_offset < self._recover_from:
                 raise
             logger.warning("left to recovery: segment=%s reason=%s", segment.path, error)
@@ -170,10 +173,11 @@ class _Loader:
             return 0, 0
         if not request.is_clean:
             self._recover_unflushed()
+        if len(self.segments):
+            self._make_room_in_indexes(self.segments.active)
         log_end_offset = self._end_unless_below_start()
         if log_end_offset is None:
             self.segments.add(self._open_segment(request.log_start_offset))
-        self._make_room_in_indexes(self.segments.active)
         if request.is_clean and log_end_offset is not None:
             return log_end_offset, log_end_offset
         if log_end_offset is None:
@@ -181,18 +185,25 @@ class _Loader:
         return min(request.recovery_point, log_end_offset), log_end_offset
 
     def _recover_unflushed(self) -> None:
-        """From the segment of the recovery point on; the first cut ends the log (T37, T38)."""
+        """From the segment of the recovery point on; the first cut ends the log (T37, T38).
+
+        What follows the cut goes before the cut itself: a crash between would leave a sound segment, a hole, and
+        segments behind the hole that nothing tells apart from good ones.
+        """
         unflushed = self.segments.values(self._request.recovery_point, LONG_MAX)
         for number, segment in enumerate(unflushed):
+            delete_rest = partial(self._delete_following, unflushed[number + 1 :], segment)
             try:
-                removed_bytes = self._recover(segment)
+                removed_bytes = self._recover(segment, delete_rest)
             except InvalidOffset as error:  # its offsets go back: nothing in it can be relied on (LL16)
-                removed_bytes = self._empty(segment, str(error))
+                removed_bytes = segment.size_bytes
+                self._note_cut(segment.path, str(error), removed_bytes)
+                delete_rest()
+                segment.truncate_to(segment.base_offset, self._request.now_ms)
             if removed_bytes > 0:
-                self._delete_following(unflushed[number + 1 :], segment)
                 return
 
-    def _recover(self, segment: LogSegment) -> int:
+    def _recover(self, segment: LogSegment, before_cut: Callable[[], None] = do_nothing) -> int:
         """With a producer state of its own, up to its base; a snapshot spares the next segment the way (LL11)."""
         producers = self._new_producers()
         rebuild_producer_state(
@@ -203,22 +214,16 @@ class _Loader:
             now_ms=self._request.now_ms,
             is_clean=False,
         )
-        removed_bytes = segment.recover(producers, self._epochs, self._request.report)
+        removed_bytes = segment.recover(producers, self._epochs, self._request.report, before_cut)
         producers.take_snapshot()
         self._removed_bytes += removed_bytes
-        return removed_bytes
-
-    def _empty(self, segment: LogSegment, reason: str) -> int:
-        removed_bytes = segment.truncate_to(segment.base_offset, self._request.now_ms)
-        self._note_cut(segment.path, reason, removed_bytes)
         return removed_bytes
 
     def _delete_following(self, doomed: list[LogSegment], cut: LogSegment) -> None:
         """From the last on, each for good before the next: a crash between must not leave a hole in the log."""
         for segment in reversed(doomed):
-            size_bytes = segment.size_bytes
+            self._note_cut(segment.path, f"it follows the cut in {basename(cut.path)}", segment.size_bytes)
             self._delete(segment)
-            self._note_cut(segment.path, f"it follows the cut in {basename(cut.path)}", size_bytes)
 
     def _delete(self, segment: LogSegment) -> None:
         self.segments.remove(segment.base_offset)

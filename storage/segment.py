@@ -7,6 +7,7 @@ Kafka: LogSegment; rules LS1 to LS20.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import final
 
 from storage.config import LogConfig
@@ -22,7 +23,7 @@ from storage.offset_index import OffsetIndex
 from storage.offset_metadata import LogOffsetMetadata
 from storage.producer_state import ProducerStateManager
 from storage.recovery_cut import ReportCut, ignore_cut
-from storage.segment_recovery import recover_segment
+from storage.segment_recovery import do_nothing, recover_segment
 from storage.time_index import TimeIndex, TimestampOffset
 
 logger = logging.getLogger(__name__)
@@ -355,14 +356,19 @@ class LogSegment:
     # Recover and truncate
 
     def recover(
-        self, producers: ProducerStateManager, epochs: LeaderEpochCache, report: ReportCut = ignore_cut
+        self,
+        producers: ProducerStateManager,
+        epochs: LeaderEpochCache,
+        report: ReportCut = ignore_cut,
+        before_cut: Callable[[], None] = do_nothing,
     ) -> int:
         """Check every batch, cut from the first unsound one on, build both indexes anew; gives the bytes cut.
 
-        `producers` and `epochs` follow the batches that stay, `report` is told of the cut. Raises InvalidOffset when
-        offsets go back (the loader empties the segment then) and SegmentOffsetOverflow (LS10).
+        `producers` and `epochs` follow the batches that stay, `report` is told of the cut, `before_cut` runs before
+        it. Raises InvalidOffset when offsets go back (the loader empties the segment then) and
+        SegmentOffsetOverflow (LS10).
         """
-        return recover_segment(self, producers, epochs, report)
+        return recover_segment(self, producers, epochs, report, before_cut)
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Remove the batch that holds `offset`, whole, and all behind it; gives the bytes removed (LS13).

@@ -5,6 +5,7 @@ Kafka: LogSegment.recover; rules LS10 to LS12.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from storage.batch import LOG_OVERHEAD, RecordBatch
@@ -20,16 +21,22 @@ if TYPE_CHECKING:
     from storage.segment import LogSegment
 
 
+def do_nothing() -> None:
+    return
+
+
 def recover_segment(
     segment: LogSegment,
     producers: ProducerStateManager,
     epochs: LeaderEpochCache,
     report: ReportCut = ignore_cut,
+    before_cut: Callable[[], None] = do_nothing,
 ) -> int:
     """Gives the bytes cut. `producers` and `epochs` follow the batches that stay.
 
-    Raises InvalidOffset when offsets go back (the caller empties the segment, LL16) and SegmentOffsetOverflow
-    for an offset above the segment's range; the file is as it was then, the indexes are not.
+    `before_cut` runs when something is to be cut and is not yet. Raises InvalidOffset when offsets go back (the caller
+    empties the segment, LL16) and SegmentOffsetOverflow for an offset above the segment's range; the file is as it
+    was then, the indexes are not.
     """
     segment.reset_indexes()
     walk = _Walk(segment, producers, epochs)
@@ -40,13 +47,16 @@ def recover_segment(
         reason = error.reason if isinstance(error, CorruptBatch) else str(error)
     walk.write_indexes()
     position = walk.valid_bytes
-    removed_bytes = segment.cut_records(position)
-    if removed_bytes > 0:
-        reason = reason or f"the last {removed_bytes} bytes are no whole batch"
+    doomed_bytes = segment.size_bytes - position
+    if doomed_bytes > 0:
+        reason = reason or f"the last {doomed_bytes} bytes are no whole batch"
         report_cut(
-            RecoveryCut(path=segment.path, position=position, reason=reason, removed_bytes=removed_bytes),
+            RecoveryCut(path=segment.path, position=position, reason=reason, removed_bytes=doomed_bytes),
             report,
         )
+        before_cut()
+    removed_bytes = segment.cut_records(position)
+    assert removed_bytes == doomed_bytes, (segment.path, removed_bytes, doomed_bytes)
     segment.note_recovered(walk.max_timestamp)
     return removed_bytes
 
