@@ -404,8 +404,14 @@ class Faults:
             if not node.is_up:
                 self._site.tell(f"start {node.name} again")
                 node.start()
-            elif node.paused:
+                continue
+            if node.is_stopping:
+                self._start_once_stopped(node)
+            if node.paused:
                 node.resume()
+
+    def _start_once_stopped(self, node: Node) -> None:
+        node.when_stopped = lambda: self._start_after(node, 0)
 
 
 def _name(condition: Condition) -> str:

@@ -118,7 +118,7 @@ class Run:
             for number in range(1, scenario.cluster.brokers + 1)
         }
         self.controller = self._node("controller", CONTROLLER_ID)
-        self.witness = Witness(self.jury, self.brokers, DIRECTORY)
+        self.witness = Witness(self.jury, self.brokers, self.controller, DIRECTORY)
         self._topic_maker = TopicMakerShell(
             self.world, self.network, self.trace, self, name="admin", node_id=FIRST_CLIENT_ID - 1
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, final, runtime_checkable
 
+from cluster.controller.controller import Controller
+from cluster.controller.observations import observations
 from cluster.effects import Observe
 from cluster.errors import ErrorCode
 from cluster.messages import (
@@ -15,6 +17,7 @@ from cluster.messages import (
     ResponseBody,
     TopicPartition,
 )
+from cluster.metadata import MetadataImage
 from sim.checkers.base import Jury
 from sim.checkers.chain import marks_of
 from sim.checkers.sightings import (
@@ -69,9 +72,10 @@ def isr_of(text: int | str) -> tuple[int, ...]:
 
 @final
 class Witness:
-    def __init__(self, jury: Jury, brokers: Mapping[int, Node], directory: str) -> None:
+    def __init__(self, jury: Jury, brokers: Mapping[int, Node], controller: Node, directory: str) -> None:
         self.jury = jury
-        self._brokers, self._directory = brokers, directory
+        self._brokers, self._controller, self._directory = brokers, controller, directory
+        self._told_metadata_end = 0  # of the controller's log: what lies below was told when it was committed
         self._eyes = {broker: DiskEye(node.disk) for broker, node in brokers.items()}
         self._readers: dict[tuple[int, str], LogReader] = {}
         self._names: dict[str, TopicPartition] = {}
@@ -100,8 +104,8 @@ class Witness:
 
     def on_observes(self, node_id: int, observes: list[Observe]) -> None:
         """All that one step told."""
-        if node_id not in self._brokers:
-            self._on_controller(observes)
+        if node_id == self._controller.node_id:
+            self._on_controller_step(observes)
             return
         looked_at: dict[str, None] = {}
         for observe in observes:
@@ -117,6 +121,22 @@ class Witness:
                 self._on_loaded(node_id)
         for partition in looked_at:
             self._look_at_epochs(node_id, partition)
+
+    def _on_controller_step(self, observes: list[Observe]) -> None:
+        core = self._controller.core
+        assert isinstance(core, Controller), core
+        if any(observe.kind == "controller.started" for observe in observes):
+            self._on_controller_started(core)
+        self._on_controller(observes)
+        self._told_metadata_end = core.log.committed_offset
+
+    def _on_controller_started(self, controller: Controller) -> None:
+        """What its last life appended and was killed before it could tell counts from now on: it is committed."""
+        image = MetadataImage()
+        for offset, record in controller.log.replay():
+            if offset >= self._told_metadata_end:
+                self._on_controller(observations(record, offset, image))
+            image.apply(record, offset)
 
     def _on_controller(self, observes: list[Observe]) -> None:
         elected = [

@@ -1,0 +1,176 @@
+"""A simulated cluster driven step by step: the run of `replog sim run`, with a test in the place of the scenario."""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+from cluster.broker import Broker
+from cluster.messages import TopicPartition
+from sim.disk import PowerLoss
+from sim.node import Node
+from sim.run import Run, RunResult
+from sim.scenario import parse_scenario
+from sim.world import without_garbage_collection
+
+PARTITION = TopicPartition("t", 0)
+Who = Literal["leader", "controller"] | int
+
+SCENARIO = """\
+scenario: cluster-machine
+converge: 40s
+cluster:
+  settings:
+    replica.lag.time.max.ms: 2000
+topics:
+  t:
+    partitions: 1
+    replicas: 3
+    config:
+      min.insync.replicas: {min_isr}
+      flush.messages: {flush_messages}
+      unclean.leader.election.enable: {unclean}
+      segment.bytes: 8192
+      index.interval.bytes: 300
+producers:
+  - {{topic: t, rate: 1/s, acks: all}}
+  - {{topic: t, rate: 1/s, acks: 1}}
+consumers:
+  - {{topic: t}}
+"""
+
+
+@final
+class ClusterDriver:
+    """Brokers 1 to 3 and a controller, all up and in sync, topic `t` made; nothing moves but in `pass_time`.
+
+    A fault that does not apply, such as a kill of what is down, does nothing.
+    """
+
+    def __init__(
+        self, seed: int, *, min_isr: int = 2, flush_promised: bool = False, unclean: bool = False
+    ) -> None:
+        text = SCENARIO.format(
+            min_isr=min_isr,
+            flush_messages=1 if flush_promised else (1 << 63) - 1,
+            unclean=str(unclean).lower(),
+        )
+        self.run = Run(parse_scenario(text), seed)
+        self.run.begin()
+        self._pass_us(self.run.scenario.warm_up)
+        assert self.run.producers[0].core is not None, "the topic was not made"
+        for producer in self.run.producers:
+            producer.finish()  # from here on at the test's word only
+
+    @property
+    def violations(self) -> list[str]:
+        return [
+            f"{found.at_us / 1e6:.3f} s: {found.checker}: {found.what}" for found in self.run.jury.violations
+        ]
+
+    @property
+    def story(self) -> str:
+        return "\n".join(self.run.story.lines)
+
+    def node(self, who: Who) -> Node:
+        if who == "controller":
+            return self.run.controller
+        leader = self.run.ghost.partition(str(PARTITION)).leader
+        return self.run.brokers[max(leader, 1) if who == "leader" else int(who)]
+
+    # time and load
+
+    def pass_time(self, milliseconds: int) -> None:
+        self._pass_us(milliseconds * 1_000)
+
+    def _pass_us(self, duration_us: int) -> None:
+        with without_garbage_collection():
+            self.run.world.run_to(self.run.world.now_us + duration_us)
+
+    def produce(self, records: int, *, acks_all: bool) -> None:
+        producer = self.run.producers[0 if acks_all else 1]
+        for _ in range(records):
+            producer.send_one()
+
+    # processes
+
+    def kill(self, who: Who) -> None:
+        node = self.node(who)
+        if node.is_up:
+            self.run.tell(f"kill {node.name}")
+            node.crash()
+
+    def kill_at_job(self, who: Who, side: Literal["before", "after"], kind: str) -> None:
+        """At the next job of that kind: `flush`, `checkpoint`, …"""
+        node = self.node(who)
+        if node.is_up:
+            self.run.tell(f"will kill {node.name} {side} its next {kind}")
+            node.crash_point = (side, kind, node.crash)
+
+    def lose_power(self, who: Who, keep: PowerLoss) -> None:
+        node = self.node(who)
+        if node.is_up:
+            self.run.tell(f"power loss (keep {keep}) at {node.name}")
+            node.lose_power(keep)
+
+    def tear_next_append(self, who: Who, byte: int, keep: PowerLoss | None) -> None:
+        """Of its next batch a broker writes `byte` bytes, then its process dies, or with `keep` its machine."""
+        node = self.node(who)
+        if not isinstance(node.core, Broker) or PARTITION not in node.core.replicas():
+            return
+        self.run.tell(f"{node.name} will write {byte} bytes of its next batch and die (keep {keep})")
+
+        def end() -> None:
+            node.crash() if keep is None else node.lose_power(keep)
+
+        node.arm_partial_write(str(PARTITION), byte, end)
+
+    def stop(self, who: Who) -> None:
+        self.run.tell(f"stop, in order, {self.node(who).name}")
+        self.node(who).stop()
+
+    def restart(self, who: Who) -> None:
+        node = self.node(who)
+        if not node.is_up:
+            self.run.tell(f"start {node.name} again")
+            node.start()
+
+    def pause(self, who: Who) -> None:
+        node = self.node(who)
+        if node.is_up:
+            self.run.tell(f"pause {node.name}")
+            node.pause()
+
+    def resume(self, who: Who) -> None:
+        node = self.node(who)
+        if node.is_up and node.paused:
+            self.run.tell(f"{node.name} goes on")
+            node.resume()
+
+    # links
+
+    def cut(self, start: Who, end: Who, *, both_ways: bool) -> None:
+        ends = (self.node(start), self.node(end))
+        if ends[0] is not ends[1]:
+            self.run.tell(f"cut {ends[0].name} {'<->' if both_ways else '->'} {ends[1].name}")
+            for pair in (ends, ends[::-1]) if both_ways else (ends,):
+                self.run.network.link(pair[0].node_id, pair[1].node_id).cuts = 1
+
+    def isolate(self, who: Who) -> None:
+        """From all nodes; clients still reach it."""
+        for other in (1, 2, 3, "controller"):
+            self.cut(who, other, both_ways=True)
+
+    def heal(self, who: Who) -> None:
+        """Every link of the node."""
+        node = self.node(who)
+        self.run.tell(f"heal {node.name}")
+        for link in self.run.network.links():
+            if node.node_id in (link.source, link.target):
+                link.heal()
+
+    # the end
+
+    def end(self) -> RunResult:
+        """Everything healed, agreement awaited, the history judged."""
+        with without_garbage_collection():
+            return self.run.end("see the steps of the test")
