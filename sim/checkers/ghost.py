@@ -167,12 +167,13 @@ class Ghost:
             if held >= partition.truth.end or image.lost_from is None or held < image.lost_from:
                 return
             best = max(best, held)
-        if best >= 0:
-            self._excuse(partition, best, "every in-sync replica lost it with its un-synced writes")
+        if best < 0:
+            return
+        if partition.flush_promised:  # a flush stood behind each acknowledgement: nothing acknowledged may go
+            best = max(best, partition.acked_end)
+        self._excuse(partition, best, "every in-sync replica lost it with its un-synced writes")
 
     def _excuse(self, partition: PartitionGhost, start: int, reason: str) -> None:
-        if partition.flush_promised:  # a flush stood behind each acknowledgement: nothing acknowledged may go
-            start = max(start, partition.acked_end)
         end = partition.truth.end
         if start < end:
             for mark in partition.truth.truncate_to(start):

@@ -119,6 +119,16 @@ GOOD: dict[str, list[Sighting]] = {
         Elected(P, 3, 1, (3,), False),
         BecameLeader(3, P, 1, 3),
     ],
+    "an unclean election where a flush was promised": [
+        Created(P, 2, True),
+        *(each._replace(durable_on=(1, 2)) if isinstance(each, Acknowledged) else each for each in QUIET[1:]),
+        IsrChanged(P, (1, 2)),
+        Truncated(3, P, 3, 0),
+        Elected(P, 3, 1, (3,), False),
+        BecameLeader(3, P, 1, 3),
+        Appended(3, P, 1, marks(3, 4, 1)),
+        HighWatermark(3, P, 1, 4, True),
+    ],
 }
 
 BAD: dict[str, tuple[str, list[Sighting]]] = {
