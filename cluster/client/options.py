@@ -156,4 +156,4 @@ _PASSING = frozenset({ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE})
 
 def admin_config() -> AdminConfig:
     """A person waits at the terminal: less patience than a program's default."""
-    return AdminConfig(default_api_timeout_ms=15_000)
+    return AdminConfig(default_api_timeout_ms=10_000)

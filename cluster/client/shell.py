@@ -51,7 +51,8 @@ _SETTLE_S = 0.02
 T = TypeVar("T")
 ConsumerEvent = Fetched | PositionReset | Truncated | PositionLost | EndOfPartition | TopicMissing
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:19092"
+# The first three nodes of `replog up`: any that lives will do, also when the first one was killed.
+DEFAULT_BOOTSTRAP = "127.0.0.1:19092,127.0.0.1:19093,127.0.0.1:19094"
 # Fetched and not yet read: above the first mark fetching pauses, below the second it goes on.
 _PAUSE_AT_RECORDS, _RESUME_AT_RECORDS = 50_000, 10_000
 

@@ -146,3 +146,18 @@ def test_no_acknowledged_line_is_lost_or_doubled_when_the_leader_is_killed(tmp_p
         assert replog("nodes", "start", str(leader), "--data", str(up.data)).returncode == 0
         until(lambda: len(up.describe("t")[0]["isr"]) == 3, "the killed node does not rejoin")  # type: ignore[arg-type]
         assert up.stop() == 0
+
+
+@pytest.mark.slow
+def test_what_was_acknowledged_is_there_after_an_orderly_stop_and_a_new_start(tmp_path: Path) -> None:
+    lines = [f"line {number}".encode() for number in range(1000)]
+    with running(tmp_path, 2) as up:
+        create(up, "kept", "--replication-factor", "2")
+        assert up.run("produce", "kept", given=b"\n".join(lines)).returncode == 0
+        assert replog("nodes", "restart", "1", "--data", str(tmp_path)).returncode == 0
+        until(lambda: len(up.describe("kept")[0]["isr"]) == 2, "the restarted node does not rejoin")  # type: ignore[arg-type]
+    with running(tmp_path, 2) as up:
+        consumed = up.run(
+            "consume", "kept", "--from-beginning", "--max-messages", "1000", "--timeout-ms", "20000"
+        )
+        assert consumed.stdout.splitlines() == lines

@@ -260,6 +260,22 @@ def test_shutdown_ends_with_the_cores_stop() -> None:
     run(check)
 
 
+def test_bytes_that_are_no_message_end_their_call_and_nothing_else() -> None:
+    async def check(serving: Node, asking: Client) -> None:
+        async with grpc.aio.insecure_channel(f"{HOST}:{serving.port}") as channel:
+            for path in (methods.PRODUCE, methods.REPLICA_FETCH):
+                call = channel.stream_stream(path, None, None)(None)
+                await call.write(b"\xff\xff\xff garbage")
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await call.read()
+            unary = channel.unary_unary(f"/{methods.DATA}/Metadata", None, None)
+            with pytest.raises(grpc.aio.AioRpcError):
+                await unary(b"\xff\xff\xff garbage")
+        assert isinstance(await asking.send(produce(1)), ProduceResponse)
+
+    run(check)
+
+
 def test_health_service_says_whether_the_node_serves() -> None:
     async def check(serving: Node, _: Client) -> None:
         async with grpc.aio.insecure_channel(f"{HOST}:{serving.port}") as channel:
