@@ -108,8 +108,11 @@ class LocalLog:
     def roll(self, expected_next_offset: int | None, now_ms: int) -> LogSegment:
         """Begin a segment at the greater of the log end and the expected offset (RO2).
 
-        An empty active segment of that base is made new in place (KAFKA-6388). Raises StorageError for a base
-        that exists or lies below the active one.
+        What came before is synced first, names included, and the recovery point moves to the log end. Kafka syncs it
+        later, on another thread: a power loss between may keep the new segment and lose the end of the old one at a
+        batch boundary, a hole that no recovery can see and that a follower would never close.
+        An empty active segment of that base is made new in place (KAFKA-6388). Raises StorageError for a base that
+        exists or lies below the active one.
         """
         new_base = max(expected_next_offset or 0, self.log_end.offset)
         active = self.segments.active
@@ -122,10 +125,17 @@ class LocalLog:
             raise StorageError(f"{self.directory}: cannot roll to {new_base}, below {active.base_offset}")
         self._remove_stale_files(new_base)
         active.on_become_inactive()
+        self._flush_all()
         segment = self._open_segment(new_base, now_ms)
         self.segments.add(segment)
         self.update_log_end(self.log_end.offset)
         return segment
+
+    def _flush_all(self) -> None:
+        for segment in self.segments_to_flush(self.log_end.offset + 1):
+            segment.flush()
+        self.file_system.sync_directory(self.directory)
+        self.recovery_point = self.log_end.offset
 
     def _open_segment(self, base_offset: int, now_ms: int) -> LogSegment:
         return LogSegment.open(

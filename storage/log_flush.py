@@ -1,6 +1,6 @@
 """Roll and flush. A flush has two halves: what to sync is fixed while nothing else runs, the syncs may wait.
 
-Kafka: UnifiedLog.roll, flush, LocalLog.flush; rules RO3, FL1 to FL4, T12.
+A roll waits for its syncs: see `LocalLog.roll`. Kafka: UnifiedLog.roll, flush, LocalLog.flush; rules RO3, FL1 to FL4.
 """
 
 from __future__ import annotations
@@ -25,20 +25,18 @@ class PreparedFlush:
     is not what was synced.
     """
 
-    __slots__ = ("_file_system", "_segments", "_snapshot_syncs", "_sync_directory", "offset", "valid_up_to")
+    __slots__ = ("_file_system", "_segments", "_sync_directory", "offset", "valid_up_to")
 
     def __init__(
         self,
         file_system: FileSystem,
         offset: int,
         segments: list[LogSegment],
-        snapshot_syncs: list[Callable[[], None]],
         directory_to_sync: str | None,
     ) -> None:
         self._file_system = file_system
         self.offset = self.valid_up_to = offset
         self._segments = segments
-        self._snapshot_syncs = snapshot_syncs
         self._sync_directory = directory_to_sync
         for segment in segments:
             # Opened here, in the log's own step: the job must not create files while appends go on.
@@ -46,8 +44,6 @@ class PreparedFlush:
 
     def __call__(self) -> None:
         """Raises OSError; then nothing of it may be taken as synced."""
-        for sync in self._snapshot_syncs:
-            sync()
         for segment in self._segments:
             try:
                 segment.flush()
@@ -66,12 +62,10 @@ class LogFlushes(LogState):
         on_recovery_point_lowered: Callable[[], None] = do_nothing,
     ) -> None:
         super().__init__(request, loaded, on_recovery_point_lowered)
-        self._rolled_to = -1
-        self._unsynced_snapshots: list[int] = []
         self._flushes: list[PreparedFlush] = []
 
     def roll(self, expected_next_offset: int | None = None, *, now_ms: int | None = None) -> LogSegment:
-        """Begin a new segment; what came before wants a flush then (`flush_wanted`). Raises StorageError."""
+        """Begin a new segment; what came before is on disk then, and the recovery point there. Raises StorageError."""
         self._begin(self._now_ms if now_ms is None else now_ms)
         try:
             return self._roll(expected_next_offset)
@@ -81,10 +75,8 @@ class LogFlushes(LogState):
     def _roll(self, expected_next_offset: int | None) -> LogSegment:
         segment = self._local.roll(expected_next_offset, self._now_ms)
         self.producer_state.map_end_offset = segment.base_offset
-        if self.producer_state.take_snapshot(sync=False) is not None:
-            self._unsynced_snapshots.append(segment.base_offset)
+        self.producer_state.take_snapshot()
         self._keep_high_watermark_within_log()
-        self._rolled_to = segment.base_offset
         logger.info("rolled: log=%s base_offset=%d", self.directory, segment.base_offset)
         return segment
 
@@ -94,11 +86,9 @@ class LogFlushes(LogState):
 
     @property
     def flush_wanted(self) -> int | None:
-        """Up to where a flush is due: by flush.messages, or because a segment has been rolled; else None."""
-        if self.unflushed_messages >= self.config.flush_messages:
-            return self.log_end_offset
-        rolled_to = min(self._rolled_to, self.log_end_offset)
-        return rolled_to if rolled_to > self.recovery_point else None
+        """Up to where flush.messages asks for a flush now; None when it does not."""
+        is_due = self.unflushed_messages >= self.config.flush_messages
+        return self.log_end_offset if is_due else None
 
     def flush(self, offset: int | None = None) -> None:
         """Sync all below `offset`, everything without one, and move the recovery point there. It waits for the disk.
@@ -116,23 +106,13 @@ class LogFlushes(LogState):
         """What `flush` would sync, to be called on another thread; then `flushed(prepared.offset)` (FL1 to FL4)."""
         self._check_online()
         offset = self.log_end_offset if up_to is None else up_to
-        assert 0 <= offset <= self.log_end_offset or offset == self._rolled_to, (offset, self.log_end_offset)
-        bound = (
-            offset + 1 if up_to is None else offset
-        )  # an empty active segment counts when all is asked for
+        assert 0 <= offset <= self.log_end_offset, (offset, self.log_end_offset)
+        bound = offset if up_to is not None else offset + 1  # all: an empty active segment, too
         segments = self._local.segments_to_flush(bound)
         has_new = any(segment.base_offset >= self.recovery_point for segment in segments)
-        snapshots = [each for each in self._unsynced_snapshots if each <= offset]
-        self._unsynced_snapshots = [each for each in self._unsynced_snapshots if each > offset]
-        syncs = [self._snapshot_sync(each) for each in snapshots]
-        prepared = PreparedFlush(
-            self._file_system, offset, segments, syncs, self.directory if has_new else None
-        )
+        prepared = PreparedFlush(self._file_system, offset, segments, self.directory if has_new else None)
         self._flushes.append(prepared)
         return prepared
-
-    def _snapshot_sync(self, offset: int) -> Callable[[], None]:
-        return lambda: self.producer_state.sync_snapshot(offset)
 
     def flushed(self, offset: int) -> None:
         """The prepared flush up to `offset` has run: all it promised is on disk. Those before it count as done too."""

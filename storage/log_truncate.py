@@ -62,14 +62,12 @@ class LogTruncations(LogFlushes):
         self._local.truncate_fully_and_start_at(offset, self._now_ms)
         self.leader_epochs.clear_and_flush()
         self.producer_state.truncate_fully_and_start_at(offset)
-        self._unsynced_snapshots.clear()
         self.log_start_offset = offset if log_start_offset is None else log_start_offset
         self._rebuild_producers(offset)
         self._high_watermark = self.log_end
         self._note_truncation(before, recovery_point)
 
     def _note_truncation(self, log_end_before: int, recovery_point_before: int) -> None:
-        self._rolled_to = min(self._rolled_to, self.log_end_offset)
         logger.info("truncated: log=%s from=%d to=%d", self.directory, log_end_before, self.log_end_offset)
         if self.recovery_point < recovery_point_before:
             self._on_recovery_point_lowered()

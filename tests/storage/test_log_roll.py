@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sim.disk import PowerLoss
 from storage.config import LogConfig
 from storage.errors import StorageError
 from storage.filesystem import OpenMode
@@ -96,14 +97,44 @@ def test_ro2_stale_files_of_the_new_base_are_removed() -> None:
     assert log.active_segment.time_index.entries == 0
 
 
-def test_ro3_a_roll_takes_a_snapshot_and_wants_a_flush() -> None:
+def test_ro3_a_roll_takes_a_snapshot_and_what_came_before_is_on_disk() -> None:
     log = open_log(new_file_system())
     append_each(log, 3)
-    assert log.flush_wanted is None
     log.roll()
-    assert log.flush_wanted == 3 and log.producer_state.latest_snapshot_offset == 3
-    log.flush(3)
-    assert log.flush_wanted is None and log.recovery_point == 3
+    assert log.producer_state.latest_snapshot_offset == 3 and log.recovery_point == 3
+
+
+def test_a_roll_after_a_restart_syncs_what_the_life_before_left_unsynced() -> None:
+    disk = new_disk()
+    file_system = new_file_system(disk)
+    file_system.sync_directory("")
+    file_system.sync_directory("logs")
+    log = open_log(file_system)
+    append_each(log, 3)
+    disk.crash_process()
+    log = open_log(new_file_system(disk))
+    assert log.recovery_point == 0
+    append_each(log, 1)
+    log.roll()
+    disk.lose_power("none")
+    assert read_offsets(open_log(new_file_system(disk), recovery_point=4)) == [0, 1, 2, 3]
+
+
+MODES: list[PowerLoss] = ["none", "prefix", "subset", "torn"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_power_loss_leaves_no_hole_between_segments(mode: PowerLoss) -> None:
+    for seed in range(20):
+        disk = new_disk(seed)
+        file_system = new_file_system(disk)
+        file_system.sync_directory("")
+        file_system.sync_directory("logs")
+        log = open_log(file_system, LogConfig(segment_bytes=3 * SIZE, segment_index_bytes=1200))
+        append_each(log, 14)
+        disk.lose_power(mode)
+        offsets = read_offsets(open_log(new_file_system(disk)))
+        assert offsets == list(range(len(offsets))) and len(offsets) >= 12
 
 
 # Flush
@@ -155,7 +186,7 @@ def test_a_prepared_flush_covers_what_was_there_and_appends_go_on() -> None:
     file_system.sync_directory("")
     append_each(log, 4)
     prepared = log.prepare_flush()
-    append_each(log, 60)  # rolls too
+    append_each(log, 5)
     prepared()
     log.flushed(prepared.offset)
     assert log.recovery_point == 4
@@ -217,13 +248,3 @@ def test_a_failed_sync_takes_the_log_offline_for_good() -> None:
     assert log.recovery_point == 0
     with pytest.raises(StorageError):
         log.flush()
-
-
-def test_t12_the_snapshot_of_a_roll_is_synced_before_the_recovery_point_passes_it() -> None:
-    disk = new_disk()
-    log = open_log(new_file_system(disk))
-    append_each(log, 3)
-    log.roll()
-    disk.call_log = []
-    log.flush(3)
-    assert disk.call_log[0].startswith("sync ") and disk.call_log[0].endswith(f"{3:020d}.snapshot")
