@@ -180,7 +180,7 @@ class Run:
             for partition in range(topic.partitions):
                 self.witness.expect(
                     TopicPartition(name, partition),
-                    min_isr=config.min_insync_replicas,
+                    min_isr=min(config.min_insync_replicas, topic.replicas),
                     flush_promised=config.flush_messages == 1,
                 )
             requests.append(

@@ -71,7 +71,8 @@ class Leader:
 
     @property
     def min_isr(self) -> int:
-        return self.log.config.min_insync_replicas
+        """The effective one: a topic with fewer replicas than min.insync.replicas asks for all of them."""
+        return min(self.log.config.min_insync_replicas, len(self.followers) + 1)
 
     @property
     def own_end(self) -> LogOffsetMetadata:

@@ -9,10 +9,14 @@ from tests.cluster.replica_setup import NO_CONFIGS, Setup, observed, only_sent
 
 
 def leading(
-    *, isr: tuple[int, ...] = (1, 2, 3), records: int = 10, configs: Mapping[str, str] = NO_CONFIGS
+    *,
+    isr: tuple[int, ...] = (1, 2, 3),
+    replicas: tuple[int, ...] = (1, 2, 3),
+    records: int = 10,
+    configs: Mapping[str, str] = NO_CONFIGS,
 ) -> Setup:
     setup = Setup()
-    setup.place(leader=1, isr=isr, configs=configs)
+    setup.place(leader=1, isr=isr, replicas=replicas, configs=configs)
     for number in range(records):
         setup.append(b"%d" % number)
     return setup
@@ -81,6 +85,11 @@ def test_hwm3_nothing_is_committed_by_fewer_than_min_insync_replicas() -> None:
     setup.place(leader=1, isr=(1, 2), partition_epoch=1)
     setup.fetch(2, 10)
     assert setup.high_watermark == 10
+
+
+def test_hwm3_a_topic_with_fewer_replicas_than_min_insync_replicas_asks_for_all_of_them() -> None:
+    setup = leading(isr=(1,), replicas=(1,), configs={"min.insync.replicas": "2"})
+    assert (setup.leader.min_isr, setup.high_watermark) == (1, 10)
 
 
 def test_hwm4_it_never_falls() -> None:
