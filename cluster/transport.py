@@ -70,7 +70,7 @@ class OutgoingStream:
             request_serializer=codec.calls_to_bytes,
             response_deserializer=codec.answers_from_bytes,
         )
-        self._call = method()
+        self._call = method(None)
         self._deliver = deliver
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[int, StreamRequest]] = deque()
@@ -206,7 +206,7 @@ class Peer:
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        await self._channel.close()
+        await self._channel.close(None)
 
 
 @final
