@@ -24,6 +24,7 @@ from sim.scenario_steps import (
     Named,
     PartialWrite,
     Pause,
+    Pick,
     Power,
     Restart,
     Slow,
@@ -74,6 +75,7 @@ class Faults:
             Power: self._power,
             Pause: self._pause,
             Stop: self._stop,
+            Pick: self._pick,
             Restart: self._restart,
             Cut: self._cut,
             Heal: self._heal,
@@ -175,7 +177,8 @@ class Faults:
             followers = [broker for broker in partition.isr if broker != partition.leader]
             chosen = []
             if followers and partition.leader >= 0:
-                chosen = [followers[self._site.world.draws.below(len(followers), "follower", repr(step))]]
+                drawn = self._site.world.draws.below(len(followers), "follower", repr(step))
+                chosen = [followers[min(target.number, len(followers)) - 1 if target.number else drawn]]
         return [node for broker in chosen if (node := self._site.brokers[broker]).is_up]
 
     def _shells(self, target: Target, step: Step, besides: Sequence[Shell] = ()) -> list[Shell]:
@@ -290,6 +293,13 @@ class Faults:
             node.stop()
 
         return self._each(step, step.stop, "stop, in order,", strike)
+
+    def _pick(self, step: Pick) -> bool:
+        nodes = self._nodes(step.pick, step)
+        if nodes:
+            self._bind(step, nodes)
+            self._site.tell(f"{step.name} is {', '.join(node.name for node in nodes)}, {step.pick.text}")
+        return bool(nodes)
 
     def _restart(self, step: Restart) -> bool:
         for node in self._nodes(step.restart, step):

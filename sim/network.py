@@ -64,6 +64,7 @@ class Exchange:
         "sent_us",
         "source",
         "target",
+        "target_life",
     )
 
     def __init__(
@@ -79,6 +80,7 @@ class Exchange:
         self.source, self.target, self.call, self.body = source, target, call, body
         self.expects_reply, self.sent_us = expects_reply, sent_us
         self.life_number = source.life_number
+        self.target_life = 0  # of the process that the connection was made with; 0: none yet
         self.replied_us = -1
         self.is_over = False
 
@@ -164,6 +166,9 @@ class Network:
 
     def request(self, exchange: Exchange, wait_us: int) -> None:
         """Sends in `wait_us`, when the sender is done with its step."""
+        target = self._endpoints[exchange.target]
+        if self.transport is Transport.STREAM and target.reachability() is Reachability.UP:
+            exchange.target_life = target.life_number
         self._carry(self.link(exchange.source.node_id, exchange.target), (exchange, None), wait_us)
 
     def reply(self, exchange: Exchange, body: ResponseBody | TransportError, wait_us: int) -> None:
@@ -253,7 +258,9 @@ class Network:
             return
         target = self._endpoints[exchange.target]
         reachability = target.reachability()
-        if reachability is Reachability.UP:
+        if reachability is Reachability.UP and exchange.target_life in (0, target.life_number):
             target.accept(exchange)
+        elif reachability is Reachability.UP:
+            self.reply(exchange, TransportError(reason="connection reset"), 0)
         elif reachability is Reachability.REFUSING and self.transport is Transport.STREAM:
             self.reply(exchange, TransportError(reason="connection refused"), 0)

@@ -23,6 +23,7 @@ from sim.scenario_steps import (
     Named,
     PartialWrite,
     Pause,
+    Pick,
     Power,
     Restart,
     Slow,
@@ -268,6 +269,8 @@ def _targets(step: Step) -> list[Target]:
             found = [step.pause]
         case Stop():
             found = [step.stop]
+        case Pick():
+            found = [step.pick]
         case Restart():
             found = [step.restart]
         case Cut():

@@ -85,6 +85,13 @@ class Stop(Named):
     down: Duration | None = None
 
 
+class Pick(Named):
+    """Breaks nothing: gives whom the target means now a name."""
+
+    verb = "pick"
+    pick: TargetField
+
+
 class Restart(Step):
     verb = "restart"
     restart: TargetField
@@ -145,7 +152,7 @@ class PartialWrite(Named):
 
 
 VERBS: tuple[type[Step], ...] = (
-    Kill, Power, Pause, Stop, Restart, Cut, Heal, Isolate, Slow, Lose, PartialWrite,
+    Kill, Power, Pause, Stop, Pick, Restart, Cut, Heal, Isolate, Slow, Lose, PartialWrite,
 )  # fmt: skip
 VERB_NAMES = tuple(kind.verb for kind in VERBS)
 
@@ -162,6 +169,7 @@ AnyStep = Annotated[
     | Annotated[Power, Tag("power")]
     | Annotated[Pause, Tag("pause")]
     | Annotated[Stop, Tag("stop")]
+    | Annotated[Pick, Tag("pick")]
     | Annotated[Restart, Tag("restart")]
     | Annotated[Cut, Tag("cut")]
     | Annotated[Heal, Tag("heal")]

@@ -18,7 +18,7 @@ _PARTITION = r"([a-zA-Z0-9._-]+)/(\d+)"
 _TARGETS = (
     ("broker", re.compile(r"broker (\d+)")),
     ("leader", re.compile(rf"leader\({_PARTITION}\)")),
-    ("follower", re.compile(rf"follower\({_PARTITION}\)")),
+    ("follower", re.compile(rf"follower\({_PARTITION}(?:,\s*([1-9]))?\)")),
 )
 _GROUPS = ("all", "clients", "controller", "others")
 _NAME = re.compile(r"[A-Z][A-Za-z0-9_]*")
@@ -84,6 +84,7 @@ class Target:
     broker: int = 0
     topic: str = ""
     partition: int = 0
+    number: int = 0  # which in-sync follower, 1 for the first in the order of the replicas; 0: drawn
 
 
 def parse_target(value: object) -> Target:
@@ -94,7 +95,8 @@ def parse_target(value: object) -> Target:
         if match := pattern.fullmatch(text):
             if kind == "broker":
                 return Target(text=text, kind=kind, broker=int(match[1]))
-            return Target(text=text, kind=kind, topic=match[1], partition=int(match[2]))
+            number = int(match[3] or 0) if kind == "follower" else 0
+            return Target(text=text, kind=kind, topic=match[1], partition=int(match[2]), number=number)
     if _NAME.fullmatch(text):
         return Target(text=text, kind="name")
     raise ValueError(

@@ -29,6 +29,7 @@ from sim.checkers.sightings import (
     Died,
     Elected,
     EpochsSeen,
+    Fetched,
     HighWatermark,
     IsrChanged,
     Loaded,
@@ -226,8 +227,10 @@ class Witness:
         request = exchange.body
         if isinstance(request, ProduceRequest) and isinstance(body, ProduceResponse):
             self._on_produced(node_id, request.acks, body)
-        elif isinstance(request, FetchRequest) and request.replica_id < 0 and isinstance(body, FetchResponse):
-            self._on_served(node_id, body)
+        elif isinstance(request, FetchRequest) and isinstance(body, FetchResponse):
+            self._on_fetched(node_id, request, body)
+            if request.replica_id < 0:
+                self._on_served(node_id, body)
 
     def _on_produced(self, broker: int, acks: int, body: ProduceResponse) -> None:
         for answer in body.partitions:
@@ -243,6 +246,13 @@ class Witness:
                 self.jury.see(
                     Acknowledged(broker, name, answer.base_offset, answer.last_offset, acks, durable_on)
                 )
+
+    def _on_fetched(self, broker: int, request: FetchRequest, body: FetchResponse) -> None:
+        for asked, answer in zip(request.partitions, body.partitions, strict=False):
+            epoch = asked.current_leader_epoch
+            if epoch >= 0 and answer.error is ErrorCode.NONE:
+                name = str(answer.topic_partition)
+                self.jury.see(Fetched(broker, name, request.replica_id, epoch, answer.leader_epoch))
 
     def _on_served(self, broker: int, body: FetchResponse) -> None:
         for answer in body.partitions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sim.checkers.acknowledged import AcknowledgedIsCommitted, AcknowledgedIsDurable
 from sim.checkers.base import Checker
 from sim.checkers.committed_prefix import CommittedPrefix
+from sim.checkers.fencing import OneEpochOnBothSides
 from sim.checkers.ghost import Ghost
 from sim.checkers.high_watermark import HighWatermarkMonotone
 from sim.checkers.in_sync import InSyncHoldsCommitted
@@ -26,6 +27,7 @@ ONLINE: tuple[type[Checker], ...] = (
     LogShape,
     NoCutBelowTruth,
     NoneAboveHighWatermark,
+    OneEpochOnBothSides,
     RecoveryKeepsSoundPrefix,
 )
 

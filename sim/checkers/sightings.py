@@ -100,6 +100,17 @@ class Served(NamedTuple):
     marks: tuple[Mark, ...]
 
 
+class Fetched(NamedTuple):
+    """A fetch that a leader answered without an error. `asked_epoch` is the one the asker lives in, `epoch` the
+    leader's."""
+
+    broker: int
+    partition: str
+    replica: int  # -1: a consumer
+    asked_epoch: int
+    epoch: int
+
+
 class Died(NamedTuple):
     """A life ended out of order. `marks` is the sound prefix of its log on the disk as it is now."""
 
@@ -130,6 +141,7 @@ Sighting = (
     | EpochsSeen
     | Acknowledged
     | Served
+    | Fetched
     | Died
     | Loaded
 )

@@ -17,6 +17,7 @@ from sim.checkers.sightings import (
     Died,
     Elected,
     EpochsSeen,
+    Fetched,
     HighWatermark,
     IsrChanged,
     Loaded,
@@ -87,6 +88,7 @@ GOOD: dict[str, list[Sighting]] = {
         EpochsSeen(1, P, ((0, 0), (1, 5))),
         IsrChanged(P, (2, 3, 1)),
     ],
+    "a fetch in one epoch": [*QUIET, Fetched(1, P, 2, 0, 0)],
     "a follower that is out of the ISR may truncate below the truth": [
         *QUIET,
         IsrChanged(P, (1, 2)),
@@ -204,6 +206,10 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
     "a read of what was never committed": (
         "served-above-high-watermark",
         [*QUIET, Served(1, P, 9, (mark(4, crc=5),))],
+    ),
+    "an answer to a follower of another epoch": (
+        "fencing",
+        [*QUIET, Fetched(1, P, 2, 0, 0), Fetched(1, P, 2, 0, 1)],
     ),
     "a recovery that keeps damage": ("recovery", [*QUIET, Loaded(1, P, marks(0, 5), "a header is cut")]),
     "a recovery that cuts sound batches": (

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+from sim.checkers.base import Checker, Judge
+from sim.checkers.ghost import PartitionGhost
+from sim.checkers.sightings import Fetched
+
+
+@final
+class OneEpochOnBothSides(Checker):
+    """LED-1 (KIP-320): a fetch is answered, and counted, only when asker and leader live in one leader epoch."""
+
+    name = "fencing"
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {Fetched: self._on_fetched}
+
+    def _on_fetched(self, partition: PartitionGhost, sighting: Fetched) -> str | None:
+        if sighting.asked_epoch == sighting.epoch:
+            return None
+        who = f"broker {sighting.replica}" if sighting.replica >= 0 else "a consumer"
+        return (
+            f"{partition.name}: leader {sighting.broker} of epoch {sighting.epoch} answered {who}, which lives in "
+            f"epoch {sighting.asked_epoch}"
+        )
