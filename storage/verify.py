@@ -6,15 +6,17 @@ that moment. The rules are named as in the code that keeps them (FR frames, LS s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from storage.batch import CURRENT_MAGIC, RecordBatch
 from storage.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA_FILE,
     RECOVERY_POINT_CHECKPOINT,
     LeaderEpochCheckpoint,
     OffsetCheckpoint,
@@ -82,7 +84,7 @@ class _Verification:
         if bases:
             report.first_offset = bases[0]
             report.log_end_offset = bases[-1]
-        for base_offset, next_base in zip(bases, [*bases[1:], None], strict=True):
+        for base_offset, next_base in zip_longest(bases, bases[1:]):
             self._check_segment(base_offset, next_base)
         if self._last_offset >= 0:
             report.log_end_offset = max(report.log_end_offset, self._last_offset + 1)
@@ -252,23 +254,28 @@ def verify_log_directory(
 
 
 def partition_directories(file_system: FileSystem, directory: str) -> list[str]:
-    """The names in `directory` that are live partitions', the metadata log's too."""
+    """The names in `directory` that are live partitions', the metadata log's too; folders without our files left out."""
     names = []
     for name in file_system.list(directory):
         try:
             is_live = not parse_directory_name(name).suffix
         except BadDirectoryName:
             continue
-        if is_live and file_system.stat(join(directory, name)).is_directory:
+        path = join(directory, name)
+        if is_live and file_system.stat(path).is_directory and is_partition_directory(file_system, path):
             names.append(name)
     return names
 
 
+_PARTITION_FILE = re.compile(
+    rf"[0-9]{{20,}}\.(log|index|timeindex|txnindex|snapshot)(\.|$)|{LEADER_EPOCH_CHECKPOINT}$|{PARTITION_METADATA_FILE}$"
+)
+
+
 def is_partition_directory(file_system: FileSystem, directory: str) -> bool:
-    """By its name, and by a segment or an epoch file in it."""
+    """By its name, and by a file of ours in it: `/etc/dbus-1` is called like one and is none."""
     try:
         parse_directory_name(basename(directory))
     except BadDirectoryName:
         return False
-    names = file_system.list(directory)
-    return any(name.endswith(".log") or name == LEADER_EPOCH_CHECKPOINT for name in names) or not names
+    return any(_PARTITION_FILE.match(name) for name in file_system.list(directory))
