@@ -71,6 +71,10 @@ class ClusterDriver:
     def story(self) -> str:
         return "\n".join(self.run.story.lines)
 
+    def number(self, who: Who) -> Who:
+        """Who leads now, if the leader is meant."""
+        return self.node(who).node_id if who == "leader" else who
+
     def node(self, who: Who) -> Node:
         if who == "controller":
             return self.run.controller
