@@ -124,6 +124,6 @@ CATALOGUE: tuple[Bug, ...] = (
         name="shrink-before-accepted",
         story="The high watermark stops waiting for a leaver before the controller has agreed (KIP-497).",
         replacements=(Replacement(target="cluster.replica.leader:Leader.counted_isr", make=_committed_only),),
-        found_by="slow-follower-isr",
+        found_by="cut-leader-acks-1",
     ),
 )
