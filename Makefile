@@ -4,7 +4,7 @@ BIN := .venv/bin
 SETUP := .venv/.installed
 JAVA := .venv/.java
 
-.PHONY: demo test test-slow check format generate lock bench setup clean
+.PHONY: demo test test-slow check format generate lock bench mutants setup clean
 
 setup: $(SETUP) $(JAVA)
 
@@ -20,6 +20,7 @@ $(JAVA): $(SETUP)
 	touch $@
 
 demo: setup
+	$(BIN)/replog sim run scenarios/torn-tail-power-loss.yaml --seed 7
 	$(BIN)/python -m replog.demo
 
 test: setup
@@ -44,6 +45,10 @@ generate: $(SETUP)
 
 bench: setup
 	$(BIN)/python -m bench
+
+# Mistakes planted into copies of the checkout: each must make a named test or scenario fail.
+mutants: setup
+	$(BIN)/python tools/mutants.py
 
 # Needs uv; everyone else installs from what it wrote.
 lock:
