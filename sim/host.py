@@ -105,9 +105,10 @@ class Shell:
         self._timers: dict[str, int] = {}  # key -> instant
         self._alarms: dict[
             str, int
-        ] = {}  # key -> earliest instant at which an occurrence of this life will look
+        ] = {}  # key -> first instant at which an occurrence of this life will look
         self._outstanding: dict[int, Exchange] = {}
         self._deadlines: dict[int, deque[tuple[int, Exchange]]] = {}  # by timeout, so that each is in order
+        self._is_watching: dict[int, bool] = {}  # by timeout: an occurrence of this life will look
         self._inbound: dict[int, Exchange] = {}
         self._next_inbound = 1
         self._wait_us = 0
@@ -208,7 +209,8 @@ class Shell:
         if queue is None:
             queue = self._deadlines[timeout_ms] = deque()
         queue.append((at_us, exchange))
-        if len(queue) == 1:
+        if not self._is_watching.get(timeout_ms):
+            self._is_watching[timeout_ms] = True
             self.world.after(self.actor, timeout_ms * 1000, self._expire, (self.life_number, timeout_ms))
 
     def _expire(self, due: tuple[int, int]) -> None:
@@ -220,6 +222,7 @@ class Shell:
             queue.popleft()[1].finish(TransportError(reason="timed out"))
             if self.life_number != life_number or self.core is None:
                 return
+        self._is_watching[timeout_ms] = bool(queue)
         if queue:
             self.world.after(self.actor, queue[0][0] - now_us, self._expire, (life_number, timeout_ms))
 

@@ -14,6 +14,7 @@ from storage.filesystem import OpenMode, join, read_file
 
 _CRC_COVERS_FROM = 21
 _LOG_OVERHEAD = 12
+NO_LAST = 1 << 63
 
 
 class Place(NamedTuple):
@@ -59,16 +60,19 @@ class LogReader:
         self.places, self._path, self._position, self._durable_count = [], "", 0, 0
         return self.read_on(check=True)
 
-    def read_on(self, *, check: bool = False) -> tuple[Mark, ...]:
-        """What was written behind the last batch seen. `check`: verify sums and order, and stop at damage."""
+    def read_on(self, *, last_offset: int = NO_LAST, check: bool = False) -> tuple[Mark, ...]:
+        """What was written behind the last batch seen: all, or at least up to `last_offset`. `check`: verify sums and
+        order, and stop at damage."""
         first = len(self.places)
         self.unsound = ""
         file_system = self._eye.file_system
-        if self._path and not file_system.exists(self._path):
-            self._path = ""
         if self._path:
-            self._read_file(self._path, check)
-        if not self.unsound and file_system.exists(self._directory):
+            try:
+                self._read_file(self._path, check)
+            except FileNotFoundError:
+                self._path = ""
+        is_there = bool(self.places) and self.places[-1].mark.next_offset > last_offset
+        if not is_there and not self.unsound and file_system.exists(self._directory):
             for name in file_system.list(self._directory):
                 path = join(self._directory, name)
                 if name.endswith(".log") and path > self._path and not self.unsound:

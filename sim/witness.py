@@ -166,7 +166,7 @@ class Witness:
                     self.jury.see(IsrChanged(partition, isr_of(values["isr"])))
 
     def _on_appended(self, broker: int, partition: str, values: Values) -> None:
-        marks = self.reader(broker, partition).read_on()
+        marks = self.reader(broker, partition).read_on(last_offset=int(values["last_offset"]))
         if marks:
             chain = self.jury.ghost.partition(partition).image(broker).chain
             is_new_epoch = not chain.marks or chain.marks[-1].epoch != marks[-1].epoch
