@@ -94,6 +94,8 @@ class _Loader:
         log_start_offset = max(request.log_start_offset, first.base_offset)
         self._epochs.truncate_from_start(request.log_start_offset)  # the checkpoint's, as Kafka (LL24)
         self._epochs.flush()
+        if not request.is_clean:
+            self._file_system.sync_directory(self._directory)  # names that went must not come back either
         producers = self._new_producers()
         producers.remove_stray_snapshots(self.segments.base_offsets)
         rebuild_producer_state(
@@ -215,6 +217,9 @@ class _Loader:
             is_clean=False,
         )
         removed_bytes = segment.recover(producers, self._epochs, self._request.report, before_cut)
+        # A truncation that a dying process did not sync is in the page cache only: before anything is written behind
+        # it, it must hold, or a power loss would mix what was removed with what came later. Kafka leaves it open.
+        segment.records.flush()
         producers.take_snapshot()
         self._removed_bytes += removed_bytes
         return removed_bytes

@@ -7,7 +7,7 @@ RT9 to RT12.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import final
 
 from storage.config import LogConfig
@@ -156,9 +156,7 @@ class LocalLog:
         """
         assert 0 <= offset < self.log_end.offset, (offset, self.log_end)
         doomed = [segment for segment in self.segments if segment.base_offset > offset]
-        # From the end on, each gone for good before the next: a crash between must not leave a hole in the log.
-        for segment in reversed(doomed):
-            self._delete_segments([segment])
+        self._delete_from_end(doomed)
         self.segments.active.truncate_to(offset, now_ms)
         self.update_log_end(offset)
         return doomed
@@ -166,21 +164,22 @@ class LocalLog:
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> list[LogSegment]:
         """One empty segment at `offset` remains; gives the segments that went (RT12)."""
         doomed = list(self.segments)
-        self._delete_segments(doomed)
+        self._delete_from_end(doomed)
         self.segments.add(self._open_segment(offset, now_ms))
         self.update_log_end(offset)
         return doomed
 
     def delete_all_segments(self) -> list[LogSegment]:
         doomed = list(self.segments)
-        self._delete_segments(doomed)
+        self._delete_from_end(doomed)
         return doomed
 
-    def _delete_segments(self, doomed: Iterable[LogSegment]) -> None:
-        for segment in doomed:
+    def _delete_from_end(self, doomed: Sequence[LogSegment]) -> None:
+        """Each is gone for good before the next goes: a crash between leaves a shorter log, never one with a hole."""
+        for segment in reversed(doomed):
             self.segments.remove(segment.base_offset)
             segment.delete()
-        self.file_system.sync_directory(self.directory)
+            self.file_system.sync_directory(self.directory)
 
     def segments_to_flush(self, offset: int) -> list[LogSegment]:
         """Those that hold bytes not known to be on disk, up to `offset` (exclusive) (FL2)."""

@@ -90,10 +90,17 @@ class PartitionLog(LogAppends, LogReads, LogTruncations):
             raise StorageError(f"{directory} cannot be loaded: {error}") from error
 
     def close(self, now_ms: int | None = None) -> None:
-        """An orderly stop: a synced producer snapshot at the log end, files trimmed and synced (RT14)."""
+        """An orderly stop: all of it on disk, names too, with a producer snapshot at the log end (RT14).
+
+        Raises StorageError; the log is offline then, and the next start must not be called clean.
+        """
         self._begin(self._now_ms if now_ms is None else now_ms)
-        self.producer_state.take_snapshot()
-        self._local.close()
+        self.flush()
+        try:
+            self.producer_state.take_snapshot()
+            self._local.close()
+        except OSError as error:
+            raise self._go_offline("close", error) from error
 
     def close_handles(self) -> None:
         """No trim and no sync, as in a crash."""

@@ -316,7 +316,6 @@ def _read_checkpoint(file_system: OsFileSystem, path: str) -> dict[tuple[str, in
 
 def _finish(file_system: OsFileSystem, log: PartitionLog) -> None:
     """All of it on disk, closed in order; a checkpoint that stands beyond the end comes down."""
-    log.flush()
     log.close(_now_ms())
     path = join(dirname(log.directory), RECOVERY_POINT_CHECKPOINT)
     offsets = _read_checkpoint(file_system, path)

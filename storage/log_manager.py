@@ -270,7 +270,6 @@ class LogManager:
         is_clean = True
         for log in self.logs.values():
             try:
-                log.flush()
                 log.close(now_ms)
             except (StorageError, OSError) as error:
                 is_clean = False

@@ -450,9 +450,17 @@ class LogSegment:
         self.time_index.flush()
 
     def close(self) -> None:
-        """In order: the last time entry if the maximum is known, then trimmed and synced files (LS15)."""
+        """In order: the last time entry if the maximum is known, then trimmed and synced files (LS15).
+
+        Kafka does not sync the trimmed indexes. The next start trusts them, and a tail of zeros that a power loss
+        brought back would count as entries.
+        """
         if self._max_timestamp is not None:
             self._append_last_time_entry(self._max_timestamp)
+        for index in (self._offset_index, self._time_index):
+            if index.is_open:
+                index.get().trim_to_valid_size()
+                index.get().flush()
         self._offset_index.close()
         self._time_index.close()
         self.records.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sim.crash import Dead, Life
 from sim.disk import PowerLoss
 from storage.config import LogConfig
 from storage.filesystem import read_file
@@ -206,3 +207,28 @@ def test_truncated_records_do_not_come_back_between_newer_ones(mode: PowerLoss) 
             assert again.leader_epochs.epoch_for_offset(offset) == 2
             data = again.read(offset, max_size=1).records
             assert int.from_bytes(data[12:16], "big") == 2
+
+
+def test_a_crash_at_any_call_of_a_truncation_leaves_no_hole() -> None:
+    disk = new_disk()
+    file_system = new_file_system(disk)
+    file_system.sync_directory("")
+    file_system.sync_directory("logs")
+    log = open_log(file_system, THREE)
+    append_each(log, 15)
+    log.close()
+    for verb in ("truncate_to", "truncate_fully_and_start_at"):
+        for call in range(1, 100):
+            twin = disk.snapshot()
+            log = open_log(twin.file_system(Life()), THREE, clean=True)
+            twin.arm_crash(call)
+            try:
+                getattr(log, verb)(4)
+            except Dead:
+                pass
+            else:
+                break
+            log = open_log(twin.file_system(Life()), THREE, recovery_point=15)
+            offsets = read_offsets(log)
+            assert offsets == list(range(len(offsets))), (verb, call)
+        assert call > 10
