@@ -1,19 +1,17 @@
 """Carries out a scenario's steps on a running cluster, one after the other, and heals everything at the end.
 
-Faults are a plan: whom a target means is looked up when the step strikes; what is left open (which follower) is drawn
-by the step's own words, so that taking one step away leaves the others' draws alone.
+Faults are a plan: a list of steps in order, each at a time or at a condition; whom a target means is looked up when
+the step strikes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, final
+from collections.abc import Callable, Sequence
+from typing import final
 
-from sim.checkers.ghost import Ghost
 from sim.disk import PowerLoss
-from sim.history import History
-from sim.host import Shell
-from sim.network import Link, Network
+from sim.fault_targets import Site, Targets
+from sim.link_faults import LinkFaults
 from sim.node import Node
 from sim.scenario_steps import (
     Cut,
@@ -31,32 +29,10 @@ from sim.scenario_steps import (
     Step,
     Stop,
 )
-from sim.scenario_values import Condition, LinkPair, Target
-from sim.world import Actor, World
+from sim.scenario_values import Condition, Target
+from sim.world import Actor
 
 POLL_US = 20_000  # how often a step looks for a leader that is not known yet
-
-
-LinksEnd = tuple[list[tuple[Link, int]], str, Callable[[Link], None]]
-
-
-class Site(Protocol):
-    """What faults strike."""
-
-    world: World
-    network: Network
-    ghost: Ghost
-    history: History
-    brokers: Mapping[int, Node]
-    controller: Node
-
-    @property
-    def clients(self) -> Sequence[Shell]: ...
-
-    def tell(self, what: str) -> None:
-        """A line of the story and of the trace."""
-
-    def truncations(self, partition: str) -> int: ...
 
 
 @final
@@ -64,8 +40,9 @@ class Faults:
     def __init__(self, site: Site, steps: Sequence[Step]) -> None:
         self._site, self._steps = site, steps
         self._actor = Actor(site.world.draws, "faults")
+        self._targets = Targets(site)
+        self._links = LinkFaults(site, self._targets, self._actor)
         self._next = 0
-        self._names: dict[str, list[Node]] = {}
         self._waiting: list[Condition] = []  # for the first of these now
         self._waits_since_truncations = 0
         self._last_us = 0
@@ -77,11 +54,11 @@ class Faults:
             Stop: self._stop,
             Pick: self._pick,
             Restart: self._restart,
-            Cut: self._cut,
-            Heal: self._heal,
-            Isolate: self._isolate,
-            Slow: self._slow,
-            Lose: self._lose,
+            Cut: self._links.cut,
+            Heal: self._links.heal,
+            Isolate: self._links.isolate,
+            Slow: self._links.slow,
+            Lose: self._links.lose,
             PartialWrite: self._partial_write,
         }
 
@@ -151,76 +128,14 @@ class Faults:
         else:  # nobody there yet whom it could strike
             self._site.world.after(self._actor, POLL_US, self._strike, (index, generation))
 
-    # whom
-
-    def _nodes(self, target: Target, step: Step) -> list[Node]:
-        site = self._site
-        match target.kind:
-            case "broker":
-                return [site.brokers[target.broker]]
-            case "controller":
-                return [site.controller]
-            case "all":
-                return list(site.brokers.values())
-            case "name":
-                return self._names.get(target.text, [])
-            case "leader" | "follower":
-                return self._role(target, step)
-            case _:
-                raise AssertionError(f"{target.text} is no node")
-
-    def _role(self, target: Target, step: Step) -> list[Node]:
-        partition = self._site.ghost.partition(f"{target.topic}-{target.partition}")
-        if target.kind == "leader":
-            chosen = [partition.leader] if partition.leader >= 0 else []
-        else:
-            followers = [broker for broker in partition.isr if broker != partition.leader]
-            chosen = []
-            if followers and partition.leader >= 0:
-                drawn = self._site.world.draws.below(len(followers), "follower", repr(step))
-                chosen = [followers[min(target.number, len(followers)) - 1 if target.number else drawn]]
-        return [node for broker in chosen if (node := self._site.brokers[broker]).is_up]
-
-    def _shells(self, target: Target, step: Step, besides: Sequence[Shell] = ()) -> list[Shell]:
-        """As one side of a link; `others` are all but the other side."""
-        everyone: list[Shell] = [*self._site.brokers.values(), self._site.controller, *self._site.clients]
-        if target.kind == "clients":
-            return list(self._site.clients)
-        if target.kind in ("all", "others"):
-            return [shell for shell in everyone if shell not in besides]
-        return list(self._nodes(target, step))
-
-    def _links(self, pair: LinkPair, step: Step) -> list[Link]:
-        if pair.source.kind == "others":
-            targets = self._shells(pair.target, step)
-            sources = self._shells(pair.source, step, targets)
-        else:
-            sources = self._shells(pair.source, step)
-            targets = self._shells(pair.target, step, sources)
-        return self._between(sources, targets, both_ways=pair.both_ways)
-
-    def _between(self, sources: Sequence[Shell], targets: Sequence[Shell], *, both_ways: bool) -> list[Link]:
-        links: dict[tuple[int, int], Link] = {}
-        for source in sources:
-            for target in targets:
-                if source is not target:
-                    ends = (source.node_id, target.node_id)
-                    for key in (ends, ends[::-1]) if both_ways else (ends,):
-                        links[key] = self._site.network.link(*key)
-        return list(links.values())
-
-    def _bind(self, step: Named, nodes: list[Node]) -> None:
-        if step.name is not None:
-            self._names[step.name] = nodes
-
     # processes
 
     def _each(self, step: Named, target: Target, verb: str, strike: Callable[[Node], None]) -> bool:
         """False when there is nobody yet. A node that is down already is passed over."""
-        nodes = self._nodes(target, step)
+        nodes = self._targets.nodes(target, step)
         if not nodes:
             return False
-        self._bind(step, nodes)
+        self._targets.bind(step, nodes)
         for node in nodes:
             label = (
                 node.name
@@ -295,14 +210,14 @@ class Faults:
         return self._each(step, step.stop, "stop, in order,", strike)
 
     def _pick(self, step: Pick) -> bool:
-        nodes = self._nodes(step.pick, step)
+        nodes = self._targets.nodes(step.pick, step)
         if nodes:
-            self._bind(step, nodes)
+            self._targets.bind(step, nodes)
             self._site.tell(f"{step.name} is {', '.join(node.name for node in nodes)}, {step.pick.text}")
         return bool(nodes)
 
     def _restart(self, step: Restart) -> bool:
-        for node in self._nodes(step.restart, step):
+        for node in self._targets.nodes(step.restart, step):
             if not node.is_up:
                 self._site.tell(f"start {node.name} again")
                 node.start()
@@ -327,88 +242,11 @@ class Faults:
 
         return self._each(step, step.partial_write, "a partial write waits for", arm)
 
-    # links
-
-    def _for_a_while(
-        self, links: list[Link], lasting: int | None, what: str, end: Callable[[Link], None]
-    ) -> None:
-        if lasting is not None:
-            marks = [(link, link.generation) for link in links]
-            self._site.world.after(self._actor, lasting, self._end_of_links, (marks, what, end))
-
-    def _end_of_links(self, token: LinksEnd) -> None:
-        marks, what, end = token
-        left = [link for link, generation in marks if link.generation == generation]
-        if left:
-            self._site.tell(what)
-            for link in left:
-                end(link)
-
-    def _cut_links(self, links: list[Link], lasting: int | None, what: str) -> bool:
-        if not links:
-            return False
-        self._site.tell(f"cut {what}")
-        for link in links:
-            link.cuts += 1
-        self._for_a_while(links, lasting, f"heal {what}", _uncut)
-        return True
-
-    def _cut(self, step: Cut) -> bool:
-        return self._cut_links(self._links(step.cut, step), step.lasting, step.cut.text)
-
-    def _isolate(self, step: Isolate) -> bool:
-        nodes = self._nodes(step.isolate, step)
-        spared = self._shells(step.sparing, step) if step.sparing is not None else []
-        if not nodes:
-            return False
-        self._bind(step, nodes)
-        everyone: list[Shell] = [*self._site.brokers.values(), self._site.controller, *self._site.clients]
-        others = [shell for shell in everyone if shell not in nodes and shell not in spared]
-        what = f"{', '.join(node.name for node in nodes)} <-> everyone"
-        if step.sparing is not None:
-            what += f" but {step.sparing.text}"
-        return self._cut_links(self._between(nodes, others, both_ways=True), step.lasting, what)
-
-    def _slow(self, step: Slow) -> bool:
-        links = self._links(step.slow, step)
-        for link in links:
-            link.extra_us = step.by
-        if links:
-            self._site.tell(f"slow {step.slow.text} by {step.by / 1000:g} ms")
-            self._for_a_while(links, step.lasting, f"{step.slow.text} is fast again", _speed_up)
-        return bool(links)
-
-    def _lose(self, step: Lose) -> bool:
-        links = self._links(step.lose, step)
-        for link in links:
-            link.loss_percent = step.share
-        if links:
-            self._site.tell(f"lose {step.share}% on {step.lose.text}")
-            self._for_a_while(links, step.lasting, f"{step.lose.text} loses nothing any more", _keep_all)
-        return bool(links)
-
-    def _heal(self, step: Heal) -> bool:
-        target = step.heal
-        if isinstance(target, LinkPair):
-            links = self._links(target, step)
-        else:
-            sides = self._shells(target, step)
-            links = [
-                link
-                for link in self._site.network.links()
-                if any(s.node_id in (link.source, link.target) for s in sides)
-            ]
-        self._site.tell(f"heal {target.text}")
-        for link in links:
-            link.heal()
-        return True
-
     def heal_all(self) -> None:
         """The end of all faults: links whole, pauses over, armed faults off, every node up."""
         self._generation += 1
         self._waiting = []
-        for link in self._site.network.links():
-            link.heal()
+        self._links.heal_all()
         for node in (self._site.controller, *self._site.brokers.values()):
             node.disarm()
             if not node.is_up:
@@ -426,15 +264,3 @@ class Faults:
 
 def _name(condition: Condition) -> str:
     return f"{condition.topic}-{condition.partition}"
-
-
-def _uncut(link: Link) -> None:
-    link.cuts = max(0, link.cuts - 1)
-
-
-def _speed_up(link: Link) -> None:
-    link.extra_us = 0
-
-
-def _keep_all(link: Link) -> None:
-    link.loss_percent = 0
