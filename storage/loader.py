@@ -215,6 +215,7 @@ class _Loader:
             last_offset=segment.base_offset,
             now_ms=self._request.now_ms,
             is_clean=False,
+            is_for_appends=False,
         )
         removed_bytes = segment.recover(producers, self._epochs, self._request.report, before_cut)
         # A truncation that a dying process did not sync is in the page cache only: before anything is written behind

@@ -5,6 +5,7 @@ Kafka: UnifiedLog.rebuildProducerState, loadProducersFromRecords; rules PS24, PS
 
 from __future__ import annotations
 
+from storage.producer_recall import recall_batches
 from storage.producer_state import ProducerStateManager
 from storage.segment import LogSegment
 from storage.segments import LogSegments
@@ -18,8 +19,11 @@ def rebuild_producer_state(
     last_offset: int,
     now_ms: int,
     is_clean: bool,
+    is_for_appends: bool = True,
 ) -> None:
     """After it `producers.map_end_offset` is `last_offset`, and a snapshot of it is on disk.
+
+    A state that appends will be checked against remembers more of each producer than a snapshot does.
 
     No snapshot at all after a clean stop means files of before snapshots: nothing is scanned and nobody is
     known (T45). Raises InvalidTransactionState and InvalidRecord on a log that no broker wrote so.
@@ -35,6 +39,8 @@ def rebuild_producer_state(
         _replay_segments(producers, segments, log_start_offset, last_offset)
     producers.map_end_offset = last_offset
     producers.take_snapshot()
+    if is_for_appends:
+        recall_batches(producers, segments, log_start_offset=log_start_offset)
 
 
 def _snapshot_offsets(segments: LogSegments, last_offset: int) -> list[int]:
