@@ -119,6 +119,8 @@ class Runtime:
         tell: Callable[[object], None] | None = None,
     ) -> None:
         self._core = core
+        # Asked once: a look at a protocol's methods costs more than a small step.
+        self._many: ManyStepping | None = core if isinstance(core, ManyStepping) else None
         self._loop = asyncio.get_running_loop()
         self.clock = Clock(self._loop)
         self.peers = Peers(self._on_response, bootstrap=bootstrap)
@@ -169,8 +171,7 @@ class Runtime:
         if not self._arrived:
             return
         arrived, self._arrived = self._arrived, []
-        if isinstance(self._core, ManyStepping):
-            core = self._core
+        if (core := self._many) is not None:
             self.run(lambda now_ms: core.steps(now_ms, arrived))
             return
         for request in arrived:
