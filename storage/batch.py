@@ -65,6 +65,7 @@ __all__ = [
     "RecordBatch",
     "TimestampType",
     "build_batch",
+    "is_one_batch",
     "iterate_batches",
     "set_max_timestamp",
     "set_producer_state",
@@ -301,6 +302,14 @@ def iterate_batches(buffer: Buffer, path: str = "records") -> Iterator[RecordBat
             return
         yield RecordBatch(view, position, LOG_OVERHEAD + size)
         position += LOG_OVERHEAD + size
+
+
+def is_one_batch(buffer: Buffer) -> bool:
+    """Whether its frame says that `buffer` is exactly one batch of magic 2, as nearly every produced set is."""
+    if len(buffer) < HEADER_SIZE or buffer[MAGIC_AT] != CURRENT_MAGIC:
+        return False
+    (size,) = SIZE_FIELD.unpack_from(buffer, SIZE_FIELD_AT)
+    return LOG_OVERHEAD + int(size) == len(buffer)
 
 
 def stamp(

@@ -17,6 +17,7 @@ from storage.batch import (
     MIN_SIZE_FIELD,
     NO_TIMESTAMP,
     RecordBatch,
+    is_one_batch,
     iterate_batches,
 )
 from storage.batch_format import CRC_COVERS_FROM, MAGIC_AT, SIZE_FIELD, SIZE_FIELD_AT
@@ -197,7 +198,8 @@ def check_produced(records: Buffer, *, max_message_bytes: int, is_client: bool) 
     Raises InvalidRecord for a client's base offset other than 0, RecordTooLarge, CorruptBatch.
     """
     count = 0
-    for batch in iterate_batches(records):
+    batches = (RecordBatch(records, 0, len(records)),) if is_one_batch(records) else iterate_batches(records)
+    for batch in batches:
         if is_client and batch.magic >= CURRENT_MAGIC and batch.base_offset != 0:
             raise InvalidRecord(f"the base offset of a produced batch must be 0, not {batch.base_offset}")
         check_batch_size(batch.size_bytes, max_message_bytes)

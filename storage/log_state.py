@@ -60,6 +60,7 @@ class LogState:
         self.recovered_bytes_removed = loaded.removed_bytes
         self._high_watermark = LogOffsetMetadata(loaded.log_start_offset)
         self._rules = ValidationRules.from_config(request.config)
+        self._max_segment_ms = request.config.max_segment_ms
         self._now_ms = request.now_ms
         self._offline_reason: str | None = None
 
@@ -108,6 +109,7 @@ class LogState:
         """For what follows; the active segment keeps its jitter and its index interval until the next roll."""
         self._local.config = config
         self._rules = ValidationRules.from_config(config)
+        self._max_segment_ms = config.max_segment_ms
 
     # Marks
 

@@ -156,7 +156,7 @@ class LogAppends(LogFlushes):
             max_offset=analysis.last_offset,
             now_ms=self._now_ms,
             max_segment_bytes=config.segment_bytes,
-            max_segment_ms=config.max_segment_ms,
+            max_segment_ms=self._max_segment_ms,
         ):
             return False
         self._roll(analysis.roll_offset)

@@ -22,6 +22,7 @@ from storage.batch import (
     RecordBatch,
     TimestampType,
     build_batch,
+    is_one_batch,
     iterate_batches,
     set_max_timestamp,
     stamp,
@@ -108,7 +109,7 @@ def validate_and_assign(
     buffer = records if isinstance(records, bytearray) else bytearray(records)
     batch = _only_batch(buffer)
     del buffer[batch.size_bytes :]
-    validation = _Validation(buffer, rules, base_offset, leader_epoch, now_ms, origin)
+    validation = _Validation(buffer, batch, rules, base_offset, leader_epoch, now_ms, origin)
     validation.check_batch()
     return validation.run()
 
@@ -117,6 +118,8 @@ def _only_batch(buffer: bytearray) -> RecordBatch:
     """The batch, viewed over a copy of nothing: no memoryview stays open on `buffer`, which may be cut
     (LV3).
     """
+    if is_one_batch(buffer):
+        return RecordBatch(buffer, 0, len(buffer))
     first_size = None
     with memoryview(buffer) as view:
         for count, batch in enumerate(iterate_batches(view)):
@@ -139,14 +142,14 @@ class _Validation:
     def __init__(
         self,
         buffer: bytearray,
+        batch: RecordBatch,
         rules: ValidationRules,
         base_offset: int,
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin,
     ) -> None:
-        self.buffer, self.rules = buffer, rules
-        self.batch = RecordBatch(buffer, 0, len(buffer))
+        self.buffer, self.batch, self.rules = buffer, batch, rules
         self.base_offset, self.leader_epoch = base_offset, leader_epoch
         self.now_ms, self.origin = now_ms, origin
 
@@ -248,10 +251,10 @@ class _Validation:
             )
         is_log_append = self.rules.timestamp_type is TimestampType.LOG_APPEND
         max_timestamp = self.now_ms if is_log_append else max(max_timestamp, NO_TIMESTAMP)
+        timestamp_type = self.rules.timestamp_type
         stamp(self.buffer, 0, base_offset=first_offset, partition_leader_epoch=self.leader_epoch)
-        set_max_timestamp(
-            self.buffer, 0, timestamp_type=self.rules.timestamp_type, max_timestamp=max_timestamp
-        )
+        if batch.max_timestamp != max_timestamp or batch.timestamp_type is not timestamp_type:
+            set_max_timestamp(self.buffer, 0, timestamp_type=timestamp_type, max_timestamp=max_timestamp)
         has_no_time = max_timestamp == NO_TIMESTAMP and target is Compression.NONE
         return self._result(
             self.buffer, last_offset, max_timestamp, -1 if has_no_time else last_offset, False
