@@ -93,6 +93,7 @@ class ProducerStateEntry:
         "last_timestamp",
         "producer_epoch",
         "producer_id",
+        "recalled",
         "transaction_first_offset",
     )
 
@@ -111,6 +112,8 @@ class ProducerStateEntry:
         self.last_timestamp = last_timestamp
         self.transaction_first_offset = transaction_first_offset
         self.batches: deque[CachedBatch] = deque(maxlen=BATCHES_KEPT)
+        # What a reload found in the log directly before `batches`; apart, for Kafka's state has no such thing.
+        self.recalled: tuple[CachedBatch, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -134,12 +137,14 @@ class ProducerStateEntry:
 
     @property
     def batch_metadata(self) -> list[BatchMetadata]:
-        return [BatchMetadata(*batch) for batch in self.batches]
+        """The last five, recalled ones among them."""
+        return [BatchMetadata(*batch) for batch in (*self.recalled, *self.batches)[-BATCHES_KEPT:]]
 
     def set_epoch(self, producer_epoch: int) -> None:
         """Another epoch, lower or higher, forgets the cached batches: their sequences began anew (PS5)."""
         if self.producer_epoch != producer_epoch:
             self.batches.clear()
+            self.recalled = ()
             self.producer_epoch = producer_epoch
 
     def find_duplicate(self, batch: RecordBatch) -> BatchMetadata | None:

@@ -49,7 +49,7 @@ def recall_batches(producers: ProducerStateManager, segments: LogSegments, *, lo
 
 
 def _is_incomplete(entry: ProducerStateEntry) -> bool:
-    return 0 < len(entry.batches) < BATCHES_KEPT and entry.first_sequence > 0
+    return 0 < len(entry.batch_metadata) < BATCHES_KEPT and entry.first_sequence > 0
 
 
 def _is_of(entry: ProducerStateEntry, batch: RecordBatch) -> bool:
@@ -63,7 +63,7 @@ def _cached(batch: RecordBatch) -> CachedBatch:
 
 def _prepend(entry: ProducerStateEntry, found: list[CachedBatch]) -> None:
     """Those directly before what is known, without a gap in sequences."""
-    known = list(entry.batches)
+    known = [*entry.recalled, *entry.batches]
     for batch in reversed(found):
         last_sequence, last_offset, delta, _ = known[0]
         if batch[1] > last_offset - delta - 1:
@@ -72,8 +72,7 @@ def _prepend(entry: ProducerStateEntry, found: list[CachedBatch]) -> None:
         if len(known) == BATCHES_KEPT or not is_in_sequence(batch[0], first_sequence):
             break
         known.insert(0, batch)
-    entry.batches.clear()
-    entry.batches.extend(known)
+    entry.recalled = tuple(known[: len(known) - len(entry.batches)])
 
 
 def _look_back(segments: LogSegments) -> list[tuple[LogSegment, int]]:

@@ -327,7 +327,7 @@ class LogMachine(RuleBasedStateMachine):
 
 
 SETTINGS = settings(
-    max_examples=400,
+    max_examples=150,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,

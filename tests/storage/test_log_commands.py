@@ -1,0 +1,149 @@
+"""`replog log recover|truncate|verify` on real files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from storage.config import LogConfig
+from storage.draws import Draws
+from storage.log_commands import log as log_group
+from storage.log_manager import LogManager
+from storage.os_filesystem import OsFileSystem
+from tests.storage.log_helpers import NOW_MS, append_each
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(log_group, [str(each) for each in arguments])
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A log directory after an orderly stop: t-0 with 10 records, u-0 with 3."""
+    logs = manager(tmp_path / "data")
+    append_each(logs.create("t", 0), 10)
+    append_each(logs.create("u", 0), 3)
+    logs.shutdown()
+    return tmp_path / "data"
+
+
+def manager(path: Path) -> LogManager:
+    logs = LogManager(OsFileSystem(), str(path), LogConfig(), NOW_MS, Draws(1))
+    logs.load(NOW_MS)
+    return logs
+
+
+def test_verify_of_a_sound_directory_exits_with_0(directory: Path) -> None:
+    result = run("verify", directory, "--json")
+    answer = json.loads(result.stdout)
+    assert result.exit_code == 0 and answer["sound"] and answer["problems"] == []
+    assert [each["log_end_offset"] for each in answer["partitions"]] == [10, 3]
+    assert run("verify", directory / "t-0").exit_code == 0
+
+
+def test_verify_names_the_damage_and_exits_with_1(directory: Path) -> None:
+    damaged = directory / "t-0" / f"{0:020d}.log"
+    content = bytearray(damaged.read_bytes())
+    content[-1] ^= 1
+    damaged.write_bytes(content)
+    result = run("verify", directory, "--json")
+    problem = json.loads(result.stdout)["problems"][0]
+    assert result.exit_code == 1
+    assert (problem["path"], problem["position"], problem["rule"]) == (
+        str(damaged),
+        len(content) // 10 * 9,
+        "FR11",
+    )
+    assert str(damaged) in run("verify", directory).stdout
+
+
+def test_recover_reports_each_cut_and_what_is_left_is_sound(directory: Path) -> None:
+    damaged = directory / "t-0" / f"{0:020d}.log"
+    size = len(damaged.read_bytes())
+    with damaged.open("ab") as file:
+        file.write(b"\x00" * 30)
+    result = run("recover", directory, "--json")
+    answer = json.loads(result.stdout)
+    assert result.exit_code == 0 and answer["removed_bytes"] == 30
+    (cut,) = answer["partitions"][0]["cuts"]
+    assert (cut["segment"], cut["position"], cut["removed_bytes"]) == (str(damaged), size, 30) and cut[
+        "reason"
+    ]
+    assert answer["partitions"][1]["cuts"] == []
+    assert run("verify", directory).exit_code == 0
+    logs = manager(directory)
+    assert logs.was_clean and logs.logs["t-0"].log_end_offset == 10
+    logs.shutdown()
+
+
+def test_recover_below_the_checkpoint_lowers_it(directory: Path) -> None:
+    damaged = directory / "t-0" / f"{0:020d}.log"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    assert run("recover", directory / "t-0").exit_code == 0
+    assert (directory / "recovery-point-offset-checkpoint").read_text() == "0\n2\nt 0 9\nu 0 3\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "removed"),
+    [("torn-tail-0", 70_716), ("torn-header-0", 7), ("zero-tail-0", 4096), ("flipped-in-gzip-0", 102_426)],
+)
+def test_recover_of_kafkas_damaged_files(tmp_path: Path, name: str, removed: int) -> None:
+    shutil.copytree(GOLDEN / "damaged" / name, tmp_path / name)
+    assert run("verify", tmp_path / name).exit_code == 1
+    result = run("recover", tmp_path / name, "--json")
+    assert result.exit_code == 0 and json.loads(result.stdout)["removed_bytes"] == removed
+    assert run("verify", tmp_path / name).exit_code == 0
+    assert not (tmp_path / ".lock").exists()
+
+
+def test_truncate_removes_what_lies_behind(directory: Path) -> None:
+    result = run("truncate", directory / "t-0", "--to-offset", "4", "--json")
+    answer = json.loads(result.stdout)
+    assert result.exit_code == 0 and answer["changed"] and answer["log_end_offset"] == 4
+    assert answer["log_end_offset_before"] == 10 and answer["removed_bytes"] > 0
+    assert (directory / "recovery-point-offset-checkpoint").read_text() == "0\n2\nt 0 4\nu 0 3\n"
+    again = json.loads(run("truncate", directory / "t-0", "--to-offset", "40", "--json").stdout)
+    assert again["changed"] is False and again["removed_bytes"] == 0
+    assert run("verify", directory).exit_code == 0
+
+
+def test_a_directory_in_use_is_refused_by_what_writes_and_read_by_verify(directory: Path) -> None:
+    logs = manager(directory)
+    try:
+        for arguments in (
+            ("recover", directory),
+            ("recover", directory / "t-0"),
+            ("truncate", directory / "t-0", "--to-offset", "1"),
+        ):
+            result = run(*arguments)
+            assert result.exit_code == 2 and "in use" in result.stderr and result.stdout == ""
+        assert run("verify", directory).exit_code == 0
+    finally:
+        logs.shutdown()
+    assert run("recover", directory).exit_code == 0
+
+
+def test_what_cannot_be_healed_is_one_clear_error(directory: Path) -> None:
+    (directory / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\nx y\n")
+    result = run("recover", directory, "--json")
+    answer = json.loads(result.stdout)
+    assert result.exit_code == 2
+    assert "leader-epoch-checkpoint line 3" in answer["partitions"][0]["error"]
+    assert answer["partitions"][1]["error"] is None
+
+
+def test_unusable_input_exits_with_2(tmp_path: Path, directory: Path) -> None:
+    assert run("verify", tmp_path / "nowhere").exit_code == 2
+    (tmp_path / "photos").mkdir()
+    assert run("verify", tmp_path / "photos").exit_code == 2
+    assert run("recover", tmp_path / "photos").exit_code == 2
+    assert run("truncate", directory, "--to-offset", "1").exit_code == 2
+    assert run("truncate", directory / "t-0").exit_code == 2
+    assert run("recover", directory, "--config", "segment.bytes=1").exit_code == 2
+    assert run("recover", directory, "--config", "nonsense=1").exit_code == 2

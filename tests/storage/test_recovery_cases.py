@@ -1,0 +1,62 @@
+"""What real Kafka's log code made of damaged directories, and what we make of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.golden.recovery_cases import Options, main, read_cases
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+ARGUMENTS = [str(GOLDEN / "kafka-4.1"), str(GOLDEN / "recovery.jsonl")]
+# What this part of replog answers for: no transaction index, no compaction leftovers yet.
+SLICE = [
+    "--sources",
+    "shapes-none,shapes-gzip,index-full-rolls,empty",
+    "--without-damage-to",
+    "cleaned,swap,deleted,snapshot",
+    "--ignore",
+    "snapshots",
+]
+
+
+@pytest.mark.slow
+def test_the_cases_of_this_slice_end_as_kafkas_did(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ARGUMENTS, *SLICE]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "64 cases, 0 differ, 1 refused by Kafka"
+
+
+@pytest.mark.slow
+def test_all_cases_run_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    main(ARGUMENTS)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("400 cases, ") and lines[-1].endswith(" 13 refused by Kafka")
+    differing = [
+        line for line in lines[:-1] if "aborted_transactions" not in line and ".txnindex" not in line
+    ]
+    assert differing == []  # only the transaction index is missing
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], SLICE, ["--ignore", "producers,snapshots"]])
+def test_every_falsified_field_is_noticed(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ARGUMENTS, *options, "--self-test"]) == 0
+    assert " 0 unnoticed" in capsys.readouterr().out
+
+
+def test_cases_are_chosen_by_topic_and_by_what_was_damaged() -> None:
+    def chosen(**fields: frozenset[str] | tuple[str, ...]) -> list[str]:
+        options = Options(**fields)  # type: ignore[arg-type]
+        return [case["id"] for case in read_cases(GOLDEN / "recovery.jsonl", options)]
+
+    everything = chosen()
+    assert len(everything) == 400
+    assert 0 < len(chosen(sources=frozenset({"empty"}))) < 20
+    assert 0 < len(chosen(without_damage_to=("swap", "index"))) < len(everything)
+
+
+def test_an_unknown_thing_to_ignore_is_refused() -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([*ARGUMENTS, "--ignore", "everything"])
+    assert caught.value.code == 2
