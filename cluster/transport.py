@@ -18,7 +18,8 @@ from google.protobuf.message import Message
 
 from cluster import streams, wire
 from cluster.effects import BOOTSTRAP, Send
-from cluster.messages import FetchRequest, ProduceRequest, ResponseBody, TransportError
+from cluster.errors import ErrorCode
+from cluster.messages import FetchRequest, MetadataResponse, ProduceRequest, ResponseBody, TransportError
 from cluster.rpc.methods import UNARY_BY_REQUEST
 from cluster.streams import StreamCodec, StreamRequest
 
@@ -251,9 +252,9 @@ class Peers:
         return peer
 
     def _on_bootstrap_answer(self, call: int, body: ResponseBody | TransportError) -> None:
-        """After a failure the next address is tried first."""
+        """After a failure the next address is tried first; a broker that is starting may be so for long."""
         address = self._bootstrap_calls.pop(call)
-        if isinstance(body, TransportError) and self._bootstrap[0] == address:
+        if _has_failed(body) and self._bootstrap[0] == address:
             self._bootstrap.rotate(-1)
         self._deliver(call, body)
 
@@ -266,6 +267,12 @@ class Peers:
         for peer in (*self._peers.values(), *self._bootstrap_peers.values()):
             await peer.close("closed")
         await asyncio.gather(*self._closing)
+
+
+def _has_failed(body: ResponseBody | TransportError) -> bool:
+    if isinstance(body, MetadataResponse):
+        return body.error is not ErrorCode.NONE
+    return isinstance(body, TransportError)
 
 
 def _to_bytes(message: Message) -> bytes:

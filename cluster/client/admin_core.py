@@ -34,6 +34,8 @@ from cluster.messages import (
 WAKE_TIMER = "admin.wake"
 AdminRequest = CreateTopicRequest | DeleteTopicRequest | AlterTopicConfigsRequest | MetadataRequest
 _NEVER_IN_PLACE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)  # retriable for data, an answer for an admin
+# No answer at all, and a broker that is starting: another one may help, and this one later.
+_OF_THE_NODE = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -157,8 +159,8 @@ class AdminCore:
 
     def _on_answer(self, now_ms: int, task: _Task, body: ResponseBody | TransportError) -> list[AdminEffect]:
         error, message = _error_of(body)
-        self.metadata.count_failure(has_failed=isinstance(body, TransportError))
-        may_help = error is ErrorCode.NETWORK_EXCEPTION or error.is_retriable
+        self.metadata.count_failure(has_failed=error in _OF_THE_NODE)
+        may_help = error in _OF_THE_NODE or error.is_retriable
         if may_help and error not in _NEVER_IN_PLACE:
             task.last_error, task.last_message = error, message
             task.retry_at_ms = now_ms + self.config.retry_backoff_ms

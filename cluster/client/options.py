@@ -36,7 +36,9 @@ _UNUSABLE_CODES = frozenset(
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     }
 )
-_OUT_OF_TIME_CODES = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION})
+_OUT_OF_TIME_CODES = frozenset(
+    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE}
+)
 TOPIC_WAIT_S = 0.5
 
 T = TypeVar("T")

@@ -67,6 +67,7 @@ class EchoCore:
     learn: tuple[LearnEndpoint, ...] = ()
     events: list[Event] = field(default_factory=list)
     jobs_run: list[int] = field(default_factory=list)
+    refuses_metadata: bool = False
 
     def start(self, now_ms: int) -> list[Effect]:
         return list(self.learn)
@@ -76,6 +77,8 @@ class EchoCore:
         match event:
             case Request(call=call, body=CreateTopicRequest(name=name)):
                 return self._create(now_ms, call, name)
+            case Request(call=call, body=MetadataRequest()) if self.refuses_metadata:
+                return [Reply(call=call, body=MetadataResponse(error=ErrorCode.BROKER_NOT_AVAILABLE))]
             case Request(call=call, body=ProduceRequest(acks=0)):
                 return []
             case Request(call=call, body=body):

@@ -16,6 +16,8 @@ from cluster.messages import (
     DeleteTopicResponse,
     DescribeReplicasRequest,
     DescribeReplicasResponse,
+    MetadataRequest,
+    MetadataResponse,
     Response,
     TimerFired,
     TransportError,
@@ -60,6 +62,14 @@ def test_call_without_an_answer_is_tried_again_after_the_back_off() -> None:
     (send,) = sends(admin.ask(0, CREATE, ticket=5))
     effects = admin.step(0, Response(call=send.call, body=TransportError(reason="cut")))
     assert effects == [SetTimer(key="admin.wake", at_ms=100)]
+    assert sends(admin.step(100, WAKE))
+
+
+def test_a_broker_that_is_starting_is_no_answer_and_another_is_asked() -> None:
+    admin = AdminCore(AdminConfig())
+    (send,) = sends(admin.ask(0, MetadataRequest(), ticket=5))
+    starting = MetadataResponse(error=ErrorCode.BROKER_NOT_AVAILABLE)
+    assert admin.step(0, Response(call=send.call, body=starting)) == [SetTimer(key="admin.wake", at_ms=100)]
     assert sends(admin.step(100, WAKE))
 
 

@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from cluster.effects import BOOTSTRAP, Send
+from cluster.errors import ErrorCode
 from cluster.messages import (
     CreateTopicRequest,
     CreateTopicResponse,
@@ -24,6 +25,7 @@ from cluster.messages import (
     FetchRequest,
     FetchResponse,
     MetadataRequest,
+    MetadataResponse,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
@@ -199,6 +201,19 @@ def test_a_dead_peer_fails_at_once_and_the_next_bootstrap_address_is_tried() -> 
         async with node() as serving, client(refused_port(), serving.port) as asking:
             assert isinstance(await asking.send(MetadataRequest()), TransportError)
             assert isinstance(await asking.send(produce(1)), ProduceResponse)
+
+    asyncio.run(check())
+
+
+def test_after_a_broker_that_is_starting_the_next_bootstrap_address_is_tried() -> None:
+    async def check() -> None:
+        async with node() as starting, node() as serving, client(starting.port, serving.port) as asking:
+            starting.core.refuses_metadata = True
+            refused = await asking.send(MetadataRequest())
+            assert refused == MetadataResponse(error=ErrorCode.BROKER_NOT_AVAILABLE)
+            assert await asking.send(MetadataRequest()) == MetadataResponse(
+                cluster_id="echo", metadata_offset=7
+            )
 
     asyncio.run(check())
 
