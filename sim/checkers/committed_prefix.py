@@ -43,8 +43,9 @@ class CommittedPrefix(Checker):
         truth = partition.truth.between(compared, high_watermark)
         if mine == truth or partition.is_excused(mine[len(truth) :]):
             return None
-        if mine[: len(truth)] == truth and partition.elected.get(sighting.epoch) == sighting.broker:
-            return None  # the leader exposes more: the ghost takes it as truth
+        is_leader = partition.elected.get(sighting.epoch) == sighting.broker
+        if is_leader and (mine[: len(truth)] == truth or partition.is_deposed(sighting.epoch)):
+            return None  # the leader exposes more: the ghost takes it as truth, or excuses it
         return self._difference(partition, sighting)
 
     def _difference(self, partition: PartitionGhost, sighting: HighWatermark) -> str | None:

@@ -74,6 +74,10 @@ class PartitionGhost:
             image = self.images[broker] = Image()
         return image
 
+    def is_deposed(self, epoch: int) -> bool:
+        """An unclean election has ended that epoch: what its leader commits until it hears of it is lost (6.4)."""
+        return bool(self.unclean_epochs) and epoch < self.unclean_epochs[-1]
+
     def is_excused(self, marks: list[Mark]) -> bool:
         return bool(self.excused) and all(mark in self.excused for mark in marks)
 
@@ -137,10 +141,21 @@ class Ghost:
         partition.image(sighting.broker).chain.truncate_to(sighting.to_offset)
 
     def _on_high_watermark(self, partition: PartitionGhost, sighting: HighWatermark) -> None:
-        truth = partition.truth
-        if sighting.high_watermark > truth.end and partition.elected.get(sighting.epoch) == sighting.broker:
-            chain = partition.image(sighting.broker).chain
+        if partition.elected.get(sighting.epoch) != sighting.broker:
+            return
+        truth, chain = partition.truth, partition.image(sighting.broker).chain
+        if partition.is_deposed(sighting.epoch):
+            self._excuse_deposed(partition, chain, sighting)
+        elif sighting.high_watermark > truth.end:
             truth.extend(chain.between(truth.end, sighting.high_watermark))
+
+    def _excuse_deposed(self, partition: PartitionGhost, chain: Chain, sighting: HighWatermark) -> None:
+        start, end = chain.agreed_end(partition.truth), sighting.high_watermark
+        if start < end:
+            for mark in chain.between(start, end):
+                partition.excused[mark] = None
+            reason = f"broker {sighting.broker} led on after an unclean election had put it off"
+            self.excuses.append(Excuse(partition.name, start, end, reason))
 
     def _on_acknowledged(self, partition: PartitionGhost, sighting: Acknowledged) -> None:
         if sighting.acks == -1 and sighting.last_offset >= partition.acked_end:

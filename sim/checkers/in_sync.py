@@ -22,7 +22,7 @@ class InSyncHoldsCommitted(Checker):
 
     def _on_high_watermark(self, partition: PartitionGhost, sighting: HighWatermark) -> str | None:
         new_end, old_end = sighting.high_watermark, partition.truth.end
-        if not sighting.is_leader or new_end <= old_end:
+        if not sighting.is_leader or new_end <= old_end or partition.is_deposed(sighting.epoch):
             return None
         exposed = partition.image(sighting.broker).chain.between(old_end, new_end)
         for member in partition.isr:
