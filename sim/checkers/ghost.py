@@ -151,11 +151,11 @@ class Ghost:
 
     def _excuse_deposed(self, partition: PartitionGhost, chain: Chain, sighting: HighWatermark) -> None:
         start, end = chain.agreed_end(partition.truth), sighting.high_watermark
-        if start < end:
-            for mark in chain.between(start, end):
-                partition.excused[mark] = None
+        fresh = [mark for mark in chain.between(start, end) if mark not in partition.excused]
+        if fresh:
+            partition.excused.update(dict.fromkeys(fresh))
             reason = f"broker {sighting.broker} led on after an unclean election had put it off"
-            self.excuses.append(Excuse(partition.name, start, end, reason))
+            self.excuses.append(Excuse(partition.name, fresh[0].base_offset, end, reason))
 
     def _on_acknowledged(self, partition: PartitionGhost, sighting: Acknowledged) -> None:
         if sighting.acks == -1 and sighting.last_offset >= partition.acked_end:
