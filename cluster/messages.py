@@ -8,6 +8,7 @@ the bodies of requests and responses are the other classes here. Clients' comman
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from cluster.errors import ErrorCode
 
@@ -16,8 +17,9 @@ NO_LEADER = -1
 NO_EPOCH = -1
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
+class TopicPartition(NamedTuple):
+    """A tuple, for it is the key of most tables: hashed and compared many times a batch."""
+
     topic: str
     partition: int
 

@@ -43,6 +43,8 @@ def _values(owner: type, name: str, hint: object) -> st.SearchStrategy[object]:
         return st.binary(max_size=16)
     if hint is ErrorCode:
         return st.sampled_from(ErrorCode)
+    if hint is messages.TopicPartition:
+        return st.builds(messages.TopicPartition, _TEXT, st.integers(0, (1 << 31) - 1))
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return bodies(hint)
     arguments = typing.get_args(hint)
@@ -62,8 +64,6 @@ def _values(owner: type, name: str, hint: object) -> st.SearchStrategy[object]:
 def bodies(cls: type) -> st.SearchStrategy[object]:
     hints = typing.get_type_hints(cls)
     values = {field.name: _values(cls, field.name, hints[field.name]) for field in dataclasses.fields(cls)}
-    if cls is messages.TopicPartition:
-        return st.builds(messages.TopicPartition, values["topic"], st.integers(0, (1 << 31) - 1))
     return st.builds(cls, **values)
 
 
