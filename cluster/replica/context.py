@@ -19,7 +19,8 @@ NO_BROKER_EPOCH = -1
 class ReplicaContext:
     """`touched` collects partitions whose end, high watermark, role or flush moved in this step.
 
-    Whoever is parked on one of them is looked at before the step ends.
+    Whoever is parked on one of them is looked at before the step ends; where only the log grew, those who wait for
+    records: what has been produced is no safer for it.
     """
 
     def __init__(self, config: BrokerConfig, image: MetadataImage, outbox: Outbox) -> None:
@@ -30,14 +31,14 @@ class ReplicaContext:
         self.broker_epoch = NO_BROKER_EPOCH  # of this life, once registered
         self.is_shutting_down = False
         self.replicas: dict[TopicPartition, Replica] = {}
-        self._touched: dict[TopicPartition, None] = {}
+        self._touched: dict[TopicPartition, bool] = {}  # whether more than the end moved
 
     def touch(self, topic_partition: TopicPartition) -> None:
-        self._touched[topic_partition] = None
+        self._touched[topic_partition] = True
 
-    def take_touched(self) -> list[TopicPartition]:
-        touched = list(self._touched)
-        self._touched.clear()
+    def take_touched(self) -> dict[TopicPartition, bool]:
+        """With whether more than the end of the log moved."""
+        touched, self._touched = self._touched, {}
         return touched
 
     def replica(self, topic_partition: TopicPartition) -> Replica:
@@ -84,7 +85,7 @@ class ReplicaContext:
         )
 
     def tell_appended(self, replica: Replica, first_offset: int, last_offset: int, origin: str) -> None:
-        self.touch(replica.topic_partition)
+        self._touched.setdefault(replica.topic_partition, False)
         self.outbox.observe(
             "replica.appended",
             topic_partition=str(replica.topic_partition),

@@ -79,8 +79,9 @@ class ReplicaManager:
             touched = self.context.take_touched()
             if not touched:
                 break
-            for topic_partition in touched:
-                self.produces.on_touched(now_ms, topic_partition)
+            for topic_partition, more_than_end in touched.items():
+                if more_than_end:
+                    self.produces.on_touched(now_ms, topic_partition)
                 self.fetches.on_touched(now_ms, topic_partition)
         else:
             raise AssertionError("replicas do not come to rest")
