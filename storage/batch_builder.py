@@ -135,6 +135,9 @@ class BatchBuilder:
 
     def try_append(self, record: Record) -> bool:
         """False, and nothing changes, when the batch would outgrow its limit. Raises as `append`."""
+        content_bytes = len(record.key or b"") + len(record.value or b"")
+        if self._parts and self.size_estimate + content_bytes > self.limit_bytes:
+            return False  # told without the work of encoding
         encoded = self._encode(record)
         if self._parts and self.size_estimate + len(encoded) > self.limit_bytes:
             return False

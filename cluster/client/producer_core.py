@@ -210,7 +210,10 @@ class ProducerCore:
         return Delivered(ticket=record.ticket, topic_partition=topic_partition, error=error, message=message)
 
     def _accumulate(self, record: PendingRecord, effects: list[ProducerEffect]) -> bool:
-        """Into the last batch of its partition; True when something may be due because of it."""
+        """Into the last batch of its partition; True when something may be due because of it.
+
+        With two batches waiting, the first was due already: a third changes nothing, unless the buffer is full.
+        """
         number = self._choose_partition(record)
         topic_partition = TopicPartition(record.topic, number)
         if number not in self.metadata.cache.partitions(record.topic):
@@ -226,7 +229,7 @@ class ProducerCore:
         batch = self._new_batch(queue, record)
         is_taken = self._try_append(batch, record)
         assert is_taken, record.ticket
-        return True
+        return len(queue.queue) <= 2 or not self.has_room
 
     def _new_batch(self, queue: PartitionQueue, record: PendingRecord) -> ProducerBatch:
         batch = ProducerBatch(
