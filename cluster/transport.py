@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast, final
@@ -75,7 +76,9 @@ class OutgoingStream:
         self._deliver = deliver
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[int, StreamRequest]] = deque()
-        self._unanswered: dict[int, asyncio.TimerHandle] = {}
+        self._unanswered: dict[int, tuple[float, int]] = {}  # deadline on the loop's clock, timeout_ms
+        self._timer: asyncio.TimerHandle | None = None  # one for all of them
+        self._timer_at = math.inf
         self._silent: set[int] = set()  # of the waiting: no reply is expected once written
         self._wake = asyncio.Event()
         self._has_sent_silent = self._is_finishing = False
@@ -85,9 +88,10 @@ class OutgoingStream:
     def send(self, call: int, body: StreamRequest, *, timeout_ms: int, expects_reply: bool) -> None:
         assert self.is_open
         assert call not in self._unanswered, call
-        self._unanswered[call] = self._loop.call_later(
-            timeout_ms / 1000, self.fail, f"no answer in {timeout_ms} ms"
-        )
+        deadline = self._loop.time() + timeout_ms / 1000
+        self._unanswered[call] = (deadline, timeout_ms)
+        if deadline < self._timer_at:
+            self._arm(deadline)
         if not expects_reply:
             self._silent.add(call)
             self._has_sent_silent = True
@@ -102,11 +106,28 @@ class OutgoingStream:
         self._call.cancel()
         for task in self._tasks:
             task.cancel()
-        for call, timer in self._unanswered.items():
-            timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        for call in self._unanswered:
             self._loop.call_soon(self._deliver, call, TransportError(reason=reason))
         self._unanswered.clear()
         self._waiting.clear()
+
+    def _arm(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = self._loop.call_at(deadline, self._on_time), deadline
+
+    def _on_time(self) -> None:
+        """The call that it was set for is mostly answered by now; then it waits for the earliest that is not."""
+        self._timer, self._timer_at = None, math.inf
+        if not self._unanswered:
+            return
+        deadline, timeout_ms = min(self._unanswered.values())
+        if deadline <= self._loop.time():
+            self.fail(f"no answer in {timeout_ms} ms")
+        else:
+            self._arm(deadline)
 
     async def finish(self) -> None:
         """Waits until the peer has read what expects no reply (acks=0), unless that takes too long."""
@@ -135,16 +156,14 @@ class OutgoingStream:
         for call, _ in written:
             if call in self._silent:
                 self._silent.discard(call)
-                if timer := self._unanswered.pop(call, None):
-                    timer.cancel()
+                self._unanswered.pop(call, None)
 
     async def _read(self) -> None:
         reason = "the peer ended the stream"
         try:
             while (answers := await read_or_end(self._call)) is not None:
                 for call, body in cast("streams.Answers", answers):
-                    if timer := self._unanswered.pop(call, None):
-                        timer.cancel()
+                    if self._unanswered.pop(call, None) is not None:
                         self._deliver(call, body)
         except grpc.aio.AioRpcError as error:
             reason = _reason(error)
