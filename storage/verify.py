@@ -254,7 +254,7 @@ def verify_log_directory(
 
 
 def partition_directories(file_system: FileSystem, directory: str) -> list[str]:
-    """The names in `directory` that are live partitions', the metadata log's too; folders without our files left out."""
+    """The live partitions in `directory`, the metadata log's too; folders without our files are left out."""
     names = []
     for name in file_system.list(directory):
         try:
