@@ -108,10 +108,7 @@ MISTAKES: tuple[Mistake, ...] = (
                 new="",
             ),
         ),
-        tests=(
-            STORAGE + "test_segment.py::test_ls13_truncation_keeps_what_lies_below",
-            STORAGE + "test_segment.py::test_ls13_refilled_after_truncation_it_reads_the_same",
-        ),
+        tests=(STORAGE + "test_segment.py::test_ls13_truncation_keeps_what_lies_below",),
     ),
     Mistake(
         name="truncation-keeps-epochs",
@@ -129,7 +126,6 @@ MISTAKES: tuple[Mistake, ...] = (
         tests=(
             STORAGE + "test_log_truncate.py::test_rt9_epochs_that_began_behind_it_are_forgotten_on_disk_too",
         ),
-        scenarios=("divergence-truncation@7",),
     ),
     Mistake(
         name="truncate-to-high-watermark",
@@ -168,6 +164,7 @@ MISTAKES: tuple[Mistake, ...] = (
             CLUSTER + "test_leader_fetch.py::test_led1_older_leader_epoch_is_fenced",
             CLUSTER + "test_leader_fetch.py::test_led6_a_refused_fetch_moves_nothing",
         ),
+        scenarios=("stale-leader-epoch@7",),
     ),
     Mistake(
         name="progress-of-an-older-epoch",
@@ -203,7 +200,6 @@ MISTAKES: tuple[Mistake, ...] = (
             ),
         ),
         tests=(CLUSTER + "test_leader_fetch.py::test_led6_a_diverging_fetch_moves_nothing",),
-        scenarios=("divergence-truncation@7",),
     ),
     Mistake(
         name="progress-out-of-range",
@@ -271,7 +267,6 @@ MISTAKES: tuple[Mistake, ...] = (
         tests=(
             CLUSTER + "test_leader_high_watermark.py::test_a_flush_promise_holds_the_leaders_own_end_back",
         ),
-        scenarios=("all-power-loss@7",),
     ),
     Mistake(
         name="consumer-reads-to-log-end",
@@ -302,7 +297,6 @@ MISTAKES: tuple[Mistake, ...] = (
             "::test_ap12_a_repeat_of_the_last_five_batches_gives_the_old_offsets_and_writes_nothing",
             CLUSTER + "test_leader_produce.py::test_pro7_a_retry_gets_the_offsets_of_the_first_time",
         ),
-        scenarios=("leader-crash@7",),
     ),
     Mistake(
         name="producer-state-before-bytes",
@@ -319,6 +313,23 @@ MISTAKES: tuple[Mistake, ...] = (
         tests=(
             STORAGE + "test_protections.py"
             "::test_ps9_a_set_that_is_refused_in_its_middle_leaves_no_trace_of_any_producer",
+        ),
+    ),
+    Mistake(
+        name="producers-forgotten-on-reload",
+        rule="a retry of one of the last five batches is known after a restart and a truncation too",
+        edits=(
+            Edit(
+                path="storage/producer_rebuild.py",
+                old="    if is_for_appends:\n",
+                new="    if False:\n",
+            ),
+        ),
+        tests=(
+            STORAGE + "test_producer_recall.py"
+            "::test_each_of_the_last_five_batches_is_known_after_each_of_two_restarts",
+            STORAGE + "test_producer_recall.py"
+            "::test_batches_are_known_after_a_truncation_and_those_that_went_are_not",
         ),
     ),
     # followers and controller
