@@ -121,6 +121,7 @@ def replog() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status; never a stack trace for what a user gave or pressed."""
+    _open_missing_streams()
     if not __debug__:
         _complain("Python's -O and PYTHONOPTIMIZE switch off the checks that guard the log: run without them")
         return UNUSABLE_INPUT
@@ -146,6 +147,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain(_told(error))
         return UNUSABLE_INPUT
     return status if isinstance(status, int) else 0
+
+
+def _open_missing_streams() -> None:
+    """What the caller closed (`<&-`, `>&-`) is empty and takes all: no file of ours may get its number."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")
 
 
 def _told(error: OSError) -> str:

@@ -57,6 +57,17 @@ def test_missing_module_of_ours_is_one_line() -> None:
         load_command("later", Mount(module="replog.later", summary=""))
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_the_caller_closed_is_an_empty_one(closed: str) -> None:
+    code = (
+        "import sys; from replog.cli import main; status = main(['--version']);"
+        "sys.exit(status or sys.stdin.read() != '' or sys.stdout.write('x') != 1)"
+    )
+    command = f'exec "{sys.executable}" -c "{code}" {closed}'
+    done = subprocess.run(command, shell=True, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize(
     "raised, status, error",
     [
