@@ -38,6 +38,10 @@ class Compression(IntEnum):
         """Kafka's name of it, in configurations and dumps."""
         return self.name.lower()
 
+    @property
+    def is_supported(self) -> bool:
+        return self in (Compression.NONE, Compression.GZIP)
+
 
 _CODECS = tuple(Compression)
 

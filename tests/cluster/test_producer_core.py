@@ -358,6 +358,12 @@ def test_idempotence_needs_acks_all() -> None:
         ProducerConfig(acks=1, enable_idempotence=True)
 
 
+def test_a_codec_that_is_not_there_is_refused_before_the_first_record() -> None:
+    for codec in (Compression.SNAPPY, Compression.LZ4, Compression.ZSTD):
+        with pytest.raises(ConfigError, match=f"compression_type {codec.label}"):
+            ProducerConfig(compression_type=codec)
+
+
 def test_unknown_topic_fails_after_max_block() -> None:
     shell = FakeShell(FakeCluster({"t": 1}))
     producer = ProducerCore(ProducerConfig(max_block_ms=1000), Draws(1))
