@@ -30,7 +30,7 @@ from cluster.metadata_records import (
 from storage.config import LogConfig
 from storage.draws import Draws
 from storage.errors import ConfigError, InvalidTopic
-from storage.topics import check_topic_name
+from storage.topics import METADATA_TOPIC, check_topic_name
 
 Assignment = tuple[tuple[int, ...], ...]
 DEFAULT_COUNT = -1  # "as many as the controller is configured with"
@@ -102,6 +102,8 @@ class TopicControl:
             check_topic_name(name)
         except InvalidTopic as error:
             raise ClusterError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from error
+        if name == METADATA_TOPIC:
+            raise ClusterError(ErrorCode.INVALID_REQUEST, f"{name!r} is the controller's own log")
 
     def check_is_new(self, name: str) -> None:
         """Names that differ in `.` and `_` only would be one in metrics; Kafka refuses the second."""

@@ -48,6 +48,12 @@ def test_bad_topic_name_is_refused(name: str) -> None:
     assert ControllerBench().unfenced(1).create(name).error is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
+def test_the_metadata_topic_is_not_a_users() -> None:
+    """Kafka: ControllerApis.createTopics."""
+    answer = ControllerBench().unfenced(1).create("__cluster_metadata")
+    assert answer.error is ErrorCode.INVALID_REQUEST
+
+
 def test_existing_topic_is_refused() -> None:
     bench = ControllerBench().unfenced(1)
     bench.create()
