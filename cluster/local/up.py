@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
 
 from cluster.local.control import ControlServer
-from cluster.local.layout import HOST, ClusterSpec, UnusableInput
-from cluster.local.supervisor import StartFailed, Supervisor
+from cluster.local.layout import HOST, ClusterSpec, UnusableInput, read_pid
+from cluster.local.supervisor import STOP_TIMEOUT_S, StartFailed, Supervisor
 from cluster.server import PortInUse, check_port_free
 from storage.os_filesystem import OsFileSystem
 
 HELD, VIOLATED, UNUSABLE, OUT_OF_TIME = 0, 1, 2, 3
+_LOOK_S = 0.1
 
 
 @contextlib.contextmanager
 def prepared(spec: ClusterSpec) -> Iterator[None]:
     """Holds the data directory. Raises UnusableInput, and then has left nothing behind."""
+    _until_left(spec)
     for port in spec.ports:
         try:
             check_port_free(HOST, port)
@@ -45,6 +49,37 @@ def prepared(spec: ClusterSpec) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         lock.release()
+
+
+def _until_left(spec: ClusterSpec, timeout_s: float = STOP_TIMEOUT_S) -> None:
+    """Waits while the nodes of an `up` that was killed stop: they notice by themselves, within seconds."""
+    deadline_s = time.monotonic() + timeout_s
+    while _is_abandoned(spec.data / "up.lock") and time.monotonic() < deadline_s:
+        if not any(_is_alive(path) for path in spec.data.glob("*/pid")):
+            return
+        time.sleep(_LOOK_S)
+
+
+def _is_abandoned(lock_path: Path) -> bool:
+    """An `up` that ends in order removes its lock; whoever was killed leaves it, and holds it no longer."""
+    if not lock_path.exists():
+        return False
+    try:
+        OsFileSystem().lock(str(lock_path)).release()
+    except OSError:
+        return False  # held, or not ours to look at: what follows tells
+    return True
+
+
+def _is_alive(pid_path: Path) -> bool:
+    pid = read_pid(pid_path)
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
 
 
 def _make_directories(path: Path) -> list[Path]:

@@ -77,8 +77,8 @@ def is_running(pid: int) -> bool:
 class Up:
     """A running `replog up`."""
 
-    def __init__(self, data: Path, nodes: int, *options: str) -> None:
-        self.data, self.nodes, self.port = data, nodes, free_port(nodes)
+    def __init__(self, data: Path, nodes: int, *options: str, port: int | None = None) -> None:
+        self.data, self.nodes, self.port = data, nodes, port or free_port(nodes)
         self.bootstrap = f"{HOST}:{self.port}"
         arguments = ["up", "--nodes", str(nodes), "--port", str(self.port), "--data", str(data), *options]
         self.process = subprocess.Popen(
@@ -120,8 +120,8 @@ class Up:
 
 
 @contextlib.contextmanager
-def running(data: Path, nodes: int, *options: str) -> Iterator[Up]:
-    up = Up(data, nodes, *options)
+def running(data: Path, nodes: int, *options: str, port: int | None = None) -> Iterator[Up]:
+    up = Up(data, nodes, *options, port=port)
     try:
         up.wait_ready()
         yield up

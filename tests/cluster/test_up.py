@@ -72,6 +72,17 @@ def test_a_dead_node_is_reported_once_and_started_again_on_request_only(tmp_path
         assert list(tmp_path.rglob("pid")) == []
 
 
+@pytest.mark.slow
+def test_after_a_killed_up_the_next_one_waits_until_its_nodes_have_left(tmp_path: Path) -> None:
+    with running(tmp_path, 1) as first:
+        pids = first.pids()
+        first.stop(signal.SIGKILL)
+        with running(tmp_path, 1, port=first.port) as second:
+            assert not any(is_running(pid) for pid in pids)
+            assert second.run("topics", "list").returncode == 0
+            assert second.stop() == 0
+
+
 def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
     port = free_port(2)
     data = tmp_path / "data"
