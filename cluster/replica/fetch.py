@@ -23,8 +23,9 @@ from cluster.replica.isr_changes import IsrChanges
 from cluster.replica.leader import Leader
 from cluster.replica.purgatory import Purgatory
 from cluster.replica.replica import Replica
+from cluster.replica.shared_read import SharedRead
 from storage.errors import OffsetOutOfRange, StorageError
-from storage.log import Isolation
+from storage.log import FetchData, Isolation, PartitionLog
 from storage.offset_metadata import LogOffsetMetadata
 
 EXPIRY_TIMER = "fetch.expiry"
@@ -53,6 +54,7 @@ class FetchHandler:
     def __init__(self, context: ReplicaContext, isr_changes: IsrChanges) -> None:
         self._context = context
         self._isr_changes = isr_changes
+        self._shared = SharedRead()
         self.purgatory: Purgatory[ParkedFetch] = Purgatory(context.outbox, EXPIRY_TIMER, self._on_expired)
 
     def on_request(self, now_ms: int, call: int, request: FetchRequest) -> None:
@@ -218,17 +220,23 @@ class FetchHandler:
         log = replica.log
         if not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
             raise OffsetOutOfRange(asked.fetch_offset, log.log_start_offset, log.log_end_offset)
-        isolation = Isolation.LOG_END if is_from_follower(request) else Isolation.HIGH_WATERMARK
         max_bytes = max(0, min(room, asked.max_bytes))
         records, fetch_end = b"", LogOffsetMetadata(asked.fetch_offset)
         if max_bytes > 0 or is_first:
-            data = log.read(
-                asked.fetch_offset, max_size=max_bytes, isolation=isolation, min_one_message=is_first
-            )
+            data = self._read_log(log, request, asked.fetch_offset, max_bytes, is_first)
             records = data.records
             if data.offset_metadata.offset == asked.fetch_offset:  # else all of it is compacted away
                 fetch_end = data.offset_metadata
         return self._report(replica, asked, records=records), fetch_end
+
+    def _read_log(
+        self, log: PartitionLog, request: FetchRequest, offset: int, max_bytes: int, is_first: bool
+    ) -> FetchData:
+        if is_from_follower(request):
+            return self._shared.read(log, offset, max_size=max_bytes, min_one_message=is_first)
+        return log.read(
+            offset, max_size=max_bytes, isolation=Isolation.HIGH_WATERMARK, min_one_message=is_first
+        )
 
     def count_progress(
         self,
