@@ -138,7 +138,10 @@ class ProducerStateEntry:
     @property
     def batch_metadata(self) -> list[BatchMetadata]:
         """The last five, recalled ones among them."""
-        return [BatchMetadata(*batch) for batch in (*self.recalled, *self.batches)[-BATCHES_KEPT:]]
+        return [BatchMetadata(*batch) for batch in self._last_batches()]
+
+    def _last_batches(self) -> tuple[CachedBatch, ...]:
+        return (*self.recalled, *self.batches)[-BATCHES_KEPT:]
 
     def set_epoch(self, producer_epoch: int) -> None:
         """Another epoch, lower or higher, forgets the cached batches: their sequences began anew (PS5)."""
@@ -151,10 +154,12 @@ class ProducerStateEntry:
         """The cached batch of the same epoch with exactly this first and last sequence (PS10)."""
         if batch.producer_epoch != self.producer_epoch:
             return None
-        wanted = (batch.base_sequence, batch.last_sequence)
-        for cached in self.batch_metadata:
-            if (cached.first_sequence, cached.last_sequence) == wanted:
-                return cached
+        base_sequence, last_sequence = batch.base_sequence, batch.last_sequence
+        for cached in self._last_batches():
+            if cached[0] == last_sequence:
+                found = BatchMetadata(*cached)
+                if found.first_sequence == base_sequence:
+                    return found
         return None
 
     def merge(self, newer: ProducerStateEntry) -> None:
