@@ -62,6 +62,7 @@ def check_port_free(host: str, port: int) -> None:
             raise
 
 
+_STREAMED = (FetchResponse, ProduceResponse)  # once: a union in the check would be made anew for each answer
 StreamContext = grpc.aio.ServicerContext[streams.Calls, streams.Answers]
 
 
@@ -78,7 +79,7 @@ class IncomingStream:
         self.unanswered: dict[int, int] = {}  # the client's call id to ours
 
     def answer(self, call: int, body: ResponseBody) -> None:
-        assert isinstance(body, FetchResponse | ProduceResponse), body
+        assert isinstance(body, _STREAMED), body
         self.unanswered.pop(call, None)
         self._waiting.append((call, body))
         self._wake.set()
