@@ -124,7 +124,8 @@ class BrokerLogs:
     def delete(self, replica: Replica) -> None:
         self.manager.delete(replica.topic_partition.topic, replica.topic_partition.partition)
 
-    def delete_strays(self, expected: dict[TopicPartition, str]) -> None:
+    def set_strays_aside(self, expected: dict[TopicPartition, str]) -> None:
+        """At the first image: what it does not know is kept under another name, as Kafka keeps it (ROL-5, LL4)."""
         for name in list(self.manager.logs):
             parsed = parse_directory_name(name)
             topic_partition = TopicPartition(parsed.topic, parsed.partition)
@@ -132,7 +133,10 @@ class BrokerLogs:
             known_id = self.manager.topic_ids.get(name)
             is_other = wanted_id is not None and known_id not in (None, text_topic_id(wanted_id))
             if wanted_id is None or is_other:
-                self.manager.delete(parsed.topic, parsed.partition)
+                path = self.manager.set_aside(parsed.topic, parsed.partition)
+                self._outbox.observe(
+                    "replica.set_aside", topic_partition=str(topic_partition), path=path or ""
+                )
 
     # checkpoints
 

@@ -35,6 +35,7 @@ from storage.log_files import delete_log_files
 from storage.recovery_cut import ReportCut, ignore_cut
 from storage.topics import (
     DELETE_SUFFIX,
+    STRAY_SUFFIX,
     METADATA_TOPIC,
     check_topic_name,
     directory_name,
@@ -201,21 +202,45 @@ class LogManager:
         if log is None:
             return False
         log.close_handles()
-        doomed = join(self.directory, self._doomed_name(topic, partition))
-        self._file_system.rename(log.directory, doomed)
-        self._file_system.sync_directory(self.directory)
+        doomed = self._move_away(log, DELETE_SUFFIX)
         delete_log_files(self._file_system, doomed)
-        self.checkpoint_recovery_points()  # or a later topic of that name would start with this one's offsets
-        self.checkpoint_log_start_offsets()
-        self.checkpoint_high_watermarks()
+        self._forget_offsets()
         return True
 
-    def _doomed_name(self, topic: str, partition: int) -> str:
+    def set_aside(self, topic: str, partition: int) -> str | None:
+        """Keep a log that the metadata does not know under a name that nothing loads (LL4); gives that path.
+
+        It may be the metadata that is wrong: what is on this disk is an operator's to throw away. None if there is none.
+        """
+        name = directory_name(topic, partition)
+        log = self.logs.pop(name, None)
+        self.topic_ids.pop(name, None)
+        if log is None:
+            return None
+        log.close(self._now_ms)
+        path = self._move_away(log, STRAY_SUFFIX)
+        self._forget_offsets()
+        logger.warning("stray log set aside: log=%s path=%s", name, path)
+        return path
+
+    def _move_away(self, log: PartitionLog, suffix: str) -> str:
+        path = join(self.directory, self._unused_name(log.topic, log.partition, suffix))
+        self._file_system.rename(log.directory, path)
+        self._file_system.sync_directory(self.directory)
+        return path
+
+    def _forget_offsets(self) -> None:
+        """Or a later topic of that name would start with this one's."""
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        self.checkpoint_high_watermarks()
+
+    def _unused_name(self, topic: str, partition: int, suffix: str) -> str:
         while True:
             self._deleted_count += 1
             identity = (topic, partition, self._now_ms, self._deleted_count)
             high, low = (self._draws.bits(f"deleted-directory-{half}", *identity) for half in "hl")
-            name = suffixed_directory_name(topic, partition, f"{high:016x}{low:016x}", DELETE_SUFFIX)
+            name = suffixed_directory_name(topic, partition, f"{high:016x}{low:016x}", suffix)
             if not self._file_system.exists(join(self.directory, name)):
                 return name
 

@@ -30,7 +30,7 @@ class Logs(Protocol):
 
     def delete(self, replica: Replica) -> None: ...
 
-    def delete_strays(self, expected: dict[TopicPartition, str]) -> None:
+    def set_strays_aside(self, expected: dict[TopicPartition, str]) -> None:
         """What is on disk and not among `expected` (with its topic id) belongs to nobody any more."""
 
 
@@ -56,7 +56,7 @@ class Roles:
         """The first publication: everything that the image places here, and away with the rest (ROL-5)."""
         image = self._context.image
         mine = [each for each in image.partitions() if self._context.broker_id in each.replicas]
-        self._logs.delete_strays(
+        self._logs.set_strays_aside(
             {each.topic_partition: image.topics[each.topic_partition.topic].topic_id for each in mine}
         )
         for registration in mine:

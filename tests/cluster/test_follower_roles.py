@@ -105,7 +105,7 @@ def test_rol5_a_topic_made_again_in_one_delta_begins_empty() -> None:
     assert setup.values() == []
 
 
-def test_rol5_what_the_first_image_does_not_place_here_is_removed() -> None:
+def test_rol5_what_the_first_image_does_not_place_here_is_set_aside() -> None:
     setup = Setup()
     setup.place(leader=1, isr=(1,), topic_partition=TopicPartition("stray", 0))
     setup.manager.context.replicas.clear()
@@ -115,6 +115,8 @@ def test_rol5_what_the_first_image_does_not_place_here_is_removed() -> None:
     setup.manager.roles.apply_image(setup.now_ms)
     assert list(setup.logs.manager.logs) == ["t-0"]
     assert list(setup.manager.context.replicas) == [T0]
+    aside = observed(setup.outbox.take(), "replica.set_aside")
+    assert [each["topic_partition"] for each in aside] == ["stray-0"]
 
 
 def test_rol6_on_its_way_out_it_does_not_fetch_what_it_has_left() -> None:

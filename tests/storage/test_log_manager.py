@@ -281,3 +281,16 @@ def test_prepared_checkpoints_are_those_of_their_moment() -> None:
     log.update_high_watermark(5)
     write()
     assert content(disk, "replication-offset-checkpoint") == b"0\n1\nt 0 3\n"
+
+
+def test_ll4_a_stray_log_is_set_aside_whole_and_not_loaded_again() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    append_each(logs.create("t", 0), 3)
+    path = logs.set_aside("t", 0)
+    assert path is not None and path.endswith("-stray") and logs.logs == {}
+    assert logs.set_aside("t", 0) is None
+    disk.lose_power("none")
+    assert started(disk).logs == {}
+    file_system = disk.file_system(Life())
+    assert file_system.stat(join(path, f"{0:020d}.log")).size_bytes > 0
