@@ -6,14 +6,22 @@ from collections.abc import Iterator, Sequence
 
 from cluster.metadata_records import MetadataRecord, decode_record, encode_record
 from storage.batch import build_batch, iterate_batches
-from storage.record import Record
+from storage.record import Header, Record
 
 
-def build_metadata_batch(records: Sequence[MetadataRecord], *, timestamp_ms: int) -> bytes:
-    """One batch with base offset 0; the log stamps offset and epoch when it appends."""
+def build_metadata_batch(
+    records: Sequence[MetadataRecord], *, timestamp_ms: int, headers: tuple[Header, ...] = ()
+) -> bytes:
+    """One batch with base offset 0; the log stamps offset and epoch when it appends. `headers` go to the first."""
     assert records
     return build_batch(
-        Record(offset=index, timestamp=timestamp_ms, key=None, value=encode_record(record))
+        Record(
+            offset=index,
+            timestamp=timestamp_ms,
+            key=None,
+            value=encode_record(record),
+            headers=() if index else headers,
+        )
         for index, record in enumerate(records)
     )
 

@@ -35,8 +35,8 @@ from storage.log_files import delete_log_files
 from storage.recovery_cut import ReportCut, ignore_cut
 from storage.topics import (
     DELETE_SUFFIX,
-    STRAY_SUFFIX,
     METADATA_TOPIC,
+    STRAY_SUFFIX,
     check_topic_name,
     directory_name,
     parse_directory_name,
@@ -210,7 +210,7 @@ class LogManager:
     def set_aside(self, topic: str, partition: int) -> str | None:
         """Keep a log that the metadata does not know under a name that nothing loads (LL4); gives that path.
 
-        It may be the metadata that is wrong: what is on this disk is an operator's to throw away. None if there is none.
+        It may be the metadata that is wrong: what lies on this disk is an operator's to throw away. None without one.
         """
         name = directory_name(topic, partition)
         log = self.logs.pop(name, None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import final
 
+from cluster.controller.metadata_damage import check_nothing_committed_is_damaged, committed_header
 from cluster.metadata_batches import build_metadata_batch, read_metadata_batches, whole_batches_size
 from cluster.metadata_records import MetadataRecord
 from storage.config import LogConfig
@@ -44,9 +45,10 @@ class MetadataLog:
     ) -> MetadataLog:
         """Recovers as after an unclean stop, always: the log is small.
 
-        All that is left is flushed, thus committed.
+        All that is left is flushed, thus committed. Raises DamagedMetadataLog where committed decisions are gone.
         """
         path = join(directory, METADATA_DIRECTORY)
+        check_nothing_committed_is_damaged(file_system, path)
         make_directory_durably(file_system, path)
         log = PartitionLog.open(
             file_system, path, METADATA_LOG_CONFIG, clean=False, now_ms=now_ms, draws=draws, report=report
@@ -60,7 +62,8 @@ class MetadataLog:
 
     def append(self, records: Sequence[MetadataRecord], now_ms: int) -> int:
         """One batch, whole or absent after a crash; returns the offset of the first record."""
-        batch = build_metadata_batch(records, timestamp_ms=now_ms)
+        headers = (committed_header(self.committed_offset),)
+        batch = build_metadata_batch(records, timestamp_ms=now_ms, headers=headers)
         first_offset = self.end_offset
         self._log.append_as_leader(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
         assert self.end_offset == first_offset + len(records), (self.end_offset, first_offset)
