@@ -274,8 +274,8 @@ MISTAKES: tuple[Mistake, ...] = (
         edits=(
             Edit(
                 path="cluster/replica/fetch.py",
-                old="isolation = Isolation.LOG_END if is_from_follower(request) else Isolation.HIGH_WATERMARK",
-                new="isolation = Isolation.LOG_END",
+                old="isolation=Isolation.HIGH_WATERMARK, min_one_message=is_first",
+                new="isolation=Isolation.LOG_END, min_one_message=is_first",
             ),
         ),
         tests=(CLUSTER + "test_leader_consumers.py::test_con1_nothing_above_the_high_watermark_is_served",),
