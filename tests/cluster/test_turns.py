@@ -1,4 +1,4 @@
-"""What arrives in one turn of the loop is one step: one answer to a follower for all that was produced in it."""
+"""What arrives in two turns of the loop is one step: one answer to a follower for all that was produced in it."""
 
 from __future__ import annotations
 
@@ -40,6 +40,29 @@ class ManyCore:
         ]
 
 
+async def two_turns() -> None:
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+def test_a_request_of_the_next_turn_joins_the_step() -> None:
+    async def main() -> None:
+        core = ManyCore()
+        runtime = Runtime(core)
+        runtime.start()
+        answers: list[ResponseBody] = []
+        runtime.ask(MetadataRequest(topics=("first",)), answers.append)
+        await asyncio.sleep(0)
+        assert core.turns == []
+        runtime.ask(MetadataRequest(topics=("second",)), answers.append)
+        await asyncio.sleep(0)
+        assert [len(turn) for turn in core.turns] == [2]
+        assert len(answers) == 2
+        await runtime.close()
+
+    asyncio.run(main())
+
+
 def test_requests_of_one_turn_are_one_step_and_keep_their_order_before_what_follows() -> None:
     async def main() -> None:
         core = ManyCore()
@@ -50,7 +73,7 @@ def test_requests_of_one_turn_are_one_step_and_keep_their_order_before_what_foll
         assert core.turns == []
         runtime.shut_down()
         later = runtime.ask(MetadataRequest(), answers.append)
-        await asyncio.sleep(0)
+        await two_turns()
         asked = [[event.call for event in turn if isinstance(event, Request)] for turn in core.turns]
         assert asked == [calls, [], [later]]
         assert core.turns[1] == [Shutdown()]
