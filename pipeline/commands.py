@@ -19,9 +19,10 @@ def spark_group() -> None:
 
 @spark_group.command("scan")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@click.option("--subscribe", default=None, metavar="A[,B…]", help="Only these topics.")
 @click.option("--master", default="local[*]", show_default=True, help="Any master that Spark knows.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
-def scan(directory: str, master: str, as_json: bool) -> None:
+def scan(directory: str, subscribe: str | None, master: str, as_json: bool) -> None:
     """Count the records of every topic in a log DIRECTORY (control records aside)."""
     from pipeline import register
 
@@ -29,7 +30,8 @@ def scan(directory: str, master: str, as_json: bool) -> None:
     spark = session("replog scan", master=master)
     try:
         register(spark)
-        frame = spark.read.format("replog").option("path", directory).load()
+        options = {"path": directory} | ({"subscribe": subscribe} if subscribe is not None else {})
+        frame = spark.read.format("replog").options(**options).load()
         counted = frame.groupBy("topic", "partition").count().orderBy("topic", "partition").collect()
     except Exception as error:
         raise click.ClickException(_root_cause(error)) from error
@@ -114,7 +116,8 @@ def _print_table(title: str, rows: list[dict[str, object]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
+    click.echo(title)
+    table = Table()
     for name in rows[0] if rows else ("nothing",):
         table.add_column(name)
     for row in rows:

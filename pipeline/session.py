@@ -67,7 +67,7 @@ def session(name: str, *, master: str = "local[*]") -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
-        "spark.log.level": "ERROR",
+        "spark.log.level": "OFF",  # what fails is raised to the caller, and told once
         "spark.sql.shuffle.partitions": "4",
     }
     builder = SparkSession.builder.appName(name).master(master)
