@@ -42,7 +42,8 @@ def segment_batches(
                 yield columns.take()
     except StorageError as error:
         if fail_on_data_loss:
-            raise SourceError(str(error)) from error
+            place = "" if wanted.path in str(error) else f"{wanted.path}: "
+            raise SourceError(f"{place}{error}") from error
     if columns.rows:
         yield columns.take()
 
