@@ -7,7 +7,7 @@ appended to while readers hold their position. Kafka: FileRecords, FileLogInputS
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -123,15 +123,20 @@ class FileRecords:
             yield RecordBatch(block, at, size_bytes, position)
 
     def scan_headers(
-        self, start: int = 0, end: int | None = None
-    ) -> Iterator[tuple[memoryview, int, int, HeaderFields]]:
+        self, start: int = 0, end: int | None = None, *, is_live: bool = True
+    ) -> Generator[tuple[memoryview, int, int, HeaderFields], None, None]:
         """Walk [start, end) as `batches` does and check each checksum: what recovery is made of.
 
         Gives (buffer, place in the buffer, position in the file, header fields). The buffer is filled anew
         when the walk goes on: take a copy of what must last. Of magic 0 and 1 the fields are put in magic
         2's places (the size field stays second). Raises CorruptBatch at the first batch that is not sound.
+
+        A file that is not live (nobody appends or truncates until the walk ends) is read through a map: copying
+        it would cost as much as the checksums. Close the generator before the file is changed.
         """
         limit = self._size_bytes if end is None else end
+        if not is_live and limit - start >= HEADER_SIZE:
+            start = yield from self._scan_map(start, limit)
         buffer = memoryview(bytearray(min(BLOCK_BYTES, max(limit - start, HEADER_SIZE))))
         unpack, checksum, position = HEADER.unpack_from, crc32c, start
         while position < limit - HEADER_SIZE_UP_TO_MAGIC:
@@ -164,6 +169,32 @@ class FileRecords:
             else:
                 yield buffer, 0, position, self._checked_odd(buffer, 0, position, size_bytes - LOG_OVERHEAD)
                 position += size_bytes
+
+    def _scan_map(
+        self, start: int, limit: int
+    ) -> Generator[tuple[memoryview, int, int, HeaderFields], None, int]:
+        """As far as batches are sound and of magic 2; gives where that ends.
+
+        What is odd there is the caller's to judge, from a copy: an error that held a piece of the map would keep
+        it from closing.
+        """
+        mapped = self._file.map_for_reading()
+        try:
+            buffer = mapped.view
+            end, at = min(limit, len(buffer)), start
+            unpack, checksum, last_start = HEADER.unpack_from, crc32c, end - HEADER_SIZE
+            while at <= last_start:
+                header = unpack(buffer, at)
+                batch_end = at + LOG_OVERHEAD + header[1]
+                if batch_end > end or header[3] < CURRENT_MAGIC or batch_end - at < HEADER_SIZE:
+                    break
+                if checksum(buffer[at + CRC_COVERS_FROM : batch_end]) != header[4]:
+                    break
+                yield buffer, at, at, header
+                at = batch_end
+            return at
+        finally:
+            mapped.close()
 
     def _check_long(self, position: int, size_bytes: int) -> None:
         """Nothing is allocated for a size field that is damage: a long batch is checked in blocks first."""

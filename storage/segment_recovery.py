@@ -88,8 +88,9 @@ class _Walk:
         add_time, add_time_offset = self._times.append, self._time_offsets.append
         position, size, last = 0, -LOG_OVERHEAD, producers.map_end_offset - 1
         before, is_refused, is_replayed = last, False, True
+        headers = segment.records.scan_headers(is_live=False)
         try:
-            for buffer, at, position, header in segment.records.scan_headers():
+            for buffer, at, position, header in headers:
                 before = last
                 (
                     first,
@@ -129,13 +130,17 @@ class _Walk:
                 if producer_id >= 0:
                     is_replayed = False
                     if flags & CONTROL_FLAG:
-                        self._replay_control(RecordBatch(buffer, at, size + LOG_OVERHEAD, position))
+                        control = bytes(
+                            buffer[at : at + size + LOG_OVERHEAD]
+                        )  # outlives the walk in an error
+                        self._replay_control(RecordBatch(control, 0, len(control), position))
                     else:
                         producers.replay_data(flags, delta, timestamp, producer_id, p_epoch, sequence, first)
                     is_replayed = True
                 elif magic < CURRENT_MAGIC:
                     last = before  # producers do not follow magic 0 and 1
         finally:
+            headers.close()  # before the file is cut
             # What raised inside the loop is the batch's own fault, or the scan's, which stopped behind it.
             self.valid_bytes = position if is_refused else position + size + LOG_OVERHEAD
             producers.map_end_offset = (last if is_replayed and not is_refused else before) + 1
