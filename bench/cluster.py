@@ -67,7 +67,6 @@ def _cluster_lines() -> list[Line]:
             what="three nodes, acks=all, 16 KiB batches",
             value=statistics.median(rates),
             unit="batches/s",
-            target=KAFKA_BATCHES_PER_S,
             peer=f"Kafka {KAFKA_BATCHES_PER_S:,}",
             detail="rounds: " + ", ".join(f"{rate:,.0f}" for rate in rates),
         ),
