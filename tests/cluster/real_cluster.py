@@ -80,6 +80,9 @@ class Up:
     def __init__(self, data: Path, nodes: int, *options: str, port: int | None = None) -> None:
         self.data, self.nodes, self.port = data, nodes, port or free_port(nodes)
         self.bootstrap = f"{HOST}:{self.port}"
+        self.bootstrap_servers = ",".join(
+            f"{HOST}:{self.port + index}" for index in range(nodes)
+        )  # one may be dead
         arguments = ["up", "--nodes", str(nodes), "--port", str(self.port), "--data", str(data), *options]
         self.process = subprocess.Popen(
             [*REPLOG, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
@@ -110,7 +113,7 @@ class Up:
         return self.process.stderr.read().decode()
 
     def run(self, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        return replog(*arguments, "--bootstrap-server", self.bootstrap, given=given)
+        return replog(*arguments, "--bootstrap-server", self.bootstrap_servers, given=given)
 
     def describe(self, topic: str) -> list[dict[str, object]]:
         done = self.run("topics", "describe", topic, "--json")

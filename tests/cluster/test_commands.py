@@ -130,7 +130,16 @@ def test_no_acknowledged_line_is_lost_or_doubled_when_the_leader_is_killed(tmp_p
         create(up, "t", "--replication-factor", "3", "--config", "min.insync.replicas=2")
         leader = up.describe("t")[0]["leader"]
         assert isinstance(leader, int)
-        command = [*REPLOG, "produce", "t", "--acks", "all", "--json", "--bootstrap-server", up.bootstrap]
+        command = [
+            *REPLOG,
+            "produce",
+            "t",
+            "--acks",
+            "all",
+            "--json",
+            "--bootstrap-server",
+            up.bootstrap_servers,
+        ]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as producer:
             assert producer.stdin is not None and producer.stdout is not None
             producer.stdin.writelines(line + b"\n" for line in lines[:30_000])
