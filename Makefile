@@ -42,6 +42,7 @@ format: $(SETUP)
 
 generate: $(SETUP)
 	$(BIN)/python -m cluster.rpc.generate
+	$(BIN)/python tools/rules_table.py
 
 bench: setup
 	$(BIN)/python -m bench
