@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from storage.offset_metadata import LogOffsetMetadata
+from storage.transaction_index import AbortedTransaction
 
 
 class Isolation(Enum):
@@ -20,8 +21,10 @@ class FetchData:
 
     The first batch may begin below that offset, the last may be cut anywhere. `offset_metadata` carries the
     offset as asked, with the place of its batch. With `first_entry_incomplete` not even one whole batch is here.
+    `aborted_transactions` reach into the bytes; None unless the isolation asks for them, or nothing is left to read.
     """
 
     offset_metadata: LogOffsetMetadata
     records: bytes = b""
     first_entry_incomplete: bool = False
+    aborted_transactions: tuple[AbortedTransaction, ...] | None = None

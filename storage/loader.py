@@ -152,8 +152,12 @@ class _Loader:
         if segment.has_offset_index_file():
             if not segment.has_time_index_file():
                 segment.time_index.resize(0)
-            return
-        if self._request.is_clean or segment.base_offset < self._request.recovery_point:
+            try:
+                segment.sanity_check()
+                return
+            except CorruptIndex as error:
+                logger.error("made sound again: segment=%s reason=%s", segment.path, error)
+        elif self._request.is_clean or segment.base_offset < self._request.recovery_point:
             logger.error("offset index missing: segment=%s", segment.path)
         try:
             self._recover(segment)

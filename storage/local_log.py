@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import final
 
 from storage.config import LogConfig
@@ -18,6 +19,7 @@ from storage.filesystem import Buffer, FileSystem, join
 from storage.offset_metadata import LogOffsetMetadata
 from storage.segment import SEGMENT_SUFFIXES, LogSegment, offset_name
 from storage.segments import LogSegments
+from storage.transaction_index import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -67,12 +69,18 @@ class LocalLog:
         self.log_end = LogOffsetMetadata(last_offset + 1, active.base_offset, active.size_bytes)
 
     def read(
-        self, start_offset: int, max_size: int, bound: LogOffsetMetadata, min_one_message: bool
+        self,
+        start_offset: int,
+        max_size: int,
+        bound: LogOffsetMetadata,
+        *,
+        min_one_message: bool,
+        with_aborted: bool = False,
     ) -> FetchData:
         """Raises OffsetOutOfRange above the log end and below the first segment (RD2).
 
         The bound's position counts only in the bound's own segment; a segment behind it, or one where its place
-        is unknown, gives no bytes (RD3).
+        is unknown, gives no bytes (RD3). `with_aborted` adds the aborted transactions (RD5).
         """
         segment = self.segments.floor(start_offset)
         if start_offset > self.log_end.offset or segment is None:
@@ -81,16 +89,39 @@ class LocalLog:
                 start_offset, first.base_offset if first is not None else 0, self.log_end.offset
             )
         if start_offset == bound.offset:
-            return FetchData(offset_metadata=bound)
+            return FetchData(offset_metadata=bound, aborted_transactions=() if with_aborted else None)
         if start_offset > bound.offset:
-            return FetchData(offset_metadata=self.place_of(start_offset))
+            place = self.place_of(start_offset)
+            return FetchData(offset_metadata=place, aborted_transactions=() if with_aborted else None)
         while segment is not None:
             max_position = _max_position(segment, bound)
             data = segment.read(start_offset, max_size, max_position, min_one_message)
             if data is not None:
-                return data
+                return self._with_aborted(segment, data) if with_aborted else data
             segment = self.segments.higher(segment.base_offset)
         return FetchData(offset_metadata=self.log_end)  # all records from there on are compacted away (RD4)
+
+    def _with_aborted(self, segment: LogSegment, data: FetchData) -> FetchData:
+        """Those that reach from the offset asked for up to the end of the bytes, as far as the index knows it (RD5)."""
+        start = data.offset_metadata
+        found = segment.fetch_upper_bound_offset(start.position, len(data.records))
+        if found is None:
+            following = self.segments.higher(segment.base_offset)
+            found = self.log_end.offset if following is None else following.base_offset
+        return replace(data, aborted_transactions=self.collect_aborted(start.offset, found, segment))
+
+    def collect_aborted(
+        self, start_offset: int, upper_bound_offset: int, segment: LogSegment | None
+    ) -> tuple[AbortedTransaction, ...]:
+        """Those that reach into [start, upper bound), from `segment` upward until one knows that it has them all."""
+        aborted: list[AbortedTransaction] = []
+        while segment is not None:
+            found, is_complete = segment.collect_aborted(start_offset, upper_bound_offset)
+            aborted += found
+            if is_complete:
+                break
+            segment = self.segments.higher(segment.base_offset)
+        return tuple(aborted)
 
     def place_of(self, offset: int) -> LogOffsetMetadata:
         """Where the batch with `offset`, or the next one there is, lies. Raises OffsetOutOfRange."""

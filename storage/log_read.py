@@ -32,7 +32,13 @@ class LogReads(LogState):
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
             raise OffsetOutOfRange(start_offset, self.log_start_offset, self.log_end_offset)
         try:
-            return self._local.read(start_offset, max_size, self._read_bound(isolation), min_one_message)
+            return self._local.read(
+                start_offset,
+                max_size,
+                self._read_bound(isolation),
+                min_one_message=min_one_message,
+                with_aborted=isolation is Isolation.TXN_COMMITTED,
+            )
         except OSError as error:
             raise self._go_offline("read", error) from error
 

@@ -117,10 +117,10 @@ class LogAppends(LogFlushes):
             self._local.append(
                 analysis.last_offset, analysis.max_timestamp, analysis.offset_of_max_timestamp, records
             )
+            if prepared is not None:
+                self._commit_producers(prepared)
         except OSError as error:
             raise self._go_offline("append", error) from error
-        if prepared is not None:
-            self._commit_producers(prepared)
         self.producer_state.map_end_offset = analysis.last_offset + 1
         assert before <= analysis.first_offset or analysis.first_offset < 0, (before, analysis.first_offset)
         assert self.log_end_offset == analysis.last_offset + 1, (self.log_end, analysis.last_offset)
@@ -173,8 +173,12 @@ class LogAppends(LogFlushes):
         )
 
     def _commit_producers(self, prepared: PreparedAppend) -> None:
+        """After the bytes: when the transaction index cannot be written they stay, and the next start's recovery
+        writes it from them (AP14, T35)."""
         self.producer_state.commit(prepared)
         for completed in prepared.completed:
+            last_stable_offset = self.producer_state.last_stable_offset(completed)
+            self.active_segment.note_completed(completed, last_stable_offset)
             self.producer_state.complete_transaction(completed)
 
     def _duplicate(self, prepared: PreparedAppend) -> AppendInfo:

@@ -1,4 +1,4 @@
-"""One segment of a log: a `.log` file of record batches, its offset index and its time index.
+"""One segment of a log: a `.log` file of record batches and its indexes (`segment_indexes.py`).
 
 The indexes tell where to look; the `.log` alone is the truth, and `recover` makes the indexes from it.
 Kafka: LogSegment; rules LS1 to LS20.
@@ -6,42 +6,46 @@ Kafka: LogSegment; rules LS1 to LS20.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import final
 
 from storage.config import LogConfig
 from storage.draws import Draws
-from storage.errors import InvalidOffset, SegmentOffsetOverflow
+from storage.errors import SegmentOffsetOverflow
 from storage.fetch_data import FetchData
 from storage.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
-from storage.filesystem import Buffer, FileSystem, join
-from storage.lazy_index import LazyIndex, lazy_offset_index, lazy_time_index
+from storage.filesystem import Buffer, FileSystem
 from storage.leader_epochs import LeaderEpochCache
 from storage.memory_mapped_index import MAX_RELATIVE_OFFSET
-from storage.offset_index import OffsetIndex
+from storage.offset_index import OffsetIndex, OffsetPosition
 from storage.offset_metadata import LogOffsetMetadata
+from storage.producer_append import CompletedTransaction
 from storage.producer_state import ProducerStateManager
 from storage.recovery_cut import ReportCut, ignore_cut
+from storage.segment_indexes import SegmentIndexes, with_suffix
+from storage.segment_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    log_path,
+    offset_name,
+)
 from storage.segment_recovery import do_nothing, recover_segment
 from storage.time_index import TimeIndex, TimestampOffset
+from storage.transaction_index import AbortedTransaction, AbortedTransactions, TransactionIndex
 
-logger = logging.getLogger(__name__)
-
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-TRANSACTION_INDEX_SUFFIX = ".txnindex"
-SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-
-
-def offset_name(offset: int) -> str:
-    """20 digits, so that names sort as offsets do."""
-    return f"{offset:020d}"
-
-
-def log_path(directory: str, base_offset: int, suffix: str = "") -> str:
-    return join(directory, offset_name(base_offset) + LOG_SUFFIX + suffix)
+__all__ = [
+    "INDEX_SUFFIX",
+    "LOG_SUFFIX",
+    "SEGMENT_SUFFIXES",
+    "TIME_INDEX_SUFFIX",
+    "TRANSACTION_INDEX_SUFFIX",
+    "LogSegment",
+    "log_path",
+    "offset_name",
+]
 
 
 @final
@@ -58,13 +62,11 @@ class LogSegment:
         "_first_batch_timestamp",
         "_index_interval_bytes",
         "_is_deleted",
-        "_max_index_bytes",
         "_max_timestamp",
-        "_offset_index",
         "_roll_jitter_ms",
-        "_time_index",
         "base_offset",
         "directory",
+        "indexes",
         "records",
     )
 
@@ -82,26 +84,14 @@ class LogSegment:
     ) -> None:
         assert base_offset >= 0, base_offset
         self._file_system, self.directory, self.base_offset = file_system, directory, base_offset
-        stem = offset_name(base_offset)
-        preallocate_bytes = config.segment_bytes if config.preallocate else 0
         self.records = FileRecords(
             file_system,
-            join(directory, stem + LOG_SUFFIX + suffix),
+            log_path(directory, base_offset, suffix),
             file_already_exists=file_already_exists,
-            preallocate_bytes=preallocate_bytes,
+            preallocate_bytes=config.segment_bytes if config.preallocate else 0,
         )
-        self._max_index_bytes = config.segment_index_bytes
-        self._offset_index: LazyIndex[OffsetIndex] = lazy_offset_index(
-            file_system,
-            join(directory, stem + INDEX_SUFFIX + suffix),
-            base_offset,
-            max_index_size=config.segment_index_bytes,
-        )
-        self._time_index: LazyIndex[TimeIndex] = lazy_time_index(
-            file_system,
-            join(directory, stem + TIME_INDEX_SUFFIX + suffix),
-            base_offset,
-            max_index_size=config.segment_index_bytes,
+        self.indexes = SegmentIndexes(
+            file_system, directory, base_offset, max_bytes=config.segment_index_bytes, suffix=suffix
         )
         self._index_interval_bytes = config.index_interval_bytes
         self._roll_jitter_ms = _draw_jitter(config, draws, base_offset)
@@ -149,20 +139,24 @@ class LogSegment:
     @property
     def offset_index(self) -> OffsetIndex:
         """Opened, and created when missing, at the first use."""
-        return self._offset_index.get()
+        return self.indexes.offset
 
     @property
     def time_index(self) -> TimeIndex:
         """Opened, and created when missing, at the first use."""
-        return self._time_index.get()
+        return self.indexes.time
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        return self.indexes.transactions
 
     @property
     def offset_index_path(self) -> str:
-        return self._offset_index.path
+        return self.indexes.lazy_offset.path
 
     @property
     def time_index_path(self) -> str:
-        return self._time_index.path
+        return self.indexes.lazy_time.path
 
     @property
     def index_interval_bytes(self) -> int:
@@ -227,37 +221,21 @@ class LogSegment:
         if largest_timestamp > self.max_timestamp.timestamp:
             self._max_timestamp = TimestampOffset(largest_timestamp, offset_of_max_timestamp)
         if self._bytes_since_last_index_entry > self._index_interval_bytes:
-            self._append_index_entries(largest_offset, position)
+            self.indexes.append(largest_offset, position, self.max_timestamp)
             self._bytes_since_last_index_entry = 0
         self._bytes_since_last_index_entry += len(data)
         assert self.records.size_bytes == position + len(data), (position, len(data))
 
-    def _append_index_entries(self, largest_offset: int, position: int) -> None:
-        """An index that contradicts the bytes just written was damaged before a clean start, which trusts it (LL17).
-
-        It is emptied: a lookup then scans from further back. The append must not fail for it, its bytes are there.
-        """
-        try:
-            self.offset_index.append(largest_offset, position)
-        except InvalidOffset as error:
-            logger.error("offset index emptied: segment=%s reason=%s", self.path, error)
-            self.offset_index.truncate()
-        try:
-            self.time_index.maybe_append(*self.max_timestamp)
-        except (InvalidOffset, ValueError) as error:
-            logger.error("time index emptied: segment=%s reason=%s", self.path, error)
-            self.time_index.truncate()
-
-    def _append_last_time_entry(self, last: TimestampOffset) -> None:
-        """What a damaged time index refuses is logged: neither a roll nor a stop may fail for it (LS15)."""
-        index = self.time_index
-        if index.entries == index.max_entries and last.timestamp > index.last_entry.timestamp:
-            logger.warning("time index full, last entry left out: segment=%s", self.path)
-            return
-        try:
-            index.maybe_append(*last, skip_full_check=True)
-        except (InvalidOffset, ValueError) as error:
-            logger.warning("last time entry left out: segment=%s reason=%s", self.path, error)
+    def note_completed(self, transaction: CompletedTransaction, last_stable_offset: int) -> None:
+        """Its marker stands in this segment; the index is told if it was an abort. Kafka: updateTxnIndex."""
+        if transaction.is_aborted:
+            entry = AbortedTransaction(
+                producer_id=transaction.producer_id,
+                first_offset=transaction.first_offset,
+                last_offset=transaction.last_offset,
+                last_stable_offset=last_stable_offset,
+            )
+            self.indexes.transactions.append(entry)
 
     def should_roll(
         self,
@@ -297,9 +275,8 @@ class LogSegment:
 
     def on_become_inactive(self) -> None:
         """Full: the last time entry goes in, the unused tails go (LS14)."""
-        self._append_last_time_entry(self.max_timestamp)
-        self.offset_index.trim_to_valid_size()
-        self.time_index.trim_to_valid_size()
+        self.indexes.append_last_time_entry(self.max_timestamp)
+        self.indexes.trim()
         self.records.trim()
 
     # Read
@@ -353,6 +330,15 @@ class LogSegment:
         position = self.offset_index.lookup(from_offset).position
         return self.records.search_for_timestamp(timestamp, position, start_offset)
 
+    def fetch_upper_bound_offset(self, position: int, size: int) -> int | None:
+        """An offset behind all of `size` bytes at `position`; None when the index has none (IX19)."""
+        entry = self.offset_index.fetch_upper_bound_offset(OffsetPosition(0, position), size)
+        return None if entry is None else entry.offset
+
+    def collect_aborted(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTransactions:
+        """Those of this segment that reach into [fetch_offset, upper_bound_offset) (IX29)."""
+        return self.indexes.transactions.collect(fetch_offset, upper_bound_offset)
+
     # Recover and truncate
 
     def recover(
@@ -377,9 +363,7 @@ class LogSegment:
         restarts.
         """
         found = self.translate_offset(offset)
-        self.offset_index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
-        self.resize_indexes()
+        self.indexes.truncate_to(offset)
         removed_bytes = 0 if found is None else self.cut_records(found.position)
         if self.records.size_bytes == 0:
             self._created_ms = now_ms
@@ -410,13 +394,11 @@ class LogSegment:
 
     def resize_indexes(self) -> None:
         """To the full size that an active segment's have."""
-        self.offset_index.resize(self._max_index_bytes)
-        self.time_index.resize(self._max_index_bytes)
+        self.indexes.resize()
 
     def reset_indexes(self) -> None:
         """Empty and of full size, the greatest timestamp forgotten: `recover` fills them anew."""
-        self.offset_index.reset()
-        self.time_index.reset()
+        self.indexes.reset()
         self._max_timestamp = None
 
     def restart(self, now_ms: int) -> None:
@@ -431,65 +413,69 @@ class LogSegment:
         """The `.log` was walked to its end: finish the indexes, as at the end of LogSegment.recover (LS10)."""
         self._max_timestamp = max_timestamp
         self.offset_index.trim_to_valid_size()
-        self._append_last_time_entry(max_timestamp)
+        self.indexes.append_last_time_entry(max_timestamp)
         self.time_index.trim_to_valid_size()
         self._bytes_since_last_index_entry = 0
 
     # Files
 
     def has_offset_index_file(self) -> bool:
-        return self._file_system.exists(self._offset_index.path)
+        return self._file_system.exists(self.offset_index_path)
 
     def has_time_index_file(self) -> bool:
-        return self._file_system.exists(self._time_index.path)
+        return self._file_system.exists(self.time_index_path)
+
+    def sanity_check(self) -> None:
+        """Raises CorruptIndex. The offset and the time index are trusted (LS17)."""
+        self.indexes.transactions.sanity_check()
 
     def flush(self) -> None:
-        """Log, offset index, time index, in that order (LS16)."""
+        """Log, offset index, time index, transaction index, in that order (LS16)."""
         self.records.flush()
-        self.offset_index.flush()
-        self.time_index.flush()
+        self.indexes.flush()
 
     def close(self) -> None:
-        """In order: the last time entry if the maximum is known, then trimmed and synced files (LS15).
-
-        Kafka does not sync the trimmed indexes. The next start trusts them, and a tail of zeros that a power loss
-        brought back would count as entries.
-        """
+        """In order: the last time entry if the maximum is known, then trimmed and synced files (LS15)."""
         if self._max_timestamp is not None:
-            self._append_last_time_entry(self._max_timestamp)
-        for index in (self._offset_index, self._time_index):
-            if index.is_open:
-                index.get().trim_to_valid_size()
-                index.get().flush()
-        self._offset_index.close()
-        self._time_index.close()
+            self.indexes.append_last_time_entry(self._max_timestamp)
+        self.indexes.close()
         self.records.close()
 
     def close_handlers(self) -> None:
         """Without trim or sync, as a crash would."""
-        self._offset_index.close_handler()
-        self._time_index.close_handler()
+        self.indexes.close_handlers()
         self.records.close_handlers()
+
+    def change_file_suffixes(self, old_suffix: str, new_suffix: str) -> None:
+        """Rename its files: `old_suffix` behind the names goes, `new_suffix` comes (LS24). Nothing is synced.
+
+        An index file that was never made is no error, a missing `.log` is. ValueError, with nothing renamed, where a
+        name does not end in `old_suffix`.
+        """
+        self.records.rename_to(with_suffix(self.path, LOG_SUFFIX + old_suffix, LOG_SUFFIX + new_suffix))
+        self.indexes.change_suffix(old_suffix, new_suffix)
+
+    def update_parent_directory(self, directory: str) -> None:
+        """The directory was renamed: only the remembered paths change."""
+        self.directory = directory
+        self.records.update_parent_directory(directory)
+        self.indexes.update_parent_directory(directory)
+
+    def set_modified(self, modified_ms: int) -> None:
+        """Of the `.log` and of both indexes; retention and compaction read it where records carry no time (LS23)."""
+        self.records.set_modified(modified_ms)
+        for path in (self.offset_index_path, self.time_index_path):
+            if self._file_system.exists(path):
+                self._file_system.set_modified(path, modified_ms)
 
     def delete(self) -> None:
         """Close and unlink the files; one that is missing is no error (LS22)."""
         self._is_deleted = True
         self.records.delete_if_exists()
-        self._offset_index.delete_if_exists()
-        self._time_index.delete_if_exists()
-        _unlink_if_exists(
-            self._file_system, join(self.directory, offset_name(self.base_offset) + TRANSACTION_INDEX_SUFFIX)
-        )
+        self.indexes.delete()
 
     def __repr__(self) -> str:
         return f"LogSegment({self.path}, size_bytes={self.size_bytes})"
-
-
-def _unlink_if_exists(file_system: FileSystem, path: str) -> None:
-    try:
-        file_system.unlink(path)
-    except FileNotFoundError:
-        logger.debug("nothing to delete: path=%s", path)
 
 
 def _draw_jitter(config: LogConfig, draws: Draws | None, base_offset: int) -> int:

@@ -168,5 +168,7 @@ class _Walk:
 
     def _replay_control(self, batch: RecordBatch) -> None:
         completed = self._producers.replay(batch)
-        if completed is not None:
-            self._producers.complete_transaction(completed)
+        if completed is None:
+            return
+        self._segment.note_completed(completed, self._producers.last_stable_offset(completed))
+        self._producers.complete_transaction(completed)

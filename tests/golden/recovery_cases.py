@@ -155,7 +155,7 @@ def _describe_segment(segment: LogSegment) -> Json:
         "offset_index": [list(offsets.entry(slot)) for slot in range(offsets.entries)],
         "time_index": [list(times.entry(slot)) for slot in range(times.entries)],
         "max_timestamp": list(segment.max_timestamp),
-        "aborted_transactions": [],  # until there is a transaction index
+        "aborted_transactions": [list(entry) for entry in segment.transaction_index.entries()],
     }
 
 

@@ -1,0 +1,149 @@
+"""The three indexes of one segment, and what happens to them together.
+
+They tell where to look; the `.log` alone is the truth: what contradicts it is emptied or left out, and never stops
+an append, a roll or a close. Kafka: LogSegment, which holds them; rules LS1, LS13 to LS16.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import final
+
+from storage.errors import InvalidOffset
+from storage.filesystem import FileSystem, join
+from storage.lazy_index import LazyIndex, lazy_offset_index, lazy_time_index
+from storage.offset_index import OffsetIndex
+from storage.segment_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_name
+from storage.time_index import TimeIndex, TimestampOffset
+from storage.transaction_index import TransactionIndex
+
+logger = logging.getLogger(__name__)
+
+
+@final
+class SegmentIndexes:
+    """`max_bytes` is what an active segment's offset and time index have each; a full segment's are trimmed."""
+
+    __slots__ = ("_max_bytes", "lazy_offset", "lazy_time", "transactions")
+
+    def __init__(
+        self, file_system: FileSystem, directory: str, base_offset: int, *, max_bytes: int, suffix: str = ""
+    ) -> None:
+        def path(kind: str) -> str:
+            return join(directory, offset_name(base_offset) + kind + suffix)
+
+        self._max_bytes = max_bytes
+        self.lazy_offset: LazyIndex[OffsetIndex] = lazy_offset_index(
+            file_system, path(INDEX_SUFFIX), base_offset, max_index_size=max_bytes
+        )
+        self.lazy_time: LazyIndex[TimeIndex] = lazy_time_index(
+            file_system, path(TIME_INDEX_SUFFIX), base_offset, max_index_size=max_bytes
+        )
+        self.transactions = TransactionIndex(file_system, path(TRANSACTION_INDEX_SUFFIX), base_offset)
+
+    @property
+    def offset(self) -> OffsetIndex:
+        """Opened, and created when missing, at the first use."""
+        return self.lazy_offset.get()
+
+    @property
+    def time(self) -> TimeIndex:
+        """Opened, and created when missing, at the first use."""
+        return self.lazy_time.get()
+
+    def append(self, last_offset: int, position: int, max_timestamp: TimestampOffset) -> None:
+        """An index that contradicts the bytes just written was damaged before a clean start, which trusts it (LL17).
+
+        It is emptied: a lookup then scans from further back. The append must not fail for it, its bytes are there.
+        """
+        try:
+            self.offset.append(last_offset, position)
+        except InvalidOffset as error:
+            logger.error("offset index emptied: path=%s reason=%s", self.lazy_offset.path, error)
+            self.offset.truncate()
+        try:
+            self.time.maybe_append(*max_timestamp)
+        except (InvalidOffset, ValueError) as error:
+            logger.error("time index emptied: path=%s reason=%s", self.lazy_time.path, error)
+            self.time.truncate()
+
+    def append_last_time_entry(self, last: TimestampOffset) -> None:
+        """What a damaged time index refuses is logged: neither a roll nor a stop may fail for it (LS15)."""
+        index = self.time
+        if index.entries == index.max_entries and last.timestamp > index.last_entry.timestamp:
+            logger.warning("time index full, last entry left out: path=%s", index.path)
+            return
+        try:
+            index.maybe_append(*last, skip_full_check=True)
+        except (InvalidOffset, ValueError) as error:
+            logger.warning("last time entry left out: path=%s reason=%s", index.path, error)
+
+    def truncate_to(self, offset: int) -> None:
+        """Without the entries of `offset` and above; of full size again (LS13)."""
+        self.offset.truncate_to(offset)
+        self.time.truncate_to(offset)
+        self.transactions.truncate_to(offset)
+        self.resize()
+
+    def resize(self) -> None:
+        """To the full size that an active segment's have."""
+        self.offset.resize(self._max_bytes)
+        self.time.resize(self._max_bytes)
+
+    def reset(self) -> None:
+        """All empty, of full size."""
+        self.offset.reset()
+        self.time.reset()
+        self.transactions.reset()
+
+    def trim(self) -> None:
+        self.offset.trim_to_valid_size()
+        self.time.trim_to_valid_size()
+
+    def flush(self) -> None:
+        self.offset.flush()
+        self.time.flush()
+        self.transactions.flush()
+
+    def close(self) -> None:
+        """Trimmed and synced; one that nobody used stays as it is (IX25).
+
+        Kafka does not sync the trimmed indexes. The next start trusts them, and a tail of zeros that a power loss
+        brought back would count as entries.
+        """
+        for index in (self.lazy_offset, self.lazy_time):
+            if index.is_open:
+                index.get().trim_to_valid_size()
+                index.get().flush()
+            index.close()
+        self.transactions.flush()
+        self.transactions.close()
+
+    def close_handlers(self) -> None:
+        """Without trim or sync, as a crash would."""
+        self.lazy_offset.close_handler()
+        self.lazy_time.close_handler()
+        self.transactions.close()
+
+    def delete(self) -> None:
+        """One that is missing is no error."""
+        self.lazy_offset.delete_if_exists()
+        self.lazy_time.delete_if_exists()
+        self.transactions.delete_if_exists()
+
+    def change_suffix(self, old: str, new: str) -> None:
+        """Rename the files that are there (LS24)."""
+        for index in (self.lazy_offset, self.lazy_time, self.transactions):
+            index.rename_to(with_suffix(index.path, old, new))
+
+    def update_parent_directory(self, directory: str) -> None:
+        """The directory was renamed: only the remembered paths change."""
+        for index in (self.lazy_offset, self.lazy_time, self.transactions):
+            index.update_parent_directory(directory)
+
+
+def with_suffix(path: str, old: str, new: str) -> str:
+    """`path` with `new` in place of `old` at its end. ValueError when it does not end so (LS24)."""
+    if not path.endswith(old):
+        raise ValueError(f"{path} does not end in {old!r}")
+    return path[: len(path) - len(old)] + new
