@@ -1,11 +1,15 @@
-"""The codecs of a batch: in magic 2 all bytes after the 61-byte header are one compressed stream.
+"""The codecs of a batch: in magic 2 all bytes after the 61-byte header are one compressed stream, in magic 0 and
+1 the value of the wrapper message is.
 
-| id | codec | framing |
-| --- | --- | --- |
-| 0 | none | |
-| 1 | gzip | RFC 1952; one member with time 0, extra flags 0, system 255, as the JDK since 16 has it |
-| 2, 3, 4 | snappy, lz4, zstd | known by name, refused |
+| id | codec | framing | levels |
+| --- | --- | --- | --- |
+| 0 | none | | |
+| 1 | gzip | RFC 1952; one member with time 0, extra flags 0, system 255, as the JDK since 16 has it | 1 to 9, -1 |
+| 2 | snappy | snappy-java's, `compression_snappy.py` | |
+| 3 | lz4 | frames, `compression_lz4.py` | 1 to 17 |
+| 4 | zstd | RFC 8878, `compression_zstd.py`; magic 2 alone | -131072 to 22 |
 
+Compressed bytes are those of the libraries' builds: only what they decompress to is the same everywhere.
 Kafka: CompressionType, GzipCompression.
 """
 
@@ -15,7 +19,11 @@ import struct
 import zlib
 from enum import IntEnum
 
-from storage.errors import InvalidRecord, UnsupportedCompression
+from storage import compression_lz4, compression_zstd
+from storage.compression_lz4 import compress_lz4, decompress_lz4
+from storage.compression_snappy import compress_snappy, decompress_snappy
+from storage.compression_zstd import compress_zstd, decompress_zstd
+from storage.errors import ConfigError, InvalidRecord, UnsupportedCompression
 from storage.filesystem import Buffer
 
 DECOMPRESSED_LIMIT_BYTES = 128 * 1024 * 1024
@@ -39,11 +47,26 @@ class Compression(IntEnum):
         return self.name.lower()
 
     @property
-    def is_supported(self) -> bool:
-        return self in (Compression.NONE, Compression.GZIP)
+    def levels(self) -> range | None:
+        """The levels a configuration may name, besides the default; None where there is no choice."""
+        return _LEVELS.get(self)
+
+    @property
+    def default_level(self) -> int | None:
+        return _DEFAULT_LEVELS.get(self)
 
 
 _CODECS = tuple(Compression)
+_LEVELS = {
+    Compression.GZIP: range(zlib.Z_BEST_SPEED, zlib.Z_BEST_COMPRESSION + 1),
+    Compression.LZ4: range(1, 18),
+    Compression.ZSTD: range(-131072, 23),
+}
+_DEFAULT_LEVELS = {
+    Compression.GZIP: zlib.Z_DEFAULT_COMPRESSION,
+    Compression.LZ4: compression_lz4.FAST_LEVEL,
+    Compression.ZSTD: compression_zstd.DEFAULT_LEVEL,
+}
 
 
 def compression_of(codec_id: int) -> Compression:
@@ -53,28 +76,72 @@ def compression_of(codec_id: int) -> Compression:
     return _CODECS[codec_id]
 
 
-def compress(codec: Compression, data: Buffer) -> bytes:
-    """Raises UnsupportedCompression."""
-    if codec is Compression.NONE:
-        return bytes(data)
-    if codec is Compression.GZIP:
-        return _gzip(data)
-    raise UnsupportedCompression(f"compression codec {codec.label} is not supported")
+def check_level(codec: Compression, level: int) -> None:
+    """Raises ConfigError (Kafka: LevelValidator, ConfigDef.Range)."""
+    levels = codec.levels
+    if levels is None:
+        raise ConfigError(f"compression codec {codec.label} has no levels")
+    if level not in levels and level != codec.default_level:
+        raise ConfigError(
+            f"compression level {level} of {codec.label} is outside [{levels[0]}, {levels[-1]}]"
+        )
 
 
-def decompress(codec: Compression, data: Buffer, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> bytes:
-    """Never holds more than `limit_bytes` of output. Raises InvalidRecord (damaged, or above the limit) and
-    UnsupportedCompression."""
-    if codec is Compression.NONE:
-        return bytes(data)
-    if codec is Compression.GZIP:
-        return _gunzip(data, limit_bytes)
-    raise UnsupportedCompression(f"compression codec {codec.label} is not supported")
+def compress(codec: Compression, data: Buffer, *, magic: int = 2, level: int | None = None) -> bytes:
+    """`magic` is that of the batch: lz4 is framed otherwise for 0, and zstd is of magic 2 alone.
+
+    Raises UnsupportedCompression; ConfigError for a level that the codec does not have.
+    """
+    if level is None:
+        level = codec.default_level
+    else:
+        check_level(codec, level)
+    match codec:
+        case Compression.NONE:
+            return bytes(data)
+        case Compression.GZIP:
+            return _gzip(data, zlib.Z_DEFAULT_COMPRESSION if level is None else level)
+        case Compression.SNAPPY:
+            return compress_snappy(data)
+        case Compression.LZ4:
+            return compress_lz4(
+                data, magic=magic, level=compression_lz4.FAST_LEVEL if level is None else level
+            )
+        case Compression.ZSTD:
+            _check_zstd_magic(magic)
+            return compress_zstd(data, level=compression_zstd.DEFAULT_LEVEL if level is None else level)
 
 
-def _gzip(data: Buffer) -> bytes:
+def decompress(
+    codec: Compression, data: Buffer, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES, *, magic: int = 2
+) -> bytes:
+    """Gives at most `limit_bytes`, and never holds more than one block of the codec above it: a batch of a few
+    bytes may stand for gigabytes. `magic` is that of the batch.
+
+    Raises InvalidRecord (damaged, or above the limit) and UnsupportedCompression (zstd before magic 2).
+    """
+    match codec:
+        case Compression.NONE:
+            return bytes(data)
+        case Compression.GZIP:
+            return _gunzip(data, limit_bytes)
+        case Compression.SNAPPY:
+            return decompress_snappy(data, limit_bytes)
+        case Compression.LZ4:
+            return decompress_lz4(data, limit_bytes, magic=magic)
+        case Compression.ZSTD:
+            _check_zstd_magic(magic)
+            return decompress_zstd(data, limit_bytes)
+
+
+def _check_zstd_magic(magic: int) -> None:
+    if magic < 2:
+        raise UnsupportedCompression(f"compression codec zstd is not of magic {magic}")
+
+
+def _gzip(data: Buffer, level: int) -> bytes:
     # Not the gzip module: it writes another system byte, and flags that depend on the level.
-    deflater = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION, zlib.DEFLATED, -zlib.MAX_WBITS)
+    deflater = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = deflater.compress(data) + deflater.flush()
     return _GZIP_HEADER + body + _GZIP_TRAILER.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)
 

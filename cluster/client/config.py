@@ -31,8 +31,6 @@ class ProducerConfig:
     metadata_max_age_ms: int = 300_000
 
     def __post_init__(self) -> None:
-        if not self.compression_type.is_supported:
-            raise ConfigError(f"compression_type {self.compression_type.label}: only none and gzip are there")
         if self.acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
             raise ConfigError(f"acks {self.acks}: all (-1), 1 or 0")
         if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:

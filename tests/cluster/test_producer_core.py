@@ -358,10 +358,13 @@ def test_idempotence_needs_acks_all() -> None:
         ProducerConfig(acks=1, enable_idempotence=True)
 
 
-def test_a_codec_that_is_not_there_is_refused_before_the_first_record() -> None:
-    for codec in (Compression.SNAPPY, Compression.LZ4, Compression.ZSTD):
-        with pytest.raises(ConfigError, match=f"compression_type {codec.label}"):
-            ProducerConfig(compression_type=codec)
+@pytest.mark.parametrize("codec", Compression)
+def test_batch_goes_out_in_the_codec_of_the_configuration(codec: Compression) -> None:
+    producer, _ = ready_producer(config=ProducerConfig(linger_ms=0, compression_type=codec))
+    (send,) = produced(producer.send(0, "t", None, b"x" * 100, ticket=1))
+    batch = batch_of(send)
+    assert batch.compression is codec
+    assert [record.value for record in batch.records()] == [b"x" * 100]
 
 
 def test_unknown_topic_fails_after_max_block() -> None:

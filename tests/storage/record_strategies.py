@@ -34,7 +34,7 @@ def batch_fields(draw: st.DrawFn) -> BatchFields:
     has_producer = draw(st.booleans())
     return BatchFields(
         base_offset=draw(st.integers(0, 2**50)),
-        compression=draw(st.sampled_from([Compression.NONE, Compression.GZIP])),
+        compression=draw(st.sampled_from(Compression)),
         timestamp_type=draw(st.sampled_from([TimestampType.CREATE, TimestampType.LOG_APPEND])),
         producer_id=draw(st.integers(0, 2**63 - 1)) if has_producer else -1,
         producer_epoch=draw(st.integers(0, 2**15 - 1)) if has_producer else -1,

@@ -1,0 +1,81 @@
+"""Zstandard as a streaming writer makes it: one frame without content size and checksum (RFC 8878).
+
+A frame is a header and blocks, each with a header of 3 bytes, little-endian: bit 0 the last one, bits 1-2 the
+type, the rest the size. A block gives at most 128 KiB, whatever it takes, so a frame is fed to the library block
+by block: a few bytes may stand for gigabytes. Kafka: ZstdCompression.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import zstandard
+
+from storage.errors import InvalidRecord
+from storage.filesystem import Buffer
+
+DEFAULT_LEVEL = 3
+
+_MAX_WINDOW_BYTES = 1 << 27  # the library's own limit, and that of Kafka's: a frame of level 22 asks for it
+_LEAST_FRAME_BYTES = 8  # of either kind: a header of 5 bytes at least, and one block's
+_SKIPPABLE_HEADER = struct.Struct("<II")
+_SKIPPABLE_MAGIC, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
+_BLOCK_HEADER_BYTES = 3
+_REPEATED_BYTE = 1  # the block type that holds one byte, whatever its size says
+_CHECKSUM_BYTES = 4
+
+
+def compress_zstd(data: Buffer, *, level: int = DEFAULT_LEVEL) -> bytes:
+    """Flushed before it is ended, as Kafka's writer does it: data is followed by an empty last block."""
+    stream = zstandard.ZstdCompressor(level=level, write_checksum=False).compressobj()
+    first = stream.compress(data)
+    flushed = stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) if len(data) else b""
+    return first + flushed + stream.flush()
+
+
+def decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
+    """All frames, end to end; none give nothing. Holds at most one block above `limit_bytes` of output. Raises
+    InvalidRecord.
+    """
+    view, output, position = memoryview(data), bytearray(), 0
+    try:
+        while position < len(view):
+            stream = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj()
+            for end in _piece_ends(view, position):
+                output += stream.decompress(view[position:end])
+                if len(output) > limit_bytes:
+                    raise InvalidRecord(f"the zstd stream decompresses to more than {limit_bytes} bytes")
+                position = end
+            if not stream.eof:
+                raise InvalidRecord("the zstd stream ends early")
+    except zstandard.ZstdError as error:
+        raise InvalidRecord(f"the zstd stream is damaged: {error}") from error
+    return bytes(output)
+
+
+def _piece_ends(view: memoryview, position: int) -> Iterator[int]:
+    """Where the header of the frame at `position` ends, and each of its blocks, the checksum with the last; of a
+    frame to be skipped, its end.
+
+    Raises InvalidRecord where the frame is cut, ZstdError where it is none.
+    """
+    if len(view) - position < _LEAST_FRAME_BYTES:
+        raise InvalidRecord("the zstd stream ends early")
+    magic_number, size = _SKIPPABLE_HEADER.unpack_from(view, position)
+    if magic_number & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
+        yield min(position + _SKIPPABLE_HEADER.size + size, len(view))
+        return
+    parameters = zstandard.get_frame_parameters(view[position : position + 32])
+    position += zstandard.frame_header_size(view[position : position + 32])
+    is_last = False
+    while not is_last:
+        yield position
+        header = int.from_bytes(view[position : position + _BLOCK_HEADER_BYTES], "little")
+        is_last, block_type, size = bool(header & 1), header >> 1 & 3, header >> 3
+        position += _BLOCK_HEADER_BYTES + (1 if block_type == _REPEATED_BYTE else size)
+        if is_last and parameters.has_checksum:
+            position += _CHECKSUM_BYTES
+        if position > len(view):
+            raise InvalidRecord("the zstd stream ends early")
+    yield position
