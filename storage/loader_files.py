@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from storage.filesystem import FileSystem, join
+from storage.replace_segments import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from storage.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -30,10 +32,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-DELETED_SUFFIX = ".deleted"
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+_KEPT_SUFFIX = ".checkpoint" + DELETED_SUFFIX  # of the controller's snapshots
 _LONG_END = 1 << 63
 
 
@@ -88,10 +88,17 @@ def finish_interrupted_swaps(request: LoadRequest) -> None:
         if not name.endswith(SWAP_SUFFIX) and offset is not None and low <= offset < high:
             logger.info("replaced by a finished swap, deleted: path=%s", join(directory, name))
             file_system.unlink(join(directory, name))
-    for name in _files(file_system, directory):
-        if name.endswith(SWAP_SUFFIX):
+    file_system.sync_directory(directory)  # while the swap files still tell what they replace
+    _rename_swaps(file_system, directory)
+
+
+def _rename_swaps(file_system: FileSystem, directory: str) -> None:
+    """LL9, one base offset after the other: what is live already must not lie in the range of what is not."""
+    names = [name for name in _files(file_system, directory) if name.endswith(SWAP_SUFFIX)]
+    for _, of_one_base in groupby(names, key=offset_of_name):
+        for name in of_one_base:
             file_system.rename(join(directory, name), join(directory, name.removesuffix(SWAP_SUFFIX)))
-    file_system.sync_directory(directory)
+        file_system.sync_directory(directory)
 
 
 def _remove_leftovers(file_system: FileSystem, directory: str) -> list[str]:
@@ -99,17 +106,21 @@ def _remove_leftovers(file_system: FileSystem, directory: str) -> list[str]:
     names = _files(file_system, directory)
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     least_cleaned = min((offset_of_name(name) or 0 for name in cleaned), default=_LONG_END)
-    doomed = [name for name in names if name.endswith(DELETED_SUFFIX)]
-    doomed = [name for name in doomed if not name.endswith(".checkpoint" + DELETED_SUFFIX)]
-    swaps: list[str] = []
+    swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
+    undone = [name for name in swaps if (offset_of_name(name) or 0) >= least_cleaned]
+    deleted = [name for name in names if name.endswith(DELETED_SUFFIX)]
+    _remove(file_system, directory, [name for name in deleted if not name.endswith(_KEPT_SUFFIX)])
+    _remove(file_system, directory, undone)
+    if undone:  # they must not come back without the `.cleaned` ones that say they are half of something
+        file_system.sync_directory(directory)
+    _remove(file_system, directory, cleaned)
+    return [name for name in swaps if name not in undone]
+
+
+def _remove(file_system: FileSystem, directory: str, names: list[str]) -> None:
     for name in names:
-        if name.endswith(SWAP_SUFFIX):
-            is_undone = (offset_of_name(name) or 0) >= least_cleaned
-            (doomed if is_undone else swaps).append(name)
-    for name in doomed + cleaned:
         logger.info("leftover deleted: path=%s", join(directory, name))
         file_system.unlink(join(directory, name))
-    return swaps
 
 
 def _swap_range(request: LoadRequest, swaps: list[str]) -> tuple[int, int]:
