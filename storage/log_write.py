@@ -15,8 +15,9 @@ from storage.log_append import (
     check_produced,
 )
 from storage.log_flush import LogFlushes
-from storage.producer_append import AppendOrigin
+from storage.producer_append import AppendOrigin, BatchMetadata
 from storage.producer_state import PreparedAppend
+from storage.transaction_verification import VerificationGuard
 from storage.validator import validate_and_assign
 
 
@@ -28,6 +29,7 @@ class LogAppends(LogFlushes):
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Give the records offsets from the log end on, stamp the epoch, and write them.
 
@@ -56,7 +58,9 @@ class LogAppends(LogFlushes):
         if result.sizes_may_have_changed:
             check_batch_size(len(result.records), max_message_bytes)
         analysis = analyze_stamped(result)
-        return self._write(result.records, analysis, origin, log_append_time_ms=result.log_append_time_ms)
+        return self._write(
+            result.records, analysis, origin, guard=guard, log_append_time_ms=result.log_append_time_ms
+        )
 
     def append_as_follower(self, records: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Write whole batches as the leader has them: offsets kept, gaps upward allowed, an incomplete tail dropped.
@@ -100,7 +104,13 @@ class LogAppends(LogFlushes):
         )
 
     def _write(
-        self, records: Buffer, analysis: Analysis, origin: AppendOrigin, log_append_time_ms: int = -1
+        self,
+        records: Buffer,
+        analysis: Analysis,
+        origin: AppendOrigin,
+        *,
+        guard: VerificationGuard | None = None,
+        log_append_time_ms: int = -1,
     ) -> AppendInfo:
         """AP9 to AP15, in this order: epochs, size, roll, producers, bytes, log end, then what follows from it."""
         before = self.log_end_offset
@@ -111,9 +121,9 @@ class LogAppends(LogFlushes):
                     f"a set of {len(records)} bytes is above segment.bytes={self.config.segment_bytes}"
                 )
             has_rolled = self._maybe_roll(analysis, len(records))
-            prepared = self._check_producers(analysis, origin)
+            prepared = self._check_producers(analysis, origin, guard)
             if prepared is not None and prepared.duplicate is not None:
-                return self._duplicate(prepared)
+                return self._duplicate(prepared.duplicate, analysis)
             self._local.append(
                 analysis.last_offset, analysis.max_timestamp, analysis.offset_of_max_timestamp, records
             )
@@ -162,7 +172,9 @@ class LogAppends(LogFlushes):
         self._roll(analysis.roll_offset)
         return True
 
-    def _check_producers(self, analysis: Analysis, origin: AppendOrigin) -> PreparedAppend | None:
+    def _check_producers(
+        self, analysis: Analysis, origin: AppendOrigin, guard: VerificationGuard | None
+    ) -> PreparedAppend | None:
         if not analysis.producer_batches:
             return None
         return self.producer_state.prepare_append(
@@ -170,6 +182,7 @@ class LogAppends(LogFlushes):
             origin=origin,
             segment_base_offset=self.active_segment.base_offset,
             position=self.active_segment.size_bytes,
+            guard=guard,
         )
 
     def _commit_producers(self, prepared: PreparedAppend) -> None:
@@ -181,14 +194,35 @@ class LogAppends(LogFlushes):
             self.active_segment.note_completed(completed, last_stable_offset)
             self.producer_state.complete_transaction(completed)
 
-    def _duplicate(self, prepared: PreparedAppend) -> AppendInfo:
-        found = prepared.duplicate
-        assert found is not None
+    def _duplicate(self, found: BatchMetadata, analysis: Analysis) -> AppendInfo:
+        """The offsets and the time are those of then; the largest timestamp is the set's that came now (AP12)."""
         return AppendInfo(
             first_offset=found.first_offset,
             last_offset=found.last_offset,
-            max_timestamp=found.timestamp,
+            max_timestamp=analysis.max_timestamp,
             log_append_time_ms=found.timestamp,
             log_start_offset=self.log_start_offset,
             is_duplicate=True,
+        )
+
+    def maybe_start_transaction_verification(
+        self,
+        producer_id: int,
+        *,
+        sequence: int,
+        producer_epoch: int,
+        supports_epoch_bump: bool = True,
+        now_ms: int,
+    ) -> VerificationGuard | None:
+        """Before the transaction coordinator is asked; what it gives goes with the append (PS23).
+
+        Raises InvalidProducerEpoch.
+        """
+        self._begin(now_ms)
+        return self.producer_state.maybe_start_verification(
+            producer_id,
+            sequence=sequence,
+            producer_epoch=producer_epoch,
+            supports_epoch_bump=supports_epoch_bump,
+            now_ms=now_ms,
         )

@@ -23,6 +23,7 @@ from storage.errors import (
 )
 from storage.offset_metadata import UNKNOWN_POSITION, UNKNOWN_SEGMENT, LogOffsetMetadata
 from storage.record import MAX_INT32, subtract_from_sequence
+from storage.transaction_verification import VerificationEntry
 
 logger = logging.getLogger(__name__)
 
@@ -200,10 +201,15 @@ class ProducerAppendInfo:
     `ProducerStateManager.prepare_update`, handed back to its `update` once the bytes are written.
     """
 
-    __slots__ = ("_checks_sequence", "_current", "origin", "transactions", "updated")
+    __slots__ = ("_checks_sequence", "_current", "_verification", "origin", "transactions", "updated")
 
-    def __init__(self, current: ProducerStateEntry, origin: AppendOrigin) -> None:
-        self._current = current
+    def __init__(
+        self,
+        current: ProducerStateEntry,
+        origin: AppendOrigin,
+        verification: VerificationEntry | None = None,
+    ) -> None:
+        self._current, self._verification = current, verification
         self._checks_sequence = origin == AppendOrigin.CLIENT
         self.origin = origin
         self.updated = current.copy_without_batches()
@@ -312,6 +318,7 @@ class ProducerAppendInfo:
         raise InvalidProducerEpoch(message)
 
     def _check_sequence(self, producer_epoch: int, base_sequence: int, offset: int) -> None:
+        self._check_verified_sequence(base_sequence, offset)
         updated, current = self.updated, self._current
         if producer_epoch != updated.producer_epoch:
             if base_sequence != 0 and updated.producer_epoch != NO_PRODUCER_EPOCH:
@@ -330,6 +337,24 @@ class ProducerAppendInfo:
             raise OutOfOrderSequence(
                 f"producer {self.producer_id} at offset {offset} in epoch {producer_epoch}: sequence "
                 f"{base_sequence} does not follow {last_sequence}"
+            )
+
+    def _check_verified_sequence(self, base_sequence: int, offset: int) -> None:
+        """PS4a: what the coordinator was asked about begins with the least sequence it was asked with; a later one
+        would hide an earlier batch that is still on its way. Who may raise its epoch at will begins at 0.
+        """
+        verification = self._verification
+        if verification is None:
+            return
+        if verification.supports_epoch_bump and base_sequence != 0 and self._current.is_empty:
+            raise OutOfOrderSequence(
+                f"producer {self.producer_id} is unknown and begins at offset {offset} with sequence "
+                f"{base_sequence}, expected 0"
+            )
+        if base_sequence > verification.lowest_sequence:
+            raise OutOfOrderSequence(
+                f"producer {self.producer_id} at offset {offset}: sequence {base_sequence} is above the least "
+                f"one verified, {verification.lowest_sequence}"
             )
 
     def _check_coordinator_epoch(self, coordinator_epoch: int, offset: int) -> None:

@@ -19,7 +19,7 @@ from typing import final
 
 from storage.batch import RecordBatch
 from storage.batch_format import CONTROL_FLAG, TRANSACTIONAL_FLAG
-from storage.errors import CorruptSnapshot
+from storage.errors import CorruptSnapshot, InvalidProducerEpoch, InvalidTransactionState
 from storage.filesystem import FileSystem, OpenMode, join
 from storage.offset_metadata import UNKNOWN_POSITION, UNKNOWN_SEGMENT, LogOffsetMetadata
 from storage.producer_append import (
@@ -40,6 +40,7 @@ from storage.producer_snapshot import (
     write_snapshot,
 )
 from storage.record import MAX_INT32
+from storage.transaction_verification import TransactionVerifications, VerificationGuard
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +79,8 @@ class ProducerStateManager:
         "_table_size",
         "last_snapshot_offset",
         "map_end_offset",
+        "verifications",
+        "verifies_transactions",
     )
 
     def __init__(
@@ -87,6 +90,7 @@ class ProducerStateManager:
         *,
         producer_id_expiration_ms: int = 86_400_000,
         max_transaction_timeout_ms: int = 900_000,
+        verifies_transactions: bool = False,
     ) -> None:
         assert producer_id_expiration_ms > 0, producer_id_expiration_ms
         self._file_system, self._directory = file_system, directory
@@ -101,6 +105,8 @@ class ProducerStateManager:
         self._snapshots = list_snapshots(file_system, directory)
         self.last_snapshot_offset = 0
         self.map_end_offset = 0
+        self.verifications = TransactionVerifications()
+        self.verifies_transactions = verifies_transactions  # may be switched while the log is open
 
     # What is known
 
@@ -168,7 +174,9 @@ class ProducerStateManager:
         """A copy to check batches against; the state itself changes in `update` (PS1)."""
         assert producer_id >= 0, producer_id
         entry = self._producers.get(producer_id)
-        return ProducerAppendInfo(ProducerStateEntry(producer_id) if entry is None else entry, origin)
+        verification = self.verifications.entry(producer_id)
+        current = ProducerStateEntry(producer_id) if entry is None else entry
+        return ProducerAppendInfo(current, origin, verification)
 
     def prepare_append(
         self,
@@ -177,15 +185,17 @@ class ProducerStateManager:
         origin: AppendOrigin,
         segment_base_offset: int = UNKNOWN_SEGMENT,
         position: int = UNKNOWN_POSITION,
+        guard: VerificationGuard | None = None,
     ) -> PreparedAppend:
         """Check the batches of one append, which will be written from `position` of the segment on.
 
         A client's retry of one of the last five batches ends it: `duplicate` is set and nothing is to be
-        written, nor the rest of the set (AP12). Raises as `ProducerAppendInfo.append`; the state stays as it
-        was.
+        written, nor the rest of the set (AP12). `guard` is what `maybe_start_verification` gave for it. Raises
+        as `ProducerAppendInfo.append`; the state stays as it was.
         """
         prepared = PreparedAppend()
         is_client = origin == AppendOrigin.CLIENT
+        needs_verification = is_client or origin == AppendOrigin.COORDINATOR
         start = None
         for batch in batches:
             start = batch.position if start is None else start
@@ -194,6 +204,9 @@ class ProducerStateManager:
             if is_client and (duplicate := self.find_duplicate(batch)):
                 prepared.duplicate = duplicate
                 return prepared
+            is_transactional = bool(batch.attributes & TRANSACTIONAL_FLAG)
+            if is_transactional and needs_verification:
+                self._check_verified(batch, guard)
             info = prepared.infos.get(batch.producer_id)
             if info is None:
                 info = prepared.infos[batch.producer_id] = self.prepare_update(batch.producer_id, origin)
@@ -201,7 +214,57 @@ class ProducerStateManager:
             completed = info.append(batch, segment_base_offset=segment_base_offset, position=at)
             if completed is not None:
                 prepared.completed.append(completed)
+            if is_transactional:
+                self.verifications.forget(batch.producer_id)
         return prepared
+
+    def _check_verified(self, batch: RecordBatch, guard: VerificationGuard | None) -> None:
+        """AP13. Raises InvalidTransactionState."""
+        if not self.verifies_transactions or batch.attributes & CONTROL_FLAG:
+            return
+        if self.has_ongoing_transaction(batch.producer_id, batch.producer_epoch):
+            return
+        if not self.verifications.is_verified(batch.producer_id, guard):
+            raise InvalidTransactionState(
+                f"producer {batch.producer_id} epoch {batch.producer_epoch} begins a transaction that the "
+                "transaction coordinator has not confirmed"
+            )
+
+    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        entry = self._producers.get(producer_id)
+        return (
+            entry is not None
+            and entry.transaction_first_offset is not None
+            and entry.producer_epoch == producer_epoch
+        )
+
+    def maybe_start_verification(
+        self,
+        producer_id: int,
+        *,
+        sequence: int,
+        producer_epoch: int,
+        supports_epoch_bump: bool = True,
+        now_ms: int,
+    ) -> VerificationGuard | None:
+        """What an append has to show after the transaction coordinator was asked; None where none is needed, the
+        transaction having been begun here (PS23). Raises InvalidProducerEpoch.
+        """
+        entry = self._producers.get(producer_id)
+        if entry is not None and producer_epoch < entry.producer_epoch:
+            raise InvalidProducerEpoch(
+                f"producer {producer_id} epoch {producer_epoch} is older than the last seen epoch "
+                f"{entry.producer_epoch}"
+            )
+        if self.has_ongoing_transaction(producer_id, producer_epoch):
+            return None
+        return self.verifications.note(
+            producer_id,
+            sequence=sequence,
+            producer_epoch=producer_epoch,
+            supports_epoch_bump=supports_epoch_bump,
+            now_ms=now_ms,
+        ).guard
 
     def update(self, info: ProducerAppendInfo) -> None:
         """Take over what an append made of the copy; call it once the bytes are written (PS9)."""
@@ -301,6 +364,7 @@ class ProducerStateManager:
         expired = [entry.producer_id for entry in self._producers.values() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
+        self.verifications.remove_expired(now_ms, self._producer_id_expiration_ms)
 
     def _is_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
         if entry.transaction_first_offset is not None:

@@ -260,6 +260,16 @@ def test_ap12_a_repeat_of_the_last_five_batches_gives_the_old_offsets_and_writes
         lead(log, sequenced(0))
 
 
+def test_ap12_of_a_repeat_offsets_and_time_are_those_of_then_and_the_largest_timestamp_that_of_now() -> None:
+    log = open_log(
+        new_file_system(), LogConfig(segment_index_bytes=1200, message_timestamp_type="LogAppendTime")
+    )
+    lead(log, sequenced(0))
+    info = log.append_as_leader(sequenced(0), leader_epoch=0, now_ms=NOW_MS + 500)
+    assert info.is_duplicate
+    assert (info.first_offset, info.log_append_time_ms, info.max_timestamp) == (0, NOW_MS, NOW_MS + 500)
+
+
 def test_a_gap_in_the_sequence_is_refused() -> None:
     log = open_log(new_file_system())
     lead(log, sequenced(0))

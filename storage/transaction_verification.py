@@ -1,0 +1,95 @@
+"""Who has asked the transaction coordinator whether a transaction may write here, and has not written yet.
+
+The first transactional append of a producer needs the coordinator's word. A guard is handed out before it is asked
+and handed back with the records: one from before an abort marker opens nothing any more. Kafka: VerificationGuard,
+VerificationStateEntry (KIP-890); rules PS23, PS4a, AP13.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+
+@final
+class VerificationGuard:
+    """Equal to nothing but itself."""
+
+    __slots__ = ()
+
+
+@final
+class VerificationEntry:
+    """`lowest_sequence` is the least that the producer has asked with in `producer_epoch`."""
+
+    __slots__ = ("created_ms", "guard", "lowest_sequence", "producer_epoch", "supports_epoch_bump")
+
+    def __init__(
+        self, created_ms: int, *, sequence: int, producer_epoch: int, supports_epoch_bump: bool
+    ) -> None:
+        self.created_ms = created_ms
+        self.guard = VerificationGuard()
+        self.lowest_sequence, self.producer_epoch = sequence, producer_epoch
+        self.supports_epoch_bump = supports_epoch_bump
+
+    def note(self, *, sequence: int, producer_epoch: int) -> None:
+        """The producer asks once more: a higher epoch begins anew, a lower one counts for nothing."""
+        if producer_epoch > self.producer_epoch:
+            self.producer_epoch, self.lowest_sequence = producer_epoch, sequence
+        elif producer_epoch == self.producer_epoch:
+            self.lowest_sequence = min(self.lowest_sequence, sequence)
+
+
+@final
+class TransactionVerifications:
+    """The entries of one log, by producer id. They live in memory only: a restart asks again."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: dict[int, VerificationEntry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entry(self, producer_id: int) -> VerificationEntry | None:
+        return self._entries.get(producer_id)
+
+    def note(
+        self,
+        producer_id: int,
+        *,
+        sequence: int,
+        producer_epoch: int,
+        supports_epoch_bump: bool = True,
+        now_ms: int,
+    ) -> VerificationEntry:
+        """The producer's entry, made now if there is none; its age and its guard stay those of the first time."""
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._entries[producer_id] = VerificationEntry(
+                now_ms,
+                sequence=sequence,
+                producer_epoch=producer_epoch,
+                supports_epoch_bump=supports_epoch_bump,
+            )
+        entry.note(sequence=sequence, producer_epoch=producer_epoch)
+        return entry
+
+    def is_verified(self, producer_id: int, guard: VerificationGuard | None) -> bool:
+        """Whether `guard` is the one handed out for what the producer is about to begin."""
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.guard is guard
+
+    def forget(self, producer_id: int) -> None:
+        """Its transaction has its first offset now, or its end."""
+        self._entries.pop(producer_id, None)
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
+        """At the limit they go (PS13)."""
+        expired = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if now_ms - entry.created_ms >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._entries[producer_id]
