@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import final
 
+from storage.dump_decoders import ClassDecoder, RecordDecoder
 from storage.dump_indexes import (
     IndexFindings,
     IndexScope,
@@ -28,6 +29,7 @@ from storage.filesystem import FileSystem, basename
 
 DEFAULT_MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 MAX_BYTES = 2**31 - 1
+BOOTSTRAP_NAME = "bootstrap.checkpoint"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,7 @@ class DumpOptions:
     index_sanity_check: bool = False
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
     max_bytes: int = MAX_BYTES  # of each log; this default is "all"
+    decoder: RecordDecoder | None = None  # None: keys and values as text
     json: bool = False
 
 
@@ -82,12 +85,11 @@ class _Dump:
         self._file_system = file_system
         self._report = report
         self._absolute = absolute
-        make = JsonWriter if options.json else TextWriter
-        self._writer: DumpWriter = make(
-            write, print_data=options.print_data_log, skip_record_metadata=options.skip_record_metadata
-        )
+        self._writer = _writer(options, write)
         self._log_scope = LogScope(
             deep=options.print_data_log or options.deep_iteration,
+            decoder=(options.decoder or ClassDecoder()) if options.print_data_log else None,
+            shows_control=not options.skip_record_metadata,
             max_bytes=None if options.max_bytes == MAX_BYTES else options.max_bytes,
         )
         self._index_scope = IndexScope(
@@ -145,6 +147,8 @@ class _Dump:
         try:
             if _suffix(path) == ".log":
                 self._writer.log_start(_offset_in_name(path))
+            elif basename(path) == BOOTSTRAP_NAME:
+                self._writer.bootstrap_start()
             else:
                 self._writer.snapshot_start(*_snapshot_id(path))
             findings = dump_log(log, self._log_scope, self._writer)
@@ -189,6 +193,17 @@ class _Dump:
             lines.append("The following indexed offsets are not found in the log.")
             lines += (f"Indexed offset: {a}, found log offset: {b}" for a, b in findings.offsets_not_found)
         return lines
+
+
+def _writer(options: DumpOptions, write: Write) -> DumpWriter:
+    if not options.json:
+        return TextWriter(write, skip_record_metadata=options.skip_record_metadata)
+    return JsonWriter(
+        write,
+        print_data=options.print_data_log,
+        is_decoded=options.decoder is not None,
+        skip_record_metadata=options.skip_record_metadata,
+    )
 
 
 def _suffix(path: str) -> str:

@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Mapping
 
 import click
 
 from storage.dump import DEFAULT_MAX_MESSAGE_SIZE, MAX_BYTES, DumpOptions, dump_files
+from storage.dump_decoders import (
+    DECODER_CLASSES,
+    STRING_DECODER,
+    ClassDecoder,
+    ClusterMetadataDecoder,
+    RecordDecoder,
+    offsets_decoder,
+    share_group_state_decoder,
+    transaction_log_decoder,
+)
 from storage.os_filesystem import OsFileSystem
 
-STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
-_STRING_DECODERS = (STRING_DECODER, "kafka.serializer.StringDecoder")  # the second before Kafka 4
 _LINES_A_WRITE = 512
+_CLASS_HELP = (
+    "One of Kafka's: StringDecoder, IntegerDecoder, LongDecoder, DefaultDecoder (bytes, shown in hex)."
+)
+_TOPIC_DECODERS: Mapping[str, Callable[[], RecordDecoder]] = {  # in Kafka's order of precedence
+    "offsets_decoder": offsets_decoder,
+    "transaction_log_decoder": transaction_log_decoder,
+    "cluster_metadata_decoder": ClusterMetadataDecoder,
+    "share_group_state_decoder": share_group_state_decoder,
+}
 
 
 @click.command("dump", short_help="What a log, index or snapshot file holds, in kafka-dump-log's lines.")
@@ -34,15 +52,13 @@ _LINES_A_WRITE = 512
 @click.option(
     "--max-bytes", type=click.IntRange(0, MAX_BYTES), default=MAX_BYTES, help="Read so much of each log."
 )
-@click.option("--key-decoder-class", is_flag=False, flag_value=STRING_DECODER, help="Only the StringDecoder.")
-@click.option(
-    "--value-decoder-class", is_flag=False, flag_value=STRING_DECODER, help="Only the StringDecoder."
-)
-@click.option("--offsets-decoder", is_flag=True, help="Not supported.")
-@click.option("--transaction-log-decoder", is_flag=True, help="Not supported.")
-@click.option("--cluster-metadata-decoder", is_flag=True, help="Not supported.")
-@click.option("--remote-log-metadata-decoder", is_flag=True, help="Not supported.")
-@click.option("--share-group-state-decoder", is_flag=True, help="Not supported.")
+@click.option("--key-decoder-class", is_flag=False, flag_value=STRING_DECODER, help=_CLASS_HELP)
+@click.option("--value-decoder-class", is_flag=False, flag_value=STRING_DECODER, help=_CLASS_HELP)
+@click.option("--offsets-decoder", is_flag=True, help="Records are those of __consumer_offsets.")
+@click.option("--transaction-log-decoder", is_flag=True, help="Records are those of __transaction_state.")
+@click.option("--cluster-metadata-decoder", is_flag=True, help="Records are those of __cluster_metadata.")
+@click.option("--remote-log-metadata-decoder", is_flag=True, help="Refused: there is no tiered storage here.")
+@click.option("--share-group-state-decoder", is_flag=True, help="Records are those of __share_group_state.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.pass_context
 def dump(
@@ -68,27 +84,38 @@ def dump(
     """
     if files is None:
         raise click.UsageError('Missing required argument "[files]"')
-    paths = files.split(",")
+    paths = files.rstrip(",").split(",")
     if not all(paths):
         raise click.UsageError(f"--files {files!r} has an empty name")
-    for name, is_asked in decoders.items():
-        if is_asked:
-            raise click.UsageError(f"--{name.replace('_', '-')} is not supported yet")
-    decoder_classes = [name for name in (key_decoder_class, value_decoder_class) if name is not None]
-    for name in decoder_classes:
-        if name not in _STRING_DECODERS:
-            raise click.UsageError(f"the decoder class {name} is not supported, only {STRING_DECODER}")
+    if decoders["remote_log_metadata_decoder"]:
+        raise click.UsageError("--remote-log-metadata-decoder is refused: there is no tiered storage here")
+    decoder = next((make() for name, make in _TOPIC_DECODERS.items() if decoders[name]), None)
+    classes = _class_decoder(key_decoder_class, value_decoder_class)
     options = DumpOptions(
-        print_data_log=print_data_log or bool(decoder_classes),
+        print_data_log=print_data_log or decoder is not None or classes is not None,
         deep_iteration=deep_iteration,
         skip_record_metadata=skip_record_metadata,
         verify_index_only=verify_index_only,
         index_sanity_check=index_sanity_check,
         max_message_size=max_message_size,
         max_bytes=max_bytes,
+        decoder=decoder or classes,
         json=as_json,
     )
     context.exit(_run(paths, options))
+
+
+def _class_decoder(key_class: str | None, value_class: str | None) -> RecordDecoder | None:
+    """None where neither is asked for. Classes of other makers cannot be loaded here."""
+    if key_class is None and value_class is None:
+        return None
+    found = []
+    for name in (key_class or STRING_DECODER, value_class or STRING_DECODER):
+        if name not in DECODER_CLASSES:
+            known = ", ".join(DECODER_CLASSES)
+            raise click.UsageError(f"the decoder class {name} is not one of {known}")
+        found.append(DECODER_CLASSES[name])
+    return ClassDecoder(key=found[0], value=found[1])
 
 
 def _run(paths: list[str], options: DumpOptions) -> int:

@@ -6,15 +6,13 @@ Kafka: DumpLogSegments.dumpIndex, TimeIndexDumpErrors, dumpTimeIndex, dumpTxnInd
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from operator import attrgetter
 
 from storage.batch import RecordBatch
 from storage.dump_entries import (
     OFFSET_ENTRY,
     TIME_ENTRY,
-    OffsetEntry,
     TimeEntry,
     read_aborted_transactions,
     read_offset_entries,
@@ -25,6 +23,7 @@ from storage.dump_writers import DumpWriter
 from storage.errors import CorruptBatch, CorruptIndex, InvalidRecord, StorageError
 from storage.file_records import FileRecords
 from storage.filesystem import File, FileSystem, OpenMode, read_file
+from storage.offset_index import OffsetIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,52 +112,59 @@ def dump_time_index(
 ) -> IndexFindings:
     """Each entry, looked up in the log through the offset index."""
     findings = IndexFindings()
-    log = FileRecords(file_system, segment.log, read_only=True)
-    index = file_system.open(path, OpenMode.READ)
-    try:
+    with ExitStack() as stack:
+        log = FileRecords(file_system, segment.log, read_only=True)
+        stack.callback(log.close)
+        offsets = OffsetIndex(file_system, segment.offset_index, segment.base_offset, read_only=True)
+        stack.callback(offsets.close_handler)
+        index = file_system.open(path, OpenMode.READ)
+        stack.callback(index.close)
         if scope.sanity_only:
             _check_sane(index, TIME_ENTRY)
             writer.index_is_sane(path)
         else:
-            offsets = _offset_entries(file_system, segment)
-            previous_timestamp = -1
-            for entry in read_time_entries(index, segment.base_offset):
-                _compare_time(entry, previous_timestamp, log, offsets, findings)
-                if not scope.verify_only:
-                    writer.time_entry(entry.timestamp, entry.offset)
-                previous_timestamp = entry.timestamp
-    except CorruptBatch as error:
-        findings.damage = f"{error}; {path} cannot be compared with it further"
-    finally:
-        index.close()
-        log.close()
+            _compare_times(index, log, offsets, scope, writer, findings)
     return findings
 
 
-def _offset_entries(file_system: FileSystem, segment: SegmentPaths) -> list[OffsetEntry]:
-    index = file_system.open(segment.offset_index, OpenMode.READ)
-    try:
-        return list(read_offset_entries(index, segment.base_offset))
-    finally:
-        index.close()
+def _compare_times(
+    index: File,
+    log: FileRecords,
+    offsets: OffsetIndex,
+    scope: IndexScope,
+    writer: DumpWriter,
+    findings: IndexFindings,
+) -> None:
+    previous_timestamp = -1
+    for entry in read_time_entries(index, offsets.base_offset):
+        position = offsets.lookup(entry.offset).position
+        try:
+            _compare_time(entry, previous_timestamp, log, position, findings)
+        except (CorruptBatch, ValueError) as error:
+            reason = str(error) if isinstance(error, CorruptBatch) else f"{log.path} has no byte {position}"
+            left = (index.size() - entry.position_in_index) // TIME_ENTRY.size - 1
+            findings.damage = (
+                f"{index.path} at byte {entry.position_in_index}: offset {entry.offset} cannot be looked up: "
+                f"{reason}; {left} entries follow"
+            )
+            return
+        if not scope.verify_only:
+            writer.time_entry(entry.timestamp, entry.offset)
+        previous_timestamp = entry.timestamp
 
 
 def _compare_time(
-    entry: TimeEntry,
-    previous_timestamp: int,
-    log: FileRecords,
-    offsets: list[OffsetEntry],
-    findings: IndexFindings,
+    entry: TimeEntry, previous_timestamp: int, log: FileRecords, position: int, findings: IndexFindings
 ) -> None:
-    at = bisect_right(offsets, entry.offset, key=attrgetter("offset"))
-    start = offsets[at - 1].position if at else 0
-    found = next((batch for batch in log.batches(start) if batch.last_offset >= entry.offset), None)
+    if not 0 <= position <= log.size_bytes:
+        raise ValueError(position)
+    found = next((batch for batch in log.batches(position) if batch.last_offset >= entry.offset), None)
     if found is None or found.last_offset != entry.offset:
         findings.offsets_not_found.append((entry.offset, -1 if found is None else found.last_offset))
-    else:
-        largest = _largest_timestamp(found)
-        if largest != entry.timestamp:
-            findings.timestamp_mismatches.append((entry.timestamp, largest))
+        return
+    largest = _largest_timestamp(found)
+    if largest != entry.timestamp:
+        findings.timestamp_mismatches.append((entry.timestamp, largest))
     if previous_timestamp >= entry.timestamp:
         findings.out_of_order.append((entry.timestamp, previous_timestamp))
 

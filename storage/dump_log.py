@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from storage.batch import RecordBatch
-from storage.control_records import read_control_record
-from storage.dump_writers import DumpWriter
+from storage.control_records import ControlRecord, ControlType, read_control_record
+from storage.dump_decoders import RecordDecoder
+from storage.dump_writers import DumpWriter, ToldRecord
 from storage.errors import (
     CorruptBatch,
     InvalidRecord,
@@ -15,6 +16,9 @@ from storage.errors import (
 )
 from storage.file_records import FileRecords
 from storage.filesystem import basename
+from storage.message_decode import MessageReader, json_text, read_message
+from storage.message_layouts import CONTROL
+from storage.message_schema import Unreadable, schemas_of
 from storage.record import Record
 
 
@@ -23,6 +27,8 @@ class LogScope:
     """What of a log to show. `max_bytes` None: all, and then bytes left at the end are told of."""
 
     deep: bool
+    decoder: RecordDecoder | None  # None: no keys and values
+    shows_control: bool
     max_bytes: int | None
 
 
@@ -47,7 +53,7 @@ class _LogDump:
         self._scope = scope
         self._end = log.size_bytes if scope.max_bytes is None else min(scope.max_bytes, log.size_bytes)
         self._findings = LogFindings()
-        self._last_offset: int | None = None
+        self._last_offset = -1  # as Kafka has it: no pair starts at -1
         self._position = 0
         self._first_invalid: CorruptBatch | None = None
         self._invalid_count = 0
@@ -86,11 +92,24 @@ class _LogDump:
                 self._first_invalid = error
 
     def _record(self, batch: RecordBatch, record: Record) -> None:
-        control = read_control_record(record) if batch.is_control else None
-        if self._last_offset is not None and record.offset != self._last_offset + 1:
+        if self._last_offset != -1 and record.offset != self._last_offset + 1:
             self._findings.non_consecutive.append((self._last_offset, record.offset))
         self._last_offset = record.offset
-        self._writer.record(batch, record, control)
+        try:
+            told = self._interpreted(batch, record)
+        except InvalidRecord:
+            self._writer.record(batch, ToldRecord(record=record))
+            raise
+        self._writer.record(batch, told)
+
+    def _interpreted(self, batch: RecordBatch, record: Record) -> ToldRecord:
+        control = message = key = value = None
+        if batch.is_control and self._scope.shows_control:
+            control = read_control_record(record)
+            message = _control_message(control, record)
+        if self._scope.decoder is not None and not batch.is_control:
+            key, value = self._scope.decoder.show(record)
+        return ToldRecord(record=record, control=control, control_message=message, key=key, value=value)
 
     def _stopped(self, error: Exception) -> None:
         """The first damage, which may lie before the batch that could not be read, and what comes after."""
@@ -118,3 +137,22 @@ class _LogDump:
         left_bytes = self._end - self._position
         told = f"{batch_count} batches with {record_count} records follow"
         return f"{told}, then {left_bytes} bytes that are no batch" if left_bytes else told
+
+
+_CONTROL_MESSAGES = {
+    ControlType.SNAPSHOT_HEADER: "SnapshotHeaderRecord",
+    ControlType.SNAPSHOT_FOOTER: "SnapshotFooterRecord",
+    ControlType.KRAFT_VERSION: "KRaftVersionRecord",
+    ControlType.KRAFT_VOTERS: "VotersRecord",
+}
+
+
+def _control_message(control: ControlRecord, record: Record) -> str | None:
+    """What a quorum's control record says. Raises InvalidRecord."""
+    name = _CONTROL_MESSAGES.get(control.control_type)
+    if name is None:
+        return None
+    try:
+        return json_text(read_message(MessageReader(record.value or b""), schemas_of(CONTROL)[name][0]))
+    except Unreadable as error:
+        raise InvalidRecord(f"the value of a {control.control_type.name} record: {error}") from error

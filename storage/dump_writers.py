@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Protocol, final
 
 from storage.batch import RecordBatch
@@ -18,10 +19,22 @@ from storage.control_records import ControlRecord, ControlType
 from storage.dump_entries import AbortedTransactionEntry, ProducerEntry
 from storage.errors import UnsupportedCompression
 from storage.record import Record
-from storage.utf8 import decode_utf8
 
 Write = Callable[[str], None]
 Json = str | int | bool | None | list[str] | Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldRecord:
+    """`key` and `value` are None where they are not to be shown, or null; `checksum` is of magic 0 and 1."""
+
+    record: Record
+    control: ControlRecord | None = None
+    control_message: str | None = None  # of the quorum's control records, as JSON
+    key: str | None = None
+    value: str | None = None
+    checksum: int | None = None
+    is_valid: bool = True
 
 
 class DumpWriter(Protocol):
@@ -33,9 +46,11 @@ class DumpWriter(Protocol):
 
     def snapshot_start(self, end_offset: int, leader_epoch: int) -> None: ...
 
+    def bootstrap_start(self) -> None: ...
+
     def batch(self, batch: RecordBatch, *, is_valid: bool) -> None: ...
 
-    def record(self, batch: RecordBatch, record: Record, control: ControlRecord | None) -> None: ...
+    def record(self, batch: RecordBatch, told: ToldRecord) -> None: ...
 
     def invalid_bytes(self, size_bytes: int, name: str) -> None: ...
 
@@ -64,9 +79,8 @@ def codec_label(batch: RecordBatch) -> str:
 class TextWriter:
     """kafka-dump-log's lines, each handed to `write` without its line feed."""
 
-    def __init__(self, write: Write, *, print_data: bool, skip_record_metadata: bool) -> None:
+    def __init__(self, write: Write, *, skip_record_metadata: bool) -> None:
         self._write = write
-        self._print_data = print_data
         self._skip_record_metadata = skip_record_metadata
 
     def file(self, path: str) -> None:
@@ -77,6 +91,9 @@ class TextWriter:
 
     def snapshot_start(self, end_offset: int, leader_epoch: int) -> None:
         self._write(f"Snapshot end offset: {end_offset}, epoch: {leader_epoch}")
+
+    def bootstrap_start(self) -> None:
+        self._write("KRaft bootstrap snapshot")
 
     def batch(self, batch: RecordBatch, *, is_valid: bool) -> None:
         if batch.magic >= 2:
@@ -97,21 +114,12 @@ class TextWriter:
             f"crc: {batch.crc} isvalid: {_java(is_valid)}"
         )
 
-    def record(self, batch: RecordBatch, record: Record, control: ControlRecord | None) -> None:
-        parts: list[str] = []
-        if not self._skip_record_metadata:
-            parts.append(
-                f"| offset: {record.offset} {batch.timestamp_type.label}: {record.timestamp} "
-                f"keySize: {_size(record.key)} valueSize: {_size(record.value)} "
-                f"sequence: {record.sequence} headerKeys: [{','.join(key for key, _ in record.headers)}]"
-            )
-            if control is not None:
-                parts.append(_control_text(control))
-        if self._print_data and control is None:
-            if record.key is not None:
-                parts.append(f"{' ' if parts else '| '}key: {decode_utf8(record.key)}")
-            if record.value is not None:
-                parts.append(f" payload: {decode_utf8(record.value)}")
+    def record(self, batch: RecordBatch, told: ToldRecord) -> None:
+        parts = [] if self._skip_record_metadata else list(_record_metadata(batch, told))
+        if told.key is not None:
+            parts.append(f"{' ' if parts else '| '}key: {told.key}")
+        if told.value is not None:
+            parts.append(f" payload: {told.value}")
         self._write("".join(parts))
 
     def invalid_bytes(self, size_bytes: int, name: str) -> None:
@@ -163,9 +171,33 @@ def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-def _control_text(control: ControlRecord) -> str:
+def _record_metadata(batch: RecordBatch, told: ToldRecord) -> Iterator[str]:
+    record = told.record
+    yield (
+        f"| offset: {record.offset} {batch.timestamp_type.label}: {record.timestamp} "
+        f"keySize: {_size(record.key)} valueSize: {_size(record.value)}"
+    )
+    if told.checksum is not None:  # the brace is Kafka's (T55)
+        yield f" isValid: {_java(told.is_valid)} crc: {told.checksum}}}"
+    else:
+        yield f" sequence: {record.sequence} headerKeys: [{','.join(key for key, _ in record.headers)}]"
+    if told.control is not None:
+        yield _control_text(told.control, told.control_message)
+
+
+_CONTROL_MESSAGES = {
+    ControlType.SNAPSHOT_HEADER: "SnapshotHeader",
+    ControlType.SNAPSHOT_FOOTER: "SnapshotFooter",
+    ControlType.KRAFT_VERSION: "KRaftVersion",
+    ControlType.KRAFT_VOTERS: "KRaftVoters",
+}
+
+
+def _control_text(control: ControlRecord, message: str | None) -> str:
     if control.control_type in (ControlType.ABORT, ControlType.COMMIT):
         return f" endTxnMarker: {control.control_type.name} coordinatorEpoch: {control.coordinator_epoch}"
+    if message is not None:
+        return f" {_CONTROL_MESSAGES[control.control_type]} {message}"
     return f" controlType: {control.control_type.name}({control.type_id})"
 
 
@@ -173,9 +205,12 @@ def _control_text(control: ControlRecord) -> str:
 class JsonWriter:
     """One JSON object a line; `kind` says what it is. Text that is no UTF-8 comes as `{"base64": …}`."""
 
-    def __init__(self, write: Write, *, print_data: bool, skip_record_metadata: bool) -> None:
+    def __init__(
+        self, write: Write, *, print_data: bool, is_decoded: bool, skip_record_metadata: bool
+    ) -> None:
         self._write = write
         self._print_data = print_data
+        self._is_decoded = is_decoded
         self._skip_record_metadata = skip_record_metadata
 
     def _object(self, kind: str, **fields: Json) -> None:
@@ -189,6 +224,9 @@ class JsonWriter:
 
     def snapshot_start(self, end_offset: int, leader_epoch: int) -> None:
         self._object("snapshot", end_offset=end_offset, leader_epoch=leader_epoch)
+
+    def bootstrap_start(self) -> None:
+        self._object("bootstrap_snapshot")
 
     def batch(self, batch: RecordBatch, *, is_valid: bool) -> None:
         self._object(
@@ -214,7 +252,8 @@ class JsonWriter:
             is_valid=is_valid,
         )
 
-    def record(self, batch: RecordBatch, record: Record, control: ControlRecord | None) -> None:
+    def record(self, batch: RecordBatch, told: ToldRecord) -> None:
+        record, control = told.record, told.control
         fields: dict[str, Json] = {"offset": record.offset}
         if not self._skip_record_metadata:
             fields["timestamp"] = record.timestamp
@@ -222,13 +261,20 @@ class JsonWriter:
             fields["value_size_bytes"] = None if record.value is None else len(record.value)
             fields["sequence"] = record.sequence
             fields["header_keys"] = [key for key, _ in record.headers]
+            if told.checksum is not None:
+                fields["crc"], fields["is_valid"] = told.checksum, told.is_valid
             if control is not None:
                 fields["control_type"] = control.control_type.name
                 fields["coordinator_epoch"] = control.coordinator_epoch
-        if self._print_data and control is None:
-            fields["key"] = _json_text(record.key)
-            fields["value"] = _json_text(record.value)
+                fields["control_message"] = told.control_message
+        if self._print_data and not batch.is_control:
+            fields["key"] = self._text(record.key, told.key)
+            fields["value"] = self._text(record.value, told.value)
         self._object("record", **fields)
+
+    def _text(self, data: bytes | None, shown: str | None) -> str | Mapping[str, str] | None:
+        """As the decoder shows it; plain text that is no UTF-8 keeps its bytes."""
+        return shown if self._is_decoded else _json_text(data)
 
     def invalid_bytes(self, size_bytes: int, name: str) -> None:
         self._object("invalid_bytes", size_bytes=size_bytes, name=name)

@@ -191,13 +191,26 @@ def _decode_headers(payload: bytes, position: int, record_end: int) -> tuple[tup
 
 
 def add_to_sequence(sequence: int, increment: int) -> int:
-    """Sequence numbers go from 2^31-1 to 0 (Kafka: DefaultRecordBatch.incrementSequence)."""
-    return (sequence + increment) & MAX_INT32
+    """Sequence numbers go from 2^31-1 to 0 (Kafka: DefaultRecordBatch.incrementSequence).
+
+    Negative numbers, which only damage brings, come out as Java's arithmetic has them.
+    """
+    if sequence >= 0 and increment >= 0:
+        return (sequence + increment) & MAX_INT32
+    if sequence > _wrap_int32(MAX_INT32 - increment):
+        return _wrap_int32(increment - (MAX_INT32 - sequence) - 1)
+    return _wrap_int32(sequence + increment)
 
 
 def subtract_from_sequence(sequence: int, decrement: int) -> int:
     """Kafka: DefaultRecordBatch.decrementSequence."""
-    return (sequence - decrement) & MAX_INT32
+    if sequence < decrement:
+        return _wrap_int32(MAX_INT32 - (decrement - sequence) + 1)
+    return _wrap_int32(sequence - decrement)
+
+
+def _wrap_int32(value: int) -> int:
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def _wrap_int64(value: int) -> int:
