@@ -15,7 +15,6 @@ from typing import Protocol, final
 
 from storage.errors import InvalidRecord
 from storage.message_decode import (
-    NO_TEXT,
     MessageReader,
     Value,
     json_text,
@@ -137,12 +136,14 @@ class CoordinatorDecoder:
             raise _UnknownType(type_id)
         shown_key: dict[str, Value] = {
             "type": str(type_id),
-            "data": self._read(reader, f"{name}Key", 0, "key"),
+            "data": self._read(reader, f"{name}Key", type_id, "key"),
         }
         if value is None:
             return json_text(shown_key), "<DELETE>"
         reader = MessageReader(value)
         version = _version(reader, "value")
+        if version not in self._schemas[f"{name}Value"]:
+            raise Unreadable(f"Found an unknown record version {version} for {type_id} type")
         data = self._read(reader, f"{name}Value", version, "value")
         if name == "GroupMetadata" and data.get("protocolType") == "consumer":
             _open_members(data)
@@ -151,15 +152,18 @@ class CoordinatorDecoder:
 
     def _read(self, reader: MessageReader, name: str, version: int, part: str) -> dict[str, Value]:
         try:
-            return read_message(reader, _schema(self._schemas[name], version))
+            return read_message(reader, self._schemas[name].get(version, self._schemas[name][0]))
         except Unreadable as error:
             message = f"Could not read record with version {version} from {part}'s buffer due to: {error}."
             raise Unreadable(message) from error
 
 
-def _schema(versions: Mapping[int, MessageSchema], version: int) -> MessageSchema:
-    """Of a version beyond those that are known Kafka reads what it can: as the nearest."""
-    return versions[min(max(version, min(versions)), max(versions))]
+def _read_nearest(
+    reader: MessageReader, versions: Mapping[int, MessageSchema], version: int
+) -> dict[str, Value]:
+    """Of a version beyond those that are known Kafka reads what it can: as the nearest, but no inner structure."""
+    schema = versions[min(max(version, min(versions)), max(versions))]
+    return read_message(reader, schema, has_inner=version in versions)
 
 
 def _version(reader: MessageReader, part: str) -> int:
@@ -181,7 +185,7 @@ def _open_members(data: dict[str, Value]) -> None:
             try:
                 reader = MessageReader(base64.b64decode(text))
                 versions = schemas_of(GROUPS)[f"ConsumerProtocol{name.title()}"]
-                member[name] = read_message(reader, _schema(versions, reader.integer("int16")))
+                member[name] = _read_nearest(reader, versions, reader.integer("int16"))
             except Unreadable:
                 pass  # it stays as bytes
 
@@ -230,13 +234,11 @@ class ClusterMetadataDecoder:
 
 
 def _cluster_metadata(value: bytes | None) -> str:
-    if value is None:
-        raise Unreadable(NO_TEXT)
-    reader = MessageReader(value)
+    reader = MessageReader(value or b"")
     frame_version = _short(reader, "frame version")
     if frame_version == 0:
         raise Unreadable(
-            "Could not decode metadata record with frame version 0. Note that upgrades from the preview release "
+            "Could not deserialize metadata record with frame version 0. Note that upgrades from the preview release "
             "of KRaft in 2.8 to newer versions are not supported."
         )
     if frame_version != _FRAME_VERSION:
@@ -251,7 +253,7 @@ def _cluster_metadata(value: bytes | None) -> str:
             f"org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {type_id}"
         )
     try:
-        data = read_message(reader, _schema(schemas_of(CLUSTER_METADATA)[name], version))
+        data = _read_nearest(reader, schemas_of(CLUSTER_METADATA)[name], version)
     except Unreadable:
         raise Unreadable(f"Failed to deserialize record with type {type_id}") from None
     if reader.remaining:

@@ -36,6 +36,7 @@ class MessageReader:
 
     def __init__(self, data: bytes) -> None:
         self._data, self._position = data, 0
+        self.has_inner = True
 
     @property
     def remaining(self) -> int:
@@ -80,8 +81,12 @@ class MessageReader:
         )
 
 
-def read_message(reader: MessageReader, schema: MessageSchema) -> dict[str, Value]:
-    """The fields that Kafka would print, in its order; what lies behind the message stays unread."""
+def read_message(reader: MessageReader, schema: MessageSchema, *, has_inner: bool = True) -> dict[str, Value]:
+    """The fields that Kafka would print, in its order; what lies behind the message stays unread.
+
+    Without `has_inner` an inner structure is Unreadable: of a version that is unknown Kafka reads none.
+    """
+    reader.has_inner = has_inner
     return _read_struct(reader, schema.fields, schema.is_flexible)
 
 
@@ -130,6 +135,8 @@ def _read_value(reader: MessageReader, field_type: FieldType, flexible: bool, na
         case "struct":
             if field_type.is_nullable and reader.integer("int8") < 0:
                 return None
+            if not reader.has_inner:
+                raise Unreadable(f"the version of {name} is unknown")
             return _read_struct(reader, field_type.fields, flexible)
         case _:
             return reader.number(field_type.name)
