@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.interop import judge
+
+
+@pytest.fixture(scope="session")
+def kafka() -> None:
+    """Skips, with the reason, where Kafka cannot be asked."""
+    if reason := judge.absence():
+        pytest.skip(reason)
