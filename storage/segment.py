@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import final
 
+from storage.batch import is_one_batch, iterate_batches
 from storage.config import LogConfig
 from storage.draws import Draws
 from storage.errors import SegmentOffsetOverflow
@@ -218,13 +219,23 @@ class LogSegment:
         if not self.can_hold(largest_offset):
             raise SegmentOffsetOverflow(self.path, self.base_offset, largest_offset)
         self.records.append(data)
-        if largest_timestamp > self.max_timestamp.timestamp:
-            self._max_timestamp = TimestampOffset(largest_timestamp, offset_of_max_timestamp)
-        if self._bytes_since_last_index_entry > self._index_interval_bytes:
-            self.indexes.append(largest_offset, position, self.max_timestamp)
-            self._bytes_since_last_index_entry = 0
-        self._bytes_since_last_index_entry += len(data)
+        if is_one_batch(data):
+            last = TimestampOffset(largest_timestamp, offset_of_max_timestamp)
+            self._note_batch(largest_offset, position, len(data), last)
+        else:
+            for batch in iterate_batches(data, self.path):
+                last = TimestampOffset(batch.max_timestamp, batch.last_offset)
+                self._note_batch(batch.last_offset, position + batch.start, batch.size_bytes, last)
         assert self.records.size_bytes == position + len(data), (position, len(data))
+
+    def _note_batch(self, last_offset: int, position: int, size_bytes: int, last: TimestampOffset) -> None:
+        """Kafka 4.1 looks at each batch of a set; before, a set had one entry, for its start (T1)."""
+        if last.timestamp > self.max_timestamp.timestamp:
+            self._max_timestamp = last
+        if self._bytes_since_last_index_entry > self._index_interval_bytes:
+            self.indexes.append(last_offset, position, self.max_timestamp)
+            self._bytes_since_last_index_entry = 0
+        self._bytes_since_last_index_entry += size_bytes
 
     def note_completed(self, transaction: CompletedTransaction, last_stable_offset: int) -> None:
         """Its marker stands in this segment; the index is told if it was an abort. Kafka: updateTxnIndex."""

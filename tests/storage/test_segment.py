@@ -69,14 +69,15 @@ def test_ls2_the_first_set_gets_no_index_entry_and_each_later_one_with_interval_
     assert time_entries(segment) == [(NOW_MS + 1, 1), (NOW_MS + 2, 2)]
 
 
-def test_t1_an_entry_holds_the_last_offset_of_the_set_and_where_the_set_starts() -> None:
-    segment = open_segment(
-        new_file_system(), config=LogConfig(index_interval_bytes=1, segment_index_bytes=800)
-    )
+def test_t1_an_entry_holds_the_last_offset_of_a_batch_and_where_the_batch_starts() -> None:
+    """Kafka 4.1; before, a set of batches had one entry at most, for its last offset and its start."""
+    config = LogConfig(index_interval_bytes=SIZE, segment_index_bytes=800)
+    segment = open_segment(new_file_system(), config=config)
     append_batch(segment, batch(0))
-    data = batch(1) + batch(2) + batch(3)
-    segment.append(3, NOW_MS, 1, data)
-    assert offset_entries(segment) == [(3, SIZE)]
+    data = batch(1) + batch(2, count=2) + batch(4, timestamp=NOW_MS + 7) + batch(5)
+    segment.append(5, NOW_MS + 7, 4, data)
+    assert offset_entries(segment) == [(3, 2 * SIZE), (4, segment.size_bytes - 2 * SIZE)]
+    assert time_entries(segment) == [(NOW_MS + 1, 3), (NOW_MS + 7, 4)]
 
 
 def test_t2_the_interval_counts_bytes_before_the_set_strictly() -> None:
