@@ -9,6 +9,7 @@ the log start offset. One thread owns it. Kafka: UnifiedLog.
 | `roll`, `flush`, `prepare_flush` | `log_flush.py` |
 | `read`, `offset_for_timestamp` | `log_read.py` |
 | `truncate_to`, `truncate_fully_and_start_at` | `log_truncate.py` |
+| `cleanable_offsets`, `prepare_compaction` | `log_compact.py` |
 | high watermark, log start, epochs | `log_state.py` |
 """
 
@@ -24,11 +25,11 @@ from storage.fetch_data import FetchData, Isolation
 from storage.filesystem import FileSystem
 from storage.loader import LoadRequest, load_log
 from storage.log_append import AppendInfo
+from storage.log_compact import LogCompactions
 from storage.log_files import delete_log_files
 from storage.log_flush import PreparedFlush
 from storage.log_read import LogReads
 from storage.log_state import do_nothing
-from storage.log_truncate import LogTruncations
 from storage.log_write import LogAppends
 from storage.offset_metadata import LogOffsetMetadata
 from storage.producer_append import AppendOrigin
@@ -49,7 +50,7 @@ _NO_DRAWS = Draws(0)
 
 
 @final
-class PartitionLog(LogAppends, LogReads, LogTruncations):
+class PartitionLog(LogAppends, LogReads, LogCompactions):
     """`log_start_offset` <= `high_watermark` <= `log_end_offset`, always; offline after an OSError (`LogState`)."""
 
     @classmethod

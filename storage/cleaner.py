@@ -1,0 +1,292 @@
+"""One round of compaction over one log: of each key the last record stays, offsets and order never change.
+
+| part | where it runs |
+| --- | --- |
+| plan: which segments, transactions, producers | the log's step |
+| the offset map of the dirty part, `build_offset_map` | a worker, in slices |
+| the new segment of a group, `clean_group`, under `.cleaned` names | a worker, in slices |
+| the swap | the log's step |
+
+Kafka: Cleaner; rules CL8 to CL11, CL20 to CL27.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Final, NamedTuple, Protocol, final
+
+from storage.cleaner_chunks import ChunkBuffer, batches_in
+from storage.cleaner_filter import CleanerStats, FilteredChunk, LastRecord, RecordFilter
+from storage.cleaner_plan import CleanerConfig, Source, group_segments
+from storage.cleaner_transactions import CleanedTransactions
+from storage.config import LogConfig
+from storage.errors import SegmentOffsetOverflow
+from storage.filesystem import FileSystem, OpenMode
+from storage.offset_map import OffsetMap
+from storage.replace_segments import create_cleaned_segment
+from storage.segment import LogSegment
+from storage.segments import LogSegments
+
+Work = Callable[[], None]
+Walk = Iterator[int]  # gives the bytes read, chunk by chunk
+
+
+class DirtyRange(NamedTuple):
+    """What a round is to clean, in offsets. `end_offset` is exclusive and the base of a segment."""
+
+    start_offset: int
+    end_offset: int
+
+
+class CompactedLog(Protocol):
+    """What a round needs of its log, all in the log's step."""
+
+    @property
+    def directory(self) -> str: ...
+
+    @property
+    def config(self) -> LogConfig: ...
+
+    @property
+    def segments(self) -> LogSegments: ...
+
+    def last_records_of_producers(self) -> Mapping[int, LastRecord]: ...
+
+    def plan_source(self, segment: LogSegment, end_offset: int, start_offset: int) -> Source: ...
+
+    def swap_in(self, cleaned: LogSegment, old: Sequence[LogSegment]) -> None: ...
+
+    def split_overflowed(self, base_offset: int) -> None: ...
+
+
+@final
+class Compaction:
+    """Iterate over it in the log's step: each item is work to be called, once, on any thread, before the next is asked.
+
+    `end_offset`, the next first dirty offset, is known when the iteration has ended; None when the round was aborted.
+    When work raises, or the log is truncated or deleted meanwhile, `abort` it: nothing of it is seen then.
+    """
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        log: CompactedLog,
+        dirty: DirtyRange,
+        config: CleanerConfig,
+        now_ms: int,
+    ) -> None:
+        self._file_system, self._log, self._dirty, self._config = file_system, log, dirty, config
+        self._now_ms = now_ms
+        self._log_config = log.config
+        self._offsets = OffsetMap(config.dedupe_buffer_bytes)
+        self._buffer = ChunkBuffer(config.io_buffer_bytes, config.max_io_buffer_bytes)
+        self._transactions = CleanedTransactions()
+        self._overflowed: int | None = None  # base offset of a source whose offsets do not fit
+        self._pieces = self._run()
+        self.stats = CleanerStats()
+        self.end_offset: int | None = None
+
+    def __iter__(self) -> Iterator[Work]:
+        return self._pieces
+
+    def abort(self) -> None:
+        """In the log's step, while none of its work runs: what was written so far is removed."""
+        self._pieces.close()
+
+    def _run(self) -> Generator[Work, None, None]:
+        segments = self._log.segments
+        legacy_horizon_ms = self._legacy_horizon_ms()
+        yield from self._slices(self._build_map())
+        end_offset = self._offsets.latest_offset + 1
+        groups = group_segments(
+            segments.values(0, end_offset),
+            self._log_config.segment_bytes,
+            self._log_config.segment_index_bytes,
+            self._dirty.end_offset,
+        )
+        for group in groups:
+            yield from self._clean_group(group, legacy_horizon_ms)
+            if self._overflowed is not None:  # Kafka, too, begins again after the split
+                self._log.split_overflowed(self._overflowed)
+                return
+        self.end_offset = end_offset
+
+    def _legacy_horizon_ms(self) -> int:
+        """Up to when a segment of magic 0 or 1 must have been written for its tombstones to go (CL16)."""
+        clean = self._log.segments.values(0, self._dirty.start_offset)
+        return clean[-1].records.modified_ms() - self._log_config.delete_retention_ms if clean else 0
+
+    def _slices(self, walk: Walk) -> Generator[Work, None, None]:
+        slice_of_walk = _Slice(walk, self._config.slice_bytes)
+        while not slice_of_walk.is_done:
+            yield slice_of_walk
+
+    # The map
+
+    def _build_map(self) -> Walk:
+        dirty, start_offset = self._dirty, self._dirty.start_offset
+        segments = self._log.segments.values(start_offset, dirty.end_offset)
+        ends = (*(segment.base_offset for segment in segments), dirty.end_offset)[1:]
+        sources = [
+            self._log.plan_source(segment, end_offset, start_offset)
+            for segment, end_offset in zip(segments, ends, strict=True)
+        ]
+        return build_offset_map(
+            self._file_system,
+            self._offsets,
+            sources,
+            start_offset=start_offset,
+            max_entries=int(self._offsets.slots * self._config.dedupe_buffer_load_factor),
+            max_message_bytes=self._log_config.max_message_bytes,
+            buffer=self._buffer,
+            stats=self.stats,
+        )
+
+    # A group
+
+    def _clean_group(
+        self, group: Sequence[LogSegment], legacy_horizon_ms: int
+    ) -> Generator[Work, None, None]:
+        sources = self._plan_group(group)
+        cleaned = create_cleaned_segment(
+            self._file_system, self._log.directory, group[0].base_offset, self._log_config, self._now_ms
+        )
+        is_live = False
+        try:
+            # Opened here: the worker makes no files where a deletion may go on.
+            _ = cleaned.offset_index, cleaned.time_index
+            self._transactions.keep_aborted = cleaned.transaction_index.append
+            yield from self._slices(self._write_group(sources, cleaned, legacy_horizon_ms))
+            if self._overflowed is None:
+                self._log.swap_in(cleaned, group)
+                is_live = True
+        finally:
+            if not is_live:
+                cleaned.delete()
+
+    def _plan_group(self, group: Sequence[LogSegment]) -> list[Source]:
+        ends = [segment.base_offset for segment in group[1:]] + [group[-1].read_next_offset()]
+        return [
+            self._log.plan_source(segment, end_offset, segment.base_offset)
+            for segment, end_offset in zip(group, ends, strict=True)
+        ]
+
+    def _write_group(self, sources: Sequence[Source], cleaned: LogSegment, legacy_horizon_ms: int) -> Walk:
+        record_filter = RecordFilter(
+            offsets=self._offsets,
+            transactions=self._transactions,
+            last_records=self._log.last_records_of_producers(),
+            round_end_offset=self._dirty.end_offset,
+            delete_retention_ms=self._log_config.delete_retention_ms,
+            now_ms=self._now_ms,
+            stats=self.stats,
+        )
+        return self._clean_sources(sources, cleaned, record_filter, legacy_horizon_ms)
+
+    def _clean_sources(
+        self,
+        sources: Sequence[Source],
+        cleaned: LogSegment,
+        record_filter: RecordFilter,
+        legacy_horizon_ms: int,
+    ) -> Walk:
+        for source in sources:
+            self._transactions.add_aborted(source.aborted)
+            record_filter.retains_legacy_deletes = source.modified_ms > legacy_horizon_ms
+            try:
+                yield from self._clean_into(source, cleaned, record_filter)
+            except SegmentOffsetOverflow:
+                self._overflowed = source.base_offset
+                return
+        cleaned.on_become_inactive()
+        cleaned.flush()
+        cleaned.set_modified(sources[-1].modified_ms)
+
+    def _clean_into(self, source: Source, cleaned: LogSegment, record_filter: RecordFilter) -> Walk:
+        """One append a chunk (CL20). Raises SegmentOffsetOverflow."""
+        buffer = self._buffer
+        with closing(self._file_system.open(source.path, OpenMode.READ)) as file:
+            position = 0
+            while position < source.size_bytes:
+                chunk = file.read_at(position, buffer.capacity_bytes)
+                kept = record_filter.filter_chunk(chunk, buffer.capacity_bytes, source.path, position)
+                _append(cleaned, kept)
+                if kept.bytes_read == 0:
+                    _grow(buffer, chunk, source, position, self._log_config.max_message_bytes)
+                position += kept.bytes_read
+                yield kept.bytes_read
+        buffer.restore()
+
+
+@final
+class _Slice:
+    """Work that goes on where the last call of it stopped."""
+
+    def __init__(self, walk: Walk, limit_bytes: int) -> None:
+        self._walk: Final = walk
+        self._limit_bytes: Final = limit_bytes
+        self.is_done = False
+
+    def __call__(self) -> None:
+        done_bytes = 0
+        for read_bytes in self._walk:
+            done_bytes += read_bytes
+            if done_bytes >= self._limit_bytes:
+                return
+        self.is_done = True
+
+
+def build_offset_map(
+    file_system: FileSystem,
+    offsets: OffsetMap,
+    sources: Iterable[Source],
+    *,
+    start_offset: int,
+    max_entries: int,
+    max_message_bytes: int,
+    buffer: ChunkBuffer,
+    stats: CleanerStats,
+) -> Walk:
+    """Put the last offset of every key from `start_offset` on into `offsets`, until `max_entries` are there (CL8).
+
+    `offsets.latest_offset` says how far it came; where offsets are missing at the end of a segment it goes up to the
+    next one (KAFKA-8764). Raises CorruptBatch, InvalidRecord.
+    """
+    transactions = CleanedTransactions()
+    offsets.clear()
+    for source in sources:
+        transactions.add_aborted(source.aborted)
+        with closing(file_system.open(source.path, OpenMode.READ)) as file:
+            position = source.start_position
+            while position < source.size_bytes:
+                chunk = file.read_at(position, buffer.capacity_bytes)
+                read_bytes = 0
+                for batch in batches_in(memoryview(chunk), source.path, position):
+                    if not transactions.can_discard(batch) and not batch.is_control:
+                        for record in batch.records():
+                            if record.key is not None and record.offset >= start_offset:
+                                if len(offsets) >= max_entries:
+                                    return
+                                offsets.put(record.key, record.offset)
+                            stats.map_records_read += 1
+                    if batch.last_offset >= start_offset:
+                        offsets.latest_offset = batch.last_offset
+                    read_bytes += batch.size_bytes
+                if read_bytes == 0:
+                    _grow(buffer, chunk, source, position, max_message_bytes)
+                position += read_bytes
+                stats.map_bytes_read += read_bytes
+                yield read_bytes
+        offsets.latest_offset = source.end_offset - 1
+        buffer.restore()
+
+
+def _append(cleaned: LogSegment, kept: FilteredChunk) -> None:
+    if kept.parts:
+        data = kept.parts[0] if len(kept.parts) == 1 else b"".join(kept.parts)
+        cleaned.append(kept.max_offset, kept.max_timestamp, kept.offset_of_max_timestamp, data)
+
+
+def _grow(buffer: ChunkBuffer, chunk: bytes, source: Source, position: int, max_message_bytes: int) -> None:
+    buffer.grow(chunk, source.path, position, source.size_bytes - position, max_message_bytes)

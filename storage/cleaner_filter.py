@@ -1,0 +1,228 @@
+"""Which batches and records of a log stay when it is cleaned.
+
+Kafka: Cleaner.cleanInto with its record filter, MemoryRecords.filterTo; rules CL12 to CL19.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple, final
+
+from storage.batch import RecordBatch
+from storage.batch_format import CURRENT_MAGIC
+from storage.cleaner_chunks import batches_in
+from storage.cleaner_rebuild import empty_batch, rebuild_batch
+from storage.cleaner_transactions import CleanedTransactions
+from storage.offset_map import OffsetMap
+from storage.record import NO_TIMESTAMP, Record
+
+
+class LastRecord(NamedTuple):
+    """What a log last took of a producer: where its last data batch ends, if it knows of one, and its epoch."""
+
+    last_data_offset: int | None
+    producer_epoch: int
+
+
+class Retention(Enum):
+    """What becomes of a batch (CL14)."""
+
+    DELETE = "delete"  # without a look at its records
+    DELETE_EMPTY = "delete_empty"  # only if no record of it stays
+    RETAIN_EMPTY = "retain_empty"  # it stays even then
+
+
+class Verdict(NamedTuple):
+    retention: Retention
+    drops_records: bool  # all of them, whatever they say (CL13)
+    is_marker_of_nothing: bool  # a marker whose transaction has no data left: its horizon begins (CL17)
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class CleanerStats:
+    """Counts of one round; records are counted where they were looked at."""
+
+    map_bytes_read: int = 0
+    map_records_read: int = 0
+    bytes_read: int = 0
+    records_read: int = 0
+    bytes_written: int = 0
+    records_written: int = 0
+    records_without_key: int = 0  # they are dropped (T50)
+
+
+@final
+class FilteredChunk:
+    """What stays of a chunk: `parts` to be written in one append.
+
+    `max_offset` is the last offset kept, -1 when nothing is; `max_timestamp` belongs to the batch that ends at
+    `offset_of_max_timestamp`.
+    """
+
+    __slots__ = (
+        "bytes_read",
+        "max_offset",
+        "max_timestamp",
+        "offset_of_max_timestamp",
+        "parts",
+        "size_bytes",
+    )
+
+    def __init__(self) -> None:
+        self.parts: list[bytes | memoryview] = []
+        self.size_bytes = self.bytes_read = 0
+        self.max_offset = self.offset_of_max_timestamp = -1
+        self.max_timestamp = NO_TIMESTAMP
+
+    def add(self, part: bytes | memoryview, *, max_offset: int, last_offset: int, max_timestamp: int) -> None:
+        self.parts.append(part)
+        self.size_bytes += len(part)
+        self.max_offset = max(self.max_offset, max_offset)
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.offset_of_max_timestamp = max_timestamp, last_offset
+
+
+@final
+class RecordFilter:
+    """Judges the batches of one source segment after the other, in the order of the log."""
+
+    def __init__(
+        self,
+        *,
+        offsets: OffsetMap,
+        transactions: CleanedTransactions,
+        last_records: Mapping[int, LastRecord],
+        round_end_offset: int,
+        delete_retention_ms: int,
+        now_ms: int,
+        stats: CleanerStats,
+    ) -> None:
+        """`last_records` is by producer id; `round_end_offset` is exclusive, as `now_ms` fixed for the round."""
+        self._offsets: Final = offsets
+        self._transactions: Final = transactions
+        self._last_records: Final = last_records
+        self._round_end_offset: Final = round_end_offset
+        self._delete_retention_ms: Final = delete_retention_ms
+        self._now_ms: Final = now_ms
+        self._stats: Final = stats
+        self.retains_legacy_deletes = True  # of the present segment: magic 0 and 1 have no horizon (CL16)
+
+    def filter_chunk(self, chunk: bytes, limit_bytes: int, path: str, position: int) -> FilteredChunk:
+        """The whole batches of `chunk`, which lies at byte `position` of the file `path`.
+
+        Ends early after the batch with which the output outgrows `limit_bytes` (CL20, KAFKA-5316).
+        Raises CorruptBatch, InvalidRecord; StorageError for what magic 0 and 1 cannot say.
+        """
+        result = FilteredChunk()
+        view = memoryview(chunk)
+        for batch in batches_in(view, path, position):
+            result.bytes_read += batch.size_bytes
+            self._filter_batch(batch, result)
+            if result.size_bytes > limit_bytes:
+                break
+        self._stats.bytes_read += result.bytes_read
+        self._stats.bytes_written += result.size_bytes
+        return result
+
+    def _filter_batch(self, batch: RecordBatch, result: FilteredChunk) -> None:
+        verdict = self.judge(batch)
+        if verdict.retention is Retention.DELETE:
+            return
+        kept, is_whole, has_tombstone = self._kept_records(batch, verdict)
+        if kept:
+            needs_horizon = (
+                batch.magic >= CURRENT_MAGIC
+                and (has_tombstone or verdict.is_marker_of_nothing)
+                and batch.delete_horizon_ms is None
+            )
+            self._stats.records_written += len(kept)
+            if is_whole and not needs_horizon:
+                self._copy(batch, result)
+            else:
+                self._rebuild(batch, kept, needs_horizon, result)
+        elif verdict.retention is Retention.RETAIN_EMPTY:
+            result.add(
+                empty_batch(batch),
+                max_offset=batch.last_offset,
+                last_offset=batch.last_offset,
+                max_timestamp=batch.max_timestamp,
+            )
+
+    def judge(self, batch: RecordBatch) -> Verdict:
+        """CL12 to CL14; asks the transactions, so call it once a batch, in order."""
+        can_discard = self._transactions.can_discard(batch)
+        if batch.is_control:
+            horizon_ms = batch.delete_horizon_ms
+            drops_records = can_discard and horizon_ms is not None and horizon_ms <= self._now_ms
+        else:
+            drops_records = can_discard
+        if self._is_last_of_producer(batch) or batch.next_offset == self._round_end_offset:
+            retention = Retention.RETAIN_EMPTY
+        else:
+            retention = Retention.DELETE if drops_records else Retention.DELETE_EMPTY
+        return Verdict(retention, drops_records, can_discard and batch.is_control)
+
+    def _is_last_of_producer(self, batch: RecordBatch) -> bool:
+        """Its last sequence, or its fencing epoch, is known from this batch alone (CL14, CL27)."""
+        last = self._last_records.get(batch.producer_id) if batch.has_producer_id else None
+        if last is None:
+            return False
+        if last.last_data_offset is not None:
+            return batch.last_offset == last.last_data_offset
+        return batch.is_control and batch.producer_epoch == last.producer_epoch
+
+    def _kept_records(self, batch: RecordBatch, verdict: Verdict) -> tuple[list[Record], bool, bool]:
+        """(the records that stay, whether all do, whether one of them is a tombstone)."""
+        kept: list[Record] = []
+        is_whole, has_tombstone = True, False
+        retains_deletes = self._retains_deletes(batch)
+        for record in batch.records():
+            self._stats.records_read += 1
+            if not verdict.drops_records and (batch.is_control or self._is_kept(record, retains_deletes)):
+                kept.append(record)
+                has_tombstone = has_tombstone or record.value is None
+            else:
+                is_whole = False
+        return kept, is_whole, has_tombstone
+
+    def _retains_deletes(self, batch: RecordBatch) -> bool:
+        if batch.magic < CURRENT_MAGIC:
+            return self.retains_legacy_deletes
+        horizon_ms = batch.delete_horizon_ms
+        return horizon_ms is None or self._now_ms < horizon_ms
+
+    def _is_kept(self, record: Record, retains_deletes: bool) -> bool:
+        """CL15, CL16."""
+        if record.offset > self._offsets.latest_offset:
+            return True
+        if record.key is None:
+            self._stats.records_without_key += 1
+            return False
+        if record.offset < self._offsets.get(record.key):
+            return False
+        return record.value is not None or retains_deletes
+
+    def _copy(self, batch: RecordBatch, result: FilteredChunk) -> None:
+        part = memoryview(batch.buffer)[batch.start : batch.start + batch.size_bytes]
+        result.add(
+            part,
+            max_offset=batch.last_offset,
+            last_offset=batch.last_offset,
+            max_timestamp=batch.max_timestamp,
+        )
+
+    def _rebuild(
+        self, batch: RecordBatch, kept: list[Record], needs_horizon: bool, result: FilteredChunk
+    ) -> None:
+        horizon_ms = self._now_ms + self._delete_retention_ms if needs_horizon else batch.delete_horizon_ms
+        data = rebuild_batch(batch, kept, horizon_ms)
+        rebuilt = RecordBatch(data, 0, len(data))
+        result.add(
+            data,
+            max_offset=max(record.offset for record in kept),
+            last_offset=rebuilt.last_offset,
+            max_timestamp=rebuilt.max_timestamp,
+        )

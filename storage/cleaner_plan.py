@@ -1,0 +1,89 @@
+"""What one round of compaction looks at: which segments, in which groups, from where to where.
+
+Made in the log's own step from segments that take no more appends, so that a worker need not ask the log.
+Kafka: Cleaner.groupSegmentsBySize, LogCleaner's configuration; rules CL10, CL22.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from storage.errors import ConfigError
+from storage.memory_mapped_index import MAX_RELATIVE_OFFSET
+from storage.offset_map import SLOT_BYTES
+from storage.segment import LogSegment
+from storage.transaction_index import AbortedTransaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerConfig:
+    """Raises ConfigError from the constructor. Kafka: CleanerConfig, with the sizes that one thread of it gets."""
+
+    dedupe_buffer_bytes: int = 128 << 20
+    dedupe_buffer_load_factor: float = 0.9
+    io_buffer_bytes: int = 256 << 10  # Kafka halves log.cleaner.io.buffer.size: one to read, one to write
+    max_io_buffer_bytes: int = 1_048_588  # message.max.bytes of the broker
+    slice_bytes: int = 4 << 20  # read and filtered before others get their turn on the worker
+
+    def __post_init__(self) -> None:
+        if not 0 < self.dedupe_buffer_load_factor <= 1:
+            raise ConfigError(
+                f"dedupe_buffer_load_factor={self.dedupe_buffer_load_factor}: must lie in (0, 1]"
+            )
+        for name in ("io_buffer_bytes", "max_io_buffer_bytes", "slice_bytes"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be positive")
+        if self.dedupe_buffer_bytes // SLOT_BYTES * self.dedupe_buffer_load_factor <= 1:
+            raise ConfigError(
+                f"dedupe_buffer_bytes={self.dedupe_buffer_bytes}: no key would fit, and no cleaning would progress"
+            )
+
+
+class Source(NamedTuple):
+    """One segment to be read from `start_position` on.
+
+    `end_offset` is exclusive: the base of what follows. `aborted` are the transactions that reach into it.
+    """
+
+    base_offset: int
+    path: str
+    start_position: int
+    size_bytes: int
+    modified_ms: int
+    end_offset: int
+    aborted: tuple[AbortedTransaction, ...]
+
+
+def group_segments(
+    segments: Sequence[LogSegment], max_segment_bytes: int, max_index_bytes: int, round_end_offset: int
+) -> list[list[LogSegment]]:
+    """Neighbours that together make one segment within the limits of size, index sizes and offsets (CL10)."""
+    groups: list[list[LogSegment]] = []
+    log_bytes = index_bytes = time_index_bytes = 0
+    for place, segment in enumerate(segments):
+        last_offset = _last_offset_bound(segments, place, round_end_offset)
+        sizes = (segment.size_bytes, segment.offset_index.size_bytes, segment.time_index.size_bytes)
+        fits = (
+            bool(groups)
+            and log_bytes + sizes[0] <= max_segment_bytes
+            and index_bytes + sizes[1] <= max_index_bytes
+            and time_index_bytes + sizes[2] <= max_index_bytes
+            and (sizes[0] == 0 or last_offset - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET)
+        )
+        if fits:
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            log_bytes = index_bytes = time_index_bytes = 0
+        log_bytes, index_bytes = log_bytes + sizes[0], index_bytes + sizes[1]
+        time_index_bytes += sizes[2]
+    assert sum(map(len, groups)) == len(segments), groups
+    return groups
+
+
+def _last_offset_bound(segments: Sequence[LogSegment], place: int, round_end_offset: int) -> int:
+    """At least the last offset of the segment at `place`, told without a look into it: an index may be empty."""
+    following = segments[place + 1].base_offset if place + 1 < len(segments) else round_end_offset
+    return following - 1

@@ -1,0 +1,83 @@
+"""Which transactions a walk over a log stands in: what of them may go when it is cleaned.
+
+Kafka: CleanedTransactionMetadata; rules CL12, CL21, CL26.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import final
+
+from storage.batch import RecordBatch
+from storage.control_records import ControlType, read_control_record
+from storage.transaction_index import AbortedTransaction
+
+KeepAborted = Callable[[AbortedTransaction], None]
+
+
+def _keep_nothing(transaction: AbortedTransaction) -> None:
+    return
+
+
+@final
+class CleanedTransactions:
+    """Hand it every batch of the walk, in order. It lasts over the groups of a round (KAFKA-8351)."""
+
+    __slots__ = ("_committed", "_ongoing", "_seen", "_upcoming", "keep_aborted")
+
+    def __init__(self, keep_aborted: KeepAborted = _keep_nothing) -> None:
+        self.keep_aborted = keep_aborted  # told of each whose data is still there when its marker comes
+        self._upcoming: list[tuple[int, AbortedTransaction]] = []  # a heap by first offset
+        self._ongoing: dict[int, AbortedTransaction] = {}  # by producer
+        self._seen: set[int] = set()  # producers of the ongoing ones that had a batch
+        self._committed: set[int] = set()  # producers with a batch of a transaction that was not aborted
+
+    def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """Of the offsets that come next; one that was added before does no harm."""
+        for transaction in transactions:
+            heapq.heappush(self._upcoming, (transaction.first_offset, transaction))
+
+    def can_discard(self, batch: RecordBatch) -> bool:
+        """Whether nothing needs `batch`: data of an aborted transaction, a marker whose data has gone (CL12).
+
+        Raises InvalidRecord for a control record that cannot be read.
+        """
+        self._begin_up_to(batch.last_offset)
+        return self._on_control(batch) if batch.is_control else self._on_data(batch)
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._upcoming and self._upcoming[0][0] <= offset:
+            transaction = heapq.heappop(self._upcoming)[1]
+            self._ongoing.setdefault(transaction.producer_id, transaction)
+
+    def _on_data(self, batch: RecordBatch) -> bool:
+        if not batch.is_transactional:
+            return False
+        if batch.producer_id in self._ongoing:
+            self._seen.add(batch.producer_id)
+            return True
+        self._committed.add(batch.producer_id)
+        return False
+
+    def _on_control(self, batch: RecordBatch) -> bool:
+        record = next(batch.records(), None)
+        if record is None:  # cleaned before: only its header was kept
+            return True
+        match read_control_record(record).control_type:
+            case ControlType.ABORT:
+                return self._on_abort(batch.producer_id)
+            case ControlType.COMMIT:
+                had_data = batch.producer_id in self._committed
+                self._committed.discard(batch.producer_id)
+                return not had_data
+            case _:
+                return False
+
+    def _on_abort(self, producer_id: int) -> bool:
+        transaction = self._ongoing.pop(producer_id, None)
+        if transaction is None or producer_id not in self._seen:
+            return True
+        self._seen.discard(producer_id)
+        self.keep_aborted(transaction)
+        return False

@@ -1,0 +1,95 @@
+"""Where each key was last written: what a round of compaction keeps in memory of the dirty part of a log.
+
+One flat table of 24 bytes a slot, so that its memory is what was configured, however many keys there are:
+
+| byte | size | field |
+| --- | --- | --- |
+| 0 | 16 | MD5 of the key; equal hashes count as equal keys (T49) |
+| 16 | 8 | offset |
+
+A slot of 24 zero bytes is free. A key's first probes are the thirteen 4-byte windows of its hash, then slot by slot.
+Kafka: SkimpyOffsetMap; rule CL7.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import Final, final
+
+from storage.filesystem import Buffer
+
+SLOT_BYTES: Final = 24
+_HASH_BYTES: Final = 16
+_LAST_WINDOW: Final = _HASH_BYTES - 4
+_FREE: Final = bytes(SLOT_BYTES)
+_OFFSET: Final = struct.Struct(">q")
+_WINDOW: Final = struct.Struct(">i")
+_LOWEST_INT32: Final = -(1 << 31)
+NOT_FOUND: Final = -1
+
+
+@final
+class OffsetMap:
+    """`latest_offset` is the last offset that was looked at, -1 in an empty map; it is plain to set."""
+
+    __slots__ = ("_entries", "_table", "latest_offset", "slots")
+
+    def __init__(self, memory_bytes: int) -> None:
+        self.slots: Final = memory_bytes // SLOT_BYTES
+        assert self.slots > 0, memory_bytes
+        self.clear()
+
+    def clear(self) -> None:
+        """The system hands out the table's pages when they are first written."""
+        self._table = bytearray(self.slots * SLOT_BYTES)
+        self._entries = 0
+        self.latest_offset = -1
+
+    def __len__(self) -> int:
+        return self._entries
+
+    @property
+    def utilization(self) -> float:
+        return self._entries / self.slots
+
+    def put(self, key: Buffer, offset: int) -> None:
+        """ValueError when every slot is taken, of a known key too."""
+        if self._entries >= self.slots:
+            raise ValueError(f"an offset map with all of its {self.slots} slots taken")
+        digest = hashlib.md5(key, usedforsecurity=False).digest()
+        position, is_known = self._find(digest)
+        assert position >= 0, self._entries
+        self._table[position : position + SLOT_BYTES] = digest + _OFFSET.pack(offset)
+        if not is_known:
+            self._entries += 1
+        self.latest_offset = offset
+
+    def get(self, key: Buffer) -> int:
+        """The key's last offset, -1 for an unknown one."""
+        position, is_known = self._find(hashlib.md5(key, usedforsecurity=False).digest())
+        if not is_known:
+            return NOT_FOUND
+        (offset,) = _OFFSET.unpack_from(self._table, position + _HASH_BYTES)
+        return int(offset)
+
+    def _find(self, digest: bytes) -> tuple[int, bool]:
+        """(position of its slot, True), (of the free slot where it belongs, False), or (-1, False): full."""
+        table, slots = self._table, self.slots
+        for attempt in range(slots + _LAST_WINDOW):  # the linear part comes round once (KAFKA-3682)
+            position = _slot(digest, attempt, slots) * SLOT_BYTES
+            found = table[position : position + _HASH_BYTES]
+            if found == digest:
+                return position, True
+            if table[position : position + SLOT_BYTES] == _FREE:
+                return position, False
+        return -1, False
+
+
+def _slot(digest: bytes, attempt: int, slots: int) -> int:
+    """The slot of the n-th probe, in the arithmetic of a 32-bit int (Kafka: SkimpyOffsetMap.positionOf)."""
+    (window,) = _WINDOW.unpack_from(digest, min(attempt, _LAST_WINDOW))
+    probe = int(window) + max(0, attempt - _LAST_WINDOW)
+    if probe >= -_LOWEST_INT32:
+        probe += 2 * _LOWEST_INT32
+    return 0 if probe == _LOWEST_INT32 else abs(probe) % slots
