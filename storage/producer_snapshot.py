@@ -11,8 +11,8 @@ An entry: producer id int64, epoch int16, last sequence int32, last offset int64
 timestamp int64, coordinator epoch int32, first offset of the open transaction int64; -1 where there is none.
 
 Of the up to five batches in memory only the last is saved. The name, `<20 digits>.snapshot`, is the offset up
-to which (exclusive) the state holds. Entries stand in the order of Kafka's hash map, so that the bytes are
-the same (T10); no reader counts on it. Kafka: ProducerStateManager.writeSnapshot, ProducerSnapshot.json.
+to which (exclusive) the state holds. Entries stand in the order of Kafka's hash map (`hash_map_order.py`), so that
+the bytes are the same (T10); no reader counts on it. Kafka: ProducerStateManager.writeSnapshot, ProducerSnapshot.json.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from storage.producer_append import ProducerStateEntry
 
 SNAPSHOT_SUFFIX = ".snapshot"
 SNAPSHOT_VERSION = 1
-LEAST_TABLE_SIZE = 16  # of a Java HashMap
 
 _FRAME = struct.Struct(">hIi")
 _ENTRY = struct.Struct(">qhiqiqiq")
@@ -55,34 +54,6 @@ def list_snapshots(file_system: FileSystem, directory: str) -> list[int]:
     """Offsets of the snapshots in `directory`, ascending."""
     offsets = (snapshot_offset(name) for name in file_system.list(directory))
     return sorted(offset for offset in offsets if offset is not None)
-
-
-def table_size_for(count: int, at_least: int = LEAST_TABLE_SIZE) -> int:
-    """The size of a Java HashMap's table once it holds `count`: it doubles when more than three quarters
-    full.
-    """
-    size = at_least
-    while count > size * 3 // 4:
-        size *= 2
-    return size
-
-
-def in_hash_map_order(
-    entries: Iterable[ProducerStateEntry], table_size: int = LEAST_TABLE_SIZE
-) -> list[ProducerStateEntry]:
-    """As a Java HashMap of Long keys iterates: by bucket, within one by insertion, which is the order given.
-
-    `table_size` is the least size of the table, which never shrinks.
-    """
-    listed = list(entries)
-    mask = table_size_for(len(listed), table_size) - 1
-
-    def bucket(entry: ProducerStateEntry) -> int:
-        key = entry.producer_id & 0xFFFF_FFFF_FFFF_FFFF
-        hashed = (key ^ (key >> 32)) & 0xFFFF_FFFF
-        return (hashed ^ (hashed >> 16)) & mask
-
-    return sorted(listed, key=bucket)
 
 
 def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
@@ -152,15 +123,14 @@ def write_snapshot(
     offset: int,
     entries: Iterable[ProducerStateEntry],
     *,
-    table_size: int = LEAST_TABLE_SIZE,
     sync: bool,
 ) -> str:
-    """Write the snapshot at `offset` in place and give its path; a crash within leaves a file that does not
-    load.
+    """Write the snapshot at `offset`, entries in the order given, in place and give its path; a crash within leaves
+    a file that does not load.
 
     Unlike Kafka (T11) a longer file of the same name is cut first: its tail would break the checksum.
     """
-    content = encode_snapshot(in_hash_map_order(entries, table_size))
+    content = encode_snapshot(entries)
     path = join(directory, snapshot_name(offset))
     file = file_system.open(path, OpenMode.CREATE)
     try:

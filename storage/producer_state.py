@@ -21,6 +21,7 @@ from storage.batch import RecordBatch
 from storage.batch_format import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from storage.errors import CorruptSnapshot, InvalidProducerEpoch, InvalidTransactionState
 from storage.filesystem import FileSystem, OpenMode, join
+from storage.hash_map_order import HashMapOrder
 from storage.offset_metadata import UNKNOWN_POSITION, UNKNOWN_SEGMENT, LogOffsetMetadata
 from storage.producer_append import (
     AppendOrigin,
@@ -32,11 +33,9 @@ from storage.producer_append import (
     outside_transaction,
 )
 from storage.producer_snapshot import (
-    LEAST_TABLE_SIZE,
     list_snapshots,
     read_snapshot,
     snapshot_name,
-    table_size_for,
     write_snapshot,
 )
 from storage.record import MAX_INT32
@@ -73,10 +72,10 @@ class ProducerStateManager:
         "_file_system",
         "_max_transaction_timeout_ms",
         "_ongoing",
+        "_order",
         "_producer_id_expiration_ms",
         "_producers",
         "_snapshots",
-        "_table_size",
         "last_snapshot_offset",
         "map_end_offset",
         "verifications",
@@ -97,7 +96,7 @@ class ProducerStateManager:
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._max_transaction_timeout_ms = max_transaction_timeout_ms
         self._producers: dict[int, ProducerStateEntry] = {}
-        self._table_size = LEAST_TABLE_SIZE  # of Kafka's hash map, which decides the order in a snapshot
+        self._order = HashMapOrder()  # of the producer ids, as a snapshot lists them
         # Both by first offset, ascending. Completed ones stay until the high watermark has passed their
         # marker.
         self._ongoing: dict[int, OngoingTransaction] = {}
@@ -364,6 +363,7 @@ class ProducerStateManager:
         expired = [entry.producer_id for entry in self._producers.values() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
+            self._order.remove(producer_id)
         self.verifications.remove_expired(now_ms, self._producer_id_expiration_ms)
 
     def _is_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
@@ -400,6 +400,7 @@ class ProducerStateManager:
 
     def _clear(self) -> None:
         self._producers.clear()
+        self._order.clear()
         self._ongoing.clear()
         self._completed.clear()
 
@@ -453,8 +454,7 @@ class ProducerStateManager:
             self._file_system,
             self._directory,
             offset,
-            self._producers.values(),
-            table_size=self._table_size,
+            [self._producers[producer_id] for producer_id in self._order],
             sync=sync,
         )
         self._note_snapshot(offset)
@@ -521,8 +521,9 @@ class ProducerStateManager:
         self._file_system.sync_directory(self._directory)
 
     def _add(self, entry: ProducerStateEntry) -> ProducerStateEntry:
+        if entry.producer_id not in self._producers:
+            self._order.add(entry.producer_id)
         self._producers[entry.producer_id] = entry
-        self._table_size = table_size_for(len(self._producers), self._table_size)
         return entry
 
     def _remove_completed_below(self, offset: int) -> None:

@@ -5,6 +5,7 @@ us.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,16 +18,15 @@ from storage.crc32c import crc32c
 from storage.draws import Draws
 from storage.errors import CorruptSnapshot
 from storage.filesystem import FileSystem, read_file
+from storage.hash_map_order import HashMapOrder
 from storage.producer_append import ProducerStateEntry
 from storage.producer_snapshot import (
     decode_snapshot,
     encode_snapshot,
-    in_hash_map_order,
     list_snapshots,
     read_snapshot,
     snapshot_name,
     snapshot_offset,
-    table_size_for,
     write_snapshot,
 )
 
@@ -66,6 +66,15 @@ def sealed(body: bytes, version: int = 1) -> bytes:
     return struct.pack(">hI", version, crc32c(body)) + body
 
 
+def in_order(entries: Iterable[ProducerStateEntry]) -> list[ProducerStateEntry]:
+    """As a manager lists them that has met them in the order given."""
+    by_id, order = {}, HashMapOrder()
+    for entry in entries:
+        by_id[entry.producer_id] = entry
+        order.add(entry.producer_id)
+    return [by_id[producer_id] for producer_id in order]
+
+
 def test_golden_snapshots_are_there() -> None:
     assert len(SNAPSHOTS) > 50
     assert any(len(decode_snapshot(path.read_bytes())) > 1 for path in SNAPSHOTS)
@@ -77,7 +86,7 @@ def test_golden_snapshot_is_written_back_byte_for_byte(path: Path) -> None:
     entries = decode_snapshot(content, path.name)
     assert encode_snapshot(entries) == content
     by_id = sorted(entries, key=lambda entry: entry.producer_id)
-    assert encode_snapshot(in_hash_map_order(by_id)) == content
+    assert encode_snapshot(in_order(by_id)) == content
     assert snapshot_offset(path.name) is not None and snapshot_name(int(path.stem)) == path.name
 
 
@@ -97,27 +106,6 @@ def test_producer_without_batches_or_transaction_has_minus_ones() -> None:
     assert struct.unpack(">qhiqiqiq", content[10:]) == (9, 1, -1, -1, 0, 77, -1, -1)
     (loaded,) = decode_snapshot(content)
     assert loaded.is_empty and loaded.transaction_first_offset is None
-
-
-def test_t10_entries_stand_in_the_order_of_a_java_hash_map() -> None:
-    ids = [1000, 1001, 2000, 5, 17, 33, 4000]
-    ordered = in_hash_map_order(ProducerStateEntry(producer_id) for producer_id in ids)
-    assert [entry.producer_id for entry in ordered] == [2000, 4000, 17, 33, 5, 1000, 1001]
-
-
-def test_t10_the_table_doubles_above_three_quarters_and_never_shrinks() -> None:
-    assert [table_size_for(count) for count in (0, 12, 13, 24, 25, 48, 49)] == [16, 16, 32, 32, 64, 64, 128]
-    assert table_size_for(1, at_least=64) == 64
-    entries = [ProducerStateEntry(producer_id) for producer_id in (16, 1)]
-    assert [entry.producer_id for entry in in_hash_map_order(entries)] == [16, 1]
-    assert [entry.producer_id for entry in in_hash_map_order(entries, table_size=32)] == [1, 16]
-
-
-def test_t10_high_bits_of_an_id_reach_the_bucket() -> None:
-    # hashCode folds the upper half of the long in, the map its upper 16 bits: 1<<32 and 1<<16 both land in
-    # bucket 1.
-    entries = [ProducerStateEntry(producer_id) for producer_id in (2, 1 << 32, 1 << 16, 0)]
-    assert [entry.producer_id for entry in in_hash_map_order(entries)] == [0, 1 << 32, 1 << 16, 2]
 
 
 @pytest.mark.parametrize(
@@ -193,8 +181,8 @@ def drawn_entries(draw: st.DrawFn) -> ProducerStateEntry:
 @settings(max_examples=25, deadline=None)
 @given(st.lists(drawn_entries(), max_size=30, unique_by=lambda entry: entry.producer_id))
 def test_snapshot_round_trip(entries: list[ProducerStateEntry]) -> None:
-    content = encode_snapshot(in_hash_map_order(entries))
+    content = encode_snapshot(in_order(entries))
     loaded = decode_snapshot(content)
     assert {e.producer_id: fields(e) for e in loaded} == {e.producer_id: fields(e) for e in entries}
-    assert encode_snapshot(in_hash_map_order(loaded)) == content
+    assert encode_snapshot(in_order(loaded)) == content
     assert len(content) == 10 + 46 * len(entries)
