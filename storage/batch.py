@@ -1,7 +1,7 @@
 """A view of a record batch's bytes, iteration over batches in memory, and what a leader changes in place.
 
-The layout stands in `batch_format.py`, building in `batch_builder.py`; both are re-exported here.
-Of magic 0 and 1 there is a view of the header only.
+The layout stands in `batch_format.py`, building in `batch_builder.py`; both are re-exported here. What is of magic 0
+and 1 alone stands in `legacy.py` and `legacy_builder.py`.
 Kafka: DefaultRecordBatch, LegacyRecord, ByteBufferLogInputStream.
 """
 
@@ -42,8 +42,9 @@ from storage.batch_format import (
 )
 from storage.compression import DECOMPRESSED_LIMIT_BYTES, Compression, compression_of, decompress
 from storage.crc32c import crc32c
-from storage.errors import CorruptBatch, UnsupportedForMessageFormat
+from storage.errors import CorruptBatch
 from storage.filesystem import Buffer
+from storage.legacy import LegacyMessage, read_messages, set_offset, set_timestamp
 from storage.record import NO_SEQUENCE, NO_TIMESTAMP, Record, add_to_sequence, decode_records
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "build_batch",
     "is_one_batch",
     "iterate_batches",
+    "set_last_offset",
     "set_max_timestamp",
     "set_producer_state",
     "stamp",
@@ -249,14 +251,12 @@ class RecordBatch:
     def records(self, decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Iterator[Record]:
         """Its records with offset, timestamp and sequence put together; check the checksum first.
 
-        Raises InvalidRecord, UnsupportedCompression, and for magic 0 and 1 UnsupportedForMessageFormat.
+        Raises InvalidRecord, UnsupportedCompression, and for a wrapper of magic 0 and 1 CorruptBatch.
         """
         if self.magic < CURRENT_MAGIC:
-            raise UnsupportedForMessageFormat(f"records of magic {self.magic} cannot be read")
-        if self.record_count == 0:
-            return iter(
-                ()
-            )  # without a look at the payload: a retained empty batch has none to decompress (T22)
+            return (message.record() for message in self.messages(decompressed_limit_bytes))
+        if self.record_count == 0:  # a retained empty batch has no payload to decompress (T22)
+            return iter(())
         payload = memoryview(self.buffer)[self.start + HEADER_SIZE : self.start + self.size_bytes]
         return decode_records(
             decompress(self.compression, payload, decompressed_limit_bytes),
@@ -266,6 +266,21 @@ class RecordBatch:
             base_sequence=self.base_sequence,
             log_append_time_ms=self.max_timestamp if self.attributes & LOG_APPEND_TIME_FLAG else None,
         )
+
+    def messages(self, decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Iterator[LegacyMessage]:
+        """Of magic 0 and 1: its messages, with checksums of their own. Raises as `records`."""
+        assert self.magic < CURRENT_MAGIC, self.magic
+        view = memoryview(self.buffer)[self.start : self.start + self.size_bytes]
+        return read_messages(view, self.position, decompressed_limit_bytes)
+
+    def first_offset(self) -> int:
+        """Of its first record before compaction; a wrapper of magic 0 and 1 is decompressed for it (FR9, T27).
+
+        Raises as `records`.
+        """
+        if self.magic >= CURRENT_MAGIC or not self.attributes & CODEC_MASK:
+            return self.base_offset
+        return next(self.messages()).offset
 
     def tobytes(self) -> bytes:
         return bytes(self.buffer[self.start : self.start + self.size_bytes])
@@ -327,14 +342,28 @@ def stamp(
         _EPOCH.pack_into(buffer, position + EPOCH_AT, partition_leader_epoch)
 
 
+def set_last_offset(buffer: bytearray | memoryview, position: int, last_offset: int) -> None:
+    """Number the batch at `position`, of any magic, in place: its records keep their distances (LV10)."""
+    batch = _view_at(buffer, position)
+    if batch.magic < CURRENT_MAGIC:
+        set_offset(buffer, position, last_offset)
+    else:
+        _BASE_OFFSET.pack_into(buffer, position, last_offset - batch.last_offset_delta)
+
+
 def set_max_timestamp(
     buffer: bytearray | memoryview, position: int, *, timestamp_type: TimestampType, max_timestamp: int
 ) -> bool:
-    """Whether type or value of the magic-2 batch at `position` changed; if so the CRC was made anew.
+    """Whether type or value of the batch at `position` changed; if so the CRC was made anew.
 
-    Clears the attributes' unused bits, as Kafka does (DefaultRecordBatch.setMaxTimestamp, T7).
+    Clears the attributes' unused bits in magic 2, as Kafka does (DefaultRecordBatch.setMaxTimestamp, T7).
+    ValueError for no timestamp type, and for magic 0.
     """
     batch = _view_at(buffer, position)
+    if batch.magic < CURRENT_MAGIC:
+        return set_timestamp(buffer, position, timestamp_type=timestamp_type, timestamp=max_timestamp)
+    if timestamp_type is TimestampType.NO:
+        raise ValueError("a batch of magic 2 has a timestamp type")
     if batch.timestamp_type is timestamp_type and batch.max_timestamp == max_timestamp:
         return False
     attributes = batch.attributes & KNOWN_ATTRIBUTES & ~LOG_APPEND_TIME_FLAG
@@ -359,6 +388,7 @@ def set_producer_state(
     Kafka: MemoryRecordsBuilder.setProducerState, reopenAndRewriteProducerState.
     """
     batch = _view_at(buffer, position)
+    assert batch.magic >= CURRENT_MAGIC, batch
     _PRODUCER.pack_into(buffer, position + PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence)
     _renew_crc(buffer, position, batch.size_bytes)
 
@@ -366,7 +396,7 @@ def set_producer_state(
 def _view_at(buffer: bytearray | memoryview, position: int) -> RecordBatch:
     (size,) = SIZE_FIELD.unpack_from(buffer, position + SIZE_FIELD_AT)
     batch = RecordBatch(buffer, position, LOG_OVERHEAD + size)
-    assert batch.magic == CURRENT_MAGIC and batch.size_bytes >= HEADER_SIZE, batch
+    assert batch.magic < CURRENT_MAGIC or batch.size_bytes >= HEADER_SIZE, batch
     assert position + batch.size_bytes <= len(buffer), batch
     return batch
 

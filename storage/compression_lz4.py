@@ -20,6 +20,7 @@ from __future__ import annotations
 import struct
 from typing import final
 
+import cramjam
 import xxhash
 from lz4 import block as lz4_block
 
@@ -77,8 +78,8 @@ def _header_checksum(covered: Buffer) -> int:
 
 
 def _compress_block(plain: memoryview, level: int) -> bytes:
-    if level == FAST_LEVEL:
-        return bytes(lz4_block.compress(plain, store_size=False))
+    if level == FAST_LEVEL:  # cramjam finds the matches that Kafka's library finds, so the bytes are the same
+        return bytes(cramjam.lz4.compress_block(plain, store_size=False))
     level = min(level, _HIGHEST_LEVEL)
     return bytes(lz4_block.compress(plain, mode="high_compression", compression=level, store_size=False))
 

@@ -162,7 +162,7 @@ def _decode(
                 )
             timestamp = base_timestamp + timestamp if log_append_time_ms is None else log_append_time_ms
             if not lowest <= timestamp <= MAX_INT64:
-                timestamp = _wrap_int64(timestamp)
+                timestamp = wrap_int64(timestamp)
             sequence = add_to_sequence(base_sequence, offset_delta) if has_sequence else NO_SEQUENCE
             yield new_tuple(Record, (base_offset + offset_delta, timestamp, key, value, headers, sequence))
     except IndexError as error:
@@ -213,6 +213,6 @@ def _wrap_int32(value: int) -> int:
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
-def _wrap_int64(value: int) -> int:
+def wrap_int64(value: int) -> int:
     """As a Java long overflows, so that no reader meets a timestamp that fits no field."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -38,7 +38,7 @@ def frame(
 def packed(data: bytes, *, has_checksum: bool = False) -> bytes:
     content = lz4_block.compress(data, store_size=False)
     checksum = struct.pack("<I", xxhash.xxh32_intdigest(content)) if has_checksum else b""
-    return struct.pack("<I", len(content)) + content + checksum
+    return bytes(struct.pack("<I", len(content)) + content + checksum)
 
 
 def stored(data: bytes) -> bytes:

@@ -1,0 +1,216 @@
+"""Messages of magic 0 and 1, plain and wrapped: what was in a `.log` before record batches.
+
+| byte of magic 0 | of magic 1 | size | field |
+| --- | --- | --- | --- |
+| 0 | 0 | 8 | offset |
+| 8 | 8 | 4 | size of what follows this field |
+| 12 | 12 | 4 | CRC-32 of all from byte 16 on |
+| 16 | 16 | 1 | magic |
+| 17 | 17 | 1 | attributes: bits 0-2 codec, bit 3 log append time (magic 1) |
+| | 18 | 8 | timestamp, -1 none |
+| 18 | 26 | 4 | key length, any negative one is null; then the key |
+| | | 4 | value length, likewise; then the value |
+
+A plain message is a batch of its own. The value of a wrapper, a message with a codec, is messages compressed
+together. Its offset is that of the last of them; theirs are absolute in magic 0, and in magic 1 count from the
+first. The wrapper tells the timestamp type, and where that is log append time, the timestamp of them all.
+Kafka: LegacyRecord, AbstractLegacyRecordBatch.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from storage.batch_format import (
+    CODEC_MASK,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MIN_SIZE_FIELD,
+    SIZE_FIELD_AT,
+    TimestampType,
+)
+from storage.compression import DECOMPRESSED_LIMIT_BYTES, Compression, compression_of, decompress
+from storage.errors import CorruptBatch, InvalidRecord
+from storage.filesystem import Buffer
+from storage.record import NO_TIMESTAMP, Record, wrap_int64
+
+CRC_AT = 12
+ATTRIBUTES_AT = 17
+TIMESTAMP_AT = 18
+
+_FRAME = struct.Struct(">qi")
+_HEADER = struct.Struct(">qiIBB")
+_OFFSET = struct.Struct(">q")
+_CRC = struct.Struct(">I")
+_TIMESTAMP = struct.Struct(">q")
+_LENGTH = struct.Struct(">i")
+_MAX_MAGIC = 1
+
+
+class LegacyMessage(NamedTuple):
+    """One message that holds a record: plain, or out of a wrapper, with its absolute offset.
+
+    `timestamp` is what a reader is told, in a wrapper of log append time the wrapper's. `content` is a view of
+    all from the CRC on.
+    """
+
+    offset: int
+    timestamp: int
+    magic: int
+    crc: int
+    attributes: int
+    content: memoryview
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether its own checksum holds: of a message in a wrapper nobody else asks (LV8)."""
+        return zlib.crc32(self.content[MAGIC_AT - CRC_AT :]) == self.crc
+
+    @property
+    def compression(self) -> Compression:
+        """Raises UnsupportedCompression."""
+        return compression_of(self.attributes & CODEC_MASK)
+
+    def key_and_value(self) -> tuple[bytes | None, bytes | None]:
+        """Raises InvalidRecord where they run past the end. What follows the value is not looked at."""
+        position = (TIMESTAMP_AT if self.magic == 0 else TIMESTAMP_AT + _TIMESTAMP.size) - CRC_AT
+        key, position = _read_sized(self.content, position, "key")
+        value, _ = _read_sized(self.content, position, "value")
+        return key, value
+
+    def record(self) -> Record:
+        """Raises InvalidRecord."""
+        key, value = self.key_and_value()
+        return Record(self.offset, self.timestamp, key, value)
+
+
+def read_messages(
+    batch: Buffer, position: int = 0, decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES
+) -> Iterator[LegacyMessage]:
+    """The messages of one batch of magic 0 or 1 in `batch`, which is `position` bytes into its file.
+
+    The structure of a wrapper's content is checked before the first message is given. A cut last message in it
+    is dropped without a word, as in Kafka. Checksums are not looked at.
+    Raises InvalidRecord, UnsupportedCompression, and CorruptBatch for a size field below 14 in a wrapper.
+    """
+    if len(batch) < LOG_OVERHEAD + MIN_SIZE_FIELD:
+        raise InvalidRecord(
+            f"a message of {len(batch)} bytes is smaller than {LOG_OVERHEAD + MIN_SIZE_FIELD}"
+        )
+    outer = _message_at(memoryview(batch), 0, len(batch), 0)
+    if outer.compression is Compression.NONE:
+        return iter((outer,))
+    _, value = outer.key_and_value()
+    if value is None:
+        raise InvalidRecord(f"the compressed messages at offset {outer.offset} have no value")
+    if outer.compression is Compression.ZSTD:
+        raise InvalidRecord(f"compression codec zstd is not of magic {outer.magic}")
+    content = memoryview(decompress(outer.compression, value, decompressed_limit_bytes, magic=outer.magic))
+    return _inner_messages(outer, content, _base_offset(outer, content, position))
+
+
+def _base_offset(wrapper: LegacyMessage, content: memoryview, position: int) -> int:
+    """What is added to the inner offsets (KAFKA-5365). Walks the whole content: only its last offset tells."""
+    last_inner_offset = None
+    for at, _ in _frames(content, position):
+        (last_inner_offset,) = _OFFSET.unpack_from(content, at)
+    if last_inner_offset is None:
+        raise InvalidRecord(f"the compressed messages at offset {wrapper.offset} are none")
+    if wrapper.magic == 0:
+        return 0
+    if wrapper.offset == 0:  # old versions of librdkafka left it so: the messages count from 0
+        return 0
+    if wrapper.offset < last_inner_offset:
+        raise InvalidRecord(
+            f"compressed messages at offset {wrapper.offset} end with inner offset {last_inner_offset}"
+        )
+    return int(wrapper.offset - last_inner_offset)
+
+
+def _inner_messages(wrapper: LegacyMessage, content: memoryview, base_offset: int) -> Iterator[LegacyMessage]:
+    is_log_append = wrapper.magic > 0 and bool(wrapper.attributes & LOG_APPEND_TIME_FLAG)
+    for at, size in _frames(content, 0):
+        message = _message_at(content, at, size, base_offset)
+        if message.attributes & CODEC_MASK:
+            raise InvalidRecord(
+                f"the message at offset {message.offset} is compressed within compressed ones"
+            )
+        if is_log_append and message.magic > 0:
+            message = message._replace(timestamp=wrapper.timestamp)
+        yield message
+
+
+def _frames(content: memoryview, position: int) -> Iterator[tuple[int, int]]:
+    """Place and size, with offset and size field, of each whole message in a wrapper's content."""
+    at, end = 0, len(content)
+    while end - at >= LOG_OVERHEAD:
+        _, size_field = _FRAME.unpack_from(content, at)
+        if size_field < MIN_SIZE_FIELD:
+            reason = f"a size field of {size_field} within compressed messages, below {MIN_SIZE_FIELD}"
+            raise CorruptBatch("batch", position, reason)
+        if end - at < LOG_OVERHEAD + size_field:
+            return
+        yield at, LOG_OVERHEAD + size_field
+        at += LOG_OVERHEAD + size_field
+
+
+def _message_at(view: memoryview, at: int, size: int, base_offset: int) -> LegacyMessage:
+    offset, _, crc, magic, attributes = _HEADER.unpack_from(view, at)
+    if magic > _MAX_MAGIC:
+        raise InvalidRecord(f"a message of magic {magic} at offset {offset}, where only 0 and 1 can be")
+    content = view[at + CRC_AT : at + size]
+    timestamp = NO_TIMESTAMP
+    if magic > 0:
+        if len(content) < TIMESTAMP_AT - CRC_AT + _TIMESTAMP.size:
+            raise InvalidRecord(f"the message at offset {offset} ends within its timestamp")
+        (timestamp,) = _TIMESTAMP.unpack_from(content, TIMESTAMP_AT - CRC_AT)
+    return LegacyMessage(wrap_int64(offset + base_offset), timestamp, magic, crc, attributes, content)
+
+
+def _read_sized(content: memoryview, position: int, what: str) -> tuple[bytes | None, int]:
+    if position + _LENGTH.size > len(content):
+        raise InvalidRecord(f"a message ends within the length of its {what}")
+    (size,) = _LENGTH.unpack_from(content, position)
+    position += _LENGTH.size
+    if size < 0:
+        return None, position
+    if size > len(content) - position:
+        raise InvalidRecord(f"a {what} of {size} bytes with {len(content) - position} bytes left")
+    return bytes(content[position : position + size]), position + size
+
+
+def set_offset(buffer: bytearray | memoryview, position: int, offset: int) -> None:
+    """Number the message at `position` in place; a wrapper's offset is that of its last message. The CRC leaves
+    it out.
+    """
+    _OFFSET.pack_into(buffer, position, offset)
+
+
+def set_timestamp(
+    buffer: bytearray | memoryview, position: int, *, timestamp_type: TimestampType, timestamp: int
+) -> bool:
+    """Whether type or timestamp of the magic-1 message at `position` changed; if so the CRC was made anew (T8).
+
+    ValueError for magic 0, which has neither, and for no type. Kafka: AbstractLegacyRecordBatch.setMaxTimestamp.
+    """
+    _, size_field, _, magic, attributes = _HEADER.unpack_from(buffer, position)
+    if magic != _MAX_MAGIC:
+        raise ValueError(f"a message of magic {magic} has no timestamp")
+    if timestamp_type is TimestampType.NO:
+        raise ValueError("a message of magic 1 has a timestamp type")
+    (before,) = _TIMESTAMP.unpack_from(buffer, position + TIMESTAMP_AT)
+    attributes_after = attributes & ~LOG_APPEND_TIME_FLAG
+    if timestamp_type is TimestampType.LOG_APPEND:
+        attributes_after |= LOG_APPEND_TIME_FLAG
+    if attributes_after == attributes and before == timestamp:
+        return False
+    buffer[position + ATTRIBUTES_AT] = attributes_after
+    _TIMESTAMP.pack_into(buffer, position + TIMESTAMP_AT, timestamp)
+    end = position + SIZE_FIELD_AT + _LENGTH.size + size_field
+    with memoryview(buffer) as view, view[position + MAGIC_AT : end] as covered:
+        _CRC.pack_into(buffer, position + CRC_AT, zlib.crc32(covered))
+    return True
