@@ -11,26 +11,29 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import final
+from typing import TypeVar, final
 
 from storage.checkpoints import LEADER_EPOCH_CHECKPOINT
 from storage.config import LONG_MAX, LogConfig
 from storage.draws import Draws
-from storage.errors import CorruptBatch, CorruptIndex, InvalidOffset
+from storage.errors import CorruptBatch, CorruptIndex, InvalidOffset, SegmentOffsetOverflow, StorageError
 from storage.filesystem import FileSystem, basename, join
 from storage.leader_epochs import LeaderEpochCache
-from storage.loader_files import LiveFiles, finish_interrupted_swaps, list_live_files
+from storage.loader_files import finish_interrupted_swaps, list_live_files
 from storage.producer_rebuild import rebuild_producer_state
+from storage.producer_snapshot import snapshot_name
 from storage.producer_state import ProducerStateManager
 from storage.recovery_cut import RecoveryCut, ReportCut, ignore_cut, report_cut
-from storage.segment import LogSegment
+from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LogSegment, offset_name
 from storage.segment_recovery import do_nothing
 from storage.segments import LogSegments
+from storage.split_segment import find_misfit, overflows, split_overflowed_segment
 from storage.topics import DELETE_SUFFIX
 
 logger = logging.getLogger(__name__)
 
 NO_DRAWS = Draws(0)
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,8 @@ class _Loader:
         self._file_system, self._directory = request.file_system, request.directory
         self.segments = LogSegments()
         self._removed_bytes = 0
+        self._last_base_offset = -1
+        self._unsplittable: set[int] = set()  # base offsets
         self._recover_from = LONG_MAX  # base of the first segment that recovery will walk
         self._file_system.make_directory(self._directory)
         self._epochs = LeaderEpochCache(self._file_system, join(self._directory, LEADER_EPOCH_CHECKPOINT))
@@ -86,8 +91,8 @@ class _Loader:
     def load(self) -> LoadedLog:
         request = self._request
         finish_interrupted_swaps(request)
-        self._load_segments(list_live_files(self._file_system, self._directory))
-        recovery_point, log_end_offset = self._recover_log()
+        self._splitting(self._load_segments)
+        recovery_point, log_end_offset = self._splitting(self._recover_log)
         self._epochs.truncate_from_end(log_end_offset)
         first = self.segments.first
         assert first is not None, self._directory
@@ -118,18 +123,69 @@ class _Loader:
 
     # Segments
 
-    def _load_segments(self, files: LiveFiles) -> None:
+    def _splitting(self, step: Callable[[], Result]) -> Result:
+        """Run `step` anew after each split of a segment whose offsets do not fit it (LL12)."""
+        while True:
+            try:
+                return step()
+            except SegmentOffsetOverflow as error:
+                self._split(error.base_offset)
+
+    def _can_split(self, segment: LogSegment) -> bool:
+        """Not where a torn header is the likelier story than an old broker's overflow.
+
+        Only compaction makes gaps that wide, and only the very end of the log can be torn. Kafka splits there too: the
+        log then ends at the garbage, and a follower that truncates it keeps a hole in place of what it never had.
+        """
+        if segment.base_offset in self._unsplittable or not overflows(segment):
+            return False
+        request, last = self._request, self.segments.last
+        last_base_offset = max(self._last_base_offset, -1 if last is None else last.base_offset)
+        is_tearable = not request.is_clean and not request.config.is_compacted
+        return not (is_tearable and segment.base_offset == last_base_offset and find_misfit(segment).is_last)
+
+    def _split(self, base_offset: int) -> None:
+        """What cannot be split is left to recovery, which then cuts instead."""
+        request, segment = self._request, self.segments.get(base_offset)
+        assert segment is not None, (self._directory, base_offset)
+        logger.info("split: segment=%s", segment.path)
+        try:
+            result = split_overflowed_segment(
+                self._file_system, self._directory, self.segments, segment, request.config, request.now_ms
+            )
+        except StorageError as error:
+            logger.warning("not split: segment=%s reason=%s", segment.path, error)
+            self._unsplittable.add(segment.base_offset)
+            return
+        for old in result.deleted:
+            path = join(self._directory, snapshot_name(old.base_offset))
+            if self._file_system.exists(path):
+                self._file_system.unlink(path)
+
+    def _load_segments(self) -> None:
         """LL10: a segment without its offset index is made sound at once, also after a clean stop."""
+        for segment in self.segments:  # of a round that a split ended
+            segment.close()
+        self.segments.clear()
+        files = list_live_files(self._file_system, self._directory)
         for path in files.orphan_indexes:
             logger.warning("index without a log deleted: path=%s", path)
             self._file_system.unlink(path)
+        self._last_base_offset = max(files.base_offsets, default=-1)
         if not self._request.is_clean:
             flushed = bisect_right(files.base_offsets, self._request.recovery_point) - 1
             self._recover_from = files.base_offsets[flushed] if flushed >= 0 else 0
         for base_offset in files.base_offsets:
-            segment = self._open_segment(base_offset, file_already_exists=True)
             try:
-                self._check_indexes(segment)
+                segment = self._open_segment(base_offset, file_already_exists=True)
+            except IsADirectoryError:
+                logger.warning("directory in place of a segment ignored: directory=%s", self._directory)
+                continue
+            try:
+                self._check_indexes(segment, files.names)
+            except SegmentOffsetOverflow:
+                self.segments.add(segment)
+                raise
             except BaseException:
                 segment.close_handlers()
                 raise
@@ -147,26 +203,45 @@ class _Loader:
             draws=request.draws,
         )
 
-    def _check_indexes(self, segment: LogSegment) -> None:
-        """LS17: what the indexes say is trusted; recovery of the unflushed segments builds them anew anyway."""
-        if segment.has_offset_index_file():
-            if not segment.has_time_index_file():
-                segment.time_index.resize(0)
-            try:
+    def _check_indexes(self, segment: LogSegment, names: frozenset[str]) -> None:
+        """LS17: what the offset and the time index say is trusted; recovery of the unflushed segments builds them
+        anew anyway. `names` are all in the directory.
+        """
+        name = offset_name(segment.base_offset)
+        if name + INDEX_SUFFIX not in names:
+            if self._request.is_clean or segment.base_offset < self._request.recovery_point:
+                logger.error("offset index missing: segment=%s", segment.path)
+            self._recover_at_once(segment)
+            return
+        if name + TIME_INDEX_SUFFIX not in names:
+            segment.time_index.resize(0)
+        try:
+            if name + TRANSACTION_INDEX_SUFFIX in names:
                 segment.sanity_check()
-                return
-            except CorruptIndex as error:
-                logger.error("made sound again: segment=%s reason=%s", segment.path, error)
-        elif self._request.is_clean or segment.base_offset < self._request.recovery_point:
-            logger.error("offset index missing: segment=%s", segment.path)
+        except CorruptIndex as error:
+            logger.warning("transaction index damaged: segment=%s reason=%s", segment.path, error)
+            self._recover_at_once(segment)
+
+    def _recover_at_once(self, segment: LogSegment) -> None:
+        """It or an earlier segment may be damaged. Where all of them are about to be recovered, in order, that comes
+        first (Kafka does not start); a segment that was flushed is refused, with the place.
+        """
         try:
             self._recover(segment)
-        except (CorruptBatch, InvalidOffset) as error:
-            # It or an earlier segment is damaged. Where all of them are about to be recovered, in order, that comes
-            # first (Kafka does not start); a segment that was flushed is refused, with the place.
-            if segment.base_offset < self._recover_from:
+        except SegmentOffsetOverflow as error:
+            if self._can_split(segment):
                 raise
-            logger.warning("left to recovery: segment=%s reason=%s", segment.path, error)
+            misfit = find_misfit(segment)
+            self._leave_to_recovery(
+                segment, CorruptBatch(segment.path, misfit.position, misfit.reason), error
+            )
+        except (CorruptBatch, InvalidOffset) as error:
+            self._leave_to_recovery(segment, error, error)
+
+    def _leave_to_recovery(self, segment: LogSegment, told: StorageError, cause: StorageError) -> None:
+        if segment.base_offset < self._recover_from:
+            raise told from cause
+        logger.warning("left to recovery: segment=%s reason=%s", segment.path, told)
 
     # Recovery
 
@@ -200,7 +275,7 @@ class _Loader:
         for number, segment in enumerate(unflushed):
             delete_rest = partial(self._delete_following, unflushed[number + 1 :], segment)
             try:
-                removed_bytes = self._recover(segment, delete_rest)
+                removed_bytes = self._recover_or_cut(segment, delete_rest)
             except InvalidOffset as error:  # its offsets go back: nothing in it can be relied on (LL16)
                 removed_bytes = segment.size_bytes
                 self._note_cut(segment.path, str(error), removed_bytes)
@@ -229,6 +304,25 @@ class _Loader:
         self._removed_bytes += removed_bytes
         return removed_bytes
 
+    def _recover_or_cut(self, segment: LogSegment, before_cut: Callable[[], None]) -> int:
+        """As `_recover`; where an offset does not fit and no split can help, the log is cut there.
+
+        No checksum covers a batch's base offset: a torn header can say anything. Kafka does not start then.
+        """
+        try:
+            return self._recover(segment, before_cut)
+        except SegmentOffsetOverflow:
+            if self._can_split(segment):
+                raise
+            misfit = find_misfit(segment)
+            before_cut()
+            removed_bytes = segment.cut_records(misfit.position)
+            self._note_cut(segment.path, misfit.reason, removed_bytes, misfit.position)
+            if misfit.is_damage:  # what remains may be split after all
+                self._unsplittable.discard(segment.base_offset)
+            self._recover(segment)
+            return removed_bytes
+
     def _delete_following(self, doomed: list[LogSegment], cut: LogSegment) -> None:
         """From the last on, each for good before the next: a crash between must not leave a hole in the log."""
         for segment in reversed(doomed):
@@ -240,9 +334,9 @@ class _Loader:
         segment.delete()
         self._file_system.sync_directory(self._directory)
 
-    def _note_cut(self, path: str, reason: str, removed_bytes: int) -> None:
+    def _note_cut(self, path: str, reason: str, removed_bytes: int, position: int = 0) -> None:
         self._removed_bytes += removed_bytes
-        cut = RecoveryCut(path=path, position=0, reason=reason, removed_bytes=removed_bytes)
+        cut = RecoveryCut(path=path, position=position, reason=reason, removed_bytes=removed_bytes)
         report_cut(cut, self._request.report)
 
     def _end_unless_below_start(self) -> int | None:

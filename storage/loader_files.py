@@ -33,16 +33,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+_LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 _KEPT_SUFFIX = ".checkpoint" + DELETED_SUFFIX  # of the controller's snapshots
 _LONG_END = 1 << 63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFiles:
-    """Ascending base offsets of the `.log` files, and the paths of indexes that have none."""
+    """Ascending base offsets of the `.log` files, the paths of indexes that have none, and all names there are."""
 
     base_offsets: list[int]
     orphan_indexes: list[str]
+    names: frozenset[str]
 
 
 def offset_of_name(name: str) -> int | None:
@@ -54,17 +56,14 @@ def offset_of_name(name: str) -> int | None:
     return int(stem)
 
 
-def _files(file_system: FileSystem, directory: str) -> list[str]:
-    return [
-        name
-        for name in file_system.list(directory)
-        if not file_system.stat(join(directory, name)).is_directory
-    ]
+def _is_file(file_system: FileSystem, path: str) -> bool:
+    return not file_system.stat(path).is_directory
 
 
 def list_live_files(file_system: FileSystem, directory: str) -> LiveFiles:
-    names = _files(file_system, directory)
-    base_offsets, orphans, present = [], [], set(names)
+    """One listing, and no look at the files themselves: a log of thousands of segments is to open fast."""
+    names = file_system.list(directory)
+    base_offsets, orphans, present = [], [], frozenset(names)
     for name in names:
         offset = offset_of_name(name)
         if offset is None or offset < 0:
@@ -72,8 +71,10 @@ def list_live_files(file_system: FileSystem, directory: str) -> LiveFiles:
         if name.endswith(LOG_SUFFIX) and name == offset_name(offset) + LOG_SUFFIX:
             base_offsets.append(offset)
         elif name.endswith(_INDEX_SUFFIXES) and offset_name(offset) + LOG_SUFFIX not in present:
-            orphans.append(join(directory, name))
-    return LiveFiles(base_offsets=sorted(base_offsets), orphan_indexes=orphans)
+            path = join(directory, name)
+            if _is_file(file_system, path):
+                orphans.append(path)
+    return LiveFiles(base_offsets=sorted(base_offsets), orphan_indexes=orphans, names=present)
 
 
 def finish_interrupted_swaps(request: LoadRequest) -> None:
@@ -83,27 +84,20 @@ def finish_interrupted_swaps(request: LoadRequest) -> None:
     if not swaps:
         return
     low, high = _swap_range(request, swaps)
-    for name in _files(file_system, directory):
+    for name in file_system.list(directory):
         offset = offset_of_name(name)
-        if not name.endswith(SWAP_SUFFIX) and offset is not None and low <= offset < high:
+        is_replaced = not name.endswith(SWAP_SUFFIX) and offset is not None and low <= offset < high
+        if is_replaced and _is_file(file_system, join(directory, name)):
             logger.info("replaced by a finished swap, deleted: path=%s", join(directory, name))
             file_system.unlink(join(directory, name))
     file_system.sync_directory(directory)  # while the swap files still tell what they replace
     _rename_swaps(file_system, directory)
 
 
-def _rename_swaps(file_system: FileSystem, directory: str) -> None:
-    """LL9, one base offset after the other: what is live already must not lie in the range of what is not."""
-    names = [name for name in _files(file_system, directory) if name.endswith(SWAP_SUFFIX)]
-    for _, of_one_base in groupby(names, key=offset_of_name):
-        for name in of_one_base:
-            file_system.rename(join(directory, name), join(directory, name.removesuffix(SWAP_SUFFIX)))
-        file_system.sync_directory(directory)
-
-
 def _remove_leftovers(file_system: FileSystem, directory: str) -> list[str]:
     """LL6; gives the names of the swap files that stay."""
-    names = _files(file_system, directory)
+    names = [name for name in file_system.list(directory) if name.endswith(_LEFTOVER_SUFFIXES)]
+    names = [name for name in names if _is_file(file_system, join(directory, name))]
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     least_cleaned = min((offset_of_name(name) or 0 for name in cleaned), default=_LONG_END)
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
@@ -145,3 +139,12 @@ def _swap_range(request: LoadRequest, swaps: list[str]) -> tuple[int, int]:
             segment.close_handlers()
         low = min(low, base_offset)
     return low, high
+
+
+def _rename_swaps(file_system: FileSystem, directory: str) -> None:
+    """LL9, one base offset after the other: what is live already must not lie in the range of what is not."""
+    names = [name for name in file_system.list(directory) if name.endswith(SWAP_SUFFIX)]
+    for _, of_one_base in groupby(names, key=offset_of_name):
+        for name in of_one_base:
+            file_system.rename(join(directory, name), join(directory, name.removesuffix(SWAP_SUFFIX)))
+        file_system.sync_directory(directory)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from storage.batch import RecordBatch
+from storage.batch import LOG_OVERHEAD, RecordBatch
 from storage.config import LogConfig
-from storage.errors import StorageError
+from storage.errors import CorruptBatch, InvalidRecord, StorageError
 from storage.file_records import FileRecords
 from storage.filesystem import FileSystem
 from storage.replace_segments import create_cleaned_segment, delete_now, replace_segments
@@ -48,7 +48,8 @@ def split_overflowed_segment(
         raise ValueError(f"{segment.path} has no offset that does not fit: nothing to split")
     coming: list[LogSegment] = []
     try:
-        _copy(file_system, directory, segment, config, now_ms, coming)
+        taken = set(segments.base_offsets) - {segment.base_offset}
+        _copy(file_system, directory, segment, config, now_ms, coming, taken)
         _finish(segment, coming)
     except BaseException:
         for each in coming:
@@ -58,6 +59,50 @@ def split_overflowed_segment(
     return SplitResult(deleted=deleted, new=coming)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """Where a segment that is not to be split has to be cut."""
+
+    position: int
+    reason: str
+    is_damage: (
+        bool  # a batch that is not sound, behind sound ones; else a sound one whose offset does not fit
+    )
+    is_last: bool  # nothing follows it
+
+
+def overflows(segment: LogSegment) -> bool:
+    """Whether its last batch does not fit it (LS20), as far as the last batch can be found."""
+    try:
+        return segment.has_overflow
+    except CorruptBatch:
+        return False
+
+
+def find_misfit(segment: LogSegment) -> Misfit:
+    """The first damaged batch, or for want of one the first whose offset does not fit. There must be one of them."""
+    position, end, offset = -1, 0, 0
+    try:
+        for _, _, at, header in segment.records.scan_headers():
+            last_offset = header[0] + header[6]
+            if position < 0 and not segment.can_hold(last_offset):
+                position, offset = at, last_offset
+            end = at + LOG_OVERHEAD + header[1]
+    except (CorruptBatch, InvalidRecord) as error:
+        return Misfit(position=end, reason=str(error), is_damage=True, is_last=True)
+    if end < segment.size_bytes:
+        reason = f"the last {segment.size_bytes - end} bytes are no whole batch"
+        return Misfit(position=end, reason=reason, is_damage=True, is_last=True)
+    assert position >= 0, segment
+    first_behind = next(segment.records.batches(position))
+    return Misfit(
+        position=position,
+        reason=f"offset {offset} does not fit a segment based at {segment.base_offset}",
+        is_damage=False,
+        is_last=position + first_behind.size_bytes == segment.size_bytes,
+    )
+
+
 def _copy(
     file_system: FileSystem,
     directory: str,
@@ -65,12 +110,15 @@ def _copy(
     config: LogConfig,
     now_ms: int,
     coming: list[LogSegment],
+    taken: set[int],
 ) -> None:
+    """`taken` are base offsets that no new segment can have."""
     position = 0
     while position < segment.size_bytes:
         first = next(segment.records.batches(position), None)
-        if first is None or any(first.base_offset <= each.base_offset for each in coming):
+        if first is None or first.base_offset in taken or first.base_offset < 0:
             raise StorageError(f"{segment.path} at byte {position}: no batch that a segment could begin with")
+        taken.add(first.base_offset)
         new = create_cleaned_segment(file_system, directory, first.base_offset, config, now_ms)
         coming.append(new)
         copied_bytes = append_from_file(new, segment.records, position)
