@@ -20,7 +20,7 @@ from storage.dump_entries import (
     read_time_entries,
 )
 from storage.dump_writers import DumpWriter
-from storage.errors import CorruptBatch, CorruptIndex, InvalidRecord, StorageError
+from storage.errors import CorruptBatch, CorruptIndex, StorageError
 from storage.file_records import FileRecords
 from storage.filesystem import File, FileSystem, OpenMode, read_file
 from storage.offset_index import OffsetIndex
@@ -140,8 +140,8 @@ def _compare_times(
         position = offsets.lookup(entry.offset).position
         try:
             _compare_time(entry, previous_timestamp, log, position, findings)
-        except (CorruptBatch, ValueError) as error:
-            reason = str(error) if isinstance(error, CorruptBatch) else f"{log.path} has no byte {position}"
+        except (StorageError, ValueError) as error:
+            reason = str(error) if isinstance(error, StorageError) else f"{log.path} has no byte {position}"
             left = (index.size() - entry.position_in_index) // TIME_ENTRY.size - 1
             findings.damage = (
                 f"{index.path} at byte {entry.position_in_index}: offset {entry.offset} cannot be looked up: "
@@ -162,19 +162,11 @@ def _compare_time(
     if found is None or found.last_offset != entry.offset:
         findings.offsets_not_found.append((entry.offset, -1 if found is None else found.last_offset))
         return
-    largest = _largest_timestamp(found)
+    largest = max((record.timestamp for record in found.records()), default=-1)
     if largest != entry.timestamp:
         findings.timestamp_mismatches.append((entry.timestamp, largest))
     if previous_timestamp >= entry.timestamp:
         findings.out_of_order.append((entry.timestamp, previous_timestamp))
-
-
-def _largest_timestamp(batch: RecordBatch) -> int:
-    """Of its records; where they cannot be read, what the header says."""
-    try:
-        return max((record.timestamp for record in batch.records()), default=-1)
-    except (InvalidRecord, StorageError):
-        return batch.max_timestamp
 
 
 def _check_sane(index: File, layout: struct.Struct) -> None:

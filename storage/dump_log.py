@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import struct
+from dataclasses import dataclass, field, replace
 
-from storage.batch import RecordBatch
+from storage.batch import CURRENT_MAGIC, RecordBatch
 from storage.control_records import ControlRecord, ControlType, read_control_record
 from storage.dump_decoders import RecordDecoder
 from storage.dump_writers import DumpWriter, ToldRecord
@@ -16,6 +17,7 @@ from storage.errors import (
 )
 from storage.file_records import FileRecords
 from storage.filesystem import basename
+from storage.legacy import LegacyMessage
 from storage.message_decode import MessageReader, json_text, read_message
 from storage.message_layouts import CONTROL
 from storage.message_schema import Unreadable, schemas_of
@@ -79,7 +81,12 @@ class _LogDump:
         self._writer.batch(batch, is_valid=is_valid)
         if not is_valid:
             self._note_invalid(batch)
-        if self._scope.deep:
+        if not self._scope.deep:
+            return
+        if batch.magic < CURRENT_MAGIC:
+            for message in batch.messages():
+                self._record(batch, message.record(), message)
+        else:
             for record in batch.records():
                 self._record(batch, record)
 
@@ -91,25 +98,25 @@ class _LogDump:
             except CorruptBatch as error:
                 self._first_invalid = error
 
-    def _record(self, batch: RecordBatch, record: Record) -> None:
+    def _record(self, batch: RecordBatch, record: Record, message: LegacyMessage | None = None) -> None:
         if self._last_offset != -1 and record.offset != self._last_offset + 1:
             self._findings.non_consecutive.append((self._last_offset, record.offset))
         self._last_offset = record.offset
         try:
-            told = self._interpreted(batch, record)
+            told = self._interpreted(batch, record, message)
         except InvalidRecord:
-            self._writer.record(batch, ToldRecord(record=record))
+            self._writer.record(batch, _plain(record, message))
             raise
         self._writer.record(batch, told)
 
-    def _interpreted(self, batch: RecordBatch, record: Record) -> ToldRecord:
+    def _interpreted(self, batch: RecordBatch, record: Record, legacy: LegacyMessage | None) -> ToldRecord:
         control = message = key = value = None
         if batch.is_control and self._scope.shows_control:
             control = read_control_record(record)
             message = _control_message(control, record)
         if self._scope.decoder is not None and not batch.is_control:
             key, value = self._scope.decoder.show(record)
-        return ToldRecord(record=record, control=control, control_message=message, key=key, value=value)
+        return replace(_plain(record, legacy), control=control, control_message=message, key=key, value=value)
 
     def _stopped(self, error: Exception) -> None:
         """The first damage, which may lie before the batch that could not be read, and what comes after."""
@@ -139,7 +146,31 @@ class _LogDump:
         return f"{told}, then {left_bytes} bytes that are no batch" if left_bytes else told
 
 
+def _plain(record: Record, message: LegacyMessage | None) -> ToldRecord:
+    if message is None:
+        return ToldRecord(record=record, key_size=_size(record.key), value_size=_size(record.value))
+    at = _LEGACY_KEY_SIZE_AT[message.magic]
+    (key_size,) = _SIZE.unpack_from(message.content, at)
+    (value_size,) = _SIZE.unpack_from(message.content, at + _SIZE.size + max(key_size, 0))
+    return ToldRecord(
+        record=record,
+        checksum=message.crc,
+        is_valid=message.is_valid,
+        key_size=key_size,
+        value_size=value_size,
+    )
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+_SIZE = struct.Struct(">i")
+_LEGACY_KEY_SIZE_AT = (6, 14)  # behind CRC, magic, attributes, and in magic 1 the timestamp
+
+
 _CONTROL_MESSAGES = {
+    ControlType.LEADER_CHANGE: "LeaderChangeMessage",
     ControlType.SNAPSHOT_HEADER: "SnapshotHeaderRecord",
     ControlType.SNAPSHOT_FOOTER: "SnapshotFooterRecord",
     ControlType.KRAFT_VERSION: "KRaftVersionRecord",

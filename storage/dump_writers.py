@@ -35,6 +35,8 @@ class ToldRecord:
     value: str | None = None
     checksum: int | None = None
     is_valid: bool = True
+    key_size: int  # as stored: of damaged messages of magic 0 and 1 any negative number
+    value_size: int
 
 
 class DumpWriter(Protocol):
@@ -167,15 +169,11 @@ def _optional_long(value: int | None) -> str:
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
-def _size(data: bytes | None) -> int:
-    return -1 if data is None else len(data)
-
-
 def _record_metadata(batch: RecordBatch, told: ToldRecord) -> Iterator[str]:
     record = told.record
     yield (
         f"| offset: {record.offset} {batch.timestamp_type.label}: {record.timestamp} "
-        f"keySize: {_size(record.key)} valueSize: {_size(record.value)}"
+        f"keySize: {told.key_size} valueSize: {told.value_size}"
     )
     if told.checksum is not None:  # the brace is Kafka's (T55)
         yield f" isValid: {_java(told.is_valid)} crc: {told.checksum}}}"
@@ -186,6 +184,7 @@ def _record_metadata(batch: RecordBatch, told: ToldRecord) -> Iterator[str]:
 
 
 _CONTROL_MESSAGES = {
+    ControlType.LEADER_CHANGE: "LeaderChange:",
     ControlType.SNAPSHOT_HEADER: "SnapshotHeader",
     ControlType.SNAPSHOT_FOOTER: "SnapshotFooter",
     ControlType.KRAFT_VERSION: "KRaftVersion",

@@ -10,6 +10,7 @@ zeros. Fields stand in the order in which Kafka prints them; tagged ones take no
 from __future__ import annotations
 
 CONTROL = """
+LeaderChangeMessage 0~: version:int16 leaderId:int32 voters:[{voterId:int32}] grantingVoters:[{voterId:int32}]
 KRaftVersionRecord 0~: version:int16 kRaftVersion:int16
 SnapshotFooterRecord 0~: version:int16
 SnapshotHeaderRecord 0~: version:int16 lastContainedLogTimestamp:int64

@@ -15,7 +15,6 @@ from storage.os_filesystem import OsFileSystem
 GOLDEN = Path(__file__).parents[1] / "golden"
 EXPECTED = GOLDEN / "expected"
 DIRECTORIES = sorted({str(path.parent.relative_to(EXPECTED)) for path in EXPECTED.glob("**/*.txt")})
-OLD_MAGIC = "cannot be read"  # records of magic 0 and 1
 
 
 @dataclass
@@ -68,12 +67,6 @@ def test_dump_equals_what_kafkas_tool_printed(directory: str, in_golden: None) -
     for expected in sorted((EXPECTED / directory).glob("*.txt")):
         path = f"{directory}/{expected.stem}"
         told = golden_dump(path)
-        unsupported = [line for line in told.errors if OLD_MAGIC in line]
-        if unsupported:
-            assert told.status is DumpStatus.UNUSABLE and path.endswith(".log")
-            topic = directory.rsplit("/", 1)[1]
-            assert topic not in ("shapes-none-0", "shapes-gzip-0", "index-full-rolls-0", "empty-0")
-            continue
         assert told.output == expected.read_bytes(), path
 
 
