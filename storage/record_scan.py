@@ -95,7 +95,7 @@ def _scan(payload: bytes, position: int, record_count: int) -> RecordScan | None
             if size > 0:
                 position += size
         if payload[position]:
-            position = _skip_headers(payload, position, record_end)
+            position = skip_headers(payload, position, record_end)
         else:
             position += 1
         if position != record_end:
@@ -103,7 +103,7 @@ def _scan(payload: bytes, position: int, record_count: int) -> RecordScan | None
     return RecordScan(least, greatest, has_null_key) if position == end else None
 
 
-def _skip_headers(payload: bytes, position: int, record_end: int) -> int:
+def skip_headers(payload: bytes, position: int, record_end: int) -> int:
     """The position behind the headers, -1 when they are broken."""
     count, position = read_varint(payload, position)
     if not 0 <= count <= record_end - position:
