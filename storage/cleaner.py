@@ -24,6 +24,7 @@ from storage.config import LogConfig
 from storage.errors import SegmentOffsetOverflow
 from storage.filesystem import FileSystem, OpenMode
 from storage.offset_map import OffsetMap
+from storage.record_keys import RecordKey, read_keys
 from storage.replace_segments import create_cleaned_segment
 from storage.segment import LogSegment
 from storage.segments import LogSegments
@@ -262,14 +263,12 @@ def build_offset_map(
             while position < source.size_bytes:
                 chunk = file.read_at(position, buffer.capacity_bytes)
                 read_bytes = 0
-                for batch in batches_in(memoryview(chunk), source.path, position):
+                for batch in batches_in(chunk, source.path, position):
                     if not transactions.can_discard(batch) and not batch.is_control:
-                        for record in batch.records():
-                            if record.key is not None and record.offset >= start_offset:
-                                if len(offsets) >= max_entries:
-                                    return
-                                offsets.put(record.key, record.offset)
-                            stats.map_records_read += 1
+                        keys = read_keys(batch)
+                        if not _map_keys(offsets, keys, start_offset, max_entries):
+                            return
+                        stats.map_records_read += len(keys)
                     if batch.last_offset >= start_offset:
                         offsets.latest_offset = batch.last_offset
                     read_bytes += batch.size_bytes
@@ -282,10 +281,20 @@ def build_offset_map(
         buffer.restore()
 
 
+def _map_keys(offsets: OffsetMap, keys: Iterable[RecordKey], start_offset: int, max_entries: int) -> bool:
+    """False as soon as one finds no room."""
+    for offset, key, _ in keys:
+        if key is not None and offset >= start_offset:
+            if len(offsets) >= max_entries:
+                return False
+            offsets.put(key, offset)
+    return True
+
+
 def _append(cleaned: LogSegment, kept: FilteredChunk) -> None:
     if kept.parts:
         data = kept.parts[0] if len(kept.parts) == 1 else b"".join(kept.parts)
-        cleaned.append(kept.max_offset, kept.max_timestamp, kept.offset_of_max_timestamp, data)
+        cleaned.append(kept.last_offset, data)
 
 
 def _grow(buffer: ChunkBuffer, chunk: bytes, source: Source, position: int, max_message_bytes: int) -> None:

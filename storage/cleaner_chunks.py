@@ -21,26 +21,26 @@ from storage.batch_format import (
 from storage.errors import CorruptBatch, StorageError
 
 
-def frame_size(view: memoryview, at: int, path: str, position: int) -> int | None:
+def frame_size(chunk: bytes, at: int, path: str, position: int) -> int | None:
     """Bytes of the batch that begins at `at`, which need not be whole; None where too few are there to tell (FR10).
 
-    Raises CorruptBatch for a size below the least and an unknown magic; `position` is the place of `view` in `path`.
+    Raises CorruptBatch for a size below the least and an unknown magic; `position` is the place of `chunk` in `path`.
     """
-    present = len(view) - at
+    present = len(chunk) - at
     if present < LOG_OVERHEAD:
         return None
-    (size_field,) = SIZE_FIELD.unpack_from(view, at + SIZE_FIELD_AT)
+    (size_field,) = SIZE_FIELD.unpack_from(chunk, at + SIZE_FIELD_AT)
     if size_field < MIN_SIZE_FIELD:
         reason = f"a size field of {size_field}, below the least of {MIN_SIZE_FIELD}"
         raise CorruptBatch(path, position + at, reason)
     if present < HEADER_SIZE_UP_TO_MAGIC:
         return None
-    if view[at + MAGIC_AT] > CURRENT_MAGIC:  # negative ones show as 128 and above
-        raise CorruptBatch(path, position + at, f"magic {view[at + MAGIC_AT]} is unknown")
+    if chunk[at + MAGIC_AT] > CURRENT_MAGIC:  # negative ones show as 128 and above
+        raise CorruptBatch(path, position + at, f"magic {chunk[at + MAGIC_AT]} is unknown")
     return LOG_OVERHEAD + int(size_field)
 
 
-def batches_in(view: memoryview, path: str, position: int) -> Iterator[RecordBatch]:
+def batches_in(chunk: bytes, path: str, position: int) -> Iterator[RecordBatch]:
     """The whole batches of a chunk, each with its checksum looked at.
 
     Kafka's cleaner looks at none; a batch that it rebuilds from damaged bytes gets a checksum that is right.
@@ -48,10 +48,10 @@ def batches_in(view: memoryview, path: str, position: int) -> Iterator[RecordBat
     """
     at = 0
     while True:
-        size_bytes = frame_size(view, at, path, position)
-        if size_bytes is None or size_bytes > len(view) - at:
+        size_bytes = frame_size(chunk, at, path, position)
+        if size_bytes is None or size_bytes > len(chunk) - at:
             return
-        batch = RecordBatch(view, at, size_bytes, position + at)
+        batch = RecordBatch(chunk, at, size_bytes, position + at)
         batch.check_valid(path)
         yield batch
         at += size_bytes
@@ -79,7 +79,7 @@ class ChunkBuffer:
         """
         limit_bytes = max_message_bytes
         if self.capacity_bytes >= max_message_bytes:
-            size_bytes = frame_size(memoryview(chunk), 0, path, position)
+            size_bytes = frame_size(chunk, 0, path, position)
             if size_bytes is None or size_bytes > bytes_left:
                 reason = f"a batch of {size_bytes or 'unknown'} bytes with {bytes_left} bytes left"
                 raise CorruptBatch(path, position, reason)

@@ -13,10 +13,11 @@ from typing import Final, NamedTuple, final
 from storage.batch import RecordBatch
 from storage.batch_format import CURRENT_MAGIC
 from storage.cleaner_chunks import batches_in
-from storage.cleaner_rebuild import empty_batch, rebuild_batch
+from storage.cleaner_rebuild import empty_batch, has_foreign_messages, rebuild_batch
 from storage.cleaner_transactions import CleanedTransactions
 from storage.offset_map import OffsetMap
-from storage.record import NO_TIMESTAMP, Record
+from storage.record import NO_TIMESTAMP
+from storage.record_keys import RecordKey, read_keys
 
 
 class LastRecord(NamedTuple):
@@ -58,13 +59,13 @@ class CleanerStats:
 class FilteredChunk:
     """What stays of a chunk: `parts` to be written in one append.
 
-    `max_offset` is the last offset kept, -1 when nothing is; `max_timestamp` belongs to the batch that ends at
+    `last_offset` is that of the last batch kept, -1 without one; `max_timestamp` belongs to the batch that ends at
     `offset_of_max_timestamp`.
     """
 
     __slots__ = (
         "bytes_read",
-        "max_offset",
+        "last_offset",
         "max_timestamp",
         "offset_of_max_timestamp",
         "parts",
@@ -74,13 +75,14 @@ class FilteredChunk:
     def __init__(self) -> None:
         self.parts: list[bytes | memoryview] = []
         self.size_bytes = self.bytes_read = 0
-        self.max_offset = self.offset_of_max_timestamp = -1
+        self.last_offset = self.offset_of_max_timestamp = -1
         self.max_timestamp = NO_TIMESTAMP
 
-    def add(self, part: bytes | memoryview, *, max_offset: int, last_offset: int, max_timestamp: int) -> None:
+    def add(self, part: bytes | memoryview, last_offset: int, max_timestamp: int) -> None:
+        """One batch: its bytes and what its header says."""
         self.parts.append(part)
         self.size_bytes += len(part)
-        self.max_offset = max(self.max_offset, max_offset)
+        self.last_offset = last_offset
         if max_timestamp > self.max_timestamp:
             self.max_timestamp, self.offset_of_max_timestamp = max_timestamp, last_offset
 
@@ -117,8 +119,7 @@ class RecordFilter:
         Raises CorruptBatch, InvalidRecord; StorageError for what magic 0 and 1 cannot say.
         """
         result = FilteredChunk()
-        view = memoryview(chunk)
-        for batch in batches_in(view, path, position):
+        for batch in batches_in(chunk, path, position):
             result.bytes_read += batch.size_bytes
             self._filter_batch(batch, result)
             if result.size_bytes > limit_bytes:
@@ -131,25 +132,39 @@ class RecordFilter:
         verdict = self.judge(batch)
         if verdict.retention is Retention.DELETE:
             return
-        kept, is_whole, has_tombstone = self._kept_records(batch, verdict)
+        keys = read_keys(batch)
+        kept = self._keep(batch, verdict, keys)
+        self._stats.records_read += len(keys)
+        self._stats.records_written += len(kept)
         if kept:
-            needs_horizon = (
-                batch.magic >= CURRENT_MAGIC
-                and (has_tombstone or verdict.is_marker_of_nothing)
-                and batch.delete_horizon_ms is None
-            )
-            self._stats.records_written += len(kept)
-            if is_whole and not needs_horizon:
-                self._copy(batch, result)
-            else:
-                self._rebuild(batch, kept, needs_horizon, result)
+            self._write_kept(batch, verdict, keys, kept, result)
         elif verdict.retention is Retention.RETAIN_EMPTY:
-            result.add(
-                empty_batch(batch),
-                max_offset=batch.last_offset,
-                last_offset=batch.last_offset,
-                max_timestamp=batch.max_timestamp,
-            )
+            result.add(empty_batch(batch), batch.last_offset, batch.max_timestamp)
+
+    def _write_kept(
+        self,
+        batch: RecordBatch,
+        verdict: Verdict,
+        keys: list[RecordKey],
+        kept: list[RecordKey],
+        result: FilteredChunk,
+    ) -> None:
+        """As it is where nothing of it changes (CL18), else rebuilt."""
+        horizon_ms = batch.delete_horizon_ms
+        needs_horizon = (
+            batch.magic >= CURRENT_MAGIC
+            and horizon_ms is None
+            and (verdict.is_marker_of_nothing or not all(has_value for _, _, has_value in kept))
+        )
+        if len(kept) == len(keys) and not needs_horizon and not has_foreign_messages(batch):
+            part = memoryview(batch.buffer)[batch.start : batch.start + batch.size_bytes]
+            result.add(part, batch.last_offset, batch.max_timestamp)
+            return
+        if needs_horizon:
+            horizon_ms = self._now_ms + self._delete_retention_ms
+        data = rebuild_batch(batch, [offset for offset, _, _ in kept], horizon_ms)
+        rebuilt = RecordBatch(data, 0, len(data))
+        result.add(data, rebuilt.last_offset, rebuilt.max_timestamp)
 
     def judge(self, batch: RecordBatch) -> Verdict:
         """CL12 to CL14; asks the transactions, so call it once a batch, in order."""
@@ -174,55 +189,27 @@ class RecordFilter:
             return batch.last_offset == last.last_data_offset
         return batch.is_control and batch.producer_epoch == last.producer_epoch
 
-    def _kept_records(self, batch: RecordBatch, verdict: Verdict) -> tuple[list[Record], bool, bool]:
-        """(the records that stay, whether all do, whether one of them is a tombstone)."""
-        kept: list[Record] = []
-        is_whole, has_tombstone = True, False
+    def _keep(self, batch: RecordBatch, verdict: Verdict, keys: list[RecordKey]) -> list[RecordKey]:
+        """CL15, CL16."""
+        if verdict.drops_records:
+            return []
+        if batch.is_control:
+            return keys
+        latest_offset, last_offset_of = self._offsets.latest_offset, self._offsets.get
         retains_deletes = self._retains_deletes(batch)
-        for record in batch.records():
-            self._stats.records_read += 1
-            if not verdict.drops_records and (batch.is_control or self._is_kept(record, retains_deletes)):
+        kept = []
+        for record in keys:
+            offset, key, has_value = record
+            if offset > latest_offset:
                 kept.append(record)
-                has_tombstone = has_tombstone or record.value is None
-            else:
-                is_whole = False
-        return kept, is_whole, has_tombstone
+            elif key is None:
+                self._stats.records_without_key += 1
+            elif (has_value or retains_deletes) and offset >= last_offset_of(key):
+                kept.append(record)
+        return kept
 
     def _retains_deletes(self, batch: RecordBatch) -> bool:
         if batch.magic < CURRENT_MAGIC:
             return self.retains_legacy_deletes
         horizon_ms = batch.delete_horizon_ms
         return horizon_ms is None or self._now_ms < horizon_ms
-
-    def _is_kept(self, record: Record, retains_deletes: bool) -> bool:
-        """CL15, CL16."""
-        if record.offset > self._offsets.latest_offset:
-            return True
-        if record.key is None:
-            self._stats.records_without_key += 1
-            return False
-        if record.offset < self._offsets.get(record.key):
-            return False
-        return record.value is not None or retains_deletes
-
-    def _copy(self, batch: RecordBatch, result: FilteredChunk) -> None:
-        part = memoryview(batch.buffer)[batch.start : batch.start + batch.size_bytes]
-        result.add(
-            part,
-            max_offset=batch.last_offset,
-            last_offset=batch.last_offset,
-            max_timestamp=batch.max_timestamp,
-        )
-
-    def _rebuild(
-        self, batch: RecordBatch, kept: list[Record], needs_horizon: bool, result: FilteredChunk
-    ) -> None:
-        horizon_ms = self._now_ms + self._delete_retention_ms if needs_horizon else batch.delete_horizon_ms
-        data = rebuild_batch(batch, kept, horizon_ms)
-        rebuilt = RecordBatch(data, 0, len(data))
-        result.add(
-            data,
-            max_offset=max(record.offset for record in kept),
-            last_offset=rebuilt.last_offset,
-            max_timestamp=rebuilt.max_timestamp,
-        )

@@ -6,7 +6,7 @@ Offsets, sequences, leader epoch, codec and flags stay; the record count becomes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from storage.batch import RecordBatch
 from storage.batch_format import (
@@ -24,18 +24,31 @@ from storage.batch_format import (
 from storage.compression import Compression, compress
 from storage.crc32c import crc32c, crc32c_from
 from storage.errors import StorageError
+from storage.legacy_builder import build_message_set
 from storage.record import NO_TIMESTAMP, Record, encode_record
 
 _KEPT_FLAGS = LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 
-def rebuild_batch(batch: RecordBatch, kept: Sequence[Record], delete_horizon_ms: int | None) -> bytes:
-    """`batch` of magic 2 with the records `kept` alone, at least one; its last offset stays (CL18).
+def has_foreign_messages(batch: RecordBatch) -> bool:
+    """Whether a wrapper holds messages of another magic than its own, as old cleaners left them (KAFKA-4298)."""
+    if batch.magic >= CURRENT_MAGIC or not batch.attributes & CODEC_MASK:
+        return False
+    return any(message.magic != batch.magic for message in batch.messages())
+
+
+def rebuild_batch(batch: RecordBatch, kept_offsets: Iterable[int], delete_horizon_ms: int | None) -> bytes:
+    """`batch` with the records at `kept_offsets` alone, at least one (CL18). Of magic 2 the last offset stays.
 
     With a delete horizon, that of the batch or a new one, the header's base timestamp holds it and the records count
-    from there (T7).
+    from there (T7). Raises as `RecordBatch.records`.
     """
-    assert kept and batch.magic >= CURRENT_MAGIC, batch
+    wanted = frozenset(kept_offsets)
+    kept = [record for record in batch.records() if record.offset in wanted]
+    assert kept, batch
+    if batch.magic < CURRENT_MAGIC:
+        assert delete_horizon_ms is None, batch
+        return _rebuild_messages(batch, kept)
     base_timestamp = kept[0].timestamp if delete_horizon_ms is None else delete_horizon_ms
     payload = b"".join(
         encode_record(offset - batch.base_offset, timestamp - base_timestamp, key, value, headers)
@@ -50,6 +63,18 @@ def rebuild_batch(batch: RecordBatch, kept: Sequence[Record], delete_horizon_ms:
     if delete_horizon_ms is not None:
         attributes |= DELETE_HORIZON_FLAG
     return _pack(batch, attributes, base_timestamp, max_timestamp, len(kept), payload)
+
+
+def _rebuild_messages(batch: RecordBatch, kept: Sequence[Record]) -> bytes:
+    """Its offset becomes that of the last message kept: magic 0 and 1 have no other place for an end."""
+    return build_message_set(
+        kept,
+        magic=batch.magic,
+        base_offset=kept[0].offset,
+        compression=batch.compression,
+        timestamp_type=batch.timestamp_type,
+        log_append_time_ms=batch.max_timestamp,
+    )
 
 
 def empty_batch(batch: RecordBatch) -> bytes:

@@ -134,7 +134,14 @@ class LogCompactions(LogTruncations):
     def swap_in(self, cleaned: LogSegment, old: Sequence[LogSegment]) -> None:
         """`cleaned`, complete and synced, takes the place of `old` (CL11)."""
         try:
-            gone = replace_segments(self._file_system, self.directory, self.segments, [cleaned], old)
+            gone = replace_segments(
+                self._file_system,
+                self.directory,
+                self.segments,
+                [cleaned],
+                old,
+                delete=self._delete_files,
+            )
             self._delete_snapshots_of(gone)
         except OSError as error:
             raise self._go_offline("swap", error) from error
@@ -153,7 +160,13 @@ class LogCompactions(LogTruncations):
         assert segment is not None, base_offset
         try:
             split = split_overflowed_segment(
-                self._file_system, self.directory, self.segments, segment, self.config, self._now_ms
+                self._file_system,
+                self.directory,
+                self.segments,
+                segment,
+                self.config,
+                self._now_ms,
+                delete=self._delete_files,
             )
             self._delete_snapshots_of(split.deleted)
         except OSError as error:

@@ -1,0 +1,183 @@
+"""Which log of a log directory is cleaned next, which must not be now, and how far each has been cleaned.
+
+The file `cleaner-offset-checkpoint` holds the first dirty offset of each log. Everything here happens on the thread
+that owns the logs; what a worker cleans meanwhile is only noted. Kafka: LogCleanerManager; rules CL1, CL4, CL6, CL28,
+RT16.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final, NamedTuple, final
+
+from storage.checkpoints import OffsetCheckpoint
+from storage.errors import CorruptCheckpoint, StorageError
+from storage.filesystem import FileSystem, join
+from storage.log import PartitionLog
+from storage.log_compact import CleanableOffsets, LogToClean
+
+logger = logging.getLogger(__name__)
+
+CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+
+Key = tuple[str, int]  # topic and partition
+
+
+def key_of(log: PartitionLog) -> Key:
+    return log.topic, log.partition
+
+
+class Candidate(NamedTuple):
+    """A log that may be cleaned, and what of it."""
+
+    log: PartitionLog
+    offsets: CleanableOffsets
+    filth: LogToClean
+
+
+@final
+class _State:
+    """Of a log that is being cleaned, or must not be. `pauses` counts those who asked for it."""
+
+    __slots__ = ("is_aborted", "is_running", "pauses")
+
+    def __init__(self) -> None:
+        self.is_running = self.is_aborted = False
+        self.pauses = 0
+
+
+@final
+class CleanerManager:
+    """`logs` are those of `directory`, as the log manager keeps them: logs come and go in it."""
+
+    def __init__(self, file_system: FileSystem, directory: str, logs: Mapping[str, PartitionLog]) -> None:
+        self._file = OffsetCheckpoint(file_system, join(directory, CLEANER_CHECKPOINT))
+        self._logs = logs
+        self._states: dict[Key, _State] = {}
+        self._uncleanable: set[Key] = set()
+        try:
+            self._checkpoints = self._file.read()
+        except CorruptCheckpoint as error:  # all is dirty then: more is read than need be, nothing is lost
+            logger.error("checkpoint ignored: reason=%s", error)
+            self._checkpoints = {}
+
+    # What is to be cleaned
+
+    @property
+    def checkpoints(self) -> Mapping[Key, int]:
+        """First dirty offsets, of the logs that were cleaned once."""
+        return dict(self._checkpoints)
+
+    def grab_filthiest(self, now_ms: int) -> Candidate | None:
+        """The log with the greatest share of dirty bytes among those that are due, marked as being cleaned (CL4).
+
+        One whose state cannot be told is uncleanable from then on (CL6). Raises OSError of the checkpoint.
+        """
+        candidates = [self._look_at(log, now_ms) for log in list(self._logs.values()) if self._may_clean(log)]
+        due = [each for each in candidates if each is not None and _is_due(each)]
+        if not due:
+            return None
+        filthiest = max(due, key=lambda each: each.filth.cleanable_ratio)
+        self._state(key_of(filthiest.log)).is_running = True
+        return filthiest
+
+    def _may_clean(self, log: PartitionLog) -> bool:
+        key = key_of(log)
+        is_free = key not in self._states and key not in self._uncleanable
+        return is_free and log.config.is_compacted and log.offline_reason is None
+
+    def _look_at(self, log: PartitionLog, now_ms: int) -> Candidate | None:
+        key = key_of(log)
+        try:
+            offsets = log.cleanable_offsets(self._checkpoints.get(key), now_ms)
+            filth = log.log_to_clean(offsets, now_ms)
+        except StorageError as error:
+            self.mark_uncleanable(key, error)
+            return None
+        if offsets.is_checkpoint_invalid:
+            self._update(key, offsets.first_dirty_offset)
+        return Candidate(log, offsets, filth) if filth.total_bytes > 0 else None
+
+    def logs_to_shorten(self) -> list[PartitionLog]:
+        """Compacted logs whose old segments the cleaner deletes: compact alone has some below the log start (CL6)."""
+        return [log for log in self._logs.values() if self._may_clean(log)]
+
+    # What is being cleaned
+
+    def done_cleaning(self, key: Key, end_offset: int | None) -> bool:
+        """The round is over, with no `end_offset` if it failed. Whether it counts: not if it was aborted meanwhile."""
+        state = self._states[key]
+        assert state.is_running, key
+        counts = end_offset is not None and not state.is_aborted
+        if counts and end_offset is not None:
+            self._update(key, end_offset)
+        state.is_running = state.is_aborted = False
+        self._drop_if_free(key)
+        return counts
+
+    def is_aborted(self, key: Key) -> bool:
+        state = self._states.get(key)
+        return state is not None and state.is_aborted
+
+    def abort(self, key: Key) -> None:
+        """What a running round makes of the log will not be taken over; a new one may begin when it has ended."""
+        state = self._states.get(key)
+        if state is not None and state.is_running:
+            state.is_aborted = True
+
+    def abort_and_pause(self, key: Key) -> None:
+        """As `abort`, and no round begins until `resume` was called as often."""
+        self.abort(key)
+        self._state(key).pauses += 1
+
+    def resume(self, key: Key) -> None:
+        state = self._states.get(key)
+        assert state is not None and state.pauses > 0, f"{key} is not paused"
+        state.pauses -= 1
+        self._drop_if_free(key)
+
+    def _state(self, key: Key) -> _State:
+        return self._states.setdefault(key, _State())
+
+    def _drop_if_free(self, key: Key) -> None:
+        state = self._states[key]
+        if not state.is_running and state.pauses == 0:
+            del self._states[key]
+
+    # What cannot be cleaned
+
+    @property
+    def uncleanable(self) -> frozenset[Key]:
+        return frozenset(self._uncleanable)
+
+    def mark_uncleanable(self, key: Key, reason: Exception) -> None:
+        """Until the next start (CL6)."""
+        logger.error("log cannot be cleaned: log=%s-%d reason=%s", *key, reason)
+        self._uncleanable.add(key)
+
+    def forget(self, key: Key) -> None:
+        """The log is gone, or truncated to nothing of what it was: a later one of that name begins dirty."""
+        self._uncleanable.discard(key)
+        self.abort(key)
+        if key in self._checkpoints:
+            self._update(key, None)
+
+    def truncate_checkpoint(self, key: Key, offset: int) -> None:
+        """After a truncation: what is written anew above `offset` was never cleaned (RT16, KAFKA-3330)."""
+        if self._checkpoints.get(key, 0) > offset:
+            self._update(key, offset)
+
+    def _update(self, key: Key, offset: int | None) -> None:
+        """Durable when it returns. Those that are no logs of the directory any more leave the file (CL28)."""
+        present = {key_of(log) for log in self._logs.values()}
+        kept = {each: value for each, value in self._checkpoints.items() if each in present and each != key}
+        self._checkpoints = kept if offset is None else {**kept, key: offset}
+        self._file.write(self._checkpoints)
+
+
+def _is_due(candidate: Candidate) -> bool:
+    """Strictly above min.cleanable.dirty.ratio (T53), or overdue by max.compaction.lag.ms."""
+    filth = candidate.filth
+    is_overdue = filth.compaction_delay_ms > 0 and filth.cleanable_bytes > 0
+    return is_overdue or filth.cleanable_ratio > candidate.log.config.min_cleanable_dirty_ratio
