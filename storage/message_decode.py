@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Final, final
 
 from storage.message_schema import Field, FieldType, MessageSchema, Unreadable
@@ -254,15 +255,9 @@ def _java_double(value: float) -> str:
     if value in (float("inf"), float("-inf")):
         return '"Infinity"' if value > 0 else '"-Infinity"'
     if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return f"{value!r}" if "e" not in repr(value) else f"{value:f}"
-    digits, _, exponent = f"{value:e}".partition("e")
-    shortest = repr(value).lower()
-    mantissa = shortest.partition("e")[0] if "e" in shortest else None
-    if mantissa is None:
-        figures = shortest.lstrip("-").replace(".", "").strip("0") or "0"
-        sign = "-" if value < 0 else ""
-        mantissa = f"{sign}{figures[0]}.{figures[1:] or '0'}"
-    if "." not in mantissa:
-        mantissa += ".0"
-    assert digits, value
-    return f"{mantissa}E{int(exponent)}"
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    assert isinstance(exponent, int), value
+    figures = "".join(map(str, digits)).rstrip("0")
+    mantissa = f"{'-' if sign else ''}{figures[0]}.{figures[1:] or '0'}"
+    return f"{mantissa}E{exponent + len(digits) - 1}"
