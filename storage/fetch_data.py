@@ -20,7 +20,7 @@ class FetchData:
     """Bytes as stored, from the start of the batch that holds the offset asked for.
 
     The first batch may begin below that offset, the last may be cut anywhere. `offset_metadata` carries the
-    offset as asked, with the place of its batch. With `first_entry_incomplete` not even one whole batch is here.
+    base offset of the first batch, with its place. With `first_entry_incomplete` not even one whole batch is here.
     `aborted_transactions` reach into the bytes; None unless the isolation asks for them, or nothing is left to read.
     """
 

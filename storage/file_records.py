@@ -8,7 +8,7 @@ appended to while readers hold their position. Kafka: FileRecords, FileLogInputS
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, final
 
 from storage.batch import (
@@ -43,6 +43,7 @@ class LogOffsetPosition:
     offset: int
     position: int
     size_bytes: int
+    base_offset: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +242,10 @@ class FileRecords:
         for batch in self._headers(start):
             if batch.last_offset >= target_offset:
                 return LogOffsetPosition(
-                    offset=batch.last_offset, position=batch.position, size_bytes=batch.size_bytes
+                    offset=batch.last_offset,
+                    position=batch.position,
+                    size_bytes=batch.size_bytes,
+                    base_offset=batch.base_offset,
                 )
         return None
 

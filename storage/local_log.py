@@ -59,13 +59,11 @@ class LocalLog:
         self.log_end = LogOffsetMetadata(offset, active.base_offset, active.size_bytes)
         self.recovery_point = min(self.recovery_point, offset)
 
-    def append(
-        self, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int, records: Buffer
-    ) -> None:
+    def append(self, last_offset: int, records: Buffer) -> None:
         """The log end moves once the bytes are written: whatever fails later, these offsets are used (T35)."""
         assert last_offset >= self.log_end.offset, (last_offset, self.log_end)
         active = self.segments.active
-        active.append(last_offset, max_timestamp, offset_of_max_timestamp, records)
+        active.append(last_offset, records)
         self.log_end = LogOffsetMetadata(last_offset + 1, active.base_offset, active.size_bytes)
 
     def read(
@@ -91,7 +89,7 @@ class LocalLog:
         if start_offset == bound.offset:
             return FetchData(offset_metadata=bound, aborted_transactions=() if with_aborted else None)
         if start_offset > bound.offset:
-            place = self.place_of(start_offset)
+            place = self.resolve(start_offset)
             return FetchData(offset_metadata=place, aborted_transactions=() if with_aborted else None)
         while segment is not None:
             max_position = _max_position(segment, bound)
@@ -124,7 +122,15 @@ class LocalLog:
         return tuple(aborted)
 
     def place_of(self, offset: int) -> LogOffsetMetadata:
-        """Where the batch with `offset`, or the next one there is, lies. Raises OffsetOutOfRange."""
+        """`offset`, and where the batch that holds it, or the next one there is, lies. Raises OffsetOutOfRange."""
+        found = self.resolve(offset)
+        return LogOffsetMetadata(offset, found.segment_base_offset, found.position)
+
+    def resolve(self, offset: int) -> LogOffsetMetadata:
+        """The base offset and place of the batch that holds `offset`, or of the next one there is; else the log end.
+
+        Raises OffsetOutOfRange. Kafka 4.1: LocalLog.convertToOffsetMetadataOrThrow (4.2 gives `offset` itself).
+        """
         segment = self.segments.floor(offset)
         if offset > self.log_end.offset or segment is None:
             raise OffsetOutOfRange(offset, self.segments.base_offsets[0], self.log_end.offset)
@@ -132,7 +138,7 @@ class LocalLog:
             return self.log_end
         while segment is not None:
             if (found := segment.translate_offset(offset)) is not None:
-                return LogOffsetMetadata(offset, segment.base_offset, found.position)
+                return LogOffsetMetadata(found.base_offset, segment.base_offset, found.position)
             segment = self.segments.higher(segment.base_offset)
         return self.log_end
 
@@ -151,6 +157,7 @@ class LocalLog:
             if active.base_offset != new_base or active.size_bytes > 0:
                 raise StorageError(f"{self.directory}: cannot roll, there is a segment at {new_base}")
             active.restart(now_ms)
+            self._flush_all()
             return active
         if new_base < active.base_offset:
             raise StorageError(f"{self.directory}: cannot roll to {new_base}, below {active.base_offset}")
@@ -160,6 +167,7 @@ class LocalLog:
         segment = self._open_segment(new_base, now_ms)
         self.segments.add(segment)
         self.update_log_end(self.log_end.offset)
+        self.recovery_point = new_base  # beyond the log end when a follower leaves a gap: nothing is to come there
         return segment
 
     def _flush_all(self) -> None:

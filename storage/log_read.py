@@ -29,7 +29,7 @@ class LogReads(LogState):
         if max_size < 0:
             raise ValueError(f"a read of {max_size} bytes")
         self._check_online()
-        if not self.log_start_offset <= start_offset <= self.log_end_offset:
+        if start_offset < self.log_start_offset:
             raise OffsetOutOfRange(start_offset, self.log_start_offset, self.log_end_offset)
         try:
             return self._local.read(
@@ -47,7 +47,7 @@ class LogReads(LogState):
             return self.log_end
         if isolation is Isolation.HIGH_WATERMARK:
             return self.high_watermark_metadata
-        return self._local.place_of(self.last_stable_offset)
+        return self.last_stable_metadata
 
     def place_of(self, offset: int) -> LogOffsetMetadata:
         """Where the batch with `offset`, or the next one there is, lies. Raises OffsetOutOfRange."""
@@ -56,7 +56,11 @@ class LogReads(LogState):
         return self._local.place_of(offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
-        """The first record at least that late; -1 asks for the end, -2 for the start, -3 for the latest one (RD8)."""
+        """The first record at least that late; -1 asks for the end, -2 for the start, -3 for the latest one (RD8).
+
+        Only the first segment that reaches the timestamp is looked into, and of its records those from the log start
+        on; the latest one may lie below it. As Kafka does.
+        """
         epochs = self.leader_epochs
         if timestamp == EARLIEST_TIMESTAMP:
             entry = epochs.earliest_entry
@@ -69,13 +73,8 @@ class LogReads(LogState):
             )
         if timestamp == MAX_TIMESTAMP:
             latest = max(self.segments, key=lambda segment: segment.max_timestamp.timestamp)
-            found_at = latest.max_timestamp
-            if found_at.timestamp < 0:
-                return None
-            return latest.find_offset_by_timestamp(found_at.timestamp, self.log_start_offset)
+            return latest.find_max_timestamp()
         for segment in self.segments:
             if segment.largest_timestamp_ms >= timestamp:
-                found = segment.find_offset_by_timestamp(timestamp, self.log_start_offset)
-                if found is not None:
-                    return found
+                return segment.find_offset_by_timestamp(timestamp, self.log_start_offset)
         return None

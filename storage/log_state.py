@@ -59,10 +59,12 @@ class LogState:
         self.log_start_offset = loaded.log_start_offset
         self.recovered_bytes_removed = loaded.removed_bytes
         self._high_watermark = LogOffsetMetadata(loaded.log_start_offset)
+        self._first_unstable: LogOffsetMetadata | None = None
         self._rules = ValidationRules.from_config(request.config)
         self._max_segment_ms = request.config.max_segment_ms
         self._now_ms = request.now_ms
         self._offline_reason: str | None = None
+        self._refresh_first_unstable()
 
     @property
     def directory(self) -> str:
@@ -119,10 +121,20 @@ class LogState:
 
     @property
     def high_watermark_metadata(self) -> LogOffsetMetadata:
-        """With its place, looked up when only the offset is known."""
+        """With its place, looked up when only the offset is known.
+
+        It moves to the base offset of that batch then, down or, across a gap, up: no batch is cut by it, and no record
+        lies between (Kafka 4.1).
+        """
         if self._high_watermark.is_message_only:
-            self._high_watermark = self._local.place_of(self._high_watermark.offset)
+            self._set_high_watermark(self._maybe_resolve(self._high_watermark.offset))
         return self._high_watermark
+
+    def _maybe_resolve(self, offset: int) -> LogOffsetMetadata:
+        try:
+            return self._local.resolve(offset)
+        except OffsetOutOfRange:
+            return LogOffsetMetadata(offset)
 
     def update_high_watermark(self, offset: int) -> int:
         """As a leader told its follower, kept within [log start, log end]; gives the value taken (RD11).
@@ -133,7 +145,7 @@ class LogState:
         offset = max(offset, self.log_start_offset)
         if offset >= self.log_end_offset:
             self._set_high_watermark(self.log_end)
-        elif offset != self._high_watermark.offset:
+        else:
             self._set_high_watermark(LogOffsetMetadata(offset))
         return self.high_watermark
 
@@ -157,7 +169,8 @@ class LogState:
             )
         self._high_watermark = new
         self.producer_state.on_high_watermark_updated(new.offset)
-        assert self.log_start_offset <= new.offset <= self.log_end_offset, (new, self.log_end)
+        self._refresh_first_unstable()
+        assert 0 <= new.offset <= self.log_end_offset, (new, self.log_end)
 
     def _keep_high_watermark_within_log(self) -> None:
         """After a roll or truncation its place may be gone, and it must not stand above the end (AP15)."""
@@ -167,10 +180,33 @@ class LogState:
     @property
     def last_stable_offset(self) -> int:
         """Below it every transaction is decided and replicated; at most the high watermark (RD7)."""
+        unstable = self._first_unstable
+        return self.high_watermark if unstable is None else min(unstable.offset, self.high_watermark)
+
+    @property
+    def last_stable_metadata(self) -> LogOffsetMetadata:
+        """With its place, looked up when only the offset is known."""
+        high_watermark, unstable = self.high_watermark_metadata, self._first_unstable
+        if unstable is None or unstable.offset >= high_watermark.offset:
+            return high_watermark
+        if unstable.is_message_only:
+            unstable = self._first_unstable = self._maybe_resolve(unstable.offset)
+        return unstable
+
+    def _refresh_first_unstable(self) -> None:
+        """After what may move it: an append, the high watermark, the log start offset.
+
+        Not after a truncation that the high watermark does not notice: what lies below that is decided, though a
+        rebuilt producer state takes it for not yet replicated.
+        """
         unstable = self.producer_state.first_unstable_transaction
         if unstable is None:
-            return self.high_watermark
-        return min(max(unstable.first_offset, self.log_start_offset), self.high_watermark)
+            self._first_unstable = None
+            return
+        place = unstable.place
+        if place.is_message_only or place.offset < self.log_start_offset:
+            place = self._maybe_resolve(max(place.offset, self.log_start_offset))
+        self._first_unstable = place
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
         """Whether it moved: records below are gone for readers (RT1). Raises OffsetOutOfRange above the HW."""
@@ -183,6 +219,7 @@ class LogState:
         self.leader_epochs.truncate_from_start(offset)
         self._flush_epochs()
         self.producer_state.on_log_start_offset_incremented(offset)
+        self._refresh_first_unstable()
         return True
 
     def assign_epoch(self, epoch: int, offset: int | None = None) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 
-from storage.log_flush import LogFlushes
+from storage.log_retention import LogRetention
 from storage.producer_rebuild import rebuild_producer_state
-from storage.segment import LogSegment
 
 logger = logging.getLogger(__name__)
 
 
-class LogTruncations(LogFlushes):
+class LogTruncations(LogRetention):
     def truncate_to(self, offset: int, *, now_ms: int | None = None) -> bool:
         """Whether records went: the batch that holds `offset`, whole, and all behind it (RT9).
 
@@ -64,7 +63,7 @@ class LogTruncations(LogFlushes):
         self.producer_state.truncate_fully_and_start_at(offset)
         self.log_start_offset = offset if log_start_offset is None else log_start_offset
         self._rebuild_producers(offset)
-        self._high_watermark = self.log_end
+        self._set_high_watermark(self.log_end)
         self._note_truncation(before, recovery_point)
 
     def _note_truncation(self, log_end_before: int, recovery_point_before: int) -> None:
@@ -77,12 +76,6 @@ class LogTruncations(LogFlushes):
     def _lower_flushes(self, offset: int) -> None:
         for prepared in self._flushes:
             prepared.valid_up_to = min(prepared.valid_up_to, offset)
-
-    def _delete_snapshots_of(self, segments: list[LogSegment]) -> None:
-        for segment in segments:
-            path = self.producer_state.mark_snapshot_for_deletion(segment.base_offset)
-            if path is not None:
-                self._file_system.unlink(path)
 
     def _rebuild_producers(self, last_offset: int) -> None:
         rebuild_producer_state(

@@ -124,14 +124,13 @@ class LogAppends(LogFlushes):
             prepared = self._check_producers(analysis, origin, guard)
             if prepared is not None and prepared.duplicate is not None:
                 return self._duplicate(prepared.duplicate, analysis)
-            self._local.append(
-                analysis.last_offset, analysis.max_timestamp, analysis.offset_of_max_timestamp, records
-            )
+            self._local.append(analysis.last_offset, records)
             if prepared is not None:
                 self._commit_producers(prepared)
         except OSError as error:
             raise self._go_offline("append", error) from error
         self.producer_state.map_end_offset = analysis.last_offset + 1
+        self._refresh_first_unstable()
         assert before <= analysis.first_offset or analysis.first_offset < 0, (before, analysis.first_offset)
         assert self.log_end_offset == analysis.last_offset + 1, (self.log_end, analysis.last_offset)
         return AppendInfo(

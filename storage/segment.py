@@ -6,10 +6,12 @@ Kafka: LogSegment; rules LS1 to LS20.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import final
 
-from storage.batch import is_one_batch, iterate_batches
+from storage.batch import CURRENT_MAGIC, LOG_OVERHEAD, RecordBatch, iterate_batches
+from storage.batch_format import MAGIC_AT
 from storage.config import LogConfig
 from storage.draws import Draws
 from storage.errors import SegmentOffsetOverflow
@@ -47,6 +49,10 @@ __all__ = [
     "log_path",
     "offset_name",
 ]
+
+
+# Of magic 2: base offset, size field, last offset delta, max timestamp.
+_INDEXED_FIELDS = struct.Struct(">qi11xi8xq")
 
 
 @final
@@ -204,34 +210,42 @@ class LogSegment:
 
     # Append and roll
 
-    def append(
-        self, largest_offset: int, largest_timestamp: int, offset_of_max_timestamp: int, data: Buffer
-    ) -> None:
-        """Write whole batches as one set, and at most one index entry for them (LS1).
+    def append(self, largest_offset: int, data: Buffer) -> None:
+        """Write whole batches as one set, in one write (LS1).
 
-        Raises SegmentOffsetOverflow before a byte is written when `largest_offset` does not fit.
+        A batch with more than index.interval.bytes between the last index entry and its start gets an entry in each
+        index. Raises SegmentOffsetOverflow before a byte is written when `largest_offset` does not fit.
         """
         if not data:
             return
         position = self.records.size_bytes
-        if position == 0:
-            self._first_batch_timestamp = largest_timestamp
         if not self.can_hold(largest_offset):
             raise SegmentOffsetOverflow(self.path, self.base_offset, largest_offset)
         self.records.append(data)
-        if is_one_batch(data):
-            last = TimestampOffset(largest_timestamp, offset_of_max_timestamp)
-            self._note_batch(largest_offset, position, len(data), last)
-        else:
-            for batch in iterate_batches(data, self.path):
-                last = TimestampOffset(batch.max_timestamp, batch.last_offset)
-                self._note_batch(batch.last_offset, position + batch.start, batch.size_bytes, last)
+        self._note_batches(position, memoryview(data))
         assert self.records.size_bytes == position + len(data), (position, len(data))
 
-    def _note_batch(self, last_offset: int, position: int, size_bytes: int, last: TimestampOffset) -> None:
-        """Kafka 4.1 looks at each batch of a set; before, a set had one entry, for its start (T1)."""
-        if last.timestamp > self.max_timestamp.timestamp:
-            self._max_timestamp = last
+    def _note_batches(self, position: int, data: memoryview) -> None:
+        """Each batch may get an entry (T1): a follower's set may hold a thousand, of which little is looked at."""
+        at, interval, max_timestamp = 0, self._index_interval_bytes, self.max_timestamp.timestamp
+        while at < len(data):
+            if data[at + MAGIC_AT] < CURRENT_MAGIC:
+                batch = next(iterate_batches(data[at:], self.path))
+                size, last_offset, timestamp = batch.size_bytes, batch.last_offset, batch.max_timestamp
+            else:
+                base_offset, size_field, delta, timestamp = _INDEXED_FIELDS.unpack_from(data, at)
+                size, last_offset = LOG_OVERHEAD + size_field, base_offset + delta
+            if timestamp > max_timestamp or self._bytes_since_last_index_entry > interval:
+                self._note_batch(position + at, size, last_offset, timestamp)
+                max_timestamp = self.max_timestamp.timestamp
+            else:
+                self._bytes_since_last_index_entry += size
+            at += size
+        assert at == len(data), (self.path, at, len(data))
+
+    def _note_batch(self, position: int, size_bytes: int, last_offset: int, timestamp: int) -> None:
+        if timestamp > self.max_timestamp.timestamp:
+            self._max_timestamp = TimestampOffset(timestamp, last_offset)
         if self._bytes_since_last_index_entry > self._index_interval_bytes:
             self.indexes.append(last_offset, position, self.max_timestamp)
             self._bytes_since_last_index_entry = 0
@@ -315,7 +329,7 @@ class LogSegment:
         found = self.translate_offset(start_offset)
         if found is None:
             return None
-        place = LogOffsetMetadata(start_offset, self.base_offset, found.position)
+        place = LogOffsetMetadata(found.base_offset, self.base_offset, found.position)
         adjusted = max(max_size, found.size_bytes) if min_one_message else max_size
         if adjusted == 0 or max_position is None:
             return FetchData(offset_metadata=place)
@@ -349,6 +363,15 @@ class LogSegment:
     def collect_aborted(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTransactions:
         """Those of this segment that reach into [fetch_offset, upper_bound_offset) (IX29)."""
         return self.indexes.transactions.collect(fetch_offset, upper_bound_offset)
+
+    def find_max_timestamp(self) -> TimestampAndOffset | None:
+        """The first record that has the segment's greatest timestamp; none in an empty segment (RD8)."""
+        latest = self.max_timestamp
+        position = self.offset_index.lookup(latest.offset).position
+        for batch in self.records.batches(position):
+            if batch.max_timestamp == latest.timestamp:
+                return _first_record_at(batch, latest.timestamp)
+        return None
 
     # Recover and truncate
 
@@ -487,6 +510,16 @@ class LogSegment:
 
     def __repr__(self) -> str:
         return f"LogSegment({self.path}, size_bytes={self.size_bytes})"
+
+
+def _first_record_at(batch: RecordBatch, timestamp: int) -> TimestampAndOffset | None:
+    epoch = batch.partition_leader_epoch
+    for record in batch.records():
+        if record.timestamp == timestamp:
+            return TimestampAndOffset(
+                timestamp=timestamp, offset=record.offset, leader_epoch=epoch if epoch >= 0 else None
+            )
+    return None
 
 
 def _draw_jitter(config: LogConfig, draws: Draws | None, base_offset: int) -> int:

@@ -147,9 +147,8 @@ def append_from_file(segment: LogSegment, source: FileRecords, start: int) -> in
     position, room_bytes = start, CHUNK_BYTES
     while chunk := _next_chunk(segment, source, position, room_bytes):
         size_bytes = sum(batch.size_bytes for batch in chunk)
-        largest = max(chunk, key=lambda batch: batch.max_timestamp)  # the first of equal ones
         data = source.read_slice(position, size_bytes)
-        segment.append(chunk[-1].last_offset, largest.max_timestamp, largest.last_offset, data)
+        segment.append(chunk[-1].last_offset, data)
         position += size_bytes
         room_bytes = max(room_bytes, size_bytes)
     return position - start

@@ -12,10 +12,7 @@ from __future__ import annotations
 
 import argparse
 import copy
-import hashlib
 import json
-import logging
-import os
 import shutil
 import sys
 import tempfile
@@ -29,14 +26,18 @@ from storage.config import LogConfig
 from storage.errors import StorageError
 from storage.log import PartitionLog
 from storage.os_filesystem import OsFileSystem
-from storage.producer_append import ProducerStateEntry
-from storage.segment import LogSegment
-
-logging.getLogger("storage").addHandler(
-    logging.NullHandler()
-)  # each case cuts and warns; the cases are the report
-
-Json = dict[str, Any]
+from tests.golden.comparing import (
+    CRASHES,
+    Json,
+    compare,
+    describe_files,
+    describe_log,
+    falsified,
+    kind_of,
+    leaves,
+    lies_about,
+    scratch,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,50 +136,6 @@ def _operate(log: PartitionLog, operation: list[Any]) -> Json:
     return result
 
 
-def describe_log(log: PartitionLog) -> Json:
-    return {
-        "log_start_offset": log.log_start_offset,
-        "log_end_offset": log.log_end_offset,
-        "recovery_point": log.recovery_point,
-        "high_watermark": log.high_watermark,
-        "segments": [_describe_segment(segment) for segment in log.segments],
-        "epochs": [list(entry) for entry in log.leader_epochs.entries],
-        "producers": [_describe_producer(entry) for _, entry in sorted(log.producer_state.producers.items())],
-    }
-
-
-def _describe_segment(segment: LogSegment) -> Json:
-    offsets, times = segment.offset_index, segment.time_index
-    return {
-        "base_offset": segment.base_offset,
-        "size": segment.size_bytes,
-        "offset_index": [list(offsets.entry(slot)) for slot in range(offsets.entries)],
-        "time_index": [list(times.entry(slot)) for slot in range(times.entries)],
-        "max_timestamp": list(segment.max_timestamp),
-        "aborted_transactions": [list(entry) for entry in segment.transaction_index.entries()],
-    }
-
-
-def _describe_producer(entry: ProducerStateEntry) -> Json:
-    first_offset = entry.transaction_first_offset
-    return {
-        "producer_id": entry.producer_id,
-        "epoch": entry.producer_epoch,
-        "last_sequence": entry.last_sequence,
-        "last_offset": entry.last_offset,
-        "coordinator_epoch": entry.coordinator_epoch,
-        "open_transaction_first_offset": -1 if first_offset is None else first_offset,
-        "batches_kept": len(entry.batches),
-    }
-
-
-def describe_files(directory: Path) -> Json:
-    return {
-        path.name: [path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest()[:16]]
-        for path in sorted(directory.iterdir())
-    }
-
-
 # Judging
 
 
@@ -188,27 +145,8 @@ def differences(expected: Json, actual: Json, ignore: frozenset[str]) -> list[st
     if "error" in actual:
         return [f"refused here: {actual['error']}: {actual['message']}"]
     for key in ("loaded", "then", "files_after_close"):
-        _compare(expected.get(key), actual.get(key), key, ignore, found)
+        compare(expected.get(key), actual.get(key), key, found, ignore)
     return found
-
-
-def _compare(expected: Any, actual: Any, path: str, ignore: frozenset[str], found: list[str]) -> None:
-    name = path.rsplit(".", 1)[-1]
-    if ("producers" in ignore and name == "producers") or ("snapshots" in ignore and name == "snapshot"):
-        return
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        for key in sorted(expected.keys() | actual.keys()):
-            _compare(expected.get(key), actual.get(key), f"{path}.{key}", ignore, found)
-    elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
-        for index, pair in enumerate(zip(expected, actual, strict=True)):
-            _compare(*pair, f"{path}[{index}]", ignore, found)
-    elif expected != actual:
-        found.append(f"{path}: Kafka {_short(expected)}, here {_short(actual)}")
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 160 else text[:157] + "..."
 
 
 def unhealed(directory: Path, before: dict[str, bytes], actual: Json) -> list[str]:
@@ -257,7 +195,7 @@ class Judge:
         self.cases += 1
         try:
             actual = run_case(case, directory)
-        except (ArithmeticError, AssertionError, LookupError, OSError, TypeError, ValueError) as error:
+        except CRASHES as error:
             actual = {"error": "crash", "message": f"{type(error).__name__}: {error}"}
         if "error" in case["kafka"]:
             self.refused += 1
@@ -289,69 +227,9 @@ def read_cases(path: Path, options: Options) -> Iterator[Json]:
 # The self-test
 
 
-def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    if isinstance(value, dict):
-        for key, child in value.items():
-            yield from _leaves(child, (*path, key))
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            yield from _leaves(child, (*path, index))
-    else:
-        yield path
-
-
-def _kind(path: tuple[str | int, ...]) -> str:
-    """The path with `*` for what varies from case to case: numbers, and the offsets in file names."""
-    parts = []
-    for index, part in enumerate(path):
-        if isinstance(part, int):
-            is_column = index == len(path) - 1
-            parts.append(str(part) if is_column else "*")
-        elif path[0] == "files_after_close" and index == 1:
-            parts.append(part.rsplit(".", 1)[-1])
-        else:
-            parts.append(part)
-    return ".".join(parts)
-
-
-def _falsified(expected: Json, path: tuple[str | int, ...]) -> Json:
-    changed = copy.deepcopy(expected)
-    holder: Any = changed
-    for part in path[:-1]:
-        holder = holder[part]
-    value = holder[path[-1]]
-    if isinstance(value, bool):
-        holder[path[-1]] = not value
-    elif isinstance(value, int):
-        holder[path[-1]] = value + 1
-    else:
-        holder[path[-1]] = value[:-1] + ("0" if value[-1] != "0" else "1")
-    return changed
-
-
 def _structural_lies(expected: Json) -> Iterator[tuple[str, Json]]:
     """What is there too much or too little: a file, a segment, an index entry, an epoch, a producer."""
-    lies: list[tuple[str, Callable[[Json], object]]] = [
-        ("a segment missing", lambda state: state["segments"].pop()),
-        ("an epoch too many", lambda state: state["epochs"].append([99, 1 << 40])),
-        ("an offset entry too many", lambda state: state["segments"][0]["offset_index"].append([1, 2])),
-        ("a time entry too many", lambda state: state["segments"][0]["time_index"].append([1, 2])),
-        ("a producer too many", lambda state: state["producers"].append({"producer_id": 1})),
-        (
-            "an aborted transaction too many",
-            lambda state: state["segments"][0]["aborted_transactions"].append([1, 2, 3, 4]),
-        ),
-    ]
-    for kind, lie in lies:
-        told = copy.deepcopy(expected)
-        lie(told["loaded"])
-        yield kind, told
-    told = copy.deepcopy(expected)
-    told["files_after_close"].popitem()
-    yield "a file missing", told
-    told = copy.deepcopy(expected)
-    told["files_after_close"]["x.log"] = [0, "00"]
-    yield "a file too many", told
+    yield from lies_about(expected, "loaded")
     told = copy.deepcopy(expected)
     told["then"] = [*told.get("then", []), {"op": ["truncate", 0]}]
     yield "an operation missing", told
@@ -378,15 +256,15 @@ def self_test(cases: list[Json], root: Path, work: Path, options: Options) -> li
                 if not is_ignored and not differences(lie, actual, options.ignore):
                     unnoticed.append(kind)
                 seen.add(kind)
-        for path in _leaves(expected):
-            kind = _kind(path)
+        for path in leaves(expected):
+            kind = kind_of(path)
             is_ignored = ("producers" in options.ignore and "producers" in path) or (
                 "snapshots" in options.ignore and kind.startswith("files_after_close.snapshot")
             )
             if kind in seen or is_ignored or "op" in path:
                 continue
             seen.add(kind)
-            if not differences(_falsified(expected, path), actual, options.ignore):
+            if not differences(falsified(expected, path), actual, options.ignore):
                 unnoticed.append(kind)
     if not seen:
         unnoticed.append("everything: no case holds")
@@ -396,12 +274,6 @@ def self_test(cases: list[Json], root: Path, work: Path, options: Options) -> li
 
 def _split(text: str) -> list[str]:
     return [part.strip().removeprefix(".") for part in text.split(",") if part.strip()]
-
-
-def _scratch() -> str | None:
-    """In memory where there is such a place: nobody needs these copies to survive, and each case syncs a lot."""
-    memory = "/dev/shm"
-    return memory if os.access(memory, os.W_OK) else None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -422,7 +294,7 @@ def main(arguments: list[str] | None = None) -> int:
         without_damage_to=tuple(given.without_damage_to),
         ignore=frozenset(given.ignore),
     )
-    with tempfile.TemporaryDirectory(prefix="recovery-cases-", dir=_scratch()) as work:
+    with tempfile.TemporaryDirectory(prefix="recovery-cases-", dir=scratch()) as work:
         if given.self_test:
             unnoticed = self_test(list(read_cases(given.cases, options)), given.root, Path(work), options)
             for kind in unnoticed:

@@ -100,7 +100,7 @@ def open_segment(
 def append_batch(segment: LogSegment, data: bytes) -> None:
     """One set of one batch, as the log hands it over."""
     view = RecordBatch(data, 0, len(data))
-    segment.append(view.last_offset, view.max_timestamp, view.last_offset, data)
+    segment.append(view.last_offset, data)
 
 
 def filled_segment(

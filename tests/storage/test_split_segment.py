@@ -185,6 +185,6 @@ def test_ls24_an_index_that_was_never_made_needs_no_renaming() -> None:
 def test_ll27_leftovers_of_an_earlier_attempt_are_not_taken_over() -> None:
     file_system = new_file_system()
     first = create_cleaned_segment(file_system, DIRECTORY, 0, CONFIG, NOW_MS)
-    first.append(0, NOW_MS, 0, batch(0))
+    first.append(0, batch(0))
     first.close_handlers()
     assert create_cleaned_segment(file_system, DIRECTORY, 0, CONFIG, NOW_MS).size_bytes == 0

@@ -1,0 +1,180 @@
+"""What the golden runs share: a log and its files as plain values, where two of them differ, and lies to be noticed."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from storage.log import PartitionLog
+from storage.producer_append import ProducerStateEntry
+from storage.segment import LogSegment
+
+logging.getLogger("storage").addHandler(
+    logging.NullHandler()
+)  # each case cuts and warns; the cases are the report
+
+Json = dict[str, Any]
+Place = tuple[str | int, ...]
+
+# What a run of ours may end in and must not: a bug of ours, told as one.
+CRASHES = (ArithmeticError, AssertionError, LookupError, OSError, TypeError, ValueError)
+
+
+# A log as Kafka's side tells it
+
+
+def describe_log(log: PartitionLog) -> Json:
+    return {
+        "log_start_offset": log.log_start_offset,
+        "log_end_offset": log.log_end_offset,
+        "recovery_point": log.recovery_point,
+        "high_watermark": log.high_watermark,
+        "segments": [_describe_segment(segment) for segment in log.segments],
+        "epochs": [list(entry) for entry in log.leader_epochs.entries],
+        "producers": [_describe_producer(entry) for _, entry in sorted(log.producer_state.producers.items())],
+    }
+
+
+def _describe_segment(segment: LogSegment) -> Json:
+    offsets, times = segment.offset_index, segment.time_index
+    return {
+        "base_offset": segment.base_offset,
+        "size": segment.size_bytes,
+        "offset_index": [list(offsets.entry(slot)) for slot in range(offsets.entries)],
+        "time_index": [list(times.entry(slot)) for slot in range(times.entries)],
+        "max_timestamp": list(segment.max_timestamp),
+        "aborted_transactions": [list(entry) for entry in segment.transaction_index.entries()],
+    }
+
+
+def _describe_producer(entry: ProducerStateEntry) -> Json:
+    first_offset = entry.transaction_first_offset
+    return {
+        "producer_id": entry.producer_id,
+        "epoch": entry.producer_epoch,
+        "last_sequence": entry.last_sequence,
+        "last_offset": entry.last_offset,
+        "coordinator_epoch": entry.coordinator_epoch,
+        "open_transaction_first_offset": -1 if first_offset is None else first_offset,
+        "batches_kept": len(entry.batches),
+    }
+
+
+def describe_files(directory: Path) -> Json:
+    return {
+        path.name: [path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest()[:16]]
+        for path in sorted(directory.iterdir())
+    }
+
+
+def scratch() -> str | None:
+    """In memory where there is such a place: nobody needs these copies to survive, and each case syncs a lot."""
+    memory = "/dev/shm"
+    return memory if os.access(memory, os.W_OK) else None
+
+
+# Differences
+
+
+def compare(
+    expected: Any, actual: Any, path: str, found: list[str], ignore: frozenset[str] = frozenset()
+) -> None:
+    """Adds one line for each place where ours is not Kafka's."""
+    name = path.rsplit(".", 1)[-1]
+    if ("producers" in ignore and name == "producers") or ("snapshots" in ignore and name == "snapshot"):
+        return
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        for key in sorted(expected.keys() | actual.keys()):
+            compare(expected.get(key), actual.get(key), f"{path}.{key}", found, ignore)
+    elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
+        for index, pair in enumerate(zip(expected, actual, strict=True)):
+            compare(*pair, f"{path}[{index}]", found, ignore)
+    elif expected != actual or isinstance(expected, bool) != isinstance(actual, bool):
+        found.append(f"{path}: Kafka {_short(expected)}, here {_short(actual)}")
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 160 else text[:157] + "..."
+
+
+# Lies
+
+
+def leaves(value: Any, path: Place = ()) -> Iterator[Place]:
+    """Where the values stand that are neither dictionaries nor lists."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from leaves(child, (*path, key))
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from leaves(child, (*path, index))
+    else:
+        yield path
+
+
+def kind_of(path: Place) -> str:
+    """The path with `*` for what varies from case to case: numbers, and the offsets in file names."""
+    parts = []
+    for index, part in enumerate(path):
+        if isinstance(part, int):
+            is_column = index == len(path) - 1
+            parts.append(str(part) if is_column else "*")
+        elif path[0] == "files_after_close" and index == 1:
+            parts.append(part.rsplit(".", 1)[-1])
+        else:
+            parts.append(part)
+    return ".".join(parts)
+
+
+def falsified(expected: Json, path: Place) -> Json:
+    """A copy with another value at `path`."""
+    changed = copy.deepcopy(expected)
+    holder: Any = changed
+    for part in path[:-1]:
+        holder = holder[part]
+    value = holder[path[-1]]
+    if value is None:
+        holder[path[-1]] = 0
+    elif isinstance(value, bool):
+        holder[path[-1]] = not value
+    elif isinstance(value, int):
+        holder[path[-1]] = value + 1
+    else:
+        holder[path[-1]] = value[:-1] + ("0" if value[-1] != "0" else "1")
+    return changed
+
+
+def state_lies() -> list[tuple[str, Callable[[Json], object]]]:
+    """What a state may tell too much or too little of: a segment, an index entry, an epoch, a producer."""
+    return [
+        ("a segment missing", lambda state: state["segments"].pop()),
+        ("an epoch too many", lambda state: state["epochs"].append([99, 1 << 40])),
+        ("an offset entry too many", lambda state: state["segments"][0]["offset_index"].append([1, 2])),
+        ("a time entry too many", lambda state: state["segments"][0]["time_index"].append([1, 2])),
+        ("a producer too many", lambda state: state["producers"].append({"producer_id": 1})),
+        (
+            "an aborted transaction too many",
+            lambda state: state["segments"][0]["aborted_transactions"].append([1, 2, 3, 4]),
+        ),
+    ]
+
+
+def lies_about(expected: Json, state_key: str) -> Iterator[tuple[str, Json]]:
+    """Copies that differ in structure: in the state under `state_key`, and in the files."""
+    for kind, lie in state_lies():
+        told = copy.deepcopy(expected)
+        lie(told[state_key])
+        yield kind, told
+    told = copy.deepcopy(expected)
+    told["files_after_close"].popitem()
+    yield "a file missing", told
+    told = copy.deepcopy(expected)
+    told["files_after_close"]["x.log"] = [0, "00"]
+    yield "a file too many", told
