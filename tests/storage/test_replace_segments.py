@@ -61,7 +61,7 @@ def split_into_three(file_system: SimFileSystem, log: PartitionLog) -> None:
     """The shape of a split: several new ones for one old one. Their bytes differ, so that a mixture shows."""
     old = [segment for segment in log.segments if segment.base_offset == 3]
     new = [cleaned(file_system, base, [base]) for base in (3, 4, 5)]
-    new[2].append(5, NOW_MS, 5, b"")
+    new[2].append(5, b"")
     replace_segments(file_system, DIRECTORY, log.segments, new, old)
 
 
