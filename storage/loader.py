@@ -20,6 +20,7 @@ from storage.errors import CorruptBatch, CorruptIndex, InvalidOffset, SegmentOff
 from storage.filesystem import FileSystem, basename, join
 from storage.leader_epochs import LeaderEpochCache
 from storage.loader_files import finish_interrupted_swaps, list_live_files
+from storage.misfits import Misfit, find_misfit, find_step_back, overflows
 from storage.producer_rebuild import rebuild_producer_state
 from storage.producer_snapshot import snapshot_name
 from storage.producer_state import ProducerStateManager
@@ -27,7 +28,7 @@ from storage.recovery_cut import RecoveryCut, ReportCut, ignore_cut, report_cut
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LogSegment, offset_name
 from storage.segment_recovery import do_nothing
 from storage.segments import LogSegments
-from storage.split_segment import find_misfit, overflows, split_overflowed_segment
+from storage.split_segment import split_overflowed_segment
 from storage.topics import DELETE_SUFFIX
 
 logger = logging.getLogger(__name__)
@@ -83,6 +84,9 @@ class _Loader:
         self.segments = LogSegments()
         self._removed_bytes = 0
         self._last_base_offset = -1
+        self._refused_by_kafka: set[int] = (
+            set()
+        )  # base offsets of segments that recovery may cut as it sees fit
         self._unsplittable: set[int] = set()  # base offsets
         self._recover_from = LONG_MAX  # base of the first segment that recovery will walk
         self._file_system.make_directory(self._directory)
@@ -90,6 +94,8 @@ class _Loader:
 
     def load(self) -> LoadedLog:
         request = self._request
+        if not request.is_clean:
+            self._settle_names()
         finish_interrupted_swaps(request)
         self._splitting(self._load_segments)
         recovery_point, log_end_offset = self._splitting(self._recover_log)
@@ -121,6 +127,13 @@ class _Loader:
             removed_bytes=self._removed_bytes,
         )
 
+    def _settle_names(self) -> None:
+        """What a dead process did to the names may be in the page cache only, and what follows builds on it.
+
+        A segment that it deleted behind a cut, say: the cut below is synced, and the segment must not come back.
+        """
+        self._file_system.sync_directory(self._directory)
+
     # Segments
 
     def _splitting(self, step: Callable[[], Result]) -> Result:
@@ -141,8 +154,10 @@ class _Loader:
             return False
         request, last = self._request, self.segments.last
         last_base_offset = max(self._last_base_offset, -1 if last is None else last.base_offset)
-        is_tearable = not request.is_clean and not request.config.is_compacted
-        return not (is_tearable and segment.base_offset == last_base_offset and find_misfit(segment).is_last)
+        if request.is_clean or request.config.is_compacted or segment.base_offset < last_base_offset:
+            return True
+        misfit = find_misfit(segment)
+        return misfit is None or not misfit.is_torn_header
 
     def _split(self, base_offset: int) -> None:
         """What cannot be split is left to recovery, which then cuts instead."""
@@ -228,20 +243,24 @@ class _Loader:
         """
         try:
             self._recover(segment)
+            segment.flush()  # below the recovery point the next start takes these indexes as they are
         except SegmentOffsetOverflow as error:
             if self._can_split(segment):
                 raise
-            misfit = find_misfit(segment)
-            self._leave_to_recovery(
-                segment, CorruptBatch(segment.path, misfit.position, misfit.reason), error
-            )
-        except (CorruptBatch, InvalidOffset) as error:
-            self._leave_to_recovery(segment, error, error)
+            self._leave_to_recovery(segment, find_misfit(segment), error)
+        except InvalidOffset as error:
+            self._leave_to_recovery(segment, find_step_back(segment), error)
+        except CorruptBatch as error:
+            self._leave_to_recovery(segment, None, error)
 
-    def _leave_to_recovery(self, segment: LogSegment, told: StorageError, cause: StorageError) -> None:
-        if segment.base_offset < self._recover_from:
-            raise told from cause
-        logger.warning("left to recovery: segment=%s reason=%s", segment.path, told)
+    def _leave_to_recovery(self, segment: LogSegment, misfit: Misfit | None, error: StorageError) -> None:
+        if segment.base_offset >= self._recover_from:
+            logger.warning("left to recovery: segment=%s reason=%s", segment.path, error)
+            self._refused_by_kafka.add(segment.base_offset)
+        elif misfit is None:
+            raise error
+        else:
+            raise CorruptBatch(segment.path, misfit.position, misfit.reason) from error
 
     # Recovery
 
@@ -274,14 +293,7 @@ class _Loader:
         unflushed = self.segments.values(self._request.recovery_point, LONG_MAX)
         for number, segment in enumerate(unflushed):
             delete_rest = partial(self._delete_following, unflushed[number + 1 :], segment)
-            try:
-                removed_bytes = self._recover_or_cut(segment, delete_rest)
-            except InvalidOffset as error:  # its offsets go back: nothing in it can be relied on (LL16)
-                removed_bytes = segment.size_bytes
-                self._note_cut(segment.path, str(error), removed_bytes)
-                delete_rest()
-                segment.truncate_to(segment.base_offset, self._request.now_ms)
-            if removed_bytes > 0:
+            if self._recover_or_cut(segment, delete_rest) > 0:
                 return
 
     def _recover(self, segment: LogSegment, before_cut: Callable[[], None] = do_nothing) -> int:
@@ -305,23 +317,34 @@ class _Loader:
         return removed_bytes
 
     def _recover_or_cut(self, segment: LogSegment, before_cut: Callable[[], None]) -> int:
-        """As `_recover`; where an offset does not fit and no split can help, the log is cut there.
-
-        No checksum covers a batch's base offset: a torn header can say anything. Kafka does not start then.
-        """
+        """As `_recover`; what that cannot walk to its end is cut where the offsets cannot be, or emptied."""
         try:
             return self._recover(segment, before_cut)
         except SegmentOffsetOverflow:
             if self._can_split(segment):
                 raise
-            misfit = find_misfit(segment)
+            return self._cut_misfit(segment, find_misfit(segment), before_cut)
+        except InvalidOffset as error:
+            if segment.base_offset in self._refused_by_kafka:
+                return self._cut_misfit(segment, find_step_back(segment), before_cut)
+            # Its offsets go back: nothing in it can be relied on (LL16).
+            removed_bytes = segment.size_bytes
+            self._note_cut(segment.path, str(error), removed_bytes)
             before_cut()
-            removed_bytes = segment.cut_records(misfit.position)
-            self._note_cut(segment.path, misfit.reason, removed_bytes, misfit.position)
-            if misfit.is_damage:  # what remains may be split after all
-                self._unsplittable.discard(segment.base_offset)
-            self._recover(segment)
+            segment.truncate_to(segment.base_offset, self._request.now_ms)
             return removed_bytes
+
+    def _cut_misfit(self, segment: LogSegment, misfit: Misfit | None, before_cut: Callable[[], None]) -> int:
+        """The log ends where an offset cannot be: torn headers say anything. Kafka does not start then."""
+        assert misfit is not None, segment
+        removed_bytes = segment.size_bytes - misfit.position
+        self._note_cut(segment.path, misfit.reason, removed_bytes, misfit.position)
+        before_cut()
+        segment.cut_records(misfit.position)
+        if misfit.is_damage:  # what remains may be split after all
+            self._unsplittable.discard(segment.base_offset)
+        self._recover(segment)
+        return removed_bytes
 
     def _delete_following(self, doomed: list[LogSegment], cut: LogSegment) -> None:
         """From the last on, each for good before the next: a crash between must not leave a hole in the log."""

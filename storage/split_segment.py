@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from storage.batch import LOG_OVERHEAD, RecordBatch
+from storage.batch import RecordBatch
 from storage.config import LogConfig
-from storage.errors import CorruptBatch, InvalidRecord, StorageError
+from storage.errors import StorageError
 from storage.file_records import FileRecords
 from storage.filesystem import FileSystem
 from storage.replace_segments import create_cleaned_segment, delete_now, replace_segments
@@ -57,50 +57,6 @@ def split_overflowed_segment(
         raise
     deleted = replace_segments(file_system, directory, segments, coming, [segment], delete=delete)
     return SplitResult(deleted=deleted, new=coming)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Misfit:
-    """Where a segment that is not to be split has to be cut."""
-
-    position: int
-    reason: str
-    is_damage: (
-        bool  # a batch that is not sound, behind sound ones; else a sound one whose offset does not fit
-    )
-    is_last: bool  # nothing follows it
-
-
-def overflows(segment: LogSegment) -> bool:
-    """Whether its last batch does not fit it (LS20), as far as the last batch can be found."""
-    try:
-        return segment.has_overflow
-    except CorruptBatch:
-        return False
-
-
-def find_misfit(segment: LogSegment) -> Misfit:
-    """The first damaged batch, or for want of one the first whose offset does not fit. There must be one of them."""
-    position, end, offset = -1, 0, 0
-    try:
-        for _, _, at, header in segment.records.scan_headers():
-            last_offset = header[0] + header[6]
-            if position < 0 and not segment.can_hold(last_offset):
-                position, offset = at, last_offset
-            end = at + LOG_OVERHEAD + header[1]
-    except (CorruptBatch, InvalidRecord) as error:
-        return Misfit(position=end, reason=str(error), is_damage=True, is_last=True)
-    if end < segment.size_bytes:
-        reason = f"the last {segment.size_bytes - end} bytes are no whole batch"
-        return Misfit(position=end, reason=reason, is_damage=True, is_last=True)
-    assert position >= 0, segment
-    first_behind = next(segment.records.batches(position))
-    return Misfit(
-        position=position,
-        reason=f"offset {offset} does not fit a segment based at {segment.base_offset}",
-        is_damage=False,
-        is_last=position + first_behind.size_bytes == segment.size_bytes,
-    )
 
 
 def _copy(

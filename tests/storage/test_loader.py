@@ -42,6 +42,22 @@ def copy(file_system: SimFileSystem, old: str, new: str) -> None:
     poke(file_system, new, 0, read_file(file_system, old))
 
 
+def raw_segment(
+    file_system: SimFileSystem, base_offset: int, data: bytes, *, with_index: bool = True
+) -> None:
+    segment = open_segment(file_system, base_offset, THREE)
+    segment.records.append(data)
+    if with_index:
+        assert segment.offset_index.entries == segment.time_index.entries == 0
+        segment.offset_index.resize(0)
+        segment.time_index.resize(0)
+    segment.close_handlers()
+
+
+def batches(*offsets: int) -> bytes:
+    return b"".join(batch(offset) for offset in offsets)
+
+
 def stopped(file_system: SimFileSystem, count: int = 12, *, clean: bool = False) -> None:
     """A log of single records, three a segment, then a crash or an orderly stop."""
     log = open_log(file_system, THREE)
@@ -155,9 +171,7 @@ def test_ll15_segments_below_the_recovery_point_are_trusted_and_its_own_is_walke
 
 def test_ll16_a_segment_whose_offsets_go_back_is_emptied() -> None:
     file_system = new_file_system()
-    segment = open_segment(file_system, 0, THREE)
-    segment.records.append(b"".join(batch(offset) for offset in (0, 1, 2, 9, 10, 11, 4, 5)))
-    segment.close_handlers()
+    raw_segment(file_system, 0, batches(0, 1, 2, 9, 10, 11, 4, 5))
     open_segment(file_system, 20, THREE).close_handlers()
     log, cuts = reopen(file_system)
     assert log.log_end_offset == 0 and log.segments.base_offsets == [0]
@@ -199,22 +213,6 @@ FAR = 2**31
 COMPACTED = LogConfig(segment_bytes=3 * SIZE, segment_index_bytes=1200, cleanup_policy="compact")
 
 
-def raw_segment(
-    file_system: SimFileSystem, base_offset: int, data: bytes, *, with_index: bool = True
-) -> None:
-    segment = open_segment(file_system, base_offset, THREE)
-    segment.records.append(data)
-    if with_index:
-        assert segment.offset_index.entries == segment.time_index.entries == 0
-        segment.offset_index.resize(0)
-        segment.time_index.resize(0)
-    segment.close_handlers()
-
-
-def batches(*offsets: int) -> bytes:
-    return b"".join(batch(offset) for offset in offsets)
-
-
 @pytest.mark.covers("LogLoaderTest.testRecoveryOfSegmentWithOffsetOverflow")
 @pytest.mark.parametrize("with_index", [True, False])
 def test_ll12_a_segment_that_overflows_is_split(with_index: bool) -> None:
@@ -237,9 +235,9 @@ def test_ll12_a_segment_that_overflows_is_split(with_index: bool) -> None:
 
 def test_kafka_6264_a_compacted_log_whose_last_batch_alone_overflows_is_split_too() -> None:
     file_system = new_file_system()
-    raw_segment(file_system, 0, batches(0, 1, FAR))
+    raw_segment(file_system, 0, ended_by_garbage(505))
     log = open_log(file_system, COMPACTED)
-    assert log.segments.base_offsets == [0, FAR] and read_offsets(log) == [0, 1, FAR]
+    assert log.segments.base_offsets == [0, 0x3F52_0000_0000_001C]
 
 
 def test_ll12_a_split_forgets_the_snapshot_of_a_base_offset_that_is_gone() -> None:
@@ -251,16 +249,51 @@ def test_ll12_a_split_forgets_the_snapshot_of_a_base_offset_that_is_gone() -> No
     assert f"{0:020d}.snapshot" not in file_system.list(DIRECTORY)
 
 
-def test_a_torn_header_at_the_end_of_the_log_is_cut() -> None:
-    """No checksum covers the base offset: a power loss inside it leaves a sound batch at an offset of garbage."""
+def ended_by_garbage(position: int) -> bytes:
+    """Offsets 0 to 2, then at byte `position` a sound batch at an offset of garbage."""
+    front = batches(0, 1) + batch(2, value_bytes=8 + position - 3 * SIZE)  # two lengths take a byte more
+    assert len(front) == position, (len(front), position)
+    return front + batch(0x3F52_0000_0000_001C)
+
+
+@pytest.mark.parametrize("position", [505, 510, 1023])
+def test_a_torn_header_at_the_end_of_the_log_is_cut(position: int) -> None:
+    """No checksum covers the base offset: a tear inside it leaves a sound batch at an offset of garbage."""
     file_system = new_file_system()
-    raw_segment(file_system, 0, batches(0, 1, 2, 0x3F52_0000_0000_001C))
+    raw_segment(file_system, 0, ended_by_garbage(position))
     log, cuts = reopen(file_system)
     assert read_offsets(log) == [0, 1, 2] and log.log_end_offset == 3
-    assert [(cut.position, cut.removed_bytes) for cut in cuts] == [(3 * SIZE, SIZE)]
+    assert [(cut.position, cut.removed_bytes) for cut in cuts] == [(position, SIZE)]
     assert "does not fit" in cuts[0].reason
     append_each(log, 1)
     assert read_offsets(log) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("position", [503, 512])
+def test_ll12_where_no_sector_ends_in_the_offset_it_cannot_be_torn_and_the_segment_is_split(
+    position: int,
+) -> None:
+    file_system = new_file_system()
+    raw_segment(file_system, 0, ended_by_garbage(position))
+    log, cuts = reopen(file_system)
+    assert log.segments.base_offsets == [0, 0x3F52_0000_0000_001C] and cuts == []
+
+
+def test_ll12_before_the_last_segment_nothing_is_torn_and_an_overflow_is_split() -> None:
+    file_system = new_file_system()
+    raw_segment(file_system, 0, ended_by_garbage(505))
+    raw_segment(file_system, 3, batches(3, 4))
+    log, cuts = reopen(file_system)
+    assert log.segments.base_offsets == [0, 3, 0x3F52_0000_0000_001C] and cuts == []
+
+
+def test_kafka_905_offsets_that_go_back_in_a_segment_without_an_index_cost_only_what_follows() -> None:
+    """With the index there the segment is emptied, as Kafka does (LL16); without it Kafka does not start."""
+    file_system = new_file_system()
+    raw_segment(file_system, 0, batches(0, 1, 2, 3, 4, 5, 2, 3, 6), with_index=False)
+    log, cuts = reopen(file_system)
+    assert read_offsets(log) == [0, 1, 2, 3, 4, 5]
+    assert [(cut.position, cut.removed_bytes) for cut in cuts] == [(6 * SIZE, 3 * SIZE)]
 
 
 @pytest.mark.parametrize("with_index", [True, False])

@@ -1,0 +1,78 @@
+"""Batches that are whole and of a right checksum, at offsets that cannot be.
+
+The checksum of a batch covers neither its base offset nor its size and epoch: a leader stamps those without reading
+the rest. So damage there shows only in how the offsets of a segment follow one another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage.batch import LOG_OVERHEAD
+from storage.errors import CorruptBatch, InvalidRecord
+from storage.segment import LogSegment
+
+SECTOR_BYTES = 512  # a disk writes whole multiples of it; a torn write ends at one
+BASE_OFFSET_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """Where a segment has to be cut, and why."""
+
+    position: int
+    reason: str
+    is_damage: bool  # a batch that is not sound, behind sound ones; else a sound one at an impossible offset
+    is_torn_header: bool = False
+
+
+def overflows(segment: LogSegment) -> bool:
+    """Whether its last batch does not fit it (LS20), as far as the last batch can be found."""
+    try:
+        return segment.has_overflow
+    except CorruptBatch:
+        return False
+
+
+def find_misfit(segment: LogSegment) -> Misfit | None:
+    """The first damaged batch, or for want of one the first whose offset does not fit the segment's 31 bits."""
+    first_misfit, end, offset = None, 0, 0
+    try:
+        for _, _, position, header in segment.records.scan_headers():
+            last_offset = header[0] + header[6]
+            if first_misfit is None and not segment.can_hold(last_offset):
+                first_misfit, offset = range(position, position + LOG_OVERHEAD + header[1]), last_offset
+            end = position + LOG_OVERHEAD + header[1]
+    except (CorruptBatch, InvalidRecord) as error:
+        return Misfit(position=end, reason=str(error), is_damage=True)
+    if end < segment.size_bytes:
+        return Misfit(
+            position=end,
+            reason=f"the last {segment.size_bytes - end} bytes are no whole batch",
+            is_damage=True,
+        )
+    if first_misfit is None:
+        return None
+    return Misfit(
+        position=first_misfit.start,
+        reason=f"offset {offset} does not fit a segment based at {segment.base_offset}",
+        is_damage=False,
+        is_torn_header=first_misfit.stop == end and _is_tearable(first_misfit.start),
+    )
+
+
+def _is_tearable(position: int) -> bool:
+    """Whether a sector ends inside or right behind a base offset at `position`; another tear breaks a checksum."""
+    return position // SECTOR_BYTES < (position + BASE_OFFSET_BYTES) // SECTOR_BYTES
+
+
+def find_step_back(segment: LogSegment) -> Misfit | None:
+    """The first sound batch whose last offset does not pass the one before it."""
+    before = segment.base_offset - 1
+    for _, _, position, header in segment.records.scan_headers():
+        last_offset = header[0] + header[6]
+        if last_offset <= before:
+            reason = f"offset {last_offset} follows {before}"
+            return Misfit(position=position, reason=reason, is_damage=False)
+        before = last_offset
+    return None

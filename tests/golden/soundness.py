@@ -1,0 +1,145 @@
+"""What of a damaged partition directory is sound, and whether a start has kept it.
+
+    python -m tests.golden.soundness ROOT CASES.jsonl [--all]
+
+Of the cases of CASES (see `recovery_cases`) that Kafka could not load, each must either heal to the longest sound
+prefix of its log, or be refused in one line that names a file of the directory, with every `.log` byte as it was. With
+`--all` the ones that Kafka loaded are asked too, where a start may remove more: Kafka empties a log whose start
+offset lies beyond its end. Ends with `N cases, M healed, K refused, X lose something sound`; exit status 1 for X.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from storage.batch import LOG_OVERHEAD, MIN_SIZE_FIELD, RecordBatch
+from storage.config import LogConfig
+from storage.errors import StorageError
+from storage.log import PartitionLog
+from storage.os_filesystem import OsFileSystem
+from tests.golden.comparing import scratch
+from tests.golden.recovery_cases import prepare
+
+Json = dict[str, Any]
+INT_MAX = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoundPrefix:
+    """The bytes of the sound batches from the start of the log up to the first damage; `end_offset` is exclusive."""
+
+    content: bytes
+    end_offset: int
+
+
+def sound_batches(content: bytes, base_offset: int, next_offset: int) -> tuple[int, int]:
+    """(bytes, next offset) of the sound batches at the front of a segment's `content`.
+
+    Sound is: whole, of a right checksum, with an offset that goes on from `next_offset` and fits the segment.
+    """
+    at = 0
+    while at + LOG_OVERHEAD + MIN_SIZE_FIELD <= len(content):
+        size_field = int.from_bytes(content[at + 8 : at + 12], "big", signed=True)
+        end = at + LOG_OVERHEAD + size_field
+        if size_field < MIN_SIZE_FIELD or end > len(content):
+            break
+        batch = RecordBatch(content, at, end - at)
+        try:
+            is_sound = batch.is_valid()
+            last_offset = batch.last_offset
+        except StorageError:
+            break
+        if not is_sound or last_offset < next_offset or not 0 <= last_offset - base_offset <= INT_MAX:
+            break
+        at, next_offset = end, last_offset + 1
+    return at, next_offset
+
+
+def sound_prefix(directory: Path) -> SoundPrefix:
+    """Over all segments; the first that is not sound to its end is the last one counted."""
+    found, next_offset = b"", 0
+    for path in sorted(directory.glob("*.log")):
+        base_offset = int(path.stem)
+        if base_offset < next_offset:
+            break
+        content = path.read_bytes()
+        size, next_offset = sound_batches(content, base_offset, base_offset)
+        found += content[:size]
+        if size < len(content):
+            break
+    return SoundPrefix(content=found, end_offset=next_offset)
+
+
+def log_content(directory: Path) -> dict[str, bytes]:
+    """Of the live segments and of those about to be; a `.cleaned` one is half of something and goes."""
+    paths = sorted(directory.iterdir())
+    return {path.name: path.read_bytes() for path in paths if path.name.endswith((".log", ".log.swap"))}
+
+
+def judge(case: Json, directory: Path) -> tuple[str, str]:
+    """(`healed`, `refused` or `LOST`, what is to be said of it)."""
+    before, prefix = log_content(directory), sound_prefix(directory)
+    try:
+        log = PartitionLog.open(
+            OsFileSystem(),
+            str(directory),
+            LogConfig.from_properties(case["config"]),
+            log_start_offset=case["log_start_offset"],
+            recovery_point=case["recovery_point"],
+            clean=case["clean"],
+            now_ms=case["now_ms"],
+        )
+    except StorageError as error:
+        return _judge_refusal(directory, before, str(error))
+    start_offset, end_offset = log.log_start_offset, log.log_end_offset
+    log.close_handles()
+    after = b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
+    if prefix.end_offset <= start_offset:
+        return "healed", f"all {len(prefix.content)} sound bytes lie below the log start {start_offset}"
+    if not after.startswith(prefix.content):
+        return "LOST", f"{len(after)} bytes left do not begin with the {len(prefix.content)} sound ones"
+    if end_offset < prefix.end_offset:
+        return "LOST", f"the log ends at {end_offset}, its sound batches at {prefix.end_offset}"
+    return "healed", f"{len(prefix.content)} sound bytes, {len(after)} kept, end {end_offset}"
+
+
+def _judge_refusal(directory: Path, before: dict[str, bytes], message: str) -> tuple[str, str]:
+    if log_content(directory) != before:
+        return "LOST", f"refused, but a .log changed: {message}"
+    names_file = any(f"/{path.name}" in message for path in directory.iterdir())
+    if "\n" in message or not names_file:
+        return "LOST", f"refused in an unclear way: {message!r}"
+    return "refused", message
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.golden.soundness")
+    parser.add_argument("root", type=Path)
+    parser.add_argument("cases", type=Path)
+    parser.add_argument("--all", action="store_true")
+    options = parser.parse_args(arguments)
+    counts = {"healed": 0, "refused": 0, "LOST": 0}
+    with tempfile.TemporaryDirectory(prefix="soundness-", dir=scratch()) as work:
+        for line in options.cases.read_text().splitlines():
+            case = json.loads(line)
+            if "error" not in case["kafka"] and not options.all:
+                continue
+            verdict, told = judge(case, prepare(case, options.root, Path(work)))
+            counts[verdict] += 1
+            kafka = case["kafka"].get("error", "loaded")
+            print(f"{case['id']} {case['source']} Kafka {kafka}: {verdict}: {told.replace(work, '')}")
+    print(
+        f"{sum(counts.values())} cases, {counts['healed']} healed, {counts['refused']} refused, "
+        f"{counts['LOST']} lose something sound"
+    )
+    return 1 if counts["LOST"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
