@@ -43,6 +43,8 @@ def _scan(payload: bytes, position: int, record_count: int) -> RecordScan | None
     for index in range(record_count):
         # Zig-zag: an even number is twice the value. One and two bytes are read here, not in a call.
         byte = payload[position]
+        if byte & 1:  # a negative length
+            return None
         if byte < 0x80:
             record_end = position + 1 + (byte >> 1)
             position += 2  # the length and the attributes
