@@ -238,16 +238,21 @@ class FileRecords:
         )
 
     def search_for_offset_with_size(self, target_offset: int, start: int = 0) -> LogOffsetPosition | None:
-        """The first batch from byte `start` on whose last offset is at least `target_offset` (FR12)."""
+        """The batch from byte `start` on that holds `target_offset`, else the first that begins above it (FR12).
+
+        As Kafka 4.1 does it, which looks at base offsets and asks a batch for its last offset only before one that
+        begins higher, and at the end: where offsets go back, the last batch below the target decides.
+        """
+        before = None
         for batch in self._headers(start):
-            if batch.last_offset >= target_offset:
-                return LogOffsetPosition(
-                    offset=batch.last_offset,
-                    position=batch.position,
-                    size_bytes=batch.size_bytes,
-                    base_offset=batch.base_offset,
-                )
-        return None
+            if batch.base_offset == target_offset:
+                return _place_of(batch)
+            if batch.base_offset > target_offset:
+                if before is not None and before.last_offset >= target_offset:
+                    return _place_of(before)
+                return _place_of(batch)
+            before = batch
+        return None if before is None or before.last_offset < target_offset else _place_of(before)
 
     def search_for_timestamp(
         self, target_timestamp: int, start: int = 0, start_offset: int = 0
@@ -374,3 +379,12 @@ class FileRecords:
     def _bad_size(self, position: int, size_field: int) -> CorruptBatch:
         reason = f"a size field of {size_field}, below the least of {MIN_SIZE_FIELD}"
         return CorruptBatch(self._path, position, reason)
+
+
+def _place_of(batch: RecordBatch) -> LogOffsetPosition:
+    return LogOffsetPosition(
+        offset=batch.last_offset,
+        position=batch.position,
+        size_bytes=batch.size_bytes,
+        base_offset=batch.base_offset,
+    )

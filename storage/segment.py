@@ -342,10 +342,10 @@ class LogSegment:
 
     def read_next_offset(self) -> int:
         """One above the last offset, found from the last index entry on; the base offset when empty (LS9)."""
-        indexed = self.offset_index.lookup(self.offset_index.last_offset)
+        found = self.translate_offset(self.offset_index.last_offset)
         last = None
-        if indexed.position <= self.records.size_bytes:
-            for last in self.records.batches(indexed.position):  # noqa: B007 - the last one counts
+        if found is not None:
+            for last in self.records.batches(found.position):  # noqa: B007 - the last one counts
                 pass
         return self.base_offset if last is None else last.next_offset
 

@@ -467,3 +467,11 @@ def test_a_leader_stamped_batch_is_stored_as_stamped() -> None:
     records.append(batch)
     (found,) = records.batches()
     assert (found.base_offset, found.partition_leader_epoch, found.is_valid()) == (17, 4, True)
+
+
+def test_fr12_where_offsets_go_back_the_last_batch_below_the_target_decides() -> None:
+    """Kafka 4.1 looks at base offsets: a batch that holds the target is passed over if a lower one follows."""
+    data = batch_of(0, 1, 2) + batch_of(3, 4, 5) + batch_of(1, 2)
+    assert holding(data).search_for_offset_with_size(4) is None
+    found = holding(data + batch_of(9)).search_for_offset_with_size(4)
+    assert found is not None and (found.base_offset, found.position) == (9, len(data))

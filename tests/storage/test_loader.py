@@ -138,6 +138,26 @@ def test_indexes_with_more_entries_than_the_configuration_allows_are_made_anew()
     assert read_offsets(log) == list(range(12))
 
 
+def test_ls9_after_an_orderly_stop_an_index_that_no_batch_bears_out_ends_the_log_at_its_base() -> None:
+    """As Kafka: the end is looked for from the last index entry on, and where offsets go back it is not found."""
+    file_system = new_file_system()
+    stopped(file_system, 3, clean=True)
+    poke(file_system, file_of(0), 3 * SIZE, batch(1))
+    log, _ = reopen(file_system, clean=True)
+    assert log.segments.active.offset_index.last_offset == 2
+    assert log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("position", [-100, 2**31 - 1])
+def test_ll17_an_index_entry_outside_the_log_is_no_error_after_an_orderly_stop(position: int) -> None:
+    file_system = new_file_system()
+    stopped(file_system, 3, clean=True)
+    entry = (2**30).to_bytes(4, "big") + position.to_bytes(4, "big", signed=True)
+    poke(file_system, file_of(0, "index"), 0, entry)
+    log, _ = reopen(file_system, clean=True)
+    assert log.log_end_offset == 0 and log.active_segment.size_bytes == 3 * SIZE
+
+
 # Recovery
 
 
