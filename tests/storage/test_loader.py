@@ -141,11 +141,12 @@ def test_indexes_with_more_entries_than_the_configuration_allows_are_made_anew()
 def test_ls9_after_an_orderly_stop_an_index_that_no_batch_bears_out_ends_the_log_at_its_base() -> None:
     """As Kafka: the end is looked for from the last index entry on, and where offsets go back it is not found."""
     file_system = new_file_system()
-    stopped(file_system, 3, clean=True)
-    poke(file_system, file_of(0), 3 * SIZE, batch(1))
+    data = b"".join(batch(offset, count=3) for offset in (0, 3, 6))
+    raw_segment(file_system, 0, data + batch(1))
+    third = (8).to_bytes(4, "big") + (2 * len(data) // 3).to_bytes(4, "big")
+    poke(file_system, file_of(0, "index"), 0, third)
     log, _ = reopen(file_system, clean=True)
-    assert log.segments.active.offset_index.last_offset == 2
-    assert log.log_end_offset == 0
+    assert log.active_segment.offset_index.last_offset == 8 and log.log_end_offset == 0
 
 
 @pytest.mark.parametrize("position", [-100, 2**31 - 1])
