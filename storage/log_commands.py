@@ -31,9 +31,9 @@ from storage.verify import (
     Problem,
     is_partition_directory,
     partition_directories,
-    verify_log_directory,
     verify_partition,
 )
+from storage.verify_directory import verify_log_directory
 
 VIOLATED = 1
 UNUSABLE = 2

@@ -1,39 +1,39 @@
 """Is a log directory what it should be? Reads only; names every inconsistency and changes nothing.
 
 It may run beside a live node: the active segment's end and its preallocated indexes are then taken as they are at
-that moment. The rules are named as in the code that keeps them (FR frames, LS segments, IX indexes, EP epochs).
+that moment. The rules are named as in the code that keeps them: FR frames, LS segments, IX indexes, EP epochs, PS
+producers, AP appends, RO rolls, LL start-up, CL compaction, FL flushing; a number with a dot is a file format's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 
 from storage.batch import CURRENT_MAGIC, RecordBatch
 from storage.checkpoints import (
-    HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA_FILE,
-    RECOVERY_POINT_CHECKPOINT,
     LeaderEpochCheckpoint,
-    OffsetCheckpoint,
     PartitionMetadataFile,
 )
-from storage.compression import Compression
-from storage.errors import CorruptBatch, CorruptCheckpoint, CorruptSnapshot, StorageError
+from storage.control_records import read_control_record
+from storage.errors import CorruptBatch, CorruptCheckpoint, StorageError
 from storage.file_records import FileRecords
 from storage.filesystem import FileSystem, basename, join
 from storage.loader_files import list_live_files
 from storage.memory_mapped_index import MAX_RELATIVE_OFFSET
-from storage.producer_snapshot import list_snapshots, read_snapshot, snapshot_name
-from storage.segment import log_path
+from storage.replace_segments import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from storage.segment import LOG_SUFFIX, log_path
 from storage.topics import BadDirectoryName, parse_directory_name
-from storage.verify_indexes import BatchPlace, SegmentFacts, check_indexes
+from storage.verify_indexes import BatchPlace, Finding, SegmentFacts, check_indexes
+from storage.verify_producers import ProducerWatch
 
-_READABLE = (Compression.NONE, Compression.GZIP)
+_LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
+_KEPT_SUFFIX = ".checkpoint" + DELETED_SUFFIX
+_LOG_NAME = re.compile(r"[0-9]{20,}\.log", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,8 @@ class PartitionReport:
     size_bytes: int = 0
     first_offset: int = 0  # the first segment's base
     log_end_offset: int = 0
-    undecoded_batches: int = 0  # of a codec or magic that is not decoded here; their frames are sound
+    missing_offsets: int = 0  # between batches: what compaction, or a cut inside of a batch, took away
+    error: str | None = None  # why it could not be read to its end
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, path: str, position: int | None, rule: str, message: str) -> None:
@@ -63,7 +64,7 @@ class PartitionReport:
 
 
 def verify_partition(file_system: FileSystem, directory: str, *, deep: bool = False) -> PartitionReport:
-    """`deep` decodes every record too. OSError where the directory cannot be read."""
+    """`deep` decodes every record too. OSError where the directory or a file cannot be read."""
     return _Verification(file_system, directory, deep).run()
 
 
@@ -71,6 +72,7 @@ class _Verification:
     def __init__(self, file_system: FileSystem, directory: str, deep: bool) -> None:
         self._file_system, self._directory, self._deep = file_system, directory, deep
         self._report = PartitionReport(directory=directory)
+        self._producers = ProducerWatch(file_system, directory)
         self._last_offset = -1
         self._last_epoch = -1
         self._epoch_starts: list[tuple[int, int, str, int]] = []  # epoch, base offset, path, position
@@ -78,8 +80,10 @@ class _Verification:
     def run(self) -> PartitionReport:
         files = list_live_files(self._file_system, self._directory)
         report = self._report
+        self._check_names(files.names)
         for path in files.orphan_indexes:
             report.add(path, None, "LL10", "an index without its .log")
+        self._add_all(self._producers.read_snapshots())
         bases = files.base_offsets
         if bases:
             report.first_offset = bases[0]
@@ -89,12 +93,26 @@ class _Verification:
         if self._last_offset >= 0:
             report.log_end_offset = max(report.log_end_offset, self._last_offset + 1)
         self._check_epochs()
-        self._check_snapshots()
+        self._add_all(self._producers.check_end(report.log_end_offset))
         try:
             PartitionMetadataFile(self._file_system, self._directory).read()
         except CorruptCheckpoint as error:
             report.add(error.path, None, "1.4", error.reason)
         return report
+
+    def _add_all(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            self._report.add(*finding)
+
+    def _check_names(self, names: Iterable[str]) -> None:
+        for name in sorted(names):
+            path = join(self._directory, name)
+            if name.endswith(_LEFTOVER_SUFFIXES) and not name.endswith(_KEPT_SUFFIX):
+                self._report.add(path, None, "LL6", "left over: the next start deletes or finishes it")
+            elif name.endswith(".tmp"):
+                self._report.add(path, None, "LL6", "left over from writing a file anew: nobody deletes it")
+            elif name.endswith(LOG_SUFFIX) and not _LOG_NAME.fullmatch(name):
+                self._report.add(path, None, "1.1", "the name of a .log is its base offset in 20 digits")
 
     # Segments
 
@@ -122,8 +140,8 @@ class _Verification:
                 report.add(path, end, "FR8", f"the last {left} bytes are no whole batch")
         finally:
             records.close_handlers()
-        for problem in check_indexes(self._file_system, self._directory, facts):
-            report.add(*problem)
+        self._add_all(check_indexes(self._file_system, self._directory, facts))
+        self._add_all(self._producers.end_segment(base_offset))
 
     def _was_told(self, path: str, position: int) -> bool:
         return any(problem.path == path and problem.position == position for problem in self._report.problems)
@@ -158,6 +176,9 @@ class _Verification:
             report.add(
                 path, position, "RO2", f"offset {batch.last_offset} belongs into the segment {next_base}"
             )
+        self._add_all(self._producers.batch(batch, path, self._last_offset))
+        if batch.magic == CURRENT_MAGIC and 0 <= self._last_offset < batch.base_offset:
+            report.missing_offsets += batch.base_offset - self._last_offset - 1
         self._last_offset = max(self._last_offset, batch.last_offset)
         self._check_epoch_of(batch, path)
         self._check_records(batch, path)
@@ -173,23 +194,30 @@ class _Verification:
         self._epoch_starts.append((epoch, batch.base_offset, path, batch.position))
 
     def _check_records(self, batch: RecordBatch, path: str) -> None:
-        self._report.records += max(batch.record_count, 0)
         if not self._deep:
+            self._report.records += max(batch.record_count, 0)
             return
-        before = batch.base_offset - 1
+        before, largest_timestamp = batch.base_offset - 1, -1
+        if batch.magic < CURRENT_MAGIC:
+            before = -1  # the base offset of a wrapper is inside of it
         try:
-            if batch.compression not in _READABLE or batch.magic < CURRENT_MAGIC:
-                self._report.undecoded_batches += 1
-                return
             for record in batch.records():
                 if not before < record.offset <= batch.last_offset:
                     message = (
                         f"record offset {record.offset} after {before} in a batch up to {batch.last_offset}"
                     )
-                    self._report.add(path, batch.position, "2.5", message)
-                before = record.offset
+                    self._report.add(path, batch.position, "1.5", message)
+                before, largest_timestamp = record.offset, max(largest_timestamp, record.timestamp)
+                self._report.records += 1
+                if batch.is_control:
+                    read_control_record(record)
         except StorageError as error:
-            self._report.add(path, batch.position, "2.5", f"records: {error}")
+            reason = error.reason if isinstance(error, CorruptBatch) else str(error)
+            self._report.add(path, batch.position, "1.5", f"records: {reason}")
+            return
+        if largest_timestamp > batch.max_timestamp:
+            message = f"a record of timestamp {largest_timestamp} in a batch up to {batch.max_timestamp}"
+            self._report.add(path, batch.position, "1.5", message)
 
     # What lies beside the segments
 
@@ -216,41 +244,6 @@ class _Verification:
                 self._report.add(log, position, "EP9", message)
         if not entries and self._epoch_starts:
             self._report.add(path, None, "EP12", "empty, though batches carry leader epochs")
-
-    def _check_snapshots(self) -> None:
-        for offset in list_snapshots(self._file_system, self._directory):
-            path = join(self._directory, snapshot_name(offset))
-            try:
-                read_snapshot(self._file_system, path)
-            except CorruptSnapshot as error:
-                self._report.add(path, None, "1.10", str(error))
-
-
-def verify_log_directory(
-    file_system: FileSystem, directory: str, *, deep: bool = False
-) -> tuple[list[PartitionReport], list[Problem]]:
-    """A report for each partition, and what is wrong with the files beside them."""
-    reports, problems = [], []
-    ends: dict[tuple[str, int], int] = {}
-    for name in partition_directories(file_system, directory):
-        report = verify_partition(file_system, join(directory, name), deep=deep)
-        reports.append(report)
-        parsed = parse_directory_name(name)
-        ends[parsed.topic, parsed.partition] = report.log_end_offset
-    for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
-        path = join(directory, name)
-        if not file_system.exists(path):
-            continue
-        try:
-            offsets = OffsetCheckpoint(file_system, path).read()
-        except CorruptCheckpoint as error:
-            problems.append(Problem(path=path, position=None, rule="1.3", message=str(error)))
-            continue
-        for key, offset in sorted(offsets.items()):
-            if key in ends and offset > ends[key]:
-                message = f"{key[0]}-{key[1]} at {offset}, beyond its log end offset {ends[key]}"
-                problems.append(Problem(path=path, position=None, rule="FL5", message=message))
-    return reports, problems
 
 
 def partition_directories(file_system: FileSystem, directory: str) -> list[str]:

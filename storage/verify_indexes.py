@@ -114,3 +114,5 @@ def _check_time_entries(path: str, content: bytes, facts: SegmentFacts) -> Itera
             )
         elif not facts.last_offsets or offset > facts.last_offsets[-1]:
             yield path, at, "IX21", f"offset {offset} is not in the segment"
+        elif not covered or facts.timestamps_so_far[covered - 1] < timestamp:
+            yield path, at, "IX21", f"no batch up to offset {offset} has timestamp {timestamp}"

@@ -19,7 +19,7 @@ from storage.log_manager import LogManager
 from storage.os_filesystem import OsFileSystem
 from storage.recovery_cut import RecoveryCut
 from storage.transaction_index import AbortedTransaction
-from storage.verify import verify_log_directory
+from storage.verify_directory import verify_log_directory
 from tests.interop import judge
 from tests.interop.judge import COMMITTED, UNCOMMITTED, Broker, Consumed, Json
 from tests.interop.shapes import START_MS

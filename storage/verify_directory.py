@@ -1,0 +1,105 @@
+"""Is what lies beside the partitions of a log directory what it should be? Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from storage.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES_FILE,
+    RECOVERY_POINT_CHECKPOINT,
+    MetaPropertiesFile,
+    OffsetCheckpoint,
+)
+from storage.errors import CorruptCheckpoint
+from storage.filesystem import FileSystem, basename, join
+from storage.topics import BadDirectoryName, parse_directory_name
+from storage.verify import PartitionReport, Problem, partition_directories, verify_partition
+
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+REMOTE_INDEX_CACHE = "remote-log-index-cache"
+_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    CLEANER_CHECKPOINT,
+)
+_OWN_FILES = (*_CHECKPOINTS, META_PROPERTIES_FILE, CLEAN_SHUTDOWN_FILE)
+
+
+def verify_log_directory(
+    file_system: FileSystem, directory: str, *, deep: bool = False
+) -> tuple[list[PartitionReport], list[Problem]]:
+    """A report for each partition, and what is wrong with what lies beside them."""
+    reports = [
+        verify_partition(file_system, join(directory, name), deep=deep)
+        for name in partition_directories(file_system, directory)
+    ]
+    return reports, verify_beside(file_system, directory, reports)
+
+
+def verify_beside(
+    file_system: FileSystem, directory: str, reports: Sequence[PartitionReport]
+) -> list[Problem]:
+    """Checkpoints against the logs that `reports` tell of, and folders that are no live partition's."""
+    ends = {basename(report.directory): report.log_end_offset for report in reports if report.error is None}
+    known = {basename(report.directory) for report in reports}
+    problems: list[Problem] = []
+    for name in _CHECKPOINTS:
+        problems += _check_checkpoint(file_system, join(directory, name), ends)
+    try:
+        MetaPropertiesFile(file_system, directory).read()
+    except CorruptCheckpoint as error:
+        problems.append(Problem(path=error.path, position=None, rule="1.2", message=str(error)))
+    problems += _check_folders(file_system, directory, known)
+    return problems
+
+
+def looks_like_log_directory(file_system: FileSystem, directory: str) -> bool:
+    return any(file_system.exists(join(directory, name)) for name in (".lock", *_OWN_FILES))
+
+
+def _check_checkpoint(file_system: FileSystem, path: str, ends: dict[str, int]) -> Iterator[Problem]:
+    """A line of a partition that is not there is no fault: its topic was deleted, or it lies elsewhere now."""
+    if not file_system.exists(path):
+        return
+    try:
+        offsets = OffsetCheckpoint(file_system, path).read()
+    except CorruptCheckpoint as error:
+        yield Problem(path=path, position=None, rule="1.3", message=_reason(error))
+        return
+    for (topic, partition), offset in sorted(offsets.items()):
+        name = f"{topic}-{partition}"
+        if name in ends and offset > ends[name]:
+            message = f"{name} at {offset}, beyond its log end offset {ends[name]}"
+            yield Problem(path=path, position=None, rule="FL5", message=message)
+
+
+def _reason(error: CorruptCheckpoint) -> str:
+    return error.reason if error.line is None else f"line {error.line}: {error.reason}"
+
+
+def _check_folders(file_system: FileSystem, directory: str, known: set[str]) -> Iterator[Problem]:
+    for name in file_system.list(directory):
+        path = join(directory, name)
+        if name in known or name == REMOTE_INDEX_CACHE:
+            continue
+        if name.endswith(".tmp"):
+            message = "left over from writing a file anew: nobody deletes it"
+            yield Problem(path=path, position=None, rule="LL6", message=message)
+        elif file_system.stat(path).is_directory:
+            yield from _check_folder(path, name)
+
+
+def _check_folder(path: str, name: str) -> Iterator[Problem]:
+    try:
+        parsed = parse_directory_name(name)
+    except BadDirectoryName:
+        message = "the name is no partition's: Kafka refuses to start with it"
+        yield Problem(path=path, position=None, rule="LL3", message=message)
+        return
+    if parsed.suffix:
+        message = f"not live ({parsed.suffix[1:]}): {parsed.topic}-{parsed.partition} was set aside"
+        yield Problem(path=path, position=None, rule="LL4", message=message)
