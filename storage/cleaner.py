@@ -13,16 +13,15 @@ Kafka: Cleaner; rules CL8 to CL11, CL20 to CL27.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from typing import Final, NamedTuple, Protocol, final
 
-from storage.cleaner_chunks import ChunkBuffer, batches_in
-from storage.cleaner_filter import CleanerStats, FilteredChunk, LastRecord, RecordFilter
+from storage.cleaner_chunks import SourceReader, batches_in
+from storage.cleaner_filter import CleanerStats, LastRecord, RecordFilter
 from storage.cleaner_plan import CleanerConfig, Source, group_segments
 from storage.cleaner_transactions import CleanedTransactions
 from storage.config import LogConfig
 from storage.errors import SegmentOffsetOverflow
-from storage.filesystem import FileSystem, OpenMode
+from storage.filesystem import FileSystem
 from storage.offset_map import OffsetMap
 from storage.record_keys import RecordKey, read_keys
 from storage.replace_segments import create_cleaned_segment
@@ -81,8 +80,9 @@ class Compaction:
         self._now_ms = now_ms
         self._log_config = log.config
         self._offsets = OffsetMap(config.dedupe_buffer_bytes)
-        self._buffer = ChunkBuffer(config.io_buffer_bytes, config.max_io_buffer_bytes)
+        self._reader = SourceReader(file_system, config.io_buffer_bytes, config.max_io_buffer_bytes)
         self._transactions = CleanedTransactions()
+        self._cleaned: LogSegment | None = None  # being written, not the log's yet
         self._overflowed: int | None = None  # base offset of a source whose offsets do not fit
         self._pieces = self._run()
         self.stats = CleanerStats()
@@ -92,8 +92,15 @@ class Compaction:
         return self._pieces
 
     def abort(self) -> None:
-        """In the log's step, while none of its work runs: what was written so far is removed."""
+        """In the log's step, while none of its work runs: what was written so far is removed. Raises OSError."""
         self._pieces.close()
+        self._reader.close()
+        self._drop_cleaned()
+
+    def _drop_cleaned(self) -> None:
+        cleaned, self._cleaned = self._cleaned, None
+        if cleaned is not None:
+            cleaned.delete()
 
     def _run(self) -> Generator[Work, None, None]:
         segments = self._log.segments
@@ -134,13 +141,12 @@ class Compaction:
             for segment, end_offset in zip(segments, ends, strict=True)
         ]
         return build_offset_map(
-            self._file_system,
+            self._reader,
             self._offsets,
             sources,
             start_offset=start_offset,
             max_entries=int(self._offsets.slots * self._config.dedupe_buffer_load_factor),
             max_message_bytes=self._log_config.max_message_bytes,
-            buffer=self._buffer,
             stats=self.stats,
         )
 
@@ -150,21 +156,18 @@ class Compaction:
         self, group: Sequence[LogSegment], legacy_horizon_ms: int
     ) -> Generator[Work, None, None]:
         sources = self._plan_group(group)
-        cleaned = create_cleaned_segment(
+        cleaned = self._cleaned = create_cleaned_segment(
             self._file_system, self._log.directory, group[0].base_offset, self._log_config, self._now_ms
         )
-        is_live = False
-        try:
-            # Opened here: the worker makes no files where a deletion may go on.
-            _ = cleaned.offset_index, cleaned.time_index
-            self._transactions.keep_aborted = cleaned.transaction_index.append
-            yield from self._slices(self._write_group(sources, cleaned, legacy_horizon_ms))
-            if self._overflowed is None:
-                self._log.swap_in(cleaned, group)
-                is_live = True
-        finally:
-            if not is_live:
-                cleaned.delete()
+        # Opened here: the worker makes no files where a deletion may go on.
+        _ = cleaned.offset_index, cleaned.time_index
+        self._transactions.keep_aborted = cleaned.transaction_index.append
+        yield from self._slices(self._write_group(sources, cleaned, legacy_horizon_ms))
+        if self._overflowed is not None:
+            self._drop_cleaned()
+            return
+        self._cleaned = None  # whatever becomes of the swap, a start finishes or undoes it
+        self._log.swap_in(cleaned, group)
 
     def _plan_group(self, group: Sequence[LogSegment]) -> list[Source]:
         ends = [segment.base_offset for segment in group[1:]] + [group[-1].read_next_offset()]
@@ -198,6 +201,7 @@ class Compaction:
             try:
                 yield from self._clean_into(source, cleaned, record_filter)
             except SegmentOffsetOverflow:
+                self._reader.close()
                 self._overflowed = source.base_offset
                 return
         cleaned.on_become_inactive()
@@ -206,18 +210,18 @@ class Compaction:
 
     def _clean_into(self, source: Source, cleaned: LogSegment, record_filter: RecordFilter) -> Walk:
         """One append a chunk (CL20). Raises SegmentOffsetOverflow."""
-        buffer = self._buffer
-        with closing(self._file_system.open(source.path, OpenMode.READ)) as file:
-            position = 0
-            while position < source.size_bytes:
-                chunk = file.read_at(position, buffer.capacity_bytes)
-                kept = record_filter.filter_chunk(chunk, buffer.capacity_bytes, source.path, position)
-                _append(cleaned, kept)
-                if kept.bytes_read == 0:
-                    _grow(buffer, chunk, source, position, self._log_config.max_message_bytes)
-                position += kept.bytes_read
-                yield kept.bytes_read
-        buffer.restore()
+        reader, position = self._reader, 0
+        reader.open(source)
+        while position < source.size_bytes:
+            chunk = reader.read(position)
+            kept = record_filter.filter_chunk(chunk, reader.capacity_bytes, source.path, position)
+            if kept.parts:
+                cleaned.append(kept.last_offset, b"".join(kept.parts))
+            if kept.bytes_read == 0:
+                reader.grow(source, chunk, position, self._log_config.max_message_bytes)
+            position += kept.bytes_read
+            yield kept.bytes_read
+        reader.finish()
 
 
 @final
@@ -239,14 +243,13 @@ class _Slice:
 
 
 def build_offset_map(
-    file_system: FileSystem,
+    reader: SourceReader,
     offsets: OffsetMap,
     sources: Iterable[Source],
     *,
     start_offset: int,
     max_entries: int,
     max_message_bytes: int,
-    buffer: ChunkBuffer,
     stats: CleanerStats,
 ) -> Walk:
     """Put the last offset of every key from `start_offset` on into `offsets`, until `max_entries` are there (CL8).
@@ -258,27 +261,28 @@ def build_offset_map(
     offsets.clear()
     for source in sources:
         transactions.add_aborted(source.aborted)
-        with closing(file_system.open(source.path, OpenMode.READ)) as file:
-            position = source.start_position
-            while position < source.size_bytes:
-                chunk = file.read_at(position, buffer.capacity_bytes)
-                read_bytes = 0
-                for batch in batches_in(chunk, source.path, position):
-                    if not transactions.can_discard(batch) and not batch.is_control:
-                        keys = read_keys(batch)
-                        if not _map_keys(offsets, keys, start_offset, max_entries):
-                            return
-                        stats.map_records_read += len(keys)
-                    if batch.last_offset >= start_offset:
-                        offsets.latest_offset = batch.last_offset
-                    read_bytes += batch.size_bytes
-                if read_bytes == 0:
-                    _grow(buffer, chunk, source, position, max_message_bytes)
-                position += read_bytes
-                stats.map_bytes_read += read_bytes
-                yield read_bytes
+        reader.open(source)
+        position = source.start_position
+        while position < source.size_bytes:
+            chunk = reader.read(position)
+            read_bytes = 0
+            for batch in batches_in(chunk, source.path, position):
+                if not transactions.can_discard(batch) and not batch.is_control:
+                    keys = read_keys(batch)
+                    if not _map_keys(offsets, keys, start_offset, max_entries):
+                        reader.close()
+                        return
+                    stats.map_records_read += len(keys)
+                if batch.last_offset >= start_offset:
+                    offsets.latest_offset = batch.last_offset
+                read_bytes += batch.size_bytes
+            if read_bytes == 0:
+                reader.grow(source, chunk, position, max_message_bytes)
+            position += read_bytes
+            stats.map_bytes_read += read_bytes
+            yield read_bytes
         offsets.latest_offset = source.end_offset - 1
-        buffer.restore()
+        reader.finish()
 
 
 def _map_keys(offsets: OffsetMap, keys: Iterable[RecordKey], start_offset: int, max_entries: int) -> bool:
@@ -289,13 +293,3 @@ def _map_keys(offsets: OffsetMap, keys: Iterable[RecordKey], start_offset: int, 
                 return False
             offsets.put(key, offset)
     return True
-
-
-def _append(cleaned: LogSegment, kept: FilteredChunk) -> None:
-    if kept.parts:
-        data = kept.parts[0] if len(kept.parts) == 1 else b"".join(kept.parts)
-        cleaned.append(kept.last_offset, data)
-
-
-def _grow(buffer: ChunkBuffer, chunk: bytes, source: Source, position: int, max_message_bytes: int) -> None:
-    buffer.grow(chunk, source.path, position, source.size_bytes - position, max_message_bytes)

@@ -18,7 +18,9 @@ from storage.batch_format import (
     SIZE_FIELD,
     SIZE_FIELD_AT,
 )
+from storage.cleaner_plan import Source
 from storage.errors import CorruptBatch, StorageError
+from storage.filesystem import File, FileSystem, OpenMode
 
 
 def frame_size(chunk: bytes, at: int, path: str, position: int) -> int | None:
@@ -58,33 +60,52 @@ def batches_in(chunk: bytes, path: str, position: int) -> Iterator[RecordBatch]:
 
 
 @final
-class ChunkBuffer:
-    """How much is read at a time: it doubles while no whole batch fits, and returns to `size_bytes` later."""
+class SourceReader:
+    """Reads one source after the other, `capacity_bytes` at a time, over a handle of its own.
 
-    __slots__ = ("_max_bytes", "_size_bytes", "capacity_bytes")
+    The log may close its handles at any time. The capacity doubles while no whole batch fits, up to `max_bytes` or the
+    one batch that needs more; it returns to `size_bytes` when a source was read to its end.
+    """
 
-    def __init__(self, size_bytes: int, max_bytes: int) -> None:
+    def __init__(self, file_system: FileSystem, size_bytes: int, max_bytes: int) -> None:
         assert size_bytes > 0, size_bytes
+        self._file_system = file_system
         self._size_bytes, self._max_bytes = size_bytes, max_bytes
+        self._file: File | None = None
         self.capacity_bytes = size_bytes
 
-    def restore(self) -> None:
+    def open(self, source: Source) -> None:
+        assert self._file is None, self._file
+        self._file = self._file_system.open(source.path, OpenMode.READ)
+
+    def read(self, position: int) -> bytes:
+        assert self._file is not None
+        return self._file.read_at(position, self.capacity_bytes)
+
+    def finish(self) -> None:
         self.capacity_bytes = self._size_bytes
+        self.close()
 
-    def grow(self, chunk: bytes, path: str, position: int, bytes_left: int, max_message_bytes: int) -> None:
-        """`chunk`, all that fits, holds no whole batch. Above `max_message_bytes` it grows to the one batch it needs.
+    def close(self) -> None:
+        """Idempotent."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
-        `bytes_left` are those from `position` to the end of the file. Raises CorruptBatch when the batch does not
-        end in the file, StorageError when the buffer may not grow.
+    def grow(self, source: Source, chunk: bytes, position: int, max_message_bytes: int) -> None:
+        """`chunk`, all that fits from `position` on, holds no whole batch.
+
+        Raises CorruptBatch when the batch does not end in the file, StorageError when the capacity may not grow.
         """
         limit_bytes = max_message_bytes
         if self.capacity_bytes >= max_message_bytes:
-            size_bytes = frame_size(chunk, 0, path, position)
+            size_bytes = frame_size(chunk, 0, source.path, position)
+            bytes_left = source.size_bytes - position
             if size_bytes is None or size_bytes > bytes_left:
                 reason = f"a batch of {size_bytes or 'unknown'} bytes with {bytes_left} bytes left"
-                raise CorruptBatch(path, position, reason)
+                raise CorruptBatch(source.path, position, reason)
             limit_bytes = size_bytes
         limit_bytes = max(limit_bytes, self._max_bytes)
         if self.capacity_bytes >= limit_bytes:
-            raise StorageError(f"{path} at byte {position}: a batch larger than {limit_bytes} bytes")
+            raise StorageError(f"{source.path} at byte {position}: a batch larger than {limit_bytes} bytes")
         self.capacity_bytes = min(2 * self.capacity_bytes, limit_bytes)

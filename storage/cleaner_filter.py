@@ -16,7 +16,6 @@ from storage.cleaner_chunks import batches_in
 from storage.cleaner_rebuild import empty_batch, has_foreign_messages, rebuild_batch
 from storage.cleaner_transactions import CleanedTransactions
 from storage.offset_map import OffsetMap
-from storage.record import NO_TIMESTAMP
 from storage.record_keys import RecordKey, read_keys
 
 
@@ -59,32 +58,21 @@ class CleanerStats:
 class FilteredChunk:
     """What stays of a chunk: `parts` to be written in one append.
 
-    `last_offset` is that of the last batch kept, -1 without one; `max_timestamp` belongs to the batch that ends at
-    `offset_of_max_timestamp`.
+    `last_offset` is that of the last batch kept, -1 without one.
     """
 
-    __slots__ = (
-        "bytes_read",
-        "last_offset",
-        "max_timestamp",
-        "offset_of_max_timestamp",
-        "parts",
-        "size_bytes",
-    )
+    __slots__ = ("bytes_read", "last_offset", "parts", "size_bytes")
 
     def __init__(self) -> None:
         self.parts: list[bytes | memoryview] = []
         self.size_bytes = self.bytes_read = 0
-        self.last_offset = self.offset_of_max_timestamp = -1
-        self.max_timestamp = NO_TIMESTAMP
+        self.last_offset = -1
 
-    def add(self, part: bytes | memoryview, last_offset: int, max_timestamp: int) -> None:
-        """One batch: its bytes and what its header says."""
+    def add(self, part: bytes | memoryview, last_offset: int) -> None:
+        """One batch."""
         self.parts.append(part)
         self.size_bytes += len(part)
         self.last_offset = last_offset
-        if max_timestamp > self.max_timestamp:
-            self.max_timestamp, self.offset_of_max_timestamp = max_timestamp, last_offset
 
 
 @final
@@ -139,7 +127,7 @@ class RecordFilter:
         if kept:
             self._write_kept(batch, verdict, keys, kept, result)
         elif verdict.retention is Retention.RETAIN_EMPTY:
-            result.add(empty_batch(batch), batch.last_offset, batch.max_timestamp)
+            result.add(empty_batch(batch), batch.last_offset)
 
     def _write_kept(
         self,
@@ -158,13 +146,12 @@ class RecordFilter:
         )
         if len(kept) == len(keys) and not needs_horizon and not has_foreign_messages(batch):
             part = memoryview(batch.buffer)[batch.start : batch.start + batch.size_bytes]
-            result.add(part, batch.last_offset, batch.max_timestamp)
+            result.add(part, batch.last_offset)
             return
         if needs_horizon:
             horizon_ms = self._now_ms + self._delete_retention_ms
         data = rebuild_batch(batch, [offset for offset, _, _ in kept], horizon_ms)
-        rebuilt = RecordBatch(data, 0, len(data))
-        result.add(data, rebuilt.last_offset, rebuilt.max_timestamp)
+        result.add(data, RecordBatch(data, 0, len(data)).last_offset)
 
     def judge(self, batch: RecordBatch) -> Verdict:
         """CL12 to CL14; asks the transactions, so call it once a batch, in order."""

@@ -1,0 +1,122 @@
+"""The cleaner's map of keys. Kafka: OffsetMapTest; rule CL7."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.offset_map import SLOT_BYTES, OffsetMap, _slot
+
+
+def filled(count: int, slots: int | None = None) -> OffsetMap:
+    offsets = OffsetMap((slots or 2 * count) * SLOT_BYTES)
+    for number in range(count):
+        offsets.put(str(number).encode(), number)
+    return offsets
+
+
+@pytest.mark.covers("OffsetMapTest.testBasicValidation")
+@pytest.mark.parametrize("count", [10, 100, 1000])
+def test_cl7_what_was_put_is_found(count: int) -> None:
+    offsets = filled(count)
+    assert [offsets.get(str(number).encode()) for number in range(count)] == list(range(count))
+    assert offsets.get(b"unknown") == -1
+    assert len(offsets) == count
+
+
+@pytest.mark.covers("OffsetMapTest.testClear")
+def test_cl7_a_cleared_map_knows_nothing() -> None:
+    offsets = filled(10)
+    offsets.clear()
+    assert [offsets.get(str(number).encode()) for number in range(10)] == [-1] * 10
+    assert (len(offsets), offsets.latest_offset) == (0, -1)
+
+
+@pytest.mark.covers("OffsetMapTest.testGetWhenFull")
+def test_cl7_a_full_map_is_asked_and_not_added_to() -> None:
+    """KAFKA-3682: a search for what is missing comes round the table once and ends."""
+    offsets = filled(20, slots=20)
+    assert offsets.get(b"missing") == -1
+    assert [offsets.get(str(number).encode()) for number in range(20)] == list(range(20))
+    for key in (b"new", b"0"):
+        with pytest.raises(ValueError, match="all of its 20 slots taken"):
+            offsets.put(key, 99)
+    assert offsets.get(b"0") == 0
+
+
+@pytest.mark.covers("OffsetMapTest.testUpdateLatestOffset", "OffsetMapTest.testLatestOffset")
+def test_cl7_the_latest_offset_is_that_of_the_last_put_or_what_was_set() -> None:
+    offsets = filled(3)
+    assert offsets.latest_offset == 2
+    offsets.put(b"1", 7)
+    assert (offsets.latest_offset, len(offsets), offsets.get(b"1")) == (7, 3, 7)
+    offsets.latest_offset = 12
+    assert offsets.latest_offset == 12
+
+
+@pytest.mark.covers("OffsetMapTest.testUtilization")
+def test_cl7_slots_are_what_the_memory_holds_and_utilization_is_their_share() -> None:
+    offsets = OffsetMap(5 * SLOT_BYTES + 23)
+    assert offsets.slots == 5
+    assert offsets.utilization == 0.0
+    offsets.put(b"a", 1)
+    offsets.put(b"a", 2)
+    assert offsets.utilization == 0.2
+
+
+def test_cl7_the_table_is_kafkas() -> None:
+    """MD5 and offset, at the first free one of the slots that the hash's windows name."""
+    offsets = OffsetMap(7 * SLOT_BYTES)
+    places = {}
+    for number in range(5):
+        digest = hashlib.md5(str(number).encode()).digest()
+        attempt = next(each for each in range(99) if _slot(digest, each, 7) not in places)
+        places[_slot(digest, attempt, 7)] = digest + struct.pack(">q", number)
+        offsets.put(str(number).encode(), number)
+    expected = b"".join(places.get(slot, bytes(SLOT_BYTES)) for slot in range(7))
+    assert bytes(offsets._table) == expected
+
+
+def test_cl7_probes_are_windows_of_the_hash_and_then_slot_by_slot() -> None:
+    digest = bytes.fromhex("00000003fffffff9000000000000000a")
+    assert _slot(digest, 0, 100) == 3
+    assert _slot(digest, 4, 100) == 7  # of -7
+    assert [_slot(digest, 12 + step, 100) for step in range(3)] == [10, 11, 12]
+
+
+def test_cl7_the_lowest_int_counts_as_zero_and_the_highest_wraps_around() -> None:
+    lowest = bytes.fromhex("80000000") + bytes(12)
+    assert _slot(lowest, 0, 100) == 0
+    highest = bytes(12) + bytes.fromhex("7fffffff")
+    assert _slot(highest, 12, 1000) == (2**31 - 1) % 1000
+    assert _slot(highest, 13, 1000) == 0
+    assert _slot(highest, 14, 1000) == (2**31 - 1) % 1000
+
+
+def test_t49_keys_of_one_hash_are_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Short:
+        def __init__(self, key: bytes, **_: object) -> None:
+            self._key = key
+
+        def digest(self) -> bytes:
+            return (self._key[:1] * 16)[:16]
+
+    monkeypatch.setattr("storage.offset_map.hashlib.md5", Short)
+    offsets = OffsetMap(10 * SLOT_BYTES)
+    offsets.put(b"ab", 1)
+    offsets.put(b"ac", 2)
+    assert (len(offsets), offsets.get(b"ad"), offsets.get(b"b")) == (1, 2, -1)
+
+
+@given(st.lists(st.tuples(st.binary(max_size=3), st.integers(0, 2**62)), max_size=40))
+def test_cl7_it_is_a_dictionary(puts: list[tuple[bytes, int]]) -> None:
+    offsets, model = OffsetMap(60 * SLOT_BYTES), {}
+    for key, offset in puts:
+        offsets.put(key, offset)
+        model[key] = offset
+    assert len(offsets) == len(model)
+    assert {key: offsets.get(key) for key in model} == model
