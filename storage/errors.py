@@ -105,7 +105,17 @@ class OffsetsOutOfOrder(StorageError):
 
 
 class UnexpectedAppendOffset(StorageError):
-    """A follower's first offset lies below the log end offset."""
+    """A follower's first offset lies below the log end offset. `first_offset` to `last_offset`, both inclusive, are
+    what it tried to append: an empty log may restart there (KAFKA-6975).
+    """
+
+    def __init__(self, message: str, first_offset: int, last_offset: int) -> None:
+        super().__init__(message)
+        self.first_offset, self.last_offset = first_offset, last_offset
+
+
+class OffsetsExhausted(StorageError):
+    """The log end offset would pass 2^63 - 1, the last one there is; nothing was written."""
 
 
 class OutOfOrderSequence(StorageError):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from storage.config import INT_MAX
-from storage.errors import InvalidRecord, RecordBatchTooLarge, UnexpectedAppendOffset
+from storage.batch import iterate_batches
+from storage.config import INT_MAX, LONG_MAX
+from storage.errors import InvalidRecord, OffsetsExhausted, RecordBatchTooLarge, UnexpectedAppendOffset
 from storage.filesystem import Buffer
 from storage.log_append import (
     Analysis,
@@ -36,7 +37,7 @@ class LogAppends(LogFlushes):
         A known retry of a client writes nothing and gives the offsets of then. With origin RAFT_LEADER offsets and
         epoch are in the records already. Raises CorruptBatch, RecordTooLarge, RecordBatchTooLarge, InvalidRecord and
         its children, OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState,
-        TransactionCoordinatorFenced, UnsupportedCompression; nothing is written then.
+        TransactionCoordinatorFenced, UnsupportedCompression, OffsetsExhausted; nothing is written then.
         """
         self._begin(now_ms)
         if origin == AppendOrigin.RAFT_LEADER:
@@ -67,7 +68,7 @@ class LogAppends(LogFlushes):
 
         Batches of an epoch above `leader_epoch`, the one the fetch was sent in, and all behind them are skipped
         (FET-9, KAFKA-18723). Raises CorruptBatch, OffsetsOutOfOrder, UnexpectedAppendOffset for a first offset below
-        the log end, RecordBatchTooLarge, InvalidTransactionState; nothing is written then.
+        the log end, RecordBatchTooLarge, InvalidTransactionState, OffsetsExhausted; nothing is written then.
         """
         self._begin(now_ms)
         analysis = analyze(records, leader_epoch)
@@ -86,9 +87,13 @@ class LogAppends(LogFlushes):
             return self._nothing(analysis)
         check_in_order(analysis)
         if analysis.first_offset < self.log_end_offset:
+            first_offset = next(iterate_batches(records)).first_offset()
+            last_offset = analysis.last_offset
             raise UnexpectedAppendOffset(
-                f"{self.directory}: offsets {analysis.first_offset} to {analysis.last_offset} "
-                f"lie below the log end offset {self.log_end_offset}"
+                f"{self.directory}: offsets {first_offset} to {last_offset} "
+                f"lie below the log end offset {self.log_end_offset}",
+                first_offset,
+                last_offset,
             )
         if analysis.size_bytes < len(records):
             records = memoryview(records)[: analysis.size_bytes]
@@ -114,6 +119,11 @@ class LogAppends(LogFlushes):
     ) -> AppendInfo:
         """AP9 to AP15, in this order: epochs, size, roll, producers, bytes, log end, then what follows from it."""
         before = self.log_end_offset
+        if analysis.last_offset >= LONG_MAX:
+            raise OffsetsExhausted(
+                f"{self.directory}: the log end offset {before} cannot move behind {analysis.last_offset}, "
+                f"{LONG_MAX} is the last there is"
+            )
         try:
             self._note_epochs(analysis)
             if len(records) > self.config.segment_bytes:
@@ -124,7 +134,7 @@ class LogAppends(LogFlushes):
             prepared = self._check_producers(analysis, origin, guard)
             if prepared is not None and prepared.duplicate is not None:
                 return self._duplicate(prepared.duplicate, analysis)
-            self._local.append(analysis.last_offset, records)
+            self._local.append(analysis.last_offset, records, analysis.columns)
             if prepared is not None:
                 self._commit_producers(prepared)
         except OSError as error:

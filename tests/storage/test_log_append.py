@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from storage.batch import RecordBatch, iterate_batches
+from storage.batch import Compression, RecordBatch, iterate_batches, stamp
 from storage.config import LogConfig
 from storage.errors import (
     CorruptBatch,
     InvalidProducerEpoch,
     InvalidRecord,
+    OffsetsExhausted,
     OffsetsOutOfOrder,
     OutOfOrderSequence,
     RecordBatchTooLarge,
@@ -30,6 +31,7 @@ from tests.storage.log_helpers import (
     produced,
     read_offsets,
 )
+from tests.storage.produced_sets import sent
 
 INT_MAX = 2**31 - 1
 LARGE = LogConfig(segment_index_bytes=1200)
@@ -45,6 +47,12 @@ def follow(log: PartitionLog, data: bytes, epoch: int = 100) -> AppendInfo:
 
 def all_bytes(log: PartitionLog) -> bytes:
     return b"".join(each.records.read_slice(0, each.size_bytes) for each in log.segments)
+
+
+def stamped(data: bytes, epoch: int) -> bytes:
+    changed = bytearray(data)
+    stamp(changed, 0, partition_leader_epoch=epoch)
+    return bytes(changed)
 
 
 def flip(data: bytes, position: int) -> bytes:
@@ -177,6 +185,52 @@ def test_ap8_an_empty_log_that_starts_at_7_refuses_4() -> None:
     assert (log.log_start_offset, log.log_end_offset) == (7, 7)
     with pytest.raises(UnexpectedAppendOffset):
         follow(log, batch(4, 3))
+
+
+@pytest.mark.covers(
+    "UnifiedLogTest.testAppendEmptyLogBelowLogStartOffsetThrowsException",
+    "UnifiedLogTest.testAppendBelowExpectedOffsetThrowsException",
+)
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_ap8_the_error_tells_the_offsets_that_were_tried(magic: int, codec: Compression) -> None:
+    """KAFKA-6975: a follower without records may begin its log there."""
+    log = open_log(new_file_system(), log_start_offset=7)
+    data = sent(magic, codec, first_offset=4)
+    if magic == 2:
+        data = stamped(data, epoch=0)
+    with pytest.raises(UnexpectedAppendOffset) as caught:
+        follow(log, data)
+    assert (caught.value.first_offset, caught.value.last_offset) == (4, 6)
+    assert log.size_bytes == 0 and log.log_end_offset == 7
+
+
+LAST = 2**63 - 1
+
+
+def test_ap8_no_append_passes_the_last_offset() -> None:
+    for base_offset in (LAST - 1, LAST):
+        log = open_log(new_file_system(), log_start_offset=LAST - 3)
+        with pytest.raises(OffsetsExhausted, match=f"{LAST} is the last"):
+            follow(log, batch(base_offset, 2))
+        assert log.size_bytes == 0 and log.latest_epoch is None and log.log_end_offset == LAST - 3
+        assert log.segments.base_offsets == [LAST - 3]
+
+
+def test_ap7_a_leader_gives_no_offset_behind_the_last() -> None:
+    log = open_log(new_file_system(), log_start_offset=LAST - 3)
+    assert lead(log, produced(2)).last_offset == LAST - 2
+    size = log.size_bytes
+    for data in (produced(2), produced(2, producer_id=9, producer_epoch=0, sequence=0)):
+        with pytest.raises(OffsetsExhausted):
+            lead(log, data)
+    assert (log.log_end_offset, log.size_bytes) == (LAST - 1, size)
+    assert not log.producer_state.producers
+    assert lead(log, produced(1)).last_offset == LAST - 1
+    assert log.log_end_offset == LAST and log.offline_reason is None
+    with pytest.raises(OffsetsExhausted):
+        lead(log, produced(1))
+    log.close()
 
 
 def test_ap4_offsets_that_go_back_within_a_set_are_refused() -> None:
