@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import final
 
+from storage.batch_columns import BatchColumns
 from storage.config import LogConfig
 from storage.draws import Draws
 from storage.errors import OffsetOutOfRange, StorageError
@@ -59,11 +60,11 @@ class LocalLog:
         self.log_end = LogOffsetMetadata(offset, active.base_offset, active.size_bytes)
         self.recovery_point = min(self.recovery_point, offset)
 
-    def append(self, last_offset: int, records: Buffer) -> None:
+    def append(self, last_offset: int, records: Buffer, columns: BatchColumns | None = None) -> None:
         """The log end moves once the bytes are written: whatever fails later, these offsets are used (T35)."""
         assert last_offset >= self.log_end.offset, (last_offset, self.log_end)
         active = self.segments.active
-        active.append(last_offset, records)
+        active.append(last_offset, records, columns)
         self.log_end = LogOffsetMetadata(last_offset + 1, active.base_offset, active.size_bytes)
 
     def read(
@@ -167,7 +168,9 @@ class LocalLog:
         segment = self._open_segment(new_base, now_ms)
         self.segments.add(segment)
         self.update_log_end(self.log_end.offset)
-        self.recovery_point = new_base  # beyond the log end when a follower leaves a gap: nothing is to come there
+        self.recovery_point = (
+            new_base  # beyond the log end when a follower leaves a gap: nothing is to come there
+        )
         return segment
 
     def _flush_all(self) -> None:

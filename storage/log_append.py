@@ -101,7 +101,8 @@ class Analysis:
     @property
     def largest_batch_bytes(self) -> int:
         starts = self.columns.starts
-        return max(map(sub, [*starts[1:], self.size_bytes], starts))
+        sizes: list[int] = list(map(sub, [*starts[1:], self.size_bytes], starts))
+        return max(sizes)
 
     @property
     def roll_offset(self) -> int:

@@ -6,12 +6,12 @@ Kafka: LogSegment; rules LS1 to LS20.
 
 from __future__ import annotations
 
-import struct
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import final
 
-from storage.batch import CURRENT_MAGIC, LOG_OVERHEAD, RecordBatch, iterate_batches
-from storage.batch_format import MAGIC_AT
+from storage.batch import RecordBatch
+from storage.batch_columns import BatchColumns, columns_of
 from storage.config import LogConfig
 from storage.draws import Draws
 from storage.errors import SegmentOffsetOverflow
@@ -25,7 +25,7 @@ from storage.offset_metadata import LogOffsetMetadata
 from storage.producer_append import CompletedTransaction
 from storage.producer_state import ProducerStateManager
 from storage.recovery_cut import ReportCut, ignore_cut
-from storage.segment_indexes import SegmentIndexes, with_suffix
+from storage.segment_indexes import IndexEntry, SegmentIndexes, with_suffix
 from storage.segment_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -49,10 +49,6 @@ __all__ = [
     "log_path",
     "offset_name",
 ]
-
-
-# Of magic 2: base offset, size field, last offset delta, max timestamp.
-_INDEXED_FIELDS = struct.Struct(">qi11xi8xq")
 
 
 @final
@@ -210,8 +206,8 @@ class LogSegment:
 
     # Append and roll
 
-    def append(self, largest_offset: int, data: Buffer) -> None:
-        """Write whole batches as one set, in one write (LS1).
+    def append(self, largest_offset: int, data: Buffer, columns: BatchColumns | None = None) -> None:
+        """Write whole batches as one set, in one write (LS1); `columns` are theirs, where somebody knows them already.
 
         A batch with more than index.interval.bytes between the last index entry and its start gets an entry in each
         index. Raises SegmentOffsetOverflow before a byte is written when `largest_offset` does not fit.
@@ -222,34 +218,35 @@ class LogSegment:
         if not self.can_hold(largest_offset):
             raise SegmentOffsetOverflow(self.path, self.base_offset, largest_offset)
         self.records.append(data)
-        self._note_batches(position, memoryview(data))
+        if columns is None:
+            columns = columns_of(memoryview(data), self.path)
+        self._note_batches(position, len(data), columns)
         assert self.records.size_bytes == position + len(data), (position, len(data))
 
-    def _note_batches(self, position: int, data: memoryview) -> None:
-        """Each batch may get an entry (T1): a follower's set may hold a thousand, of which little is looked at."""
-        at, interval, max_timestamp = 0, self._index_interval_bytes, self.max_timestamp.timestamp
-        while at < len(data):
-            if data[at + MAGIC_AT] < CURRENT_MAGIC:
-                batch = next(iterate_batches(data[at:], self.path))
-                size, last_offset, timestamp = batch.size_bytes, batch.last_offset, batch.max_timestamp
-            else:
-                base_offset, size_field, delta, timestamp = _INDEXED_FIELDS.unpack_from(data, at)
-                size, last_offset = LOG_OVERHEAD + size_field, base_offset + delta
-            if timestamp > max_timestamp or self._bytes_since_last_index_entry > interval:
-                self._note_batch(position + at, size, last_offset, timestamp)
-                max_timestamp = self.max_timestamp.timestamp
-            else:
-                self._bytes_since_last_index_entry += size
-            at += size
-        assert at == len(data), (self.path, at, len(data))
+    def _note_batches(self, position: int, size_bytes: int, columns: BatchColumns) -> None:
+        """Each batch may get an entry (T1): those that are due are looked for, the others are not looked at."""
+        starts, offsets, interval = columns.starts, columns.last_offsets, self._index_interval_bytes
+        entries: list[IndexEntry] = []
+        counted_from, noted = -self._bytes_since_last_index_entry, 0
+        due = bisect_right(starts, counted_from + interval)
+        while due < len(starts):
+            self._note_timestamps(columns, noted, due + 1)
+            entries.append((offsets[due], position + starts[due], self.max_timestamp))
+            counted_from, noted = starts[due], due + 1
+            due = bisect_right(starts, counted_from + interval, noted)
+        self._note_timestamps(columns, noted, len(starts))
+        if entries:
+            self.indexes.append_all(entries)
+        self._bytes_since_last_index_entry = size_bytes - counted_from
 
-    def _note_batch(self, position: int, size_bytes: int, last_offset: int, timestamp: int) -> None:
-        if timestamp > self.max_timestamp.timestamp:
-            self._max_timestamp = TimestampOffset(timestamp, last_offset)
-        if self._bytes_since_last_index_entry > self._index_interval_bytes:
-            self.indexes.append(last_offset, position, self.max_timestamp)
-            self._bytes_since_last_index_entry = 0
-        self._bytes_since_last_index_entry += size_bytes
+    def _note_timestamps(self, columns: BatchColumns, start: int, end: int) -> None:
+        """The greatest so far, and the first batch that has it."""
+        if start == end:
+            return
+        greatest = max(columns.max_timestamps[start:end])
+        if greatest > self.max_timestamp.timestamp:
+            first = columns.max_timestamps.index(greatest, start)
+            self._max_timestamp = TimestampOffset(greatest, columns.last_offsets[first])
 
     def note_completed(self, transaction: CompletedTransaction, last_stable_offset: int) -> None:
         """Its marker stands in this segment; the index is told if it was an abort. Kafka: updateTxnIndex."""

@@ -7,6 +7,7 @@ an append, a roll or a close. Kafka: LogSegment, which holds them; rules LS1, LS
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
 from typing import final
 
 from storage.errors import InvalidOffset
@@ -18,6 +19,9 @@ from storage.time_index import TimeIndex, TimestampOffset
 from storage.transaction_index import TransactionIndex
 
 logger = logging.getLogger(__name__)
+
+# Last offset and position of a batch, and the greatest timestamp up to its end.
+IndexEntry = tuple[int, int, TimestampOffset]
 
 
 @final
@@ -51,7 +55,25 @@ class SegmentIndexes:
         """Opened, and created when missing, at the first use."""
         return self.lazy_time.get()
 
-    def append(self, last_offset: int, position: int, max_timestamp: TimestampOffset) -> None:
+    def append_all(self, entries: Sequence[IndexEntry]) -> None:
+        """Those of one set, by one write an index; one by one where an index has no room or contradicts them."""
+        offset_index, time_index = self.offset, self.time
+        if 1 < len(entries) < min(offset_index.free_entries, time_index.free_entries):
+            first_offset, _, first_time = entries[0]
+            before = time_index.last_entry
+            if (
+                first_offset > offset_index.last_offset
+                and first_time >= before
+                and first_time[1] >= before[1]
+            ):
+                times = _rising([entry[2] for entry in entries], before.timestamp)
+                offset_index.append_all([entry[0] for entry in entries], [entry[1] for entry in entries])
+                time_index.append_all([each.timestamp for each in times], [each.offset for each in times])
+                return
+        for entry in entries:
+            self._append(*entry)
+
+    def _append(self, last_offset: int, position: int, max_timestamp: TimestampOffset) -> None:
         """An index that contradicts the bytes just written was damaged before a clean start, which trusts it (LL17).
 
         It is emptied: a lookup then scans from further back. The append must not fail for it, its bytes are there.
@@ -140,6 +162,16 @@ class SegmentIndexes:
         """The directory was renamed: only the remembered paths change."""
         for index in (self.lazy_offset, self.lazy_time, self.transactions):
             index.update_parent_directory(directory)
+
+
+def _rising(times: Iterable[TimestampOffset], before: int) -> list[TimestampOffset]:
+    """Those with a timestamp above all before them: each gets an entry."""
+    rising: list[TimestampOffset] = []
+    for each in times:
+        if each.timestamp > before:
+            rising.append(each)
+            before = each.timestamp
+    return rising
 
 
 def with_suffix(path: str, old: str, new: str) -> str:
