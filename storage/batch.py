@@ -42,7 +42,7 @@ from storage.batch_format import (
 )
 from storage.compression import DECOMPRESSED_LIMIT_BYTES, Compression, compression_of, decompress
 from storage.crc32c import crc32c
-from storage.errors import CorruptBatch
+from storage.errors import CorruptBatch, InvalidRecord
 from storage.filesystem import Buffer
 from storage.legacy import LegacyMessage, read_messages, set_offset, set_timestamp
 from storage.record import NO_SEQUENCE, NO_TIMESTAMP, Record, add_to_sequence, decode_records
@@ -172,7 +172,7 @@ class RecordBatch:
         self.base_offset = self.last_offset = offset
         self.last_offset_delta = 0
         self.partition_leader_epoch = NO_PARTITION_LEADER_EPOCH
-        self.base_timestamp = self.max_timestamp = timestamp if self.magic == 1 else NO_TIMESTAMP
+        self.base_timestamp = self.max_timestamp = timestamp if self.magic != 0 else NO_TIMESTAMP
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.base_sequence = NO_SEQUENCE
@@ -255,6 +255,8 @@ class RecordBatch:
         """
         if self.magic < CURRENT_MAGIC:
             return (message.record() for message in self.messages(decompressed_limit_bytes))
+        if self.size_bytes < HEADER_SIZE:
+            raise InvalidRecord(f"a batch of {self.size_bytes} bytes has no records: its header is cut")
         if self.record_count == 0:  # a retained empty batch has no payload to decompress (T22)
             return iter(())
         payload = memoryview(self.buffer)[self.start + HEADER_SIZE : self.start + self.size_bytes]

@@ -10,6 +10,7 @@ from storage.batch_format import (
     CONTROL_FLAG,
     CRC_COVERS_FROM,
     CURRENT_MAGIC,
+    DELETE_HORIZON_FLAG,
     HEADER,
     HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
@@ -28,7 +29,10 @@ from storage.record import MAX_INT32, NO_SEQUENCE, NO_TIMESTAMP, Record, encode_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFields:
-    """The header of a batch to be built, but for what follows from its records."""
+    """The header of a batch to be built, but for what follows from its records.
+
+    A delete horizon takes the place of the base timestamp, and the records count from it (BB2, T7).
+    """
 
     base_offset: int = 0
     compression: Compression = Compression.NONE
@@ -40,6 +44,7 @@ class BatchFields:
     is_transactional: bool = False
     is_control: bool = False
     log_append_time_ms: int = NO_TIMESTAMP
+    delete_horizon_ms: int | None = None
 
     def __post_init__(self) -> None:
         has_producer = self.producer_id != NO_PRODUCER_ID
@@ -57,6 +62,7 @@ class BatchFields:
             | (LOG_APPEND_TIME_FLAG if self.timestamp_type is TimestampType.LOG_APPEND else 0)
             | (TRANSACTIONAL_FLAG if self.is_transactional else 0)
             | (CONTROL_FLAG if self.is_control else 0)
+            | (0 if self.delete_horizon_ms is None else DELETE_HORIZON_FLAG)
         )
 
 
@@ -73,6 +79,7 @@ def build_batch(
     is_transactional: bool = False,
     is_control: bool = False,
     log_append_time_ms: int = NO_TIMESTAMP,
+    delete_horizon_ms: int | None = None,
 ) -> bytes:
     """One magic-2 batch; no bytes at all without records (BB3). A record's own `sequence` is not looked at.
 
@@ -89,10 +96,12 @@ def build_batch(
         is_transactional=is_transactional,
         is_control=is_control,
         log_append_time_ms=log_append_time_ms,
+        delete_horizon_ms=delete_horizon_ms,
     )
     builder = BatchBuilder(fields)
+    append = builder.append_control if is_control else builder.append
     for record in records:
-        builder.append(record)
+        append(record)
     return builder.build()
 
 
@@ -101,6 +110,7 @@ class BatchBuilder:
     """A batch that fills up to `limit_bytes`; the first record may be of any size (Kafka: hasRoomFor)."""
 
     __slots__ = (
+        "_has_base_timestamp",
         "_last_offset",
         "_max_timestamp",
         "_parts",
@@ -113,7 +123,9 @@ class BatchBuilder:
     def __init__(self, fields: BatchFields | None = None, *, limit_bytes: int = MAX_INT32) -> None:
         self.fields = BatchFields() if fields is None else fields
         self.limit_bytes = limit_bytes
-        self.base_timestamp = NO_TIMESTAMP
+        horizon_ms = self.fields.delete_horizon_ms
+        self.base_timestamp = NO_TIMESTAMP if horizon_ms is None else horizon_ms
+        self._has_base_timestamp = horizon_ms is not None
         self._max_timestamp = NO_TIMESTAMP
         self._last_offset = self.fields.base_offset - 1
         self._parts: list[bytes] = []
@@ -138,6 +150,7 @@ class BatchBuilder:
         content_bytes = len(record.key or b"") + len(record.value or b"")
         if self._parts and self.size_estimate + content_bytes > self.limit_bytes:
             return False  # told without the work of encoding
+        assert not self.fields.is_control, "a control batch takes control records alone"
         encoded = self._encode(record)
         if self._parts and self.size_estimate + len(encoded) > self.limit_bytes:
             return False
@@ -145,25 +158,31 @@ class BatchBuilder:
         return True
 
     def append(self, record: Record) -> None:
-        """Raises InvalidRecord on an offset that does not rise or fit, or a timestamp below -1."""
+        """Raises InvalidRecord on an offset that does not rise or fit, or a timestamp below -1 (BB1)."""
+        assert not self.fields.is_control, "a control batch takes control records alone"
+        self._add(record, self._encode(record))
+
+    def append_control(self, record: Record) -> None:
+        """A record whose key and value `control_records.py` made. Raises as `append`."""
+        assert self.fields.is_control, "a control record needs a control batch"
         self._add(record, self._encode(record))
 
     def _encode(self, record: Record) -> bytes:
         offset, timestamp, key, value, headers, _ = record
-        if offset <= self._last_offset or offset - self.fields.base_offset > MAX_INT32:
+        base_offset = self.fields.base_offset
+        if offset <= self._last_offset or offset - base_offset > MAX_INT32:
             raise InvalidRecord(
-                f"offset {offset} cannot follow {self._last_offset} in a batch at {self.fields.base_offset}"
+                f"offset {offset} cannot follow {self._last_offset} in a batch at {base_offset}"
             )
         if timestamp < NO_TIMESTAMP:
             raise InvalidRecord(f"timestamp {timestamp} is negative")
-        base_timestamp = self.base_timestamp if self._parts else timestamp
-        return encode_record(
-            offset - self.fields.base_offset, timestamp - base_timestamp, key, value, headers
-        )
+        base_timestamp = self.base_timestamp if self._has_base_timestamp else timestamp
+        return encode_record(offset - base_offset, timestamp - base_timestamp, key, value, headers)
 
     def _add(self, record: Record, encoded: bytes) -> None:
-        if not self._parts:
+        if not self._has_base_timestamp:
             self.base_timestamp = record.timestamp  # BB2: the first record's, not the least
+            self._has_base_timestamp = True
         if record.timestamp > self._max_timestamp:
             self._max_timestamp = record.timestamp
         self._last_offset = record.offset

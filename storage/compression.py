@@ -30,6 +30,7 @@ DECOMPRESSED_LIMIT_BYTES = 128 * 1024 * 1024
 """What one batch may grow to. Kafka has no limit: a batch of 1 MiB can cost its reader 1 GiB."""
 
 _GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
+_GZIP_FLAGS_AT, _GZIP_RESERVED_FLAGS = 3, 0xE0
 _GZIP_TRAILER = struct.Struct("<II")  # CRC-32 and length of the input, both modulo 2^32
 _GZIP_WINDOW_BITS = 31  # zlib's name for "expect a gzip header and trailer"
 
@@ -152,6 +153,9 @@ def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
     rest: Buffer = data
     while True:
         try:
+            if len(rest) > _GZIP_FLAGS_AT and rest[_GZIP_FLAGS_AT] & _GZIP_RESERVED_FLAGS:
+                rest = bytearray(rest)  # the JDK does not look at these bits, and zlib refuses them
+                rest[_GZIP_FLAGS_AT] &= ~_GZIP_RESERVED_FLAGS & 0xFF
             inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
             output += inflater.decompress(rest, limit_bytes + 1 - len(output))
         except zlib.error as error:

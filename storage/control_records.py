@@ -4,6 +4,7 @@
 | --- | --- |
 | key | version int16 (0), type int16; more may follow |
 | value of ABORT and COMMIT | version int16 (0), coordinator epoch int32; more may follow |
+| value of the others | a message of Kafka's generic format (`control_batches.py`) |
 """
 
 from __future__ import annotations
@@ -53,7 +54,14 @@ def read_control_record(record: Record) -> ControlRecord:
 def encode_end_transaction_marker(*, is_commit: bool, coordinator_epoch: int) -> tuple[bytes, bytes]:
     """Key and value."""
     control_type = ControlType.COMMIT if is_commit else ControlType.ABORT
-    return _KEY.pack(0, control_type), _MARKER.pack(0, coordinator_epoch)
+    return encode_control_key(control_type), _MARKER.pack(0, coordinator_epoch)
+
+
+def encode_control_key(control_type: ControlType) -> bytes:
+    """ValueError for UNKNOWN, which is what a reader calls types that it does not know."""
+    if control_type is ControlType.UNKNOWN:
+        raise ValueError("a control record of an unknown type cannot be written")
+    return _KEY.pack(0, control_type)
 
 
 def _unpack(layout: struct.Struct, data: bytes | None, part: str) -> int:

@@ -43,7 +43,7 @@ ATTRIBUTES_AT = 17
 TIMESTAMP_AT = 18
 
 _FRAME = struct.Struct(">qi")
-_HEADER = struct.Struct(">qiIBB")
+_HEADER = struct.Struct(">qiIbB")
 _OFFSET = struct.Struct(">q")
 _CRC = struct.Struct(">I")
 _TIMESTAMP = struct.Struct(">q")
@@ -104,6 +104,8 @@ def read_messages(
     outer = _message_at(memoryview(batch), 0, len(batch), 0)
     if outer.compression is Compression.NONE:
         return iter((outer,))
+    if not 0 <= outer.magic <= _MAX_MAGIC:
+        raise InvalidRecord(f"compressed messages of magic {outer.magic} at offset {outer.offset}")
     _, value = outer.key_and_value()
     if value is None:
         raise InvalidRecord(f"the compressed messages at offset {outer.offset} have no value")
@@ -139,7 +141,7 @@ def _inner_messages(wrapper: LegacyMessage, content: memoryview, base_offset: in
             raise InvalidRecord(
                 f"the message at offset {message.offset} is compressed within compressed ones"
             )
-        if is_log_append and message.magic > 0:
+        if is_log_append and message.magic == _MAX_MAGIC:
             message = message._replace(timestamp=wrapper.timestamp)
         yield message
 
@@ -160,11 +162,9 @@ def _frames(content: memoryview, position: int) -> Iterator[tuple[int, int]]:
 
 def _message_at(view: memoryview, at: int, size: int, base_offset: int) -> LegacyMessage:
     offset, _, crc, magic, attributes = _HEADER.unpack_from(view, at)
-    if magic > _MAX_MAGIC:
-        raise InvalidRecord(f"a message of magic {magic} at offset {offset}, where only 0 and 1 can be")
     content = view[at + CRC_AT : at + size]
     timestamp = NO_TIMESTAMP
-    if magic > 0:
+    if magic != 0:  # as in Kafka, what is not 0 has the layout of 1; the checksum decides
         if len(content) < TIMESTAMP_AT - CRC_AT + _TIMESTAMP.size:
             raise InvalidRecord(f"the message at offset {offset} ends within its timestamp")
         (timestamp,) = _TIMESTAMP.unpack_from(content, TIMESTAMP_AT - CRC_AT)

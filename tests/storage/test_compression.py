@@ -162,6 +162,14 @@ def test_gzip_that_ends_early_is_invalid(size_bytes: int) -> None:
         decompress(Compression.GZIP, compress(Compression.GZIP, b"a record or two" * 9)[:size_bytes])
 
 
+def test_t17_reserved_gzip_flags_are_not_looked_at() -> None:
+    packed = bytearray(compress(Compression.GZIP, b"value" * 9))
+    packed[3] |= 0xA0
+    given_bytes = bytes(packed)
+    assert decompress(Compression.GZIP, packed) == b"value" * 9
+    assert packed == given_bytes
+
+
 def test_codec_five_to_seven_is_unknown() -> None:
     assert [compression_of(codec_id) for codec_id in range(5)] == list(Compression)
     for codec_id in (5, 6, 7):

@@ -207,7 +207,7 @@ class TestPlain:
             (struct.pack(">bBii", 0, 0, -1, 1), "a value of 1 bytes with 0 bytes left"),
             (struct.pack(">bBq", 1, 0, 5), "length of its key"),
             (struct.pack(">bBqi", 1, 0, 5, -1), "length of its value"),
-            (struct.pack(">bBqi", -3, 0, 5, -1), "magic 253"),
+            (struct.pack(">bBqi", -3, 0, 5, -1), "length of its value"),
             (struct.pack(">bBq", 0, 9, 5)[:10], "bytes left"),
         ],
     )
@@ -307,16 +307,25 @@ class TestWrapped:
             RecordBatch(data, 0, len(data), 600).records()
         assert caught.value.position == 600
 
-    def test_inner_message_of_magic_2_or_cut_within_its_timestamp_is_invalid(self) -> None:
-        odd = bytearray(plain(0))
-        odd[16] = 2
-        with pytest.raises(InvalidRecord, match="magic 2"):
-            list(wrapper(bytes(odd)).records())
+    def test_inner_message_of_another_magic_has_the_layout_of_1(self) -> None:
+        odd = bytearray(plain(0, timestamp=8))
+        odd[16] = 3
+        (message,) = wrapper(bytes(odd), timestamp=77, is_log_append=True).messages()
+        assert not message.is_valid
+        assert (message.magic, message.record()) == (3, Record(2, 8, b"k", b"v"))
+
+    def test_inner_message_cut_within_its_fields_is_invalid(self) -> None:
         content = struct.pack(">bB", 1, 0) + bytes(8)
         short = struct.pack(">qiI", 0, len(content) + 4, zlib.crc32(content)) + content
         assert len(short) == 26
         with pytest.raises(InvalidRecord, match="length of its key"):
             list(wrapper(short).records())
+
+    def test_wrapper_of_a_negative_magic_is_invalid(self) -> None:
+        data = bytearray(build_message_set(KEYED, magic=1, compression=Compression.GZIP))
+        data[16] = 0x80
+        with pytest.raises(InvalidRecord, match="compressed messages of magic -128"):
+            RecordBatch(data, 0, len(data)).records()
 
     @pytest.mark.covers("AbstractLegacyRecordBatchTest.testZStdCompressionTypeWithV0OrV1")
     @magics
