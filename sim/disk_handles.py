@@ -39,6 +39,9 @@ class SimReadMap:
     def view(self) -> memoryview:
         return self._view
 
+    def release_until(self, position: int) -> None:
+        """The bytes are the disk's own: there is nothing to give back."""
+
     def close(self) -> None:
         """Idempotent, and quiet on a dead life: its maps are gone already."""
         node, self._node = self._node, None

@@ -29,6 +29,7 @@ MAX_FILE_BYTES: Final = 2**31 - 1  # positions are 32-bit in the offset index
 FIRST_BLOCK_BYTES: Final = 1 << 14  # a search starts near its target: most need one small read
 BLOCK_BYTES: Final = 1 << 18  # stays in the second-level cache between the read and the checksum
 
+WINDOW_BYTES: Final = 1 << 24  # of a mapped file that stay in memory behind a walk
 LONG_BATCH_BYTES: Final = 1 << 22  # above this a size field is not believed before the checksum is
 
 # Of magic 2: base offset, size field, leader epoch, magic, CRC, attributes, last offset delta, base
@@ -184,7 +185,11 @@ class FileRecords:
             buffer = mapped.view
             end, at = min(limit, len(buffer)), start
             unpack, checksum, last_start = HEADER.unpack_from, crc32c, end - HEADER_SIZE
+            release_at = start + WINDOW_BYTES
             while at <= last_start:
+                if at >= release_at:
+                    mapped.release_until(at)
+                    release_at = at + WINDOW_BYTES
                 header = unpack(buffer, at)
                 batch_end = at + LOG_OVERHEAD + header[1]
                 if batch_end > end or header[3] < CURRENT_MAGIC or batch_end - at < HEADER_SIZE:

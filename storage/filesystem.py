@@ -34,6 +34,9 @@ class ReadMap(Protocol):
     @property
     def view(self) -> memoryview: ...
 
+    def release_until(self, position: int) -> None:
+        """What lies before `position` is not wanted soon: it need not stay in this process's memory."""
+
     def close(self) -> None:
         """Release the view. Truncating a mapped file is a bug of the caller; close first."""
 

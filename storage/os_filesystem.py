@@ -35,11 +35,18 @@ class OsReadMap:
     def __init__(self, file: OsFile, mapped: mmap.mmap) -> None:
         self._file: OsFile | None = file
         self._mapped = mapped
+        self._released = 0
         self._view = memoryview(mapped)
 
     @property
     def view(self) -> memoryview:
         return self._view
+
+    def release_until(self, position: int) -> None:
+        end = position // mmap.PAGESIZE * mmap.PAGESIZE
+        if end > self._released:
+            self._mapped.madvise(mmap.MADV_DONTNEED, self._released, end - self._released)
+            self._released = end
 
     def close(self) -> None:
         """Idempotent. BufferError while somebody still holds a slice of the view: a bug of the caller."""

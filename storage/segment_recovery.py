@@ -6,7 +6,7 @@ Kafka: LogSegment.recover; rules LS10 to LS12.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from storage.batch import LOG_OVERHEAD, RecordBatch
 from storage.batch_format import CONTROL_FLAG, CURRENT_MAGIC
@@ -19,6 +19,8 @@ from storage.time_index import TimestampOffset
 
 if TYPE_CHECKING:
     from storage.segment import LogSegment
+
+ENTRIES_HELD: Final = 1 << 13  # so that a long segment takes no more memory than a short one
 
 
 def do_nothing() -> None:
@@ -70,7 +72,7 @@ class _Walk:
         self._segment, self._producers, self._epochs = segment, producers, epochs
         self.valid_bytes = 0
         self.max_timestamp = TimestampOffset(-1, segment.base_offset)
-        # The columns of both indexes, of each batch that gets an entry.
+        # The columns of both indexes, of each batch that gets an entry; written now and then.
         self._offsets: list[int] = []
         self._positions: list[int] = []
         self._times: list[int] = []
@@ -84,7 +86,8 @@ class _Walk:
         interval = next_indexed = segment.index_interval_bytes
         latest_epoch = epochs.last_epoch
         max_timestamp, max_timestamp_offset, last_indexed, last_indexed_time = -1, base, -1, -1
-        add_offset, add_position = self._offsets.append, self._positions.append
+        offsets = self._offsets
+        add_offset, add_position = offsets.append, self._positions.append
         add_time, add_time_offset = self._times.append, self._time_offsets.append
         position, size, last = 0, -LOG_OVERHEAD, producers.map_end_offset - 1
         before, is_refused, is_replayed = last, False, True
@@ -118,6 +121,8 @@ class _Walk:
                         is_refused = True
                         raise InvalidOffset(f"{segment.path} at byte {position}: offset {last} goes back")
                     last_indexed, next_indexed = last, position + interval
+                    if len(offsets) == ENTRIES_HELD:
+                        self.write_indexes()
                     add_offset(last)
                     add_position(position)
                     if max_timestamp > last_indexed_time:
@@ -147,7 +152,7 @@ class _Walk:
             self.max_timestamp = TimestampOffset(max_timestamp, max_timestamp_offset)
 
     def write_indexes(self) -> None:
-        """All entries of the walk, by one write each: one for each entry would cost more than the checksums.
+        """The entries held, by one write an index: one for each entry would cost more than the checksums.
 
         What an index has no room for is left out, it is sparse anyway (Kafka refuses to start).
         Raises InvalidOffset when the offsets of the greatest timestamps go back.
@@ -157,6 +162,8 @@ class _Walk:
         offset_index.append_all(self._offsets[:room], self._positions[:room])
         room = max(time_index.free_entries - 1, 0)  # the last slot is for the entry at the end
         time_index.append_all(self._times[:room], self._time_offsets[:room])
+        for column in (self._offsets, self._positions, self._times, self._time_offsets):
+            column.clear()
 
     def _refuse(self, position: int, last_offset: int) -> None:
         """Above the range an older broker may have written it, and a split would save it; below only damage can."""
