@@ -107,12 +107,18 @@ class FileRecords:
         return position
 
     def read_slice(self, position: int, size: int) -> bytes:
-        """The bytes from `position`, `size` of them or up to the end of the records (FR3)."""
+        """The bytes from `position`, `size` of them or up to the end of the records (FR3).
+
+        ValueError outside the records; StorageError where the file has become shorter than they are (FR15).
+        """
         if position < 0 or size < 0 or position > self._size_bytes:
             raise ValueError(f"{self._path}: slice of {size} at {position} of {self._size_bytes} bytes")
         wanted = min(size, self._size_bytes - position)
         data = self._file.read_at(position, wanted)
-        assert len(data) == wanted, (self._path, position, wanted, len(data))
+        if len(data) < wanted:
+            raise StorageError(
+                f"{self._path}: {len(data)} bytes at byte {position}, where {wanted} of the records should be"
+            )
         return data
 
     def batches(self, start: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
@@ -276,6 +282,13 @@ class FileRecords:
                         leader_epoch=epoch if epoch >= 0 else None,
                     )
         return None
+
+    def last_batch(self, start: int = 0) -> RecordBatch | None:
+        """Of those from byte `start` on; its header alone may be read (FR16). Walks them all."""
+        last = None
+        for last in self._headers(start):  # noqa: B007 - the last one counts
+            pass
+        return last
 
     def largest_timestamp_after(self, start: int = 0) -> TimestampAndOffset:
         """The greatest batch timestamp from byte `start` on, with the earliest such batch's last offset.

@@ -340,10 +340,7 @@ class LogSegment:
     def read_next_offset(self) -> int:
         """One above the last offset, found from the last index entry on; the base offset when empty (LS9)."""
         found = self.translate_offset(self.offset_index.last_offset)
-        last = None
-        if found is not None:
-            for last in self.records.batches(found.position):  # noqa: B007 - the last one counts
-                pass
+        last = None if found is None else self.records.last_batch(found.position)
         return self.base_offset if last is None else last.next_offset
 
     def find_offset_by_timestamp(self, timestamp: int, start_offset: int) -> TimestampAndOffset | None:

@@ -141,6 +141,16 @@ class TestOpenAndAppend:
         records.append(THREE[0])
         assert records.read_slice(0, 4096) == THREE[0]
 
+    @pytest.mark.covers("FileRecordsTest.testBytesLengthOfWriteTo")
+    def test_fr15_a_file_that_shrank_is_one_clean_error(self) -> None:
+        _, fs = new_file_system()
+        records = holding(b"".join(THREE), fs)
+        assert len(records.read_slice(5, 1 << 20)) == records.size_bytes - 5  # never more than there is
+        fs.open(PATH, OpenMode.WRITE).truncate(100)
+        with pytest.raises(StorageError, match=r"0\.log: 100 bytes at byte 0, where 216"):
+            records.read_slice(0, records.size_bytes)
+        assert records.read_slice(0, 100) == b"".join(THREE)[:100]
+
     def test_fr7_flush_makes_the_records_durable_and_close_handlers_nothing(self) -> None:
         disk, fs = new_file_system()
         records = FileRecords(fs, PATH)
@@ -458,6 +468,22 @@ class TestSearch:
         assert after == TimestampAndOffset(timestamp=8, offset=3, leader_epoch=3)
         none = TimestampAndOffset(timestamp=-1, offset=-1, leader_epoch=None)
         assert records.largest_timestamp_after(records.size_bytes) == none
+
+
+class TestWholeFile:
+    def test_fr16_last_batch_is_found_by_walking_all(self) -> None:
+        records = with_three()
+        last = records.last_batch()
+        assert last is not None and (last.base_offset, last.position) == (2, 144)
+        again = records.last_batch(72)
+        assert again is not None and again.position == 144
+        assert holding(b"").last_batch() is None
+        assert records.last_batch(records.size_bytes) is None
+
+    def test_fr16_last_batch_meets_the_damage_on_its_way(self) -> None:
+        records = holding(THREE[0] + bytes(30) + THREE[1])
+        with pytest.raises(CorruptBatch):
+            records.last_batch()
 
 
 def test_a_leader_stamped_batch_is_stored_as_stamped() -> None:
