@@ -1,0 +1,656 @@
+"""In which order an append does things, and what is left when it stops halfway: rules AP1 to AP15, traps T29 to T36."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from sim.disk import SimDisk
+from storage.batch import Compression, Record, RecordBatch, TimestampType, build_batch, iterate_batches
+from storage.config import LogConfig
+from storage.control_records import encode_end_transaction_marker
+from storage.crc32c import crc32c
+from storage.errors import (
+    CorruptBatch,
+    InvalidProducerEpoch,
+    InvalidRecord,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    RecordBatchTooLarge,
+    RecordTooLarge,
+    StorageError,
+    TransactionCoordinatorFenced,
+)
+from storage.fetch_data import Isolation
+from storage.filesystem import read_file
+from storage.legacy_builder import build_message_set
+from storage.log import AppendInfo, AppendOrigin, PartitionLog
+from tests.storage.log_helpers import (
+    DIRECTORY,
+    NOW_MS,
+    batch,
+    new_disk,
+    new_file_system,
+    offsets_in,
+    open_log,
+    produced,
+    read_offsets,
+)
+from tests.storage.produced_sets import sent
+
+INT_MAX = 2**31 - 1
+ROOMY = LogConfig(segment_index_bytes=1200)
+
+
+def lead(
+    log: PartitionLog,
+    data: bytes,
+    epoch: int = 0,
+    *,
+    now_ms: int = NOW_MS,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+) -> AppendInfo:
+    return log.append_as_leader(data, leader_epoch=epoch, now_ms=now_ms, origin=origin)
+
+
+def follow(log: PartitionLog, data: bytes, epoch: int = 100) -> AppendInfo:
+    return log.append_as_follower(data, leader_epoch=epoch, now_ms=NOW_MS)
+
+
+def epochs(log: PartitionLog) -> list[tuple[int, int]]:
+    return [tuple(entry) for entry in log.leader_epochs.entries]
+
+
+def all_bytes(log: PartitionLog) -> bytes:
+    return b"".join(each.records.read_slice(0, each.size_bytes) for each in log.segments)
+
+
+def sequenced(sequence: int, count: int = 1, *, epoch: int = 0, is_transactional: bool = False) -> bytes:
+    return batch(
+        0,
+        count,
+        epoch=-1,
+        producer_id=9,
+        producer_epoch=epoch,
+        sequence=sequence,
+        is_transactional=is_transactional,
+    )
+
+
+def marker(*, commit: bool = True, producer_epoch: int = 0, coordinator_epoch: int = 0) -> bytes:
+    key, value = encode_end_transaction_marker(is_commit=commit, coordinator_epoch=coordinator_epoch)
+    return build_batch(
+        [Record(0, NOW_MS, key, value)],
+        producer_id=9,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+def end(log: PartitionLog, **how: int) -> AppendInfo:
+    return lead(log, marker(**how), origin=AppendOrigin.COORDINATOR)
+
+
+# The order
+
+
+def disk_and_log(config: LogConfig = ROOMY) -> tuple[SimDisk, PartitionLog]:
+    disk = new_disk()
+    return disk, open_log(new_file_system(disk), config)
+
+
+def test_ap1_epochs_are_on_disk_before_the_bytes_and_a_roll_between_them() -> None:
+    disk, log = disk_and_log(LogConfig(segment_bytes=300, segment_index_bytes=1200))
+    lead(log, produced(value_bytes=150))
+    disk.call_log = []
+    lead(log, produced(value_bytes=150), epoch=5)
+    calls = disk.call_log
+    epoch_at = next(i for i, call in enumerate(calls) if "leader-epoch-checkpoint" in call)
+    created_at = next(i for i, call in enumerate(calls) if "00000000000000000001.log" in call)
+    written_at = [i for i, call in enumerate(calls) if call.startswith("write_at") and ".log" in call]
+    assert epoch_at < created_at < written_at[-1] and len(written_at) == 1
+    assert epochs(log) == [(0, 0), (5, 1)] and log.segments.base_offsets == [0, 1]
+
+
+def test_ap1_nothing_valid_is_nothing_done() -> None:
+    disk, log = disk_and_log()
+    disk.call_log = []
+    assert lead(log, b"").is_empty and follow(log, batch(0, epoch=7)[:-1]).is_empty
+    assert disk.call_log == [] and epochs(log) == []
+
+
+def test_ap1_trailing_bytes_that_are_no_batch_are_not_written() -> None:
+    log = open_log(new_file_system())
+    data = produced(2)
+    assert lead(log, data + data[:40]).size_bytes == len(data)
+    whole = batch(2, 2)
+    assert follow(log, whole + batch(4)[:30]).size_bytes == len(whole)
+    assert log.size_bytes == len(data) + len(whole) and read_offsets(log) == [0, 1, 2, 3]
+
+
+def test_t33_what_is_noted_before_the_size_is_looked_at_stays() -> None:
+    log = open_log(new_file_system(), LogConfig(segment_bytes=200, segment_index_bytes=1200))
+    with pytest.raises(RecordBatchTooLarge):
+        lead(log, produced(value_bytes=300), epoch=3)
+    assert epochs(log) == [(3, 0)] and log.log_end_offset == 0
+
+
+def test_ap12_a_refused_sequence_is_noticed_after_the_roll() -> None:
+    log = open_log(new_file_system(), LogConfig(segment_bytes=200, segment_index_bytes=1200))
+    lead(log, sequenced(0, 3))
+    with pytest.raises(OutOfOrderSequence):
+        lead(log, sequenced(7, 3))
+    assert log.segments.base_offsets == [0, 3] and log.log_end_offset == 3
+    assert lead(log, sequenced(3)).first_offset == 3
+
+
+def test_ap12_of_a_set_that_begins_with_a_repeat_nothing_is_written() -> None:
+    """Only a follower's or an old client's set has more than one batch; of a client's the first repeat ends it."""
+    log = open_log(new_file_system())
+    lead(log, sequenced(0))
+    first = RecordBatch(sequenced(0), 0, len(sequenced(0)))
+    fresh = RecordBatch(sequenced(1), 0, len(sequenced(1)))
+    prepared = log.producer_state.prepare_append([first, fresh], origin=AppendOrigin.CLIENT)
+    assert prepared.duplicate is not None and not prepared.infos
+    beside = log.producer_state.prepare_append([first, fresh], origin=AppendOrigin.REPLICATION)
+    assert beside.duplicate is None and beside.infos
+
+
+@pytest.mark.covers("UnifiedLogTest.testDuplicateAppends")
+def test_ap12_repeats_are_the_last_five_batches_by_both_their_sequences() -> None:
+    log = open_log(new_file_system(), ROOMY)
+    for sequence in range(6):
+        lead(log, sequenced(sequence))
+    multiple = lead(log, sequenced(6, 3))
+    again = lead(log, sequenced(6, 3))
+    assert (again.first_offset, again.last_offset) == (multiple.first_offset, multiple.last_offset) == (6, 8)
+    with pytest.raises(OutOfOrderSequence):
+        lead(log, sequenced(7, 2))
+    assert lead(log, sequenced(2)).first_offset == 2
+    with pytest.raises(OutOfOrderSequence):
+        lead(log, sequenced(1))
+    fresh, repeated = lead(log, sequenced(9)), lead(log, sequenced(9))
+    assert (fresh.first_offset, fresh.is_duplicate) == (9, False)
+    assert (repeated.first_offset, repeated.is_duplicate) == (9, True)
+
+
+# What is looked at first
+
+
+@pytest.mark.covers(
+    "UnifiedLogTest.testMessageSizeCheck", "UnifiedLogTest.testMessageSizeCheckInAppendAsFollower"
+)
+def test_ap2_the_size_is_looked_at_before_the_checksum() -> None:
+    data = produced(value_bytes=100)
+    damaged = data[:-1] + bytes([data[-1] ^ 1])
+    log = open_log(new_file_system(), LogConfig(max_message_bytes=len(data) - 1, segment_index_bytes=1200))
+    with pytest.raises(RecordTooLarge):
+        lead(log, damaged)
+    whole = open_log(new_file_system(), LogConfig(max_message_bytes=len(data), segment_index_bytes=1200))
+    assert lead(whole, data).last_offset == 0
+    assert follow(log, batch(0, value_bytes=100)).last_offset == 0
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_ap2_each_old_message_is_checked(magic: int, codec: Compression) -> None:
+    data = sent(magic, codec)
+    log = open_log(new_file_system())
+    with pytest.raises(CorruptBatch):
+        lead(log, data[:-1] + bytes([data[-1] ^ 1]))
+    small = open_log(new_file_system(), LogConfig(max_message_bytes=20, segment_index_bytes=1200))
+    with pytest.raises(RecordTooLarge):
+        lead(small, data)
+    assert log.size_bytes == small.size_bytes == 0
+
+
+def test_ap3_of_old_messages_the_last_offset_of_the_first_stands_in() -> None:
+    """Their first offset lies behind a decompression: a wrapper from 4 to 6 is taken at 5, a batch is not."""
+    log = open_log(new_file_system())
+    follow(log, batch(0, 5))
+    info = follow(log, sent(1, Compression.GZIP, first_offset=4))
+    assert (info.first_offset, info.last_offset, log.log_end_offset) == (6, 6, 7)
+    with pytest.raises(StorageError, match="4 to 6 lie below"):
+        follow(log, batch(4, 3))
+    assert follow(log, batch(7, 2)).first_offset == 7
+
+
+@pytest.mark.covers("UnifiedLogTest.testAppendInfoFirstOffset")
+def test_ap3_the_first_offset_of_each_set_is_told() -> None:
+    log = open_log(new_file_system())
+    firsts = [lead(log, produced(3)).first_offset, lead(log, produced(3)).first_offset]
+    log.roll(now_ms=NOW_MS)
+    assert [*firsts, lead(log, produced(3)).first_offset] == [0, 3, 6]
+
+
+@pytest.mark.covers("UnifiedLogTest.testAppendWithOutOfOrderOffsetsThrowsException")
+def test_ap4_only_those_who_set_offsets_are_held_to_their_order() -> None:
+    log = open_log(new_file_system())
+    for origin in (AppendOrigin.RAFT_LEADER, None):
+        data = batch(3, epoch=0) + batch(1, epoch=0)
+        with pytest.raises(StorageError, match="do not increase"):
+            follow(log, data) if origin is None else lead(log, data, origin=origin)
+    assert lead(log, sent(1) * 2).last_offset == 5, "a client's own offsets count for nothing"
+
+
+def test_ap5_the_first_batch_of_the_largest_timestamp_counts() -> None:
+    log = open_log(new_file_system())
+    info = follow(log, batch(0, 2, timestamp=5) + batch(2, 2, timestamp=8) + batch(4, 2, timestamp=8))
+    assert (info.max_timestamp, info.offset_of_max_timestamp) == (9, 3)
+    assert tuple(log.active_segment.max_timestamp) == (9, 3)
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_ap6_with_compression_type_producer_the_set_keeps_its_codec(codec: Compression) -> None:
+    log = open_log(new_file_system())
+    lead(log, sent(2, codec))
+    assert next(iterate_batches(all_bytes(log))).compression is codec
+    if codec is not Compression.ZSTD:
+        lead(log, sent(1, codec))
+        assert list(iterate_batches(all_bytes(log)))[-1].compression is codec
+
+
+@pytest.mark.covers("BrokerCompressionTest.testBrokerSideCompression")
+@pytest.mark.parametrize("target", ["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("codec", list(Compression))
+def test_ap7_the_topics_codec_is_what_is_stored(codec: Compression, target: str) -> None:
+    log = open_log(new_file_system(), LogConfig(compression_type=target, segment_index_bytes=1200))
+    lead(log, sent(2, codec))
+    stored = next(iterate_batches(all_bytes(log)))
+    expected = codec.label if target == "producer" else target.replace("uncompressed", "none")
+    assert stored.compression.label == expected and offsets_in(all_bytes(log)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_ap7_old_sets_are_stored_as_batches(magic: int) -> None:
+    log = open_log(new_file_system())
+    assert lead(log, sent(magic), epoch=4).last_offset == 2
+    assert lead(log, sent(magic, Compression.GZIP), epoch=4).last_offset == 5
+    found = list(iterate_batches(all_bytes(log)))
+    assert [(each.magic, each.base_offset, each.partition_leader_epoch) for each in found] == [
+        (2, 0, 4),
+        (2, 3, 4),
+    ]
+    assert epochs(log) == [(4, 0)] and offsets_in(all_bytes(log)) == list(range(6))
+
+
+def test_ap7_what_grew_by_a_conversion_is_held_against_the_limit_once_more() -> None:
+    data = sent(0, timestamps=(-1,) * 3)
+    grown = 61 + len(WORDS_IN_A_BATCH)
+    largest = max(each.size_bytes for each in iterate_batches(data))
+    assert largest < grown
+    log = open_log(new_file_system(), LogConfig(max_message_bytes=grown - 1, segment_index_bytes=1200))
+    with pytest.raises(RecordTooLarge):
+        lead(log, data)
+    assert log.size_bytes == 0
+    roomy = open_log(new_file_system(), LogConfig(max_message_bytes=grown, segment_index_bytes=1200))
+    assert lead(roomy, data).last_offset == 2
+
+
+WORDS_IN_A_BATCH = sent(2, timestamps=(-1,) * 3)[61:]
+
+
+@pytest.mark.covers(
+    "UnifiedLogTest.shouldApplyEpochToMessageOnAppendIfLeader",
+    "UnifiedLogTest.followerShouldSaveEpochInformationFromReplicatedMessagesToTheEpochCache",
+)
+def test_ap9_each_batchs_epoch_is_noted_with_its_base_offset() -> None:
+    log = open_log(new_file_system())
+    lead(log, produced(2), epoch=72)
+    assert next(iterate_batches(all_bytes(log))).partition_leader_epoch == 72
+    follow(log, batch(2, 2, epoch=73) + batch(4, 1, epoch=73) + batch(5, 1, epoch=80))
+    assert epochs(log) == [(72, 0), (73, 2), (80, 5)]
+
+
+@pytest.mark.covers(
+    "UnifiedLogTest.testLeaderEpochCacheClearedAfterDowngradeInAppendedMessages",
+    "UnifiedLogTest.testLeaderEpochCacheClearedAfterDynamicMessageFormatDowngrade",
+)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_kafka_7897_old_messages_of_a_leader_empty_the_epochs(magic: int) -> None:
+    check_old_messages_empty_the_epochs(magic)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_ap9_old_messages_of_a_leader_empty_the_epochs(magic: int) -> None:
+    check_old_messages_empty_the_epochs(magic)
+
+
+def check_old_messages_empty_the_epochs(magic: int) -> None:
+    """What was known would be wrong from here on; the file is emptied at once, not at the next flush."""
+    disk = new_disk()
+    file_system = new_file_system(disk)
+    log = open_log(file_system)
+    follow(log, batch(0, 2, epoch=5))
+    follow(log, sent(magic, first_offset=2))
+    assert epochs(log) == [] and log.latest_epoch is None and not log.leader_epochs.is_dirty
+    assert read_file(file_system, f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n0\n"
+    follow(log, batch(5, epoch=9))
+    assert epochs(log) == [(9, 5)]
+
+
+def test_ep13_a_log_of_today_has_epochs_and_old_messages_leave_none_in_the_file() -> None:
+    check_old_messages_empty_the_epochs(1)
+
+
+def test_ap10_the_whole_set_is_held_against_segment_bytes() -> None:
+    one = len(batch(0))
+    log = open_log(new_file_system(), LogConfig(segment_bytes=2 * one, segment_index_bytes=1200))
+    assert follow(log, batch(0) + batch(1)).last_offset == 1
+    with pytest.raises(RecordBatchTooLarge, match=f"{3 * one} bytes"):
+        follow(log, batch(2) + batch(3) + batch(4))
+    assert log.log_end_offset == 2
+
+
+def test_ap11_a_roll_for_old_messages_begins_as_low_as_they_may_begin() -> None:
+    """The true first offset of a wrapper is unknown: its last minus 2^31 - 1, or the log end."""
+    log = open_log(new_file_system(), ROOMY)
+    follow(log, batch(0))
+    far = 3 * INT_MAX
+    message = build_message_set(
+        [Record(far, NOW_MS, b"k", b"v")], magic=1, base_offset=far, timestamp_type=TimestampType.CREATE
+    )
+    assert follow(log, message).has_rolled
+    assert log.segments.base_offsets == [0, far - INT_MAX]
+    assert follow(log, batch(far + INT_MAX + 5)).has_rolled
+    assert log.segments.base_offsets[-1] == far + INT_MAX + 5, "of a batch it is known (KAFKA-6530)"
+
+
+# Transactions
+
+
+@pytest.mark.covers(
+    "UnifiedLogTest.testZombieCoordinatorFenced", "UnifiedLogTest.testZombieCoordinatorFencedEmptyTransaction"
+)
+@pytest.mark.parametrize("with_data", [True, False])
+def test_ps7_a_zombie_coordinator_is_fenced(with_data: bool) -> None:
+    log = open_log(new_file_system())
+    for sequence, coordinator_epoch in enumerate((1, 2)):
+        if with_data:
+            lead(log, sequenced(sequence, is_transactional=True))
+        end(log, coordinator_epoch=coordinator_epoch)
+    log_end = log.log_end_offset
+    with pytest.raises(TransactionCoordinatorFenced):
+        end(log, coordinator_epoch=1)
+    assert log.log_end_offset == log_end
+
+
+@pytest.mark.covers("UnifiedLogTest.testEndTxnWithFencedProducerEpoch")
+def test_ps3_a_marker_of_an_older_producer_epoch_is_refused() -> None:
+    log = open_log(new_file_system())
+    end(log, producer_epoch=5, coordinator_epoch=1)
+    with pytest.raises(InvalidProducerEpoch):
+        end(log, producer_epoch=4, coordinator_epoch=1)
+
+
+def test_ap14_when_the_transaction_index_cannot_be_written_data_and_log_end_stay() -> None:
+    disk = new_disk()
+    file_system = new_file_system(disk)
+    log = open_log(file_system)
+    lead(log, sequenced(0, 10, is_transactional=True))
+    disk.fail(1, verbs={"write_at"}, path_suffix=".txnindex")
+    with pytest.raises(StorageError):
+        end(log, commit=False)
+    assert log.log_end_offset == 11 and log.offline_reason is not None
+    assert log.producer_state.map_end_offset == 10, "what was not taken in is replayed by the next start"
+    assert log.producer_state.first_unstable_offset == 0
+    log.close_handles()
+    again = open_log(file_system)
+    assert again.log_end_offset == 11
+    again.update_high_watermark(11)
+    aborted = again.read(0, max_size=10_000, isolation=Isolation.TXN_COMMITTED).aborted_transactions
+    assert [(each.producer_id, each.first_offset) for each in aborted or ()] == [(9, 0)]
+
+
+@pytest.mark.covers("UnifiedLogTest.testAppendToTransactionIndexFailure")
+def test_kafka_7866_the_log_end_moves_before_the_transaction_index() -> None:
+    check_the_offsets_of_a_failed_marker_are_used()
+
+
+def test_t35_the_log_end_moves_right_after_the_bytes() -> None:
+    check_the_offsets_of_a_failed_marker_are_used()
+
+
+def check_the_offsets_of_a_failed_marker_are_used() -> None:
+    disk = new_disk()
+    log = open_log(new_file_system(disk))
+    lead(log, sequenced(0, 10, is_transactional=True))
+    log.update_high_watermark(10)
+    size = log.size_bytes
+    disk.fail(1, verbs={"write_at"}, path_suffix=".txnindex")
+    with pytest.raises(StorageError):
+        end(log, commit=False)
+    assert log.log_end_offset == 11 and log.size_bytes > size
+    assert log.last_stable_offset == 0, "nobody reads what may have been aborted"
+
+
+@pytest.mark.covers("UnifiedLogTest.testNonSequentialAppend")
+def test_kafka_6683_a_failed_append_leaves_the_cached_batches_alone() -> None:
+    disk = new_disk()
+    file_system = new_file_system(disk)
+    log = open_log(file_system)
+    lead(log, sequenced(0))
+    entry = log.producer_state.last_entry(9)
+    assert entry is not None
+    before = repr(entry)
+    with pytest.raises(OutOfOrderSequence):
+        lead(log, sequenced(2))
+    assert repr(entry) == before
+    disk.fail(1, verbs={"write_at"}, path_suffix=".log")
+    with pytest.raises(StorageError):
+        lead(log, sequenced(1))
+    assert repr(entry) == before
+
+
+def test_kafka_6683_a_snapshot_at_a_roll_holds_nothing_beyond_its_offset() -> None:
+    file_system = new_file_system()
+    log = open_log(file_system, LogConfig(segment_bytes=200, segment_index_bytes=1200))
+    lead(log, sequenced(0, 3))
+    lead(log, sequenced(3, 3))
+    assert log.segments.base_offsets == [0, 3]
+    log.close_handles()
+    again = open_log(file_system, LogConfig(segment_bytes=200, segment_index_bytes=1200), recovery_point=6)
+    again.truncate_to(3)
+    entry = again.producer_state.last_entry(9)
+    assert entry is not None and (entry.last_sequence, entry.last_offset) == (2, 2)
+
+
+def test_kafka_6003_a_follower_without_state_takes_any_sequence() -> None:
+    log = open_log(new_file_system())
+    data = batch(5, producer_id=9, producer_epoch=3, sequence=17)
+    assert follow(log, data).last_offset == 5
+    entry = log.producer_state.last_entry(9)
+    assert entry is not None and (entry.producer_epoch, entry.last_sequence) == (3, 17)
+
+
+@pytest.mark.parametrize("sequence", [INT_MAX, INT_MAX - 1])
+def test_kafka_5283_sequences_wrap_around_on_a_leader(sequence: int) -> None:
+    log = open_log(new_file_system())
+    lead(log, sequenced(sequence, 3))
+    entry = log.producer_state.last_entry(9)
+    assert entry is not None and entry.last_sequence == (sequence + 2) & INT_MAX >= 0
+    assert lead(log, sequenced(sequence, 3)).is_duplicate
+    assert lead(log, sequenced(entry.last_sequence + 1)).last_offset == 3
+
+
+def test_kafka_7692_a_producer_epoch_may_be_the_largest() -> None:
+    log = open_log(new_file_system())
+    lead(log, sequenced(0, epoch=2**15 - 2))
+    lead(log, sequenced(0, epoch=2**15 - 1))
+    with pytest.raises(InvalidProducerEpoch):
+        lead(log, sequenced(1, epoch=2**15 - 2))
+
+
+def test_kafka_6554_the_last_offset_delta_is_held_against_the_count() -> None:
+    data = bytearray(produced(3))
+    data[23:27] = (7).to_bytes(4, "big")
+    view = RecordBatch(bytes(data), 0, len(data))
+    assert not view.is_valid()
+    log = open_log(new_file_system())
+    with pytest.raises(CorruptBatch):
+        lead(log, bytes(data))
+    with pytest.raises(InvalidRecord):
+        lead(log, with_checksum(data))
+    assert log.log_end_offset == 0
+
+
+def with_checksum(data: bytearray) -> bytes:
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    return bytes(data)
+
+
+# Other traps of an append
+
+
+def test_t29_a_leaders_bytearray_is_its_own() -> None:
+    """A client's bytes object is copied before offsets are stamped; two logs may be handed the same one."""
+    data = produced(2)
+    logs = [open_log(new_file_system()) for _ in range(2)]
+    lead(logs[0], produced())
+    for log in logs:
+        lead(log, data)
+    assert data == produced(2)
+    assert offsets_in(all_bytes(logs[0])) == [0, 1, 2] and offsets_in(all_bytes(logs[1])) == [0, 1]
+
+
+def test_t30_a_batch_that_says_log_append_is_stored_as_create_time() -> None:
+    log = open_log(new_file_system())
+    lead(log, sent(2, timestamp_type=TimestampType.LOG_APPEND))
+    assert next(iterate_batches(all_bytes(log))).timestamp_type is TimestampType.CREATE
+
+
+@pytest.mark.parametrize("step", [lambda log: lead(log, produced()), lambda log: follow(log, batch(5))])
+def test_t33_a_follower_leaves_gaps_upward_never_below(step: Callable[[PartitionLog], AppendInfo]) -> None:
+    log = open_log(new_file_system())
+    follow(log, batch(3))
+    step(log)
+    with pytest.raises(StorageError, match="lie below"):
+        follow(log, batch(3))
+    assert read_offsets(log)[0] == 3
+
+
+def test_t34_a_coordinator_has_epochs_but_no_sequences() -> None:
+    log = open_log(new_file_system())
+    for _ in range(2):
+        lead(log, sequenced(5, epoch=1), origin=AppendOrigin.COORDINATOR)
+    with pytest.raises(InvalidProducerEpoch):
+        lead(log, sequenced(6, epoch=0), origin=AppendOrigin.COORDINATOR)
+    assert log.log_end_offset == 2
+
+
+def test_t36_a_roll_by_time_compares_the_sets_largest_timestamp_with_the_first_batchs_largest() -> None:
+    config = LogConfig(segment_ms=1000, segment_index_bytes=1200)
+    log = open_log(new_file_system(), config)
+    lead(log, produced(3, timestamp=100))  # 100, 101, 102
+    lead(log, produced(3, timestamp=1100))  # up to 1102: exactly 1000 later
+    assert log.segments.base_offsets == [0]
+    lead(log, produced(1, timestamp=1103), now_ms=NOW_MS)
+    assert log.segments.base_offsets == [0, 6]
+    assert lead(log, produced(1, timestamp=5), now_ms=NOW_MS + 5000).has_rolled is False, (
+        "the clock counts not"
+    )
+
+
+def test_t36_without_timestamps_the_clock_counts_from_the_segments_making() -> None:
+    log = open_log(new_file_system(), LogConfig(segment_ms=1000, segment_index_bytes=1200))
+    lead(log, sent(2, timestamps=(-1,)), now_ms=NOW_MS + 1)
+    assert lead(log, sent(2, timestamps=(-1,)), now_ms=NOW_MS + 1000).has_rolled is False
+    assert lead(log, sent(2, timestamps=(-1,)), now_ms=NOW_MS + 1001).has_rolled
+
+
+def test_ap13_data_outside_an_open_transaction_is_refused() -> None:
+    log = open_log(new_file_system())
+    lead(log, sequenced(0, is_transactional=True))
+    with pytest.raises(InvalidTransactionState):
+        lead(log, sequenced(1))
+    assert lead(log, sequenced(1, is_transactional=True)).first_offset == 1
+
+
+@pytest.mark.covers("UnifiedLogTest.testDuplicateAppendToFollower")
+def test_t34_the_same_sequence_twice_from_a_leader_is_taken() -> None:
+    log = open_log(new_file_system())
+    for first in (0, 2):
+        follow(log, batch(first, 2, producer_id=9, producer_epoch=0, sequence=10))
+    assert log.log_end_offset == 4
+
+
+@pytest.mark.covers(
+    "UnifiedLogTest.testMultipleProducersWithDuplicatesInSingleAppend",
+    "UnifiedLogTest.testMultipleProducerIdsPerMemoryRecord",
+)
+def test_ps2_many_producers_in_one_set_of_a_follower() -> None:
+    log = open_log(new_file_system(), ROOMY)
+    chosen = [(1, 0), (1, 0), (1, 1), (2, 0), (2, 0)]
+    data = b"".join(
+        batch(offset, producer_id=pid, producer_epoch=0, sequence=sequence)
+        for offset, (pid, sequence) in enumerate(chosen)
+    )
+    assert follow(log, data).batch_count == 5 and log.log_end_offset == 5
+    read = list(iterate_batches(all_bytes(log)))
+    assert [(each.producer_id, each.base_offset, each.base_sequence) for each in read] == [
+        (pid, offset, sequence) for offset, (pid, sequence) in enumerate(chosen)
+    ]
+    assert {pid: entry.last_sequence for pid, entry in log.producer_state.producers.items()} == {1: 1, 2: 0}
+
+
+@pytest.mark.covers("UnifiedLogTest.testOldProducerEpoch")
+def test_ps3_an_old_epoch_is_refused_by_a_leader() -> None:
+    log = open_log(new_file_system())
+    lead(log, sequenced(0, epoch=1))
+    with pytest.raises(InvalidProducerEpoch):
+        lead(log, sequenced(0, epoch=0))
+
+
+@pytest.mark.covers("UnifiedLogTest.testCompactedTopicConstraints")
+def test_lv8_on_a_compacted_topic_each_record_without_a_key_is_named() -> None:
+    log = open_log(new_file_system(), LogConfig(cleanup_policy="compact", segment_index_bytes=1200))
+
+    def keyed(*keys: bytes | None, codec: Compression = Compression.NONE) -> bytes:
+        return build_batch(
+            [Record(index, NOW_MS, key, b"v") for index, key in enumerate(keys)], compression=codec
+        )
+
+    for data, refused in (
+        (keyed(None, b"k"), [0]),
+        (keyed(None), [0]),
+        (keyed(b"k", None, codec=Compression.GZIP), [1]),
+    ):
+        with pytest.raises(InvalidRecord, match="no key, and the topic is compacted") as caught:
+            lead(log, data)
+        assert [error.record_index for error in caught.value.record_errors] == refused
+    assert lead(log, keyed(b"a", b"b")).last_offset == 1
+    assert lead(log, keyed(b"a", codec=Compression.GZIP)).last_offset == 2
+
+
+@pytest.mark.covers(
+    "UnifiedLogTest.testAppendMessageWithNullPayload", "UnifiedLogTest.testAppendWithNoTimestamp"
+)
+def test_lv9_null_values_and_no_timestamps_are_fine() -> None:
+    log = open_log(new_file_system())
+    lead(log, build_batch([Record(0, -1, None, None)]))
+    (record,) = next(iterate_batches(all_bytes(log))).records()
+    assert (record.offset, record.timestamp, record.value) == (0, -1, None)
+
+
+@pytest.mark.covers("UnifiedLogTest.testAppendAsLeaderWithRaftLeader")
+def test_ap2_a_raft_leaders_batches_are_of_its_own_epoch() -> None:
+    log = open_log(new_file_system())
+    for epoch in (2, 4):
+        with pytest.raises(InvalidRecord, match="is not the leader's 3"):
+            lead(log, batch(0, 3, epoch=epoch), epoch=3, origin=AppendOrigin.RAFT_LEADER)
+    assert lead(log, batch(0, 3, epoch=3), epoch=3, origin=AppendOrigin.RAFT_LEADER).last_offset == 2
+    with pytest.raises(StorageError, match="lie below"):
+        lead(log, batch(1, 3, epoch=3), epoch=3, origin=AppendOrigin.RAFT_LEADER)
+    assert lead(log, batch(3, 3, epoch=3), epoch=3, origin=AppendOrigin.RAFT_LEADER).last_offset == 5
+
+
+@pytest.mark.covers("UnifiedLogTest.testMessageSetSizeCheck")
+def test_ap10_a_set_of_exactly_segment_bytes_is_taken() -> None:
+    data = produced(value_bytes=100)
+    log = open_log(new_file_system(), LogConfig(segment_bytes=len(data), segment_index_bytes=1200))
+    assert lead(log, data).last_offset == 0
+    smaller = open_log(new_file_system(), LogConfig(segment_bytes=len(data) - 1, segment_index_bytes=1200))
+    with pytest.raises(RecordBatchTooLarge):
+        lead(smaller, data)
