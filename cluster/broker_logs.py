@@ -17,7 +17,7 @@ from cluster.replica.replica import Replica
 from storage.checkpoints import MetaProperties, MetaPropertiesFile
 from storage.config import LogConfig
 from storage.draws import Draws
-from storage.errors import StorageError
+from storage.errors import CorruptCheckpoint, ForeignDirectory, StorageError
 from storage.filesystem import FileSystem, basename, dirname
 from storage.log import PartitionLog, RecoveryCut
 from storage.log_manager import LogManager
@@ -78,11 +78,14 @@ class BrokerLogs:
 
     def _check_owner(self) -> None:
         """The directory of another node must not be served under this one's name."""
-        owner = MetaPropertiesFile(self._file_system, self._directory).read()
+        try:
+            owner = MetaPropertiesFile(self._file_system, self._directory).read()
+        except CorruptCheckpoint as error:
+            raise ForeignDirectory(str(error)) from error
         if owner is None:
             return
         if owner.node_id != self._config.node_id:
-            raise StorageError(
+            raise ForeignDirectory(
                 f"{self._directory} belongs to node {owner.node_id}, not to {self._config.node_id}"
             )
         self.cluster_id = owner.cluster_id or ""

@@ -159,6 +159,10 @@ class DirectoryInUse(StorageError):
     """Another process holds the lock of the log directory."""
 
 
+class ForeignDirectory(StorageError):
+    """Not this node's: another node's directory, another program's files, a mark that says nothing."""
+
+
 class ConfigError(StorageError):
     """A configuration that cannot hold. Kafka: ConfigException / INVALID_CONFIG."""
 

@@ -37,6 +37,7 @@ from storage.topics import (
     DELETE_SUFFIX,
     METADATA_TOPIC,
     STRAY_SUFFIX,
+    BadDirectoryName,
     check_topic_name,
     directory_name,
     parse_directory_name,
@@ -114,7 +115,10 @@ class LogManager:
         log_starts = _read_or_nothing(self._log_starts)
         high_watermarks = _read_or_nothing(self._high_watermarks)
         for name in self._directories():
-            parsed = parse_directory_name(name)
+            try:
+                parsed = parse_directory_name(name)
+            except BadDirectoryName as error:
+                raise BadDirectoryName(f"{self.directory}/{error}") from error
             if parsed.suffix == DELETE_SUFFIX:
                 delete_log_files(self._file_system, join(self.directory, name))
                 continue

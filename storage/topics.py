@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from storage.errors import InvalidTopic, StorageError
+from storage.errors import ForeignDirectory, InvalidTopic
 
 MAX_TOPIC_LENGTH = 249
 MAX_NAME_LENGTH = 255
@@ -30,7 +30,7 @@ _SUFFIXES = (DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX)
 _PARTITION = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
-class BadDirectoryName(StorageError):
+class BadDirectoryName(ForeignDirectory):
     """A sub-directory of a log directory that names no partition."""
 
 
@@ -79,11 +79,9 @@ def parse_directory_name(name: str) -> PartitionDirectory:
     live = name
     if suffix:
         if not re.fullmatch(rf"(\S+)-(\S+)\.(\S+){suffix}", name):
-            raise BadDirectoryName(
-                f"{name!r}: a directory that ends in {suffix} is TOPIC-PARTITION.ID{suffix}"
-            )
+            raise BadDirectoryName(f"{name}: expected TOPIC-PARTITION.ID{suffix} from what ends in {suffix}")
         live = name[: name.rindex(".")]
     topic, dash, partition = live.rpartition("-")
     if not (dash and topic and _PARTITION.fullmatch(partition)) or int(partition) >= 1 << 31:
-        raise BadDirectoryName(f"{name!r} is no directory of a partition: expected TOPIC-PARTITION")
+        raise BadDirectoryName(f"{name}: no directory of a partition, expected TOPIC-PARTITION")
     return PartitionDirectory(topic=topic, partition=int(partition), suffix=suffix)

@@ -30,7 +30,7 @@ from cluster.messages import CONTROLLER_ID
 from cluster.runtime import Core, Runtime, log_observation
 from cluster.server import BROKER_SERVICES, CONTROLLER_SERVICES, NodeServer, PortInUse
 from storage.draws import Draws
-from storage.errors import DirectoryInUse, StorageError
+from storage.errors import DirectoryInUse, ForeignDirectory, StorageError
 from storage.os_filesystem import OsFileSystem
 
 logger = logging.getLogger(__name__)
@@ -189,7 +189,7 @@ async def run_node(arguments: Arguments) -> int:
     try:
         arguments.directory.mkdir(parents=True, exist_ok=True)
         return await NodeProcess(arguments).run()
-    except (UnusableInput, PortInUse, DirectoryInUse) as error:
+    except (UnusableInput, PortInUse, DirectoryInUse, ForeignDirectory) as error:
         return _failed(str(error), 2)
     except BlockingIOError:
         return _failed(f"{arguments.directory} is in use by another process", 2)

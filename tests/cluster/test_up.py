@@ -112,6 +112,27 @@ def test_a_log_directory_in_use_is_refused_and_what_started_is_stopped(tmp_path:
         assert not (second / "controller" / "pid").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("meta.properties", b"garbage\0\xff\n", "meta.properties line 1: not UTF-8 at byte 8"),
+        ("meta.properties", b"", "meta.properties: no broker.id, which version 0 needs"),
+        ("meta.properties", b"version=1\nnode.id=7\ncluster.id=x\n", "belongs to node 7, not to 1"),
+        ("photos/beach.jpg", b"", "photos: no directory of a partition, expected TOPIC-PARTITION"),
+    ],
+)
+def test_a_directory_of_something_else_is_refused_and_left_as_it_was(
+    tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    path = tmp_path / "node-1" / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    line = refused("up", "--nodes", "1", "--port", str(free_port(1)), "--data", str(tmp_path))
+    assert line.startswith(f"error: node 1: {tmp_path}/node-1") and line.endswith(reason)
+    assert path.read_bytes() == content
+
+
 def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     line = refused(
