@@ -1,0 +1,258 @@
+"""`replog log verify` and `replog log stats`: look and change nothing; they may run beside a node."""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+
+import click
+
+from storage.filesystem import OpenMode, join
+from storage.log_command_options import (
+    UNUSABLE,
+    VIOLATED,
+    clean_path,
+    directory_argument,
+    echo_lines,
+    fail,
+    jobs_option,
+    json_option,
+    quiet_logging,
+)
+from storage.log_stats import PartitionStats, TotalStats, partition_stats, total_stats
+from storage.log_workers import default_jobs, for_each_partition
+from storage.os_filesystem import OsFileSystem
+from storage.verify import (
+    PartitionReport,
+    Problem,
+    is_partition_directory,
+    partition_directories,
+    verify_partition,
+)
+from storage.verify_directory import looks_like_log_directory, verify_beside
+
+_MAX_MAPS = "/proc/sys/vm/max_map_count"
+
+
+@click.command("verify")
+@directory_argument
+@click.option("--deep-iteration", "--deep", is_flag=True, help="Decode every record too.")
+@jobs_option
+@json_option
+def verify(directory: str, deep_iteration: bool, jobs: int | None, as_json: bool) -> None:
+    """Name every inconsistency: file, byte, what, and the rule that is broken. Changes nothing.
+
+    DIRECTORY is a partition's, or a log directory with many; files are named from there.
+    """
+    file_system, path = OsFileSystem(), clean_path(directory)
+    partitions = _partitions(file_system, path)
+    count = _jobs(file_system, partitions, jobs)
+    work = partial(_verify_one, deep=deep_iteration)
+    reports: list[PartitionReport] = []
+    for report in for_each_partition(work, partitions, jobs=count, title="verify"):
+        reports.append(report)
+        if not as_json:
+            echo_lines(_report_lines(report, path))
+    beside = _beside(file_system, path, reports)
+    problems = [_from(path, each) for report in reports for each in report.problems] + beside
+    if as_json:
+        summary = {
+            "directory": path,
+            "sound": not problems and all(report.error is None for report in reports),
+            "partitions": [_report_fields(report, path) for report in reports],
+            "problems": [asdict(problem) for problem in problems],
+        }
+        click.echo(json.dumps(summary))
+    else:
+        echo_lines(map(_problem_line, beside))
+        echo_lines(_verdict(reports, len(problems)))
+    if any(report.error is not None for report in reports):
+        raise SystemExit(UNUSABLE)
+    if problems:
+        raise SystemExit(VIOLATED)
+
+
+def _verify_one(path: str, *, deep: bool) -> PartitionReport:
+    quiet_logging()
+    try:
+        return verify_partition(OsFileSystem(), path, deep=deep)
+    except OSError as error:
+        return PartitionReport(directory=path, error=_reason(error))
+
+
+def _beside(file_system: OsFileSystem, path: str, reports: Sequence[PartitionReport]) -> list[Problem]:
+    if is_partition_directory(file_system, path):
+        return []
+    try:
+        return [_from(path, problem) for problem in verify_beside(file_system, path, reports)]
+    except OSError as error:
+        fail(f"{path}: {_reason(error)}")
+
+
+def _from(path: str, problem: Problem) -> Problem:
+    return replace(problem, path=_relative(path, problem.path))
+
+
+def _relative(directory: str, path: str) -> str:
+    return path.removeprefix(f"{directory}/")
+
+
+def _report_fields(report: PartitionReport, directory: str) -> dict[str, object]:
+    fields = asdict(report)
+    fields["directory"] = _relative(directory, report.directory)
+    fields["problems"] = len(report.problems)
+    return fields
+
+
+def _report_lines(report: PartitionReport, directory: str) -> Iterator[str]:
+    for problem in report.problems:
+        yield _problem_line(_from(directory, problem))
+    name = _relative(directory, report.directory)
+    if report.error is not None:
+        yield f"{name}: error: {report.error}"
+        return
+    verdict = f"{len(report.problems)} problems" if report.problems else "sound"
+    missing = f", {report.missing_offsets} offsets missing between" if report.missing_offsets else ""
+    yield (
+        f"{name}: {verdict}, {report.segments} segments, {report.batches} batches, "
+        f"{report.size_bytes} bytes, offsets {report.first_offset} to {report.log_end_offset} "
+        f"(exclusive){missing}"
+    )
+
+
+def _problem_line(problem: Problem) -> str:
+    place = problem.path if problem.position is None else f"{problem.path} at byte {problem.position}"
+    return f"{place}: {problem.message} [{problem.rule}]"
+
+
+def _verdict(reports: Sequence[PartitionReport], problem_count: int) -> Iterator[str]:
+    errors = sum(report.error is not None for report in reports)
+    told = f"{len(reports)} partitions, {problem_count} problems"
+    yield f"{told}, {errors} could not be read" if errors else told
+
+
+@click.command("stats")
+@directory_argument
+@jobs_option
+@json_option
+def stats(directory: str, jobs: int | None, as_json: bool) -> None:
+    """Count segments, batches, records, bytes, codecs, epochs, and the files and maps that a node needs.
+
+    DIRECTORY is a partition's, or a log directory with many. Files and maps are those of a node that has used
+    every segment: they stand beside the limits of this machine (ulimit -n, vm.max_map_count).
+    """
+    file_system, path = OsFileSystem(), clean_path(directory)
+    partitions = _partitions(file_system, path)
+    count = _jobs(file_system, partitions, jobs)
+    found: list[PartitionStats] = []
+    for each in for_each_partition(_stats_of, partitions, jobs=count, title="stats"):
+        each.directory = _relative(path, each.directory)
+        found.append(each)
+        if not as_json:
+            echo_lines(_stats_lines(each))
+    total, limits = total_stats(found), _limits(file_system)
+    if as_json:
+        summary = {
+            "directory": path,
+            "partitions": [asdict(each) for each in found],
+            "total": asdict(total),
+            "limits": limits,
+        }
+        click.echo(json.dumps(summary))
+    else:
+        echo_lines(_total_lines(total, limits))
+    if any(each.error is not None for each in found):
+        raise SystemExit(VIOLATED)
+
+
+def _stats_of(path: str) -> PartitionStats:
+    quiet_logging()
+    try:
+        return partition_stats(OsFileSystem(), path)
+    except OSError as error:
+        return PartitionStats(directory=path, error=_reason(error))
+
+
+def _stats_lines(each: PartitionStats) -> Iterator[str]:
+    epochs = ", ".join(f"{epoch} from {offset}" for epoch, offset in each.epochs) or "none"
+    yield (
+        f"{each.directory}: {each.segments} segments, {each.batches} batches, {each.records} records "
+        f"({each.control_records} control), {each.log_bytes} bytes and {each.index_bytes} of indexes, "
+        f"offsets {each.first_offset} to {each.log_end_offset} (exclusive), codecs {_counts(each.codecs)}, "
+        f"magic {_counts(each.magics)}, epochs {epochs}, {each.producers} producers, "
+        f"{each.open_files} files, {each.maps} maps"
+    )
+    if each.error is not None:
+        yield f"{each.directory}: counted up to here only: {each.error}"
+
+
+def _total_lines(total: TotalStats, limits: dict[str, int | None]) -> Iterator[str]:
+    yield (
+        f"total: {total.partitions} partitions, {total.segments} segments, {total.batches} batches, "
+        f"{total.records} records ({total.control_records} control), {total.log_bytes} bytes and "
+        f"{total.index_bytes} of indexes, codecs {_counts(total.codecs)}, magic {_counts(total.magics)}"
+    )
+    for needed, what, name in (
+        (total.open_files, "open files", "ulimit -n"),
+        (total.maps, "maps", "vm.max_map_count"),
+    ):
+        limit = limits[name]
+        too_many = limit is not None and needed > limit
+        verdict = f"TOO MANY: raise {name} above {needed}" if too_many else "enough"
+        yield f"{what}: {needed} needed, {name} {'unknown' if limit is None else limit}: {verdict}"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
+
+
+def _limits(file_system: OsFileSystem) -> dict[str, int | None]:
+    """None where there is none, or this system does not tell."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return {
+        "ulimit -n": None if soft == resource.RLIM_INFINITY else soft,
+        "vm.max_map_count": _read_number(file_system, _MAX_MAPS),
+    }
+
+
+def _read_number(file_system: OsFileSystem, path: str) -> int | None:
+    try:
+        file = file_system.open(path, OpenMode.READ)
+    except OSError:
+        return None
+    try:
+        return int(file.read_at(0, 64))
+    except ValueError:
+        return None
+    finally:
+        file.close()
+
+
+def _partitions(file_system: OsFileSystem, path: str) -> list[str]:
+    """The partition directories to look at; ends the command where there is none."""
+    try:
+        if is_partition_directory(file_system, path):
+            return [path]
+        found = [join(path, name) for name in partition_directories(file_system, path)]
+    except OSError as error:
+        fail(f"{path}: {_reason(error)}")
+    if not found and not looks_like_log_directory(file_system, path):
+        fail(f"{path} holds no partition")
+    return found
+
+
+def _jobs(file_system: OsFileSystem, partitions: Sequence[str], jobs: int | None) -> int:
+    if jobs is not None:
+        return jobs
+    try:
+        return default_jobs(file_system, partitions)
+    except OSError:
+        return 1  # who reads it says why
+
+
+def _reason(error: OSError) -> str:
+    name = f"{error.filename}: " if error.filename else ""
+    return f"{name}{error.strerror or error}"

@@ -1,0 +1,71 @@
+"""One piece of work a partition, in processes side by side, with progress on a terminal."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from typing import TypeVar
+
+from storage.filesystem import FileSystem, basename, join
+
+Result = TypeVar("Result")
+
+SMALL_BYTES = 64 * 1024 * 1024
+"""Below this a second process takes longer to start than it saves."""
+
+
+def default_jobs(file_system: FileSystem, paths: Sequence[str]) -> int:
+    size_bytes = 0
+    for path in paths:
+        for name in file_system.list(path):
+            if name.endswith(".log"):
+                size_bytes += file_system.stat(join(path, name)).size_bytes
+    return 1 if size_bytes < SMALL_BYTES else max(1, min(len(paths), os.cpu_count() or 1))
+
+
+def for_each_partition(
+    work: Callable[[str], Result], paths: Sequence[str], *, jobs: int, title: str
+) -> Iterator[Result]:
+    """The results in the order of `paths`, each as soon as it and those before it are there.
+
+    With more than one job `work` and its results go between processes: a function of a module, or a partial of one.
+    """
+    with ExitStack() as stack:
+        advance = _progress(stack, len(paths), title)
+        results: Iterator[Result]
+        if jobs <= 1 or len(paths) <= 1:
+            results = map(work, paths)
+        else:
+            context = multiprocessing.get_context("spawn")
+            pool = ProcessPoolExecutor(max_workers=min(jobs, len(paths)), mp_context=context)
+            stack.callback(pool.shutdown, cancel_futures=True)
+            results = pool.map(work, paths)
+        for path, result in zip(paths, results, strict=True):
+            advance(basename(path))
+            yield result
+
+
+def _progress(stack: ExitStack, count: int, title: str) -> Callable[[str], None]:
+    """Tells of a partition that is done; in a pipe the results themselves are enough."""
+    if not sys.stderr.isatty() or count < 2:
+        return lambda name: None
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    progress = stack.enter_context(
+        Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[name]}"),
+            console=Console(stderr=True),
+            transient=True,
+        )
+    )
+    task = progress.add_task(title, total=count, name="")
+    return lambda name: progress.update(task, advance=1, name=name)
