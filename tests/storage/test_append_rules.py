@@ -59,7 +59,7 @@ def follow(log: PartitionLog, data: bytes, epoch: int = 100) -> AppendInfo:
 
 
 def epochs(log: PartitionLog) -> list[tuple[int, int]]:
-    return [tuple(entry) for entry in log.leader_epochs.entries]
+    return [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries]
 
 
 def all_bytes(log: PartitionLog) -> bytes:
@@ -89,8 +89,11 @@ def marker(*, commit: bool = True, producer_epoch: int = 0, coordinator_epoch: i
     )
 
 
-def end(log: PartitionLog, **how: int) -> AppendInfo:
-    return lead(log, marker(**how), origin=AppendOrigin.COORDINATOR)
+def end(
+    log: PartitionLog, *, commit: bool = True, producer_epoch: int = 0, coordinator_epoch: int = 0
+) -> AppendInfo:
+    data = marker(commit=commit, producer_epoch=producer_epoch, coordinator_epoch=coordinator_epoch)
+    return lead(log, data, origin=AppendOrigin.COORDINATOR)
 
 
 # The order

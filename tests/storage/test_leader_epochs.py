@@ -50,6 +50,7 @@ def test_ep1_missing_file_is_created_empty() -> None:
     assert file_content(cache_of()) == b""
 
 
+@pytest.mark.covers("LeaderEpochFileCacheTest.shouldPersistEpochsBetweenInstances")
 def test_ep1_entries_persist_between_instances() -> None:
     file_system = new_disk()[1]
     LeaderEpochCache(file_system, PATH).assign(2, 6)
@@ -75,6 +76,10 @@ def test_ep2_negative_epoch_or_offset_is_refused_and_changes_nothing(epoch: int,
         assert cache.entries == before
 
 
+@pytest.mark.covers(
+    "LeaderEpochFileCacheTest.shouldNotUpdateEpochAndStartOffsetIfItDidNotChange",
+    "LeaderEpochFileCacheTest.shouldNotOverwriteOffsetForALeaderEpochOnceItHasBeenAssigned",
+)
 def test_ep2_assign_says_whether_anything_changed() -> None:
     cache = cache_of()
     assert cache.assign(2, 6)
@@ -95,6 +100,13 @@ def test_ep2_nothing_is_written_when_nothing_changes() -> None:
     assert disk.operations == before
 
 
+@pytest.mark.covers(
+    "LeaderEpochFileCacheTest.shouldNotOverwriteLogEndOffsetForALeaderEpochOnceItHasBeenAssigned",
+    "LeaderEpochFileCacheTest.shouldEnforceMonotonicallyIncreasingStartOffsets",
+    "LeaderEpochFileCacheTest.shouldEnforceMonotonicallyIncreasingEpochs",
+    "LeaderEpochFileCacheTest.shouldEnforceOffsetsIncreaseMonotonically",
+    "LeaderEpochFileCacheTest.shouldTruncateIfMatchingEpochButEarlierStartingOffset",
+)
 @pytest.mark.parametrize(
     ("entries", "expected"),
     [
@@ -107,12 +119,27 @@ def test_ep2_nothing_is_written_when_nothing_changes() -> None:
         ([(0, 0), (1, 0)], [(1, 0)]),
     ],
 )
-def test_ep3_ep4_contradicting_entries_are_dropped(
+def test_ep3_contradicting_entries_are_dropped(
     entries: list[tuple[int, int]], expected: list[tuple[int, int]]
 ) -> None:
     assert cache_of(*entries).entries == expected
 
 
+@pytest.mark.covers(
+    "LeaderEpochFileCacheTest.shouldAddEpochAndMessageOffsetToCache",
+    "LeaderEpochFileCacheTest.shouldReturnLogEndOffsetIfLatestEpochRequested",
+    "LeaderEpochFileCacheTest.shouldReturnUndefinedOffsetIfUndefinedEpochRequested",
+    "LeaderEpochFileCacheTest.shouldReturnUnsupportedIfNoEpochRecorded",
+    "LeaderEpochFileCacheTest.shouldReturnUnsupportedIfNoEpochRecordedAndUndefinedEpochRequested",
+    "LeaderEpochFileCacheTest.shouldReturnFirstEpochIfRequestedEpochLessThanFirstEpoch",
+    "LeaderEpochFileCacheTest.shouldGetFirstOffsetOfSubsequentEpochWhenOffsetRequestedForPreviousEpoch",
+    "LeaderEpochFileCacheTest.shouldReturnNextAvailableEpochIfThereIsNoExactEpochForTheOneRequested",
+    "LeaderEpochFileCacheTest.shouldReturnInvalidOffsetIfEpochIsRequestedWhichIsNotCurrentlyTracked",
+    "LeaderEpochFileCacheTest.shouldSupportEpochsThatDoNotStartFromZero",
+    "LeaderEpochFileCacheTest.shouldIncreaseAndTrackEpochsAsLeadersChangeManyTimes",
+    "LeaderEpochFileCacheTest.shouldIncreaseAndTrackEpochsAsFollowerReceivesManyMessages",
+    "LeaderEpochFileCacheTest.shouldFetchEndOffsetOfEmptyCache",
+)
 @pytest.mark.parametrize(
     ("entries", "epoch", "log_end_offset", "expected"),
     [
@@ -144,17 +171,32 @@ def test_ep5_end_offset_for_an_epoch(
     assert cache_of(*entries).end_offset_for(epoch, log_end_offset) == expected
 
 
+@pytest.mark.covers(
+    "LeaderEpochFileCacheTest.shouldDropEntriesOnEpochBoundaryWhenRemovingLatestEntries",
+    "LeaderEpochFileCacheTest.shouldDropEntriesBetweenEpochBoundaryWhenRemovingNewest",
+    "LeaderEpochFileCacheTest.shouldNotResetEpochHistoryTailIfUndefinedPassed",
+)
 @pytest.mark.parametrize(
     ("end_offset", "expected"),
     [(8, A[:1]), (9, A[:2]), (11, A[:2]), (12, A), (6, []), (0, []), (-1, A)],
 )
-def test_ep6_ep8_truncate_from_end(end_offset: int, expected: list[tuple[int, int]]) -> None:
+def test_ep6_truncate_from_end(end_offset: int, expected: list[tuple[int, int]]) -> None:
     cache = cache_of(*A)
     assert cache.truncate_from_end(end_offset) == (expected != A)
     assert cache.entries == expected
     assert cache.latest_epoch == (expected[-1][0] if expected else None)
 
 
+@pytest.mark.covers(
+    "LeaderEpochFileCacheTest.shouldPreserveResetOffsetOnClearEarliestIfOneExists",
+    "LeaderEpochFileCacheTest.shouldUpdateSavedOffsetWhenOffsetToClearToIsBetweenEpochs",
+    "LeaderEpochFileCacheTest.shouldUpdateOffsetBetweenEpochBoundariesOnClearEarliest",
+    "LeaderEpochFileCacheTest.shouldNotClearAnythingIfOffsetToEarly",
+    "LeaderEpochFileCacheTest.shouldNotClearAnythingIfOffsetToFirstOffset",
+    "LeaderEpochFileCacheTest.shouldRetainLatestEpochOnClearAllEarliest",
+    "LeaderEpochFileCacheTest.shouldRetainLatestEpochOnClearAllEarliestAndUpdateItsOffset",
+    "LeaderEpochFileCacheTest.shouldNotResetEpochHistoryHeadIfUndefinedPassed",
+)
 @pytest.mark.parametrize(
     ("start_offset", "expected"),
     [
@@ -173,6 +215,10 @@ def test_ep7_truncate_from_start(start_offset: int, expected: list[tuple[int, in
     assert cache.entries == expected
 
 
+@pytest.mark.covers(
+    "LeaderEpochFileCacheTest.shouldUpdateOffsetBetweenEpochBoundariesOnClearEarliest2",
+    "UnifiedLogTest.shouldUpdateOffsetForLeaderEpochsWhenDeletingSegments",
+)
 def test_ep7_the_first_of_several_epochs_moves_up() -> None:
     cache = cache_of((0, 0), (1, 7), (2, 10))
     cache.truncate_from_start(5)
@@ -187,7 +233,12 @@ def test_ep7_assign_after_the_last_epoch_moved_up_keeps_its_start() -> None:
     assert cache.entries == [(4, 12)]
 
 
-def test_ep6_ep7_an_empty_cache_is_not_touched() -> None:
+@pytest.mark.covers(
+    "LeaderEpochFileCacheTest.shouldFetchLatestEpochOfEmptyCache",
+    "LeaderEpochFileCacheTest.shouldClearEarliestOnEmptyCache",
+    "LeaderEpochFileCacheTest.shouldClearLatestOnEmptyCache",
+)
+def test_ep7_an_empty_cache_is_not_touched() -> None:
     cache = cache_of()
     assert not cache.truncate_from_start(7)
     assert not cache.truncate_from_end(7)
@@ -195,11 +246,51 @@ def test_ep6_ep7_an_empty_cache_is_not_touched() -> None:
     assert cache.entries == [] and not cache.is_dirty
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ((2, 6), (2, 7), [(2, 6)]),  # the same epoch, a larger start: the first one wins
+        ((2, 6), (2, 5), [(2, 5)]),  # a smaller one replaces it
+        ((2, 6), (1, 7), [(1, 7)]),  # a lower epoch removes the higher ones
+        ((2, 6), (3, 6), [(3, 6)]),  # no data lies in an epoch that ends where it begins
+    ],
+)
+def test_ep4_what_a_second_start_does_to_the_first(
+    first: tuple[int, int], second: tuple[int, int], expected: list[tuple[int, int]]
+) -> None:
+    assert cache_of(first, second).entries == expected
+
+
+def test_ep8_a_negative_end_truncates_nothing() -> None:
+    cache = cache_of((0, 0), *A)
+    for end_offset in (-1, -5):
+        assert not cache.truncate_from_end(end_offset)
+    assert cache.entries == [(0, 0), *A] and not cache.is_dirty
+
+
+@pytest.mark.parametrize("position", range(4))
+def test_kafka_7415_conflicting_entries_are_removed_when_one_is_assigned(position: int) -> None:
+    """A leader notes its epoch when it is elected, before it writes: entries that speak against it go."""
+    cache = cache_of(*A)
+    cache.assign(9, [5, 6, 8, 11][position])
+    assert cache.entries == [*A[: max(0, position - 1)], (9, [5, 6, 8, 11][position])]
+
+
+def test_kafka_16541_a_checkpoint_is_synced_before_it_takes_its_name() -> None:
+    for kept in ("none", "prefix", "torn"):
+        disk, file_system = new_disk()
+        LeaderEpochCache(file_system, PATH).assign(2, 6)
+        disk.lose_power(kept)
+        assert LeaderEpochCache(disk.file_system(Life()), PATH).entries == [(2, 6)]
+
+
+@pytest.mark.covers("LeaderEpochFileCacheTest.shouldFetchEpochForGivenOffset")
 @pytest.mark.parametrize(("offset", "epoch"), [(25, 1), (20, 1), (30, 5), (50, 5), (10, 0), (5, None)])
 def test_ep9_epoch_for_offset(offset: int, epoch: int | None) -> None:
     assert cache_of((0, 10), (1, 20), (5, 30)).epoch_for_offset(offset) == epoch
 
 
+@pytest.mark.covers("LeaderEpochFileCacheTest.shouldClearAllEntries")
 def test_ep10_clear_is_in_memory_only_and_clear_and_flush_is_not() -> None:
     cache = cache_of(*A)
     cache.clear()
@@ -231,6 +322,7 @@ def test_ep11_entries_in_range_leave_the_cache_alone(
     assert cache.entries == A
 
 
+@pytest.mark.covers("LeaderEpochFileCacheTest.shouldWriteCheckpointOnTruncation")
 def test_ep12_assign_is_on_disk_at_once_and_truncation_after_flush() -> None:
     scheduled: list[str] = []
     file_system = new_disk()[1]
@@ -282,6 +374,12 @@ def test_ep6_flush_into_a_directory_that_has_gone_is_no_error() -> None:
     cache.flush()
 
 
+@pytest.mark.covers(
+    "LeaderEpochFileCacheTest.testPreviousEpoch",
+    "LeaderEpochFileCacheTest.testFindPreviousEpoch",
+    "LeaderEpochFileCacheTest.testFindPreviousEntry",
+    "LeaderEpochFileCacheTest.testFindNextEpoch",
+)
 def test_previous_and_next_epochs() -> None:
     cache = cache_of()
     assert cache.previous_epoch() is None
@@ -297,6 +395,7 @@ def test_previous_and_next_epochs() -> None:
     assert [cache.next_epoch(epoch) for epoch in (-1, 0, 1, 2, 100)] == [0, 1, 2, None, None]
 
 
+@pytest.mark.covers("LeaderEpochFileCacheTest.testGetEpochEntry")
 def test_entry_for_an_epoch() -> None:
     cache = cache_of((2, 100), (3, 500), (5, 1000))
     assert [cache.entry_for(epoch) for epoch in (2, 3, 4, 5, 6)] == [

@@ -31,6 +31,10 @@ def manager(file_system: FileSystem) -> ProducerStateManager:
     return ProducerStateManager(file_system, "/log")
 
 
+@pytest.mark.covers(
+    "ProducerStateManagerTest.testPidExpirationTimeout",
+    "ProducerStateManagerTest.testProducersWithOngoingTransactionsDontExpire",
+)
 def test_ps13_idle_producers_expire_but_not_within_a_transaction(manager: ProducerStateManager) -> None:
     append(manager, data(0, 0, pid=1, timestamp=NOW), data(1, 0, pid=2, timestamp=NOW + 1))
     append(manager, data(2, 0, pid=3, transactional=True, timestamp=NOW))
@@ -41,6 +45,7 @@ def test_ps13_idle_producers_expire_but_not_within_a_transaction(manager: Produc
     append(manager, data(3, 17, pid=1))
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testRemoveExpiredPidsOnReload")
 def test_ps13_expired_producers_are_not_loaded(file_system: FileSystem) -> None:
     manager = ProducerStateManager(file_system, "/log", producer_id_expiration_ms=10_000)
     append(manager, data(0, 0, pid=1, timestamp=1), data(1, 0, pid=2, timestamp=61_000))
@@ -50,6 +55,11 @@ def test_ps13_expired_producers_are_not_loaded(file_system: FileSystem) -> None:
     assert sorted(again.producers) == [2] and again.map_end_offset == 2
 
 
+@pytest.mark.covers(
+    "ProducerStateManagerTest.testHasLateTransaction",
+    "ProducerStateManagerTest.testHasLateTransactionInitializedAfterReload",
+    "ProducerStateManagerTest.testHasLateTransactionUpdatedAfterFullTruncation",
+)
 def test_ps14_late_transactions(file_system: FileSystem) -> None:
     manager = ProducerStateManager(file_system, "/log", max_transaction_timeout_ms=300_000)
     limit = NOW + 600_000
@@ -69,6 +79,9 @@ def test_ps14_late_transactions(file_system: FileSystem) -> None:
     assert not again.has_late_transaction(limit + 10_000)
 
 
+@pytest.mark.covers(
+    "ProducerStateManagerTest.testTakeSnapshot", "ProducerStateManagerTest.testSkipSnapshotIfOffsetUnchanged"
+)
 def test_ps15_snapshot_is_named_by_the_map_end_and_taken_once(
     manager: ProducerStateManager, file_system: FileSystem
 ) -> None:
@@ -97,6 +110,10 @@ def test_t12_snapshot_without_sync_is_durable_after_sync_snapshot() -> None:
     assert sorted(again.producers) == [PID]
 
 
+@pytest.mark.covers(
+    "ProducerStateManagerTest.testRecoverFromSnapshotUnfinishedTransaction",
+    "ProducerStateManagerTest.testLoadFromSnapshotRetainsNonExpiredProducers",
+)
 @pytest.mark.parametrize("transactional", [True, False])
 def test_ps16_reload_restores_the_last_batch_and_the_open_transaction(
     file_system: FileSystem, transactional: bool
@@ -113,6 +130,7 @@ def test_ps16_reload_restores_the_last_batch_and_the_open_transaction(
     append(again, data(2, 2, transactional=transactional))
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testTruncateAndReloadRemovesOutOfRangeSnapshots")
 def test_ps16_snapshots_outside_the_log_go(file_system: FileSystem) -> None:
     manager = ProducerStateManager(file_system, "/log")
     for offset in range(5):
@@ -124,6 +142,11 @@ def test_ps16_snapshots_outside_the_log_go(file_system: FileSystem) -> None:
     assert manager.map_end_offset == 3 and manager.producers[PID].last_sequence == 2
 
 
+@pytest.mark.covers(
+    "ProducerStateManagerTest.testLoadFromEmptySnapshotFile",
+    "ProducerStateManagerTest.testLoadFromTruncatedSnapshotFile",
+    "ProducerStateManagerTest.testLoadFromCorruptSnapshotFile",
+)
 @pytest.mark.parametrize("damage", [b"", bytes(20), bytes(37) + b"x" * 19, b"\x00\x01"])
 def test_ps16_a_snapshot_that_does_not_load_is_deleted_and_the_next_tried(
     file_system: FileSystem, damage: bytes
@@ -187,6 +210,7 @@ def test_ps16_a_crash_within_a_snapshot_heals() -> None:
     pytest.fail("the snapshot never came to its end")
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testTruncateFullyAndStartAt")
 def test_ps17_truncate_fully_forgets_everything(
     manager: ProducerStateManager, file_system: FileSystem
 ) -> None:
@@ -208,6 +232,10 @@ def test_ps18_a_moved_log_start_keeps_producers(manager: ProducerStateManager) -
     assert manager.map_end_offset == manager.last_snapshot_offset == 10
 
 
+@pytest.mark.covers(
+    "ProducerStateManagerTest.testRemoveStraySnapshotsKeepCleanShutdownSnapshot",
+    "ProducerStateManagerTest.testRemoveAllStraySnapshots",
+)
 @pytest.mark.parametrize(
     ("snapshots", "bases", "left"),
     [
@@ -230,6 +258,7 @@ def test_ps19_stray_snapshots(
     assert names(file_system) == manager.snapshot_offsets == left
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testDeleteSnapshotsBefore")
 def test_ps20_snapshots_before_an_offset_go(manager: ProducerStateManager, file_system: FileSystem) -> None:
     append(manager, data(0, 0), data(1, 1))
     manager.take_snapshot()
@@ -241,6 +270,11 @@ def test_ps20_snapshots_before_an_offset_go(manager: ProducerStateManager, file_
     assert names(file_system) == [] and manager.snapshot_offsets == []
 
 
+@pytest.mark.covers(
+    "ProducerStateManagerTest.testRemoveAndMarkSnapshotForDeletion",
+    "ProducerStateManagerTest.testRemoveAndMarkSnapshotForDeletionAlreadyDeleted",
+    "ProducerStateManagerTest.testFetchSnapshotEmptySnapShot",
+)
 def test_ps20_a_snapshot_is_renamed_for_deletion(
     manager: ProducerStateManager, file_system: FileSystem
 ) -> None:
@@ -261,6 +295,7 @@ def test_ps21_empty_without_producers_and_unreplicated_transactions(manager: Pro
     assert not manager.is_empty
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testReloadSnapshots")
 def test_reload_sees_files_that_came_and_went(manager: ProducerStateManager, file_system: FileSystem) -> None:
     write_garbage(file_system, 7, b"")
     assert manager.snapshot_offsets == []

@@ -178,6 +178,7 @@ def drawn_entries(draw: st.DrawFn) -> ProducerStateEntry:
     return entry
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testReadWriteSnapshot")
 @settings(max_examples=25, deadline=None)
 @given(st.lists(drawn_entries(), max_size=30, unique_by=lambda entry: entry.producer_id))
 def test_snapshot_round_trip(entries: list[ProducerStateEntry]) -> None:

@@ -30,6 +30,7 @@ def manager(file_system: FileSystem) -> ProducerStateManager:
     return ProducerStateManager(file_system, "/log")
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testPrepareUpdateDoesNotMutate")
 def test_ps1_prepare_update_does_not_mutate(manager: ProducerStateManager) -> None:
     info = manager.prepare_update(PID, AppendOrigin.CLIENT)
     info.append(data(15, 0, count=6))
@@ -55,6 +56,7 @@ def test_ps1_a_refused_append_leaves_no_trace(manager: ProducerStateManager) -> 
     assert [transaction.first_offset for transaction in manager.ongoing_transactions] == [0]
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testAppendEmptyControlBatch")
 def test_ps2_empty_control_batch_makes_an_entry_without_a_transaction(manager: ProducerStateManager) -> None:
     content = bytearray(marker(15, commit=True).tobytes()[:61])
     content[57:61] = bytes(4)
@@ -77,6 +79,7 @@ def test_ps2_a_control_record_that_is_no_marker_is_refused(manager: ProducerStat
     assert state(manager) == []
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testOldEpochForControlRecord")
 def test_ps3_an_older_epoch_is_refused_but_for_replication(manager: ProducerStateManager) -> None:
     append(manager, data(0, 0, epoch=5))
     for origin in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR):
@@ -88,6 +91,7 @@ def test_ps3_an_older_epoch_is_refused_but_for_replication(manager: ProducerStat
     assert manager.producers[PID].producer_epoch == 4
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testBasicIdMapping")
 def test_ps4_basic_sequences(manager: ProducerStateManager) -> None:
     append(manager, data(0, 0))
     append(manager, data(1, 1))
@@ -121,6 +125,7 @@ def test_ps4_unknown_producer_may_begin_anywhere(manager: ProducerStateManager) 
         manager.prepare_append([data(1, 19, epoch=3)], origin=AppendOrigin.CLIENT)
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testProducerSequenceWrapAround")
 def test_ps4_sequence_wraps_around(manager: ProducerStateManager) -> None:
     append(manager, data(0, INT_MAX), origin=AppendOrigin.REPLICATION)
     append(manager, data(1, 0))
@@ -128,6 +133,7 @@ def test_ps4_sequence_wraps_around(manager: ProducerStateManager) -> None:
     assert (entry.first_sequence, entry.last_sequence) == (INT_MAX, 0)
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testProducerSequenceWithWrapAroundBatchRecord")
 def test_ps4_sequence_wraps_within_a_batch(manager: ProducerStateManager) -> None:
     append(manager, data(2000, INT_MAX - 10, count=21), origin=AppendOrigin.REPLICATION)
     assert manager.producers[PID].batch_metadata == [BatchMetadata(9, 2020, 20, NOW)]
@@ -135,12 +141,19 @@ def test_ps4_sequence_wraps_within_a_batch(manager: ProducerStateManager) -> Non
     append(manager, data(2021, 10))
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testProducerSequenceInvalidWrapAround")
 def test_ps4_wrap_to_anything_but_zero_is_refused(manager: ProducerStateManager) -> None:
     append(manager, data(0, INT_MAX), origin=AppendOrigin.REPLICATION)
     with pytest.raises(OutOfOrderSequence):
         manager.prepare_append([data(1, 1)], origin=AppendOrigin.CLIENT)
 
 
+@pytest.mark.covers(
+    "ProducerStateManagerTest.testNoValidationOnFirstEntryWhenLoadingLog",
+    "ProducerStateManagerTest.testAcceptAppendWithoutProducerStateOnReplica",
+    "ProducerStateManagerTest.testAcceptAppendWithSequenceGapsOnReplica",
+    "ProducerStateManagerTest.testSequenceNotValidatedForGroupMetadataTopic",
+)
 @pytest.mark.parametrize("origin", [AppendOrigin.REPLICATION, AppendOrigin.COORDINATOR])
 def test_ps4_only_clients_sequences_are_checked(manager: ProducerStateManager, origin: AppendOrigin) -> None:
     append(manager, data(0, 5), origin=origin)
@@ -159,6 +172,7 @@ def test_ps5_five_batches_are_kept_and_another_epoch_forgets_them(manager: Produ
     assert [batch.last_offset for batch in entry.batch_metadata] == [7]
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testNonTransactionalAppendWithOngoingTransaction")
 def test_ps6_data_outside_an_open_transaction_is_refused(manager: ProducerStateManager) -> None:
     append(manager, data(0, 0, transactional=True))
     for origin in AppendOrigin:
@@ -170,6 +184,7 @@ def test_ps6_data_outside_an_open_transaction_is_refused(manager: ProducerStateM
     assert state(manager) == before
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testTxnFirstOffsetMetadataCached")
 def test_ps6_a_transaction_opens_at_its_first_batch_with_its_place(manager: ProducerStateManager) -> None:
     first, second = data(13, 0, transactional=True), data(14, 1, transactional=True)
     other = data(15, 0, pid=2, transactional=True)
@@ -189,6 +204,7 @@ def test_ps6_a_transaction_opens_at_its_first_batch_with_its_place(manager: Prod
     ]
 
 
+@pytest.mark.covers("ProducerStateManagerTest.updateProducerTransactionState")
 def test_ps7_a_marker_completes_the_transaction(manager: ProducerStateManager) -> None:
     append(manager, data(16, 1, count=5, transactional=True))
     append(manager, data(26, 6, count=5, transactional=True))
@@ -200,6 +216,7 @@ def test_ps7_a_marker_completes_the_transaction(manager: ProducerStateManager) -
     assert [batch.last_sequence for batch in entry.batch_metadata] == [5, 10]
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testSkipEmptyTransactions")
 def test_ps7_a_marker_without_data_completes_nothing(manager: ProducerStateManager) -> None:
     for offset in (10, 11):
         assert append(manager, marker(offset, commit=False), origin=AppendOrigin.COORDINATOR) == []
@@ -211,6 +228,7 @@ def test_ps7_a_marker_without_data_completes_nothing(manager: ProducerStateManag
     assert manager.first_unstable_offset == 30
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testCoordinatorFencing")
 def test_ps7_an_older_coordinator_is_fenced_but_for_replication(manager: ProducerStateManager) -> None:
     for offset, coordinator_epoch in ((0, 1), (1, 1), (2, 2)):
         append(
@@ -226,6 +244,10 @@ def test_ps7_an_older_coordinator_is_fenced_but_for_replication(manager: Produce
     assert manager.producers[PID].coordinator_epoch == 1
 
 
+@pytest.mark.covers(
+    "ProducerStateManagerTest.testControlRecordBumpsProducerEpoch",
+    "ProducerStateManagerTest.testOutOfSequenceAfterControlRecordEpochBump",
+)
 def test_ps8_a_marker_of_a_higher_epoch_fences(manager: ProducerStateManager) -> None:
     append(manager, data(0, 0, transactional=True))
     append(manager, marker(1, commit=False, epoch=1), origin=AppendOrigin.COORDINATOR)
@@ -237,6 +259,7 @@ def test_ps8_a_marker_of_a_higher_epoch_fences(manager: ProducerStateManager) ->
     append(manager, data(2, 0, epoch=1))
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testAppendTxnMarkerWithNoProducerState")
 def test_ps8_a_marker_makes_an_unknown_producer_known(manager: ProducerStateManager) -> None:
     append(manager, marker(27, commit=True, epoch=2), origin=AppendOrigin.COORDINATOR)
     assert manager.producers[PID].last_sequence == -1
@@ -269,6 +292,7 @@ def test_ps10_replication_knows_no_duplicates(manager: ProducerStateManager) -> 
     assert manager.producers[PID].last_offset == 1
 
 
+@pytest.mark.covers("ProducerStateManagerTest.testLastStableOffsetCompletedTxn")
 def test_ps11_last_stable_offset_of_overlapping_transactions(manager: ProducerStateManager) -> None:
     for pid, offset in ((1, 99), (2, 100), (3, 104)):
         append(manager, data(offset, 0, pid=pid, transactional=True))
@@ -293,7 +317,8 @@ def test_ps12_completing_an_unknown_transaction_is_a_bug(manager: ProducerStateM
         manager.complete_transaction(CompletedTransaction(PID, 5, 6, False))
 
 
-def test_ps12_ps22_unstable_until_the_high_watermark_has_passed_the_marker(
+@pytest.mark.covers("ProducerStateManagerTest.testFirstUnstableOffset")
+def test_ps12_unstable_until_the_high_watermark_has_passed_the_marker(
     manager: ProducerStateManager,
 ) -> None:
     append(manager, data(99, 0, transactional=True))
@@ -341,3 +366,48 @@ def test_ps25_replayed_header_opens_transactions_in_order(manager: ProducerState
     manager.replay_data(TRANSACTIONAL_FLAG, 0, NOW, 5, 0, 1, 40)
     assert [transaction.first_offset for transaction in manager.ongoing_transactions] == [20, 30]
     assert manager.first_unstable_offset == 20
+
+
+def test_ps22_the_first_unstable_offset_is_the_least_of_open_and_unreplicated(
+    manager: ProducerStateManager,
+) -> None:
+    append(manager, data(10, 0, pid=1, transactional=True), data(20, 0, pid=2, transactional=True))
+    append(manager, marker(30, commit=True, pid=2), origin=AppendOrigin.COORDINATOR)
+    assert manager.first_unstable_offset == 10, "the open one begins lower"
+    append(manager, marker(31, commit=True, pid=1), origin=AppendOrigin.COORDINATOR)
+    append(manager, data(32, 0, pid=3, transactional=True))
+    assert (manager.first_unstable_offset, manager.first_undecided_offset) == (10, 32)
+    manager.on_high_watermark_updated(31)
+    assert manager.first_unstable_offset == 10, "the marker at 31 is not replicated"
+    manager.on_high_watermark_updated(32)
+    assert manager.first_unstable_offset == 32
+
+
+def test_ps9_what_is_taken_over_is_merged_with_what_was_there(manager: ProducerStateManager) -> None:
+    for number in range(4):
+        append(manager, data(number, number, timestamp=NOW + number))
+    append(manager, data(4, 4), data(5, 5, timestamp=NOW + 9))
+    entry = manager.producers[PID]
+    assert [batch.last_sequence for batch in entry.batch_metadata] == [1, 2, 3, 4, 5]
+    assert entry.last_timestamp == NOW + 9
+    with pytest.raises(AssertionError):
+        manager.prepare_update(-1, AppendOrigin.CLIENT)
+
+
+@pytest.mark.covers("ProducerStateManagerTest.testProducerStateAfterFencingAbortMarker")
+def test_ps7_an_aborting_marker_of_a_later_epoch_leaves_no_batches(manager: ProducerStateManager) -> None:
+    append(manager, data(0, 0, transactional=True))
+    append(manager, marker(1, commit=False, epoch=1), origin=AppendOrigin.COORDINATOR)
+    entry = manager.producers[PID]
+    assert (entry.last_offset, entry.last_sequence, entry.is_empty) == (-1, -1, True)
+    assert entry.last_timestamp == NOW, "that of the marker"
+    manager.remove_expired(NOW + 1)
+    assert manager.last_entry(PID) is not None
+
+
+def test_ps7_a_marker_of_the_same_epoch_keeps_the_batches(manager: ProducerStateManager) -> None:
+    append(manager, data(0, 0, transactional=True))
+    append(manager, marker(1, commit=True, timestamp=NOW + 5), origin=AppendOrigin.COORDINATOR)
+    entry = manager.producers[PID]
+    assert (entry.last_offset, entry.last_sequence, entry.last_timestamp) == (0, 0, NOW + 5)
+    assert manager.find_duplicate(data(9, 0)) is not None
