@@ -8,7 +8,8 @@ says (`sim.disk_survival`). `sync` of a file makes its bytes and length durable,
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from hashlib import blake2b
 from typing import Final, final
 
 from sim.crash import Life
@@ -16,10 +17,10 @@ from sim.disk_faults import MUTATING, WRITES, Applied, Interruption, Trigger
 from sim.disk_file import Fate, FileNode
 from sim.disk_handles import SimFile, SimFileSystem
 from sim.disk_names import DirectoryNode, NameChange, Node, durable_node, missing, sync_names
-from sim.disk_survival import PowerLoss, Survivors, keep_chosen
+from sim.disk_survival import PowerLoss, Survivors, Tear, keep_chosen
 from storage.draws import Draws
 
-__all__ = ["Applied", "PowerLoss", "SimDisk", "SimFile", "SimFileSystem"]
+__all__ = ["Applied", "PowerLoss", "SimDisk", "SimFile", "SimFileSystem", "Tear"]
 
 READ_OR_MUTATE: Final = MUTATING | {"read"}
 
@@ -33,6 +34,9 @@ class SimDisk:
         self.now_ms = now_ms
         self.operations = 0  # mutating calls so far, the struck ones too
         self.call_log: list[str] | None = None  # set to a list to have each mutating call written down
+        self.observer: Callable[[str, str], None] | None = (
+            None  # told verb and path before each mutating call
+        )
         self.root = DirectoryNode(0, now_ms())
         self._numbers = 0
         self._sequence = 0
@@ -81,11 +85,14 @@ class SimDisk:
             self._keep_names(survivors.keeps_name)
         self._settle(lambda node: mode == "all" or (mode != "none" and survivors.keeps_modified(node)))
 
-    def lose_power_keeping(self, sequences: Collection[int]) -> None:
-        """A power loss that keeps exactly these of `pending_sequences`, to enumerate every survivor set."""
+    def lose_power_keeping(self, sequences: Collection[int], tears: Mapping[int, Tear] | None = None) -> None:
+        """A power loss that keeps exactly these of `pending_sequences`, to enumerate every survivor set.
+
+        A kept write whose number is in `tears` is kept in that shape; of other changes a tear means nothing.
+        """
         self.crash_process()
         self._power_losses += 1
-        self._keep(lambda sequence: sequence in sequences)
+        self._keep(lambda sequence: sequence in sequences, tears)
         self._settle(lambda node: False)
 
     # What a test or a fault plan arms.
@@ -157,6 +164,13 @@ class SimDisk:
 
     # What an observer may ask.
 
+    def sync_all(self) -> None:
+        """Nothing is pending after it, as after sync(2): where a test begins to enumerate."""
+        for node in list(self._dirty_files.values()):
+            self.sync_file(node)
+        for directory in list(self._dirty_directories.values()):
+            self.sync_names(directory)
+
     def pending_sequences(self) -> list[int]:
         """The numbers of the changes that a power loss would decide on, oldest first."""
         found = {
@@ -171,6 +185,26 @@ class SimDisk:
 
     def pending_count(self) -> int:
         return len(self.pending_sequences())
+
+    def pending_writes(self) -> list[int]:
+        """Those of `pending_sequences` that put down bytes and may be torn."""
+        return sorted(
+            change.sequence
+            for node in self._dirty_files.values()
+            for change in node.changes
+            if change.fate is Fate.PENDING and change.is_write
+        )
+
+    @property
+    def last_sequence(self) -> int:
+        """The number of the newest change, pending or not; they count from 1."""
+        return self._sequence
+
+    def fingerprint(self) -> bytes:
+        """Of every name and byte that a process sees; equal for equal trees, whatever led there."""
+        digest = blake2b(digest_size=16)
+        _digest(self.root, "", digest.update)
+        return digest.digest()
 
     def durable_bytes(self, path: str) -> bytes:
         """The file after a power loss that keeps nothing; FileNotFoundError if it has no name then."""
@@ -210,6 +244,8 @@ class SimDisk:
 
     def begin(self, verb: str, path: str, *detail: int | str) -> Interruption | None:
         """Before each mutating call; the caller obeys what strikes it."""
+        if self.observer is not None:
+            self.observer(verb, path)
         self.operations += 1
         if self.call_log is not None:
             self.call_log.append(" ".join((verb, path, *map(str, detail))))
@@ -282,9 +318,9 @@ class SimDisk:
 
     # The power loss itself.
 
-    def _keep(self, keep: Callable[[int], bool]) -> None:
+    def _keep(self, keep: Callable[[int], bool], tears: Mapping[int, Tear] | None = None) -> None:
         for node in self._dirty_files.values():
-            keep_chosen(node, keep)
+            keep_chosen(node, keep, tears)
         self._keep_names(lambda change: keep(change.sequence))
 
     def _keep_names(self, keep: Callable[[NameChange], bool]) -> None:
@@ -308,6 +344,17 @@ class SimDisk:
             directory.entries = dict(directory.durable)
         self._dirty_files.clear()
         self._dirty_directories.clear()
+
+
+def _digest(node: Node, path: str, update: Callable[[bytes], None]) -> None:
+    if isinstance(node, FileNode):
+        content = node.read(0, node.data_end).rstrip(b"\0")
+        update(b"%s %d %d\n" % (path.encode(), node.length, len(content)))
+        update(content)
+        return
+    update(b"%s/\n" % path.encode())
+    for name in sorted(node.entries):
+        _digest(node.entries[name], f"{path}/{name}", update)
 
 
 def _duplicate(node: Node, copies: dict[int, Node], changes: dict[int, NameChange]) -> Node:

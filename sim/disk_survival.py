@@ -14,7 +14,8 @@ new one in 3 of 4 cases. Every draw is keyed by the power loss, the file, the ch
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from enum import Enum
 from itertools import pairwise
 from typing import Final, Literal, final
 
@@ -43,14 +44,43 @@ def apply_whole(node: FileNode, change: FileChange, written: bytes) -> None:
         node.set_length(change.new_length)
 
 
-def keep_chosen(node: FileNode, keep: Callable[[int], bool]) -> None:
+class Tear(Enum):
+    """The shapes in which a write may be kept by half, where a test names them one by one."""
+
+    SHORT = "short"  # the first half, and the file ends there
+    HEAD = "head"  # the first half (from a sector on: whole sectors); the rest as it was, zeros where it grew
+    TAIL = "tail"  # the second half likewise; what comes before as it was
+    LENGTH = "length"  # the new length, and none of the bytes
+    GARBAGE = "garbage"  # the first half, and bytes of nobody for the second
+
+
+def keep_chosen(node: FileNode, keep: Callable[[int], bool], tears: Mapping[int, Tear] | None = None) -> None:
     """Rebuild the file from its durable image and the changes that `keep` accepts by number, each whole.
 
     A write that is kept grows the file even where an earlier growth was not kept: the gap reads as zeros.
     """
     for change, written in node.unwind():
-        if change.fate is Fate.DURABLE or (change.fate is Fate.PENDING and keep(change.sequence)):
+        if change.fate is not Fate.DURABLE and (change.fate is not Fate.PENDING or not keep(change.sequence)):
+            continue
+        tear = tears.get(change.sequence) if tears is not None and change.is_write else None
+        if tear is None:
             apply_whole(node, change, written)
+        else:
+            apply_torn(node, change, written, tear)
+
+
+def apply_torn(node: FileNode, change: FileChange, written: bytes, tear: Tear) -> None:
+    start, half = change.position, len(written) // 2
+    if len(written) >= SECTOR_BYTES:  # a sector is old or new, never both
+        half = max((start + half) // SECTOR_BYTES * SECTOR_BYTES - start, 0)
+    if tear in (Tear.SHORT, Tear.HEAD, Tear.GARBAGE):
+        node.put(start, written[:half])
+    if tear is Tear.TAIL:
+        node.put(start + half, written[half:])
+    elif tear is Tear.GARBAGE:
+        node.put(start + half, bytes(byte ^ 0x5A for byte in written[half:]))
+    if tear is not Tear.SHORT:
+        node.set_length(max(node.length, start + len(written)))
 
 
 @final

@@ -25,6 +25,7 @@ from storage.producer_rebuild import rebuild_producer_state
 from storage.producer_snapshot import snapshot_name
 from storage.producer_state import ProducerStateManager
 from storage.recovery_cut import RecoveryCut, ReportCut, ignore_cut, report_cut
+from storage.replace_segments import CLEANED_SUFFIX
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LogSegment, offset_name
 from storage.segment_recovery import do_nothing
 from storage.segments import LogSegments
@@ -242,8 +243,7 @@ class _Loader:
         first (Kafka does not start); a segment that was flushed is refused, with the place.
         """
         try:
-            self._recover(segment)
-            segment.flush()  # below the recovery point the next start takes these indexes as they are
+            self._rebuild_indexes(segment)
         except SegmentOffsetOverflow as error:
             if self._can_split(segment):
                 raise
@@ -252,6 +252,21 @@ class _Loader:
             self._leave_to_recovery(segment, find_step_back(segment), error)
         except CorruptBatch as error:
             self._leave_to_recovery(segment, None, error)
+
+    def _rebuild_indexes(self, segment: LogSegment) -> None:
+        """Below the recovery point the next start takes an offset index as it is, so it gets its name when all of it,
+        and the time index, is on the disk: a crash before leaves it missing still.
+        """
+        offset_index, path = segment.indexes.lazy_offset, segment.offset_index_path
+        offset_index.rename_to(path + CLEANED_SUFFIX)
+        try:
+            self._recover(segment)
+            segment.flush()
+            self._file_system.sync_directory(self._directory)
+        except StorageError:  # the load may go on without it, to a split or to the recovery of all
+            offset_index.rename_to(path)
+            raise
+        offset_index.rename_to(path)
 
     def _leave_to_recovery(self, segment: LogSegment, misfit: Misfit | None, error: StorageError) -> None:
         if segment.base_offset >= self._recover_from:

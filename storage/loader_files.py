@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from storage.file_records import FileRecords
 from storage.filesystem import FileSystem, join
 from storage.replace_segments import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from storage.segment import (
@@ -23,7 +24,6 @@ from storage.segment import (
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    LogSegment,
     offset_name,
 )
 
@@ -118,25 +118,22 @@ def _remove(file_system: FileSystem, directory: str, names: list[str]) -> None:
 
 
 def _swap_range(request: LoadRequest, swaps: list[str]) -> tuple[int, int]:
-    """Least base offset and greatest next offset of the swapped-in segments (LL7); opening one makes its index."""
+    """Least base offset and greatest next offset of the swapped-in segments (LL7).
+
+    From the `.log` alone: an index made here for want of one would take the place of the sound one, which has its
+    live name already when a crash came between the renames.
+    """
     low, high = _LONG_END, -1
     for name in swaps:
         base_offset = offset_of_name(name)
         if base_offset is None or not name.removesuffix(SWAP_SUFFIX).endswith(LOG_SUFFIX):
             continue
-        segment = LogSegment.open(
-            request.file_system,
-            request.directory,
-            base_offset,
-            request.config,
-            request.now_ms,
-            file_already_exists=True,
-            suffix=SWAP_SUFFIX,
-        )
+        path = join(request.directory, name)
+        records = FileRecords(request.file_system, path, read_only=True)
         try:
-            high = max(high, segment.read_next_offset())
+            high = max(high, base_offset, *(batch.next_offset for batch in records.batches()))
         finally:
-            segment.close_handlers()
+            records.close_handlers()
         low = min(low, base_offset)
     return low, high
 

@@ -110,7 +110,10 @@ class LogFlushes(LogState):
         bound = offset if up_to is not None else offset + 1  # all: an empty active segment, too
         segments = self._local.segments_to_flush(bound)
         has_new = any(segment.base_offset >= self.recovery_point for segment in segments)
-        prepared = PreparedFlush(self._file_system, offset, segments, self.directory if has_new else None)
+        try:
+            prepared = PreparedFlush(self._file_system, offset, segments, self.directory if has_new else None)
+        except OSError as error:  # an index that was not open yet
+            raise self._go_offline("flush", error) from error
         self._flushes.append(prepared)
         return prepared
 

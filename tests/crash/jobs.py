@@ -1,0 +1,26 @@
+"""What one process of a sweep does; all that goes in and comes out is plain data."""
+
+from __future__ import annotations
+
+import logging
+
+from tests.crash.mistakes import MISTAKES, planted
+from tests.crash.sweep import Report, Sweep, Violation
+from tests.crash.workloads import WORKLOADS
+
+BY_NAME = {workload.name: workload for workload in WORKLOADS}
+MISTAKES_BY_NAME = {mistake.name: mistake for mistake in MISTAKES}
+
+
+def sweep(name: str, stride: int = 1) -> Report:
+    logging.disable(logging.CRITICAL)
+    return Sweep(BY_NAME[name], stride=stride).run()
+
+
+def search(name: str) -> Violation | None:
+    """The first violation that the workload of the mistake shows; None when it shows none."""
+    logging.disable(logging.CRITICAL)
+    mistake = MISTAKES_BY_NAME[name]
+    with planted(mistake):
+        report = Sweep(BY_NAME[mistake.workload], at_most=64, most_violations=1).run()
+    return report.violations[0] if report.violations else None

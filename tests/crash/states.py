@@ -1,0 +1,115 @@
+"""The states that a crash can leave, each with a name from which it can be made again.
+
+    append/12/3+5            before call 12 of the workload `append` power fails; of what is pending, 3 and 5 survive
+    append/12/3+5~5:short    and of the write 5 only a part
+    append/12/all            the process dies there, the page cache stays, and what is pending is pending still
+    append/12/3+5/7/-        then power fails again before call 7 of the start that follows, and nothing survives
+
+    append/12/3+5/w/7        or once the started process has appended a batch, and of what is pending 7 survives
+
+The numbers are those of `SimDisk.pending_sequences`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sim.disk import SimDisk, Tear
+from storage.draws import Draws
+
+MOST_PENDING = 12  # above, survivor sets are sampled
+SAMPLED_SETS = 200
+AFTER_AN_APPEND = -1  # in place of a call of the start
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What survives of the pending changes; `kept` None: all of it, and it stays pending."""
+
+    kept: tuple[int, ...] | None
+    tear: tuple[int, Tear] | None = None
+
+    def apply(self, disk: SimDisk) -> None:
+        if self.kept is None:
+            disk.crash_process()
+        else:
+            disk.lose_power_keeping(self.kept, None if self.tear is None else dict((self.tear,)))
+
+    def __str__(self) -> str:
+        if self.kept is None:
+            return "all"
+        text = "+".join(map(str, self.kept)) or "-"
+        return text if self.tear is None else f"{text}~{self.tear[0]}:{self.tear[1].value}"
+
+    @classmethod
+    def parse(cls, text: str) -> Loss:
+        if text == "all":
+            return cls(None)
+        kept, _, torn = text.partition("~")
+        number, _, shape = torn.partition(":")
+        numbers = () if kept == "-" else tuple(map(int, kept.split("+")))
+        return cls(numbers, (int(number), Tear(shape)) if torn else None)
+
+
+@dataclass(frozen=True, slots=True)
+class StateName:
+    workload: str
+    point: int
+    loss: Loss
+    inner_call: int | None = None
+    inner_loss: Loss | None = None
+
+    def within(self, call: int, loss: Loss) -> StateName:
+        """The crash inside the start that follows this one."""
+        return replace(self, inner_call=call, inner_loss=loss)
+
+    def __str__(self) -> str:
+        outer = f"{self.workload}/{self.point}/{self.loss}"
+        if self.inner_call is None:
+            return outer
+        call = "w" if self.inner_call == AFTER_AN_APPEND else str(self.inner_call)
+        return f"{outer}/{call}/{self.inner_loss}"
+
+    @classmethod
+    def parse(cls, text: str) -> StateName:
+        """ValueError for a text that is no name."""
+        workload, point, loss, *inner = text.split("/")
+        name = cls(workload, int(point), Loss.parse(loss))
+        if not inner:
+            return name
+        call, inner_loss = inner
+        return name.within(AFTER_AN_APPEND if call == "w" else int(call), Loss.parse(inner_loss))
+
+
+def survivor_sets(pending: Sequence[int], draws: Draws, *identity: int) -> Iterator[tuple[int, ...]]:
+    """Every subset up to `MOST_PENDING`; above, every prefix, every one alone, every one left out, and a sample."""
+    count = len(pending)
+    if count <= MOST_PENDING:
+        masks: list[int] = list(range(1 << count))
+    else:
+        whole = (1 << count) - 1
+        masks = [(1 << length) - 1 for length in range(count + 1)]
+        masks += [mask for bit in range(count) for mask in (1 << bit, whole ^ (1 << bit))]
+        masks += [draws.bits("survivors", *identity, number) & whole for number in range(SAMPLED_SETS)]
+    for mask in dict.fromkeys(masks):
+        yield tuple(sequence for bit, sequence in enumerate(pending) if mask >> bit & 1)
+
+
+def torn_losses(disk: SimDisk, pending: Sequence[int]) -> Iterator[Loss]:
+    """Each pending write torn in each shape: with all else kept, with what came before it, and alone."""
+    for torn in disk.pending_writes():
+        before = tuple(sequence for sequence in pending if sequence <= torn)
+        for kept in dict.fromkeys((tuple(pending), before, (torn,))):
+            for shape in Tear:
+                yield Loss(kept, (torn, shape))
+
+
+def few_losses(disk: SimDisk) -> list[Loss]:
+    """For a crash inside a start: nothing, all, all but one, one alone; and the process alone dies."""
+    pending = tuple(disk.pending_sequences())
+    kept = [(), pending]
+    for sequence in pending if len(pending) <= 6 else ():
+        kept += [(sequence,), tuple(other for other in pending if other != sequence)]
+    losses = [Loss(each) for each in dict.fromkeys(kept)]
+    return [*losses, Loss(None)] if pending else losses

@@ -1,0 +1,131 @@
+"""Bugs that the enumeration of crashes has found, each at the least that shows it."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from sim.crash import Dead, Life
+from sim.disk import SimDisk
+from storage.errors import StorageError
+from storage.filesystem import OpenMode, join
+from storage.log import PartitionLog
+from storage.replace_segments import SWAP_SUFFIX
+from tests.storage.log_helpers import (
+    DIRECTORY,
+    append_each,
+    new_disk,
+    new_file_system,
+    open_log,
+    read_offsets,
+)
+
+
+def log_of(disk: SimDisk, batches: int) -> PartitionLog:
+    log = open_log(new_file_system(disk))
+    append_each(log, batches, value_bytes=100)
+    return log
+
+
+def flip_last_byte_of_first_segment(disk: SimDisk) -> None:
+    file = disk.file_system(Life()).open(f"{DIRECTORY}/{0:020d}.log", OpenMode.WRITE)
+    file.write_at(200, bytes([file.read_at(200, 1)[0] ^ 1]))
+    file.close()
+
+
+def test_a_segment_that_a_dead_start_deleted_does_not_come_back_behind_the_cut() -> None:
+    """The deletion was in the page cache only; the next start saw no segment there, and synced the cut alone."""
+    disk = new_disk()
+    log = log_of(disk, 30)
+    bases = log.segments.base_offsets
+    assert len(bases) > 2
+    disk.crash_process()
+    flip_last_byte_of_first_segment(disk)
+    disk.sync_all()
+    disk.arm_crash(1, path_suffix=f"{bases[1]:020d}.index", verbs={"unlink"})  # its `.log` has just gone
+    with pytest.raises(Dead):
+        open_log(disk.file_system(Life()))
+    log = open_log(disk.file_system(Life()))
+    offsets = read_offsets(log)
+    disk.lose_power("none")
+    log = open_log(disk.file_system(Life()))
+    assert log.segments.base_offsets == [0]
+    assert read_offsets(log) == offsets == list(range(len(offsets)))
+
+
+def test_an_index_is_trusted_only_when_its_rebuilding_came_to_its_end() -> None:
+    """Below the recovery point nothing builds it anew: half of one would stay for ever."""
+    for call in range(1, 100):
+        disk = new_disk()
+        log = log_of(disk, 30)
+        recovery_point = log.segments.base_offsets[-1]
+        log.close()
+        fs = disk.file_system(Life())
+        for suffix in ("index", "timeindex"):
+            fs.unlink(f"{DIRECTORY}/{0:020d}.{suffix}")
+        disk.sync_all()
+        disk.arm_crash(call)
+        try:
+            open_log(disk.file_system(Life()), recovery_point=recovery_point)
+        except Dead:
+            pass
+        else:
+            break
+        disk.lose_power("all" if call % 2 else "prefix")
+        log = open_log(disk.file_system(Life()), recovery_point=recovery_point)
+        first = log.segments.first
+        assert first is not None
+        assert first.offset_index.entries > 1 and first.time_index.entries == 1, call
+        assert first.offset_index.entry(1).position > 0, call
+    else:
+        pytest.fail("the start never came to its end")
+
+
+def test_an_index_that_has_its_live_name_already_survives_the_rest_of_the_swap() -> None:
+    """A start that renames a swapped-in segment may die when its index is live and its `.log` is not."""
+    disk = new_disk()
+    log = log_of(disk, 30)
+    recovery_point = log.segments.base_offsets[-1]
+    log.close()
+    fs = disk.file_system(Life())
+    entries = fs.stat(f"{DIRECTORY}/{0:020d}.index").size_bytes
+    for suffix in ("log", "timeindex"):
+        path = join(DIRECTORY, f"{0:020d}.{suffix}")
+        fs.rename(path, path + SWAP_SUFFIX)
+    log = open_log(disk.file_system(Life()), recovery_point=recovery_point)
+    first = log.segments.first
+    assert first is not None
+    assert first.offset_index.size_bytes == first.offset_index.length_bytes == entries
+    assert read_offsets(log) == list(range(30))
+
+
+def test_a_flush_that_cannot_open_an_index_takes_the_log_offline() -> None:
+    disk = new_disk()
+    log = log_of(disk, 1)
+    log.close()
+    log = open_log(disk.file_system(Life()), clean=True)
+    log.roll()
+    log.close()
+    fs = disk.file_system(Life())
+    for name in fs.list(DIRECTORY):
+        if name.endswith("index"):
+            fs.unlink(f"{DIRECTORY}/{name}")
+    log = open_log(fs)
+    append_each(log, 1)
+    for segment in log.segments:
+        segment.close_handlers()
+    with pytest.raises(StorageError):
+        log.flush()
+    assert log.offline_reason is not None
+
+
+def test_a_full_disk_at_the_index_of_a_flush_is_one_error() -> None:
+    disk = new_disk()
+    log = open_log(new_file_system(disk))
+    log.truncate_fully_and_start_at(7)
+    disk.fail(1, errno.ENOSPC, verbs={"set_length"})
+    with pytest.raises(StorageError, match="No space left"):
+        log.flush()
+    with pytest.raises(StorageError, match="offline"):
+        append_each(log, 1)

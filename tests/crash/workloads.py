@@ -1,0 +1,337 @@
+"""Small lives of a log directory, one for each thing that writes: a crash may come at every call of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sim.crash import Life
+from storage.filesystem import OpenMode
+from storage.replace_segments import create_cleaned_segment, replace_segments
+from tests.crash.model import Batch
+from tests.crash.stage import CONFIG, ROOT, Recording, Stage
+from tests.storage.log_helpers import batch, produced
+
+TOPIC_ID, OTHER_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "BBBBBBBBBBBBBBBBBBBBBQ"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    name: str
+    what: str
+    run: Callable[[Stage], None]
+
+
+def record(workload: Workload, stage: Stage | None = None) -> Recording:
+    stage = Stage() if stage is None else stage
+    workload.run(stage)
+    return stage.finish()
+
+
+# Verbs, each one operation.
+
+
+def lead(stage: Stage, count: int = 2, *, epoch: int = 0, name: str = "t-0", size: int = 20) -> None:
+    data = produced(count, value_bytes=size, timestamp=stage.now_ms)
+    stage.now_ms += 10
+    stage.step(
+        f"append {count} as leader of epoch {epoch}",
+        lambda: stage.log(name).append_as_leader(data, leader_epoch=epoch, now_ms=stage.now_ms),
+    )
+
+
+def follow(stage: Stage, counts: list[int], *, epoch: int, gap: int = 0, name: str = "t-0") -> None:
+    offset, parts = stage.log(name).log_end_offset + gap, []
+    for count in counts:
+        parts.append(batch(offset, count, epoch=epoch, timestamp=stage.now_ms, value_bytes=20 + epoch))
+        offset += count
+        stage.now_ms += 10
+    stage.step(
+        f"append {len(counts)} batches as follower in epoch {epoch}",
+        lambda: stage.log(name).append_as_follower(b"".join(parts), leader_epoch=epoch, now_ms=stage.now_ms),
+    )
+
+
+def produce(stage: Stage, producer_id: int, sequence: int, *, epoch: int = 0) -> None:
+    data = produced(
+        1,
+        value_bytes=20,
+        producer_id=producer_id,
+        producer_epoch=0,
+        sequence=sequence,
+        timestamp=stage.now_ms,
+    )
+    stage.step(
+        f"append {sequence} of producer {producer_id}",
+        lambda: stage.log().append_as_leader(data, leader_epoch=epoch, now_ms=stage.now_ms),
+    )
+
+
+def flush(stage: Stage, name: str = "t-0") -> None:
+    stage.step("flush", lambda: stage.log(name).flush())
+
+
+def checkpoint(stage: Stage) -> None:
+    stage.step("checkpoint recovery points", lambda: stage.manager.checkpoint_recovery_points())
+    stage.step("checkpoint high watermarks", lambda: stage.manager.checkpoint_high_watermarks())
+
+
+def truncate(stage: Stage, offset: int) -> None:
+    stage.step(f"truncate to {offset}", lambda: stage.log().truncate_to(offset))
+
+
+def with_topic(
+    stage: Stage, batches: int, *, epoch: int = 0, flushed: bool = True, recorded: bool = True
+) -> None:
+    """A partition of `batches` batches of two records, as the recording finds it."""
+    stage.step("create", lambda: stage.manager.create("t", 0, topic_id=TOPIC_ID))
+    for _ in range(batches):
+        lead(stage, epoch=epoch)
+    if flushed:
+        stage.log().flush()
+        stage.manager.checkpoint_recovery_points()
+    if recorded:
+        stage.record()
+
+
+# The workloads.
+
+
+def append(stage: Stage) -> None:
+    with_topic(stage, 2)
+    lead(stage)
+    produce(stage, 7, 0)
+    lead(stage, epoch=1)
+    follow(stage, [1, 2], epoch=1, gap=2)
+    flush(stage)
+    produce(stage, 7, 1, epoch=1)
+
+
+def roll(stage: Stage) -> None:
+    with_topic(stage, 4)
+    for _ in range(4):
+        lead(stage)
+    stage.step("roll", lambda: stage.log().roll(), synced=True)
+    lead(stage, epoch=2)
+    stage.step("roll", lambda: stage.log().roll(), synced=True)
+    stage.step("roll an empty segment", lambda: stage.log().roll(), synced=True)
+    checkpoint(stage)
+    lead(stage, epoch=2)
+
+
+def truncate_and_append(stage: Stage) -> None:
+    with_topic(stage, 4)
+    follow(stage, [2], epoch=1)
+    follow(stage, [2], epoch=2)
+    truncate(stage, 9)  # inside a batch of epoch 1
+    follow(stage, [2, 1], epoch=3, gap=1)
+    truncate(stage, 6)  # below the recovery point that the checkpoint holds
+    follow(stage, [2], epoch=4)
+    flush(stage)
+    checkpoint(stage)
+    truncate(stage, 7)
+
+
+def truncate_segments(stage: Stage) -> None:
+    with_topic(stage, 14)
+    checkpoint(stage)
+    truncate(stage, 10)
+    follow(stage, [2, 2], epoch=1)
+    flush(stage)
+    truncate(stage, 3)
+    follow(stage, [2], epoch=2)
+
+
+def truncate_fully(stage: Stage) -> None:
+    with_topic(stage, 9)
+    stage.step("start anew at 30", lambda: stage.log().truncate_fully_and_start_at(30))
+    follow(stage, [2], epoch=1)
+    flush(stage)
+    checkpoint(stage)
+    stage.step("start anew at 20", lambda: stage.log().truncate_fully_and_start_at(20))
+    follow(stage, [2], epoch=2)
+
+
+def checkpoints(stage: Stage) -> None:
+    with_topic(stage, 3, flushed=False)
+    lead(stage)
+    flush(stage)
+    checkpoint(stage)
+    lead(stage, epoch=1)
+    stage.step("move the high watermark", lambda: stage.log().update_high_watermark(8))
+    stage.step("delete records below 5", lambda: stage.log().maybe_increment_log_start_offset(5))
+    stage.step("checkpoint log starts", lambda: stage.manager.checkpoint_log_start_offsets())
+    stage.note_durable_start()
+    checkpoint(stage)
+    lead(stage, epoch=1)
+    flush(stage)
+    checkpoint(stage)
+
+
+def snapshots(stage: Stage) -> None:
+    """So many producers that a snapshot is larger than a sector and may be torn inside."""
+    with_topic(stage, 1)
+    offset = stage.log().log_end_offset
+    parts = [
+        batch(
+            offset + i,
+            1,
+            producer_id=100 + i,
+            producer_epoch=0,
+            sequence=i,
+            value_bytes=0,
+            timestamp=stage.now_ms,
+        )
+        for i in range(14)
+    ]
+    for half in (parts[:7], parts[7:]):
+        data = b"".join(half)
+        stage.step(
+            "append of many producers",
+            lambda data=data: stage.log().append_as_follower(data, leader_epoch=0, now_ms=stage.now_ms),  # type: ignore[misc]
+        )
+    stage.step("roll", lambda: stage.log().roll(), synced=True)
+    produce(stage, 113, 14)
+    produce(stage, 7, 0)
+    stage.step("roll", lambda: stage.log().roll(), synced=True)
+    truncate(stage, stage.log().log_end_offset - 1)
+
+
+def stop_and_start(stage: Stage) -> None:
+    with_topic(stage, 7)
+    lead(stage, epoch=1)
+    produce(stage, 7, 0, epoch=1)
+    stage.step("stop", stage.stop, synced=True)
+    stage.step("start", stage.start, synced=True)
+    produce(stage, 7, 1, epoch=1)
+    stage.step("die", stage.crash)
+    stage.step("start", stage.start)
+    lead(stage, epoch=2)
+    stage.step("stop", stage.stop, synced=True)
+
+
+def delete(stage: Stage) -> None:
+    stage.step("create", lambda: stage.manager.create("u", 0, topic_id=TOPIC_ID))
+    lead(stage, name="u-0")
+    with_topic(stage, 9)
+    stage.step("delete", lambda: stage.manager.delete("t", 0))
+    stage.step("create again", lambda: stage.manager.create("t", 0, topic_id=OTHER_TOPIC_ID))
+    lead(stage, epoch=0)
+    lead(stage, name="u-0", epoch=1)
+    flush(stage)
+
+
+def create(stage: Stage) -> None:
+    stage.record()
+    stage.step("create", lambda: stage.manager.create("t", 0, topic_id=TOPIC_ID))
+    stage.step("create", lambda: stage.manager.create("t", 1))
+    lead(stage)
+    flush(stage)
+    checkpoint(stage)
+
+
+def swap(stage: Stage) -> None:
+    """Two segments are replaced by two that hold half of the batches, as compaction and splits do it."""
+    with_topic(stage, 15)
+    stage.step("swap", lambda: _halve(stage), keeps_some=True)
+    lead(stage, epoch=1)
+
+
+def _halve(stage: Stage) -> None:
+    try:
+        _replace_by_half(stage)
+    except OSError as error:
+        raise stage.log().mark_offline("swap", error) from error
+
+
+def _replace_by_half(stage: Stage) -> None:
+    log = stage.log()
+    old = list(log.segments)[:2]
+    coming = []
+    for segment in old:
+        new = create_cleaned_segment(
+            log._file_system, log.directory, segment.base_offset, stage.config, stage.now_ms
+        )
+        for data in segment.records.batches():
+            if data.base_offset % 4:
+                new.append(data.last_offset, data.tobytes())
+        new.on_become_inactive()
+        new.flush()
+        new.records.set_modified(segment.records.modified_ms())
+        coming.append(new)
+    replace_segments(log._file_system, log.directory, log.segments, coming, old)
+
+
+def start_after_damage(stage: Stage) -> None:
+    """What a crash, an older broker and a careless hand leave behind; each start works on it, and may die in it."""
+    with_topic(stage, 9, recorded=False)
+    for sequence in range(4):
+        produce(stage, 7 + sequence % 2, sequence // 2, epoch=1)
+    stage.step("roll", lambda: stage.log().roll())
+    stage.manager.checkpoint_recovery_points()
+    for _ in range(3):
+        lead(stage, epoch=1)
+    whole = _damaged(stage, -2)
+    file_system, directory = stage.disk.file_system(Life()), f"{ROOT}/t-0"
+    logs = [name for name in file_system.list(directory) if name.endswith(".log")]
+    file_system.open(f"{directory}/{logs[-1]}", OpenMode.WRITE).append(bytes(100))
+    snapshots = [name for name in file_system.list(directory) if name.endswith(".snapshot")]
+    file_system.open(f"{directory}/{snapshots[-1]}", OpenMode.WRITE).write_at(16, bytes(60))
+    for suffix in ("index", "timeindex"):
+        file_system.unlink(f"{directory}/{logs[0].removesuffix('log')}{suffix}")
+    for name in ("777.index", "3.log.deleted", "0.log.cleaned"):
+        number, _, suffix = name.partition(".")
+        file_system.open(f"{directory}/{int(number):020d}.{suffix}", OpenMode.CREATE).append(b"x" * 30)
+    stage.record(sound_to=whole[-2].base_offset)
+    stage.step("start", stage.start)
+    follow(stage, [2, 1], epoch=2)
+    stage.step("die", stage.crash)
+    stage.step("start", stage.start)
+    flush(stage)
+
+
+def damage_in_the_middle(stage: Stage) -> None:
+    """A first segment with a wrong bit that no checkpoint vouches for: three sound segments lie behind it."""
+    with_topic(stage, 21, flushed=False, recorded=False)
+    whole = _damaged(stage, 3)
+    stage.record(sound_to=whole[3].base_offset)
+    stage.step("start", stage.start)
+    follow(stage, [2], epoch=1)
+
+
+def _damaged(stage: Stage, number: int) -> tuple[Batch, ...]:
+    """The process dies and a bit of the batch of that number changes; gives all the batches."""
+    whole = stage.models["t-0"].batches
+    stage.crash()
+    file_system, directory, target = stage.disk.file_system(Life()), f"{ROOT}/t-0", whole[number]
+    for name in file_system.list(directory):
+        if name.endswith(".log"):
+            file = file_system.open(f"{directory}/{name}", OpenMode.WRITE)
+            place = file.read_at(0, file.size()).find(target.data)
+            if place >= 0:
+                last = place + len(target.data) - 1
+                file.write_at(last, bytes([file.read_at(last, 1)[0] ^ 1]))
+            file.close()
+    return whole
+
+
+WORKLOADS = tuple(
+    Workload(name, what, run)
+    for name, what, run in (
+        ("append", "as leader, as follower, of a producer, in a new epoch", append),
+        ("roll", "by size, by hand, of an empty segment", roll),
+        ("truncate", "inside a segment, and append another history", truncate_and_append),
+        ("truncate-segments", "segments go from the end", truncate_segments),
+        ("truncate-fully", "a follower starts anew", truncate_fully),
+        ("checkpoint", "recovery points, high watermarks, log starts", checkpoints),
+        ("snapshot", "of many producers, at rolls and truncations", snapshots),
+        ("stop-start", "orderly stops, a death, and the starts after them", stop_and_start),
+        ("create", "partitions with and without a topic id", create),
+        ("delete", "a partition, and make it anew", delete),
+        ("swap", "segments replaced by compacted ones", swap),
+        ("start", "start-up over damage and leftovers", start_after_damage),
+        ("start-cut", "start-up over damage in the first of four segments", damage_in_the_middle),
+    )
+)
+
+assert CONFIG.segment_bytes == 700  # the numbers of batches above count on it
