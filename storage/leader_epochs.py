@@ -14,7 +14,7 @@ from typing import NamedTuple, final
 
 from storage.checkpoints import LeaderEpochCheckpoint
 from storage.errors import InvalidRecord
-from storage.filesystem import FileSystem, dirname
+from storage.filesystem import FileSystem, basename, dirname, join
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +74,10 @@ class LeaderEpochCache:
     @property
     def path(self) -> str:
         return self._checkpoint.path
+
+    def update_parent_directory(self, directory: str) -> None:
+        """The directory was renamed: the entries stay, and go to the file there."""
+        self._checkpoint = LeaderEpochCheckpoint(self._file_system, join(directory, basename(self.path)))
 
     @property
     def is_dirty(self) -> bool:

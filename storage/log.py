@@ -22,7 +22,7 @@ from storage.config import LogConfig
 from storage.draws import Draws
 from storage.errors import StorageError
 from storage.fetch_data import FetchData, Isolation
-from storage.filesystem import FileSystem
+from storage.filesystem import FileSystem, dirname
 from storage.loader import LoadRequest, load_log
 from storage.log_append import AppendInfo
 from storage.log_compact import LogCompactions
@@ -112,6 +112,24 @@ class PartitionLog(LogAppends, LogReads, LogCompactions):
         self._local.delete_all_segments()
         self.leader_epochs.clear()
         delete_log_files(self._file_system, self.directory)
+
+    def rename_directory(self, name: str) -> bool:
+        """Whether it had another name, which is durable then; the log goes on in it, checkpoints too (RT15)."""
+        parent = dirname(self.directory)
+        directory = f"{parent}/{name}" if parent else name
+        if directory == self.directory:
+            return False
+        self._check_online()
+        try:
+            self._file_system.rename(self.directory, directory)
+            self._file_system.sync_directory(parent)
+        except OSError as error:
+            raise self._go_offline("rename", error) from error
+        self._local.directory = directory
+        self.segments.update_parent_directory(directory)
+        self.producer_state.update_parent_directory(directory)
+        self.leader_epochs.update_parent_directory(directory)
+        return True
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.directory}, [{self.log_start_offset}, {self.log_end_offset}))"

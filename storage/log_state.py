@@ -153,7 +153,7 @@ class LogState:
         """Whether it moved: only forward, or onto a newer segment at the same offset (RD11)."""
         assert new.offset <= self.log_end_offset, (new, self.log_end)
         old = self.high_watermark_metadata
-        is_newer_place = new.offset == old.offset and not new.is_message_only and old.is_on_older_segment(new)
+        is_newer_place = new.offset == old.offset and old.is_on_older_segment(new)
         if new.offset <= old.offset and not is_newer_place:
             return False
         self._set_high_watermark(new)

@@ -27,24 +27,21 @@ class LogOffsetMetadata:
         return self.segment_base_offset < 0
 
     def is_on_older_segment(self, other: LogOffsetMetadata) -> bool:
-        """Raises ValueError when the place of either is unknown."""
-        self._check_places(other)
-        return self.segment_base_offset < other.segment_base_offset
+        """Not where the place of either is unknown."""
+        return self._are_known(other) and self.segment_base_offset < other.segment_base_offset
 
     def is_on_same_segment(self, other: LogOffsetMetadata) -> bool:
-        """Raises ValueError when the place of either is unknown."""
-        self._check_places(other)
-        return self.segment_base_offset == other.segment_base_offset
+        """Not where the place of either is unknown."""
+        return self._are_known(other) and self.segment_base_offset == other.segment_base_offset
 
     def position_difference(self, other: LogOffsetMetadata) -> int:
-        """Bytes from `other` up to this one. Raises ValueError on different segments, unknown ones too."""
+        """Bytes from `other` up to this one. Raises ValueError on different segments and unknown places."""
         if not self.is_on_same_segment(other):
             raise ValueError(f"{self} and {other} are not on one segment")
         return self.position - other.position
 
-    def _check_places(self, other: LogOffsetMetadata) -> None:
-        if self.is_message_only or other.is_message_only:
-            raise ValueError(f"the place of {self if self.is_message_only else other} is unknown")
+    def _are_known(self, other: LogOffsetMetadata) -> bool:
+        return not self.is_message_only and not other.is_message_only
 
 
 UNKNOWN_OFFSET = LogOffsetMetadata(-1)

@@ -472,6 +472,10 @@ class ProducerStateManager:
         finally:
             file.close()
 
+    def update_parent_directory(self, directory: str) -> None:
+        """The directory was renamed: only the remembered path changes."""
+        self._directory = directory
+
     def reload_snapshots(self) -> None:
         """List the directory again: files came or went behind our back."""
         self._snapshots = list_snapshots(self._file_system, self._directory)

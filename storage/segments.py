@@ -71,6 +71,11 @@ class LogSegments:
         self._bases.clear()
         self._by_base.clear()
 
+    def update_parent_directory(self, directory: str) -> None:
+        """The directory was renamed: only the remembered paths change."""
+        for segment in self:
+            segment.update_parent_directory(directory)
+
     def floor(self, offset: int) -> LogSegment | None:
         """The last one whose base offset is at most `offset`."""
         index = bisect_right(self._bases, offset)

@@ -121,6 +121,7 @@ def bases_of(found: LogSegments, from_offset: int, to_offset: int) -> list[int]:
     return [segment.base_offset for segment in found.values(from_offset, to_offset)]
 
 
+@pytest.mark.covers("LogSegmentsTest.testSegmentAccess", "UnifiedLogTest.testLogSegmentsCallCorrect")
 def test_fl3_ranges_of_segments() -> None:
     found = segments(10, 0, 20)
     assert bases_of(found, 10, 10) == []
@@ -143,6 +144,7 @@ def test_neighbours_of_an_offset() -> None:
     assert found.active.base_offset == 20 and [each.base_offset for each in found.from_offset(5)] == [10, 20]
 
 
+@pytest.mark.covers("LogSegmentsTest.testSegmentAccess", "LocalLogTest.testNonActiveSegmentsFrom")
 def test_non_active_segments() -> None:
     found = segments(0, 1, 2, 3)
     for offset, expected in ((0, [0, 1, 2]), (2, [2]), (3, []), (4, [])):
@@ -161,17 +163,25 @@ def test_a_segment_of_the_same_base_replaces_and_is_given_back() -> None:
 # Places of offsets
 
 
+@pytest.mark.covers(
+    "LogOffsetMetadataTest.testOnOlderSegment",
+    "LogOffsetMetadataTest.testOnSameSegment",
+    "LogOffsetMetadataTest.testPositionDiff",
+)
 def test_places_compare_within_a_segment() -> None:
     a, b = LogOffsetMetadata(5, 0, 100), LogOffsetMetadata(9, 0, 340)
     assert b.position_difference(a) == 240 and b.is_on_same_segment(a)
     assert a.is_on_older_segment(LogOffsetMetadata(20, 10, 0))
 
 
+@pytest.mark.covers("LogOffsetMetadataTest.testMessageOffsetOnly")
 def test_a_place_that_is_unknown_compares_with_nothing() -> None:
     known, unknown = LogOffsetMetadata(5, 0, 100), LogOffsetMetadata(5)
     assert unknown.is_message_only and not known.is_message_only
-    for call in (known.is_on_older_segment, known.is_on_same_segment, known.position_difference):
+    assert not unknown.is_on_older_segment(known) and not known.is_on_older_segment(unknown)
+    assert not unknown.is_on_same_segment(unknown) and not known.is_on_same_segment(unknown)
+    for one, other in ((known, unknown), (unknown, known), (unknown, unknown)):
         with pytest.raises(ValueError):
-            call(unknown)
+            one.position_difference(other)
     with pytest.raises(ValueError):
         LogOffsetMetadata(20, 10, 0).position_difference(known)
