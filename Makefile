@@ -4,7 +4,7 @@ BIN := .venv/bin
 SETUP := .venv/.installed
 JAVA := .venv/.java
 
-.PHONY: demo test test-slow check format generate lock bench mutants setup clean
+.PHONY: demo test test-slow check format generate lock bench mutants crash-sweep setup clean
 
 setup: $(SETUP) $(JAVA)
 
@@ -50,6 +50,10 @@ bench: setup
 # Mistakes planted into copies of the checkout: each must make a named test or scenario fail.
 mutants: setup
 	$(BIN)/python tools/mutants.py
+
+# A crash at every file-system call of small workloads, each state that it may leave, each call failing, and mistakes.
+crash-sweep: setup
+	$(BIN)/python -m tests.crash --mistakes
 
 # Needs uv; everyone else installs from what it wrote.
 lock:

@@ -14,7 +14,7 @@ from functools import partial
 from multiprocessing import get_context
 from typing import TypeVar
 
-from tests.crash.jobs import BY_NAME, search, sweep
+from tests.crash.jobs import BY_NAME, fail_calls, search, sweep
 from tests.crash.mistakes import MISTAKES
 from tests.crash.replay import replay
 from tests.crash.states import StateName
@@ -62,6 +62,19 @@ def sweep_all(names: list[str], jobs: int, stride: int) -> int:
     return 1 if violations else 0
 
 
+def fail_all(names: list[str], jobs: int, stride: int) -> int:
+    """Every call of every workload fails once, in each of three ways."""
+    calls = wrong = 0
+    for reports in in_processes(jobs, partial(fail_calls, stride=stride), names):
+        for report in reports:
+            calls += len(range(0, report.calls, stride))
+            wrong += len(report.problems)
+            for problem in report.problems[:3]:
+                print(f"  {report.workload}, {report.kind.value}: {problem}", flush=True)
+    print(f"{calls} failed calls, {wrong} violations", flush=True)
+    return 1 if wrong else 0
+
+
 def find_mistakes(jobs: int) -> int:
     found = 0
     for mistake, violation in zip(
@@ -81,6 +94,7 @@ def main() -> int:
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--stride", type=int, default=1, help="take every so-manieth crash point")
+    parser.add_argument("--no-faults", action="store_true", help="crashes only: no call fails")
     parser.add_argument("--mistakes", action="store_true", help="plant the mistakes too, after the sweep")
     parser.add_argument("--only-mistakes", action="store_true", help="plant the mistakes, no sweep before")
     parser.add_argument(
@@ -94,7 +108,10 @@ def main() -> int:
         return replay_or_refuse(parser, arguments.replay, BY_NAME)
     failed = 0
     if not arguments.only_mistakes:
-        failed = sweep_all(arguments.workloads or list(BY_NAME), arguments.jobs, arguments.stride)
+        names = arguments.workloads or list(BY_NAME)
+        if not arguments.no_faults:
+            failed = fail_all(names, arguments.jobs, arguments.stride)
+        failed |= sweep_all(names, arguments.jobs, arguments.stride)
     if arguments.mistakes or arguments.only_mistakes:
         failed |= find_mistakes(arguments.jobs)
     return failed

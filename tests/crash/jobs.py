@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from tests.crash.fault_sweep import FaultReport, sweep_faults
+from tests.crash.faulty import FaultKind
 from tests.crash.mistakes import MISTAKES, planted
 from tests.crash.sweep import Report, Sweep, Violation
 from tests.crash.workloads import WORKLOADS
@@ -24,3 +26,8 @@ def search(name: str) -> Violation | None:
     with planted(mistake):
         report = Sweep(BY_NAME[mistake.workload], at_most=64, most_violations=1).run()
     return report.violations[0] if report.violations else None
+
+
+def fail_calls(name: str, stride: int = 1) -> list[FaultReport]:
+    logging.disable(logging.CRITICAL)
+    return [sweep_faults(BY_NAME[name], kind, stride) for kind in FaultKind]
