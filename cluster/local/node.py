@@ -15,6 +15,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +30,12 @@ from cluster.local.tuning import keep_freed_memory, loop_factory
 from cluster.messages import CONTROLLER_ID
 from cluster.runtime import Core, Runtime, log_observation
 from cluster.server import BROKER_SERVICES, CONTROLLER_SERVICES, NodeServer, PortInUse
+from storage.checkpoints import MetaPropertiesFile
 from storage.draws import Draws
-from storage.errors import DirectoryInUse, ForeignDirectory, StorageError
+from storage.errors import CorruptCheckpoint, DirectoryInUse, ForeignDirectory, StorageError
 from storage.os_filesystem import OsFileSystem
+from storage.recovery_cut import RecoveryCut
+from storage.start_recovery import recover_before_start
 
 logger = logging.getLogger(__name__)
 
@@ -95,8 +99,31 @@ def make_core(arguments: Arguments) -> NodeCore:
         return Controller(configured(settings, arguments.properties), file_system, directory, draws)
     from cluster.broker import Broker
 
-    config = BrokerConfig(node_id=arguments.node_id, host=arguments.host, port=arguments.port)
-    return Broker(configured(config, arguments.properties), file_system, directory, draws)
+    given = BrokerConfig(node_id=arguments.node_id, host=arguments.host, port=arguments.port)
+    config = configured(given, arguments.properties)
+    recover_own(config, file_system, directory)
+    return Broker(config, file_system, directory, draws)
+
+
+def recover_own(config: BrokerConfig, file_system: OsFileSystem, directory: str) -> None:
+    """On all processors, where there is much of it; a directory that is not this node's is the core's to refuse."""
+    try:
+        owner = MetaPropertiesFile(file_system, directory).read()
+    except CorruptCheckpoint:
+        return
+    if owner is not None and owner.node_id == config.node_id:
+        recover_before_start(directory, config.log, time.time_ns() // 1_000_000, log_cut)
+
+
+def log_cut(cut: RecoveryCut) -> None:
+    """Found by another process, which tells nobody else."""
+    logger.warning(
+        "recovered before the start: path=%s position=%d removed_bytes=%d reason=%s",
+        cut.path,
+        cut.position,
+        cut.removed_bytes,
+        cut.reason,
+    )
 
 
 def tell(event: str, **fields: object) -> None:

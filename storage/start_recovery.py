@@ -1,0 +1,166 @@
+"""Recovery of a log directory before a node starts on it, a process a partition: a core has one processor to walk on.
+
+What it leaves is a directory after an orderly stop: every log recovered, synced and closed, its end the recovery point,
+the mark written. The node then opens it as such. Not for the simulated world, which starts on what a crash left.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from storage.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    CleanShutdownFile,
+    OffsetCheckpoint,
+)
+from storage.config import LogConfig
+from storage.errors import CorruptCheckpoint, StorageError
+from storage.filesystem import FileSystem, basename, join
+from storage.log import PartitionLog
+from storage.log_manager import lock_directory
+from storage.log_workers import SMALL_BYTES, for_each_partition
+from storage.os_filesystem import OsFileSystem
+from storage.recovery_cut import RecoveryCut, ReportCut
+from storage.topics import METADATA_TOPIC, parse_directory_name
+from storage.verify import partition_directories
+
+logger = logging.getLogger(__name__)
+
+_Offsets = dict[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """One partition's, for another process."""
+
+    directory: str
+    config: LogConfig
+    log_start_offset: int
+    recovery_point: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Done:
+    """`log_end_offset` is None where the log could not be recovered: the node will say why."""
+
+    directory: str
+    log_end_offset: int | None
+    cuts: tuple[RecoveryCut, ...]
+
+
+def recover_before_start(
+    directory: str, config: LogConfig, now_ms: int, report: ReportCut, *, jobs: int | None = None
+) -> bool:
+    """Whether the directory was brought to an orderly state; `report` is told of every cut.
+
+    Nothing is done after an orderly stop, or where a second process would not pay: fewer than two logs with records
+    that no recovery point covers, or little data. Raises DirectoryInUse.
+    """
+    file_system = OsFileSystem()
+    if not file_system.exists(directory) or CleanShutdownFile(file_system, directory).exists():
+        return False
+    jobs = (os.cpu_count() or 1) if jobs is None else jobs
+    lock = lock_directory(file_system, directory)
+    try:
+        tasks = _tasks(file_system, directory, config, now_ms)
+        if jobs < 2 or not _pays(file_system, tasks):
+            return False
+        logger.info(
+            "recovery before the start: directory=%s logs=%d processes=%d", directory, len(tasks), jobs
+        )
+        paths = {task.directory: task for task in tasks}
+        work = partial(_recover, paths)
+        results = list(for_each_partition(work, list(paths), jobs=jobs, title="recover"))
+        for result in results:
+            for cut in result.cuts:
+                report(cut)
+        return _settle(file_system, directory, results)
+    finally:
+        lock.release()
+
+
+def _tasks(file_system: FileSystem, directory: str, config: LogConfig, now_ms: int) -> list[_Task]:
+    starts = _read(file_system, join(directory, LOG_START_OFFSET_CHECKPOINT))
+    points = _read(file_system, join(directory, RECOVERY_POINT_CHECKPOINT))
+    tasks = []
+    for name in partition_directories(file_system, directory):
+        parsed = parse_directory_name(name)
+        if parsed.topic != METADATA_TOPIC:  # the controller's own: it cuts nothing
+            key = (parsed.topic, parsed.partition)
+            tasks.append(
+                _Task(
+                    directory=join(directory, name),
+                    config=config,
+                    log_start_offset=starts.get(key, 0),
+                    recovery_point=points.get(key, 0),
+                    now_ms=now_ms,
+                )
+            )
+    return tasks
+
+
+def _read(file_system: FileSystem, path: str) -> _Offsets:
+    """As LogManager: one that cannot be read counts as all zero."""
+    try:
+        return OffsetCheckpoint(file_system, path).read()
+    except CorruptCheckpoint:
+        return {}
+
+
+def _pays(file_system: FileSystem, tasks: Sequence[_Task]) -> bool:
+    sizes = [_unflushed_bytes(file_system, task) for task in tasks]
+    return sum(sizes) >= SMALL_BYTES and sum(sizes) - max(sizes) >= SMALL_BYTES // 2
+
+
+def _unflushed_bytes(file_system: FileSystem, task: _Task) -> int:
+    """Of the segments that recovery will walk: the one that holds the recovery point and those behind it."""
+    sizes = {
+        int(name[:-4]): file_system.stat(join(task.directory, name)).size_bytes
+        for name in file_system.list(task.directory)
+        if name.endswith(".log") and name[:-4].isdigit()
+    }
+    first = max((base for base in sizes if base <= task.recovery_point), default=0)
+    return sum(size for base, size in sizes.items() if base >= first)
+
+
+def _recover(tasks: dict[str, _Task], directory: str) -> _Done:
+    """In a process of its own: opened as after a crash, closed in order."""
+    task, cuts = tasks[directory], list[RecoveryCut]()
+    end: int | None = None
+    try:
+        log = PartitionLog.open(
+            OsFileSystem(),
+            directory,
+            task.config,
+            log_start_offset=task.log_start_offset,
+            recovery_point=task.recovery_point,
+            clean=False,
+            now_ms=task.now_ms,
+            report=cuts.append,
+        )
+        log.close(task.now_ms)
+        end = log.log_end_offset
+    except (StorageError, OSError) as error:
+        logger.warning("not recovered before the start: directory=%s reason=%s", directory, error)
+    return _Done(directory=directory, log_end_offset=end, cuts=tuple(cuts))
+
+
+def _settle(file_system: FileSystem, directory: str, results: Sequence[_Done]) -> bool:
+    """The recovery points first: once the mark is there, nobody looks at the logs again."""
+    path = join(directory, RECOVERY_POINT_CHECKPOINT)
+    points = _read(file_system, path)
+    for result in results:
+        parsed = parse_directory_name(basename(result.directory))
+        if result.log_end_offset is not None:
+            points[parsed.topic, parsed.partition] = result.log_end_offset
+    OffsetCheckpoint(file_system, path).write(points)
+    if any(result.log_end_offset is None for result in results):
+        return False
+    CleanShutdownFile(file_system, directory).write()
+    return True

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from storage import start_recovery
+from storage.batch import Record, build_batch
+from storage.checkpoints import RECOVERY_POINT_CHECKPOINT, CleanShutdownFile, OffsetCheckpoint
+from storage.config import LogConfig
+from storage.draws import Draws
+from storage.errors import DirectoryInUse
+from storage.log_manager import LogManager
+from storage.os_filesystem import OsFileSystem
+from storage.recovery_cut import RecoveryCut
+from storage.start_recovery import recover_before_start
+
+CONFIG = LogConfig()
+NOW = 1_700_000_000_000
+TOPICS = ("a", "b", "c")
+
+
+@pytest.fixture(autouse=True)
+def little_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a test need not write 64 MiB to see what happens to them."""
+    monkeypatch.setattr(start_recovery, "SMALL_BYTES", 2)
+
+
+def _crashed(directory: Path, *, torn: str = "b") -> Path:
+    """Three logs of ten batches, one of them with a torn tail; nothing was closed."""
+    manager = LogManager(OsFileSystem(), str(directory), CONFIG, NOW, Draws(1))
+    manager.load(NOW)
+    for topic in TOPICS:
+        log = manager.create(topic, 0, now_ms=NOW)
+        for number in range(10):
+            batch = build_batch(
+                [Record(0, NOW + number, b"k", b"value")],
+                producer_id=7,
+                producer_epoch=0,
+                base_sequence=number,
+            )
+            log.append_as_leader(batch, leader_epoch=0, now_ms=NOW)
+    manager.close_handles()
+    with (directory / f"{torn}-0" / f"{0:020d}.log").open("ab") as file:
+        file.write(b"\x00" * 5)
+    return directory
+
+
+def _states(directory: Path) -> dict[str, tuple[int, int, list[tuple[int, int]]]]:
+    manager = LogManager(OsFileSystem(), str(directory), CONFIG, NOW, Draws(1))
+    manager.load(NOW)
+    found = {
+        name: (log.log_start_offset, log.log_end_offset, [(e, o) for e, o in log.leader_epochs.entries])
+        for name, log in manager.logs.items()
+    }
+    manager.close_handles()
+    return found
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.parent != directory
+    }
+
+
+@pytest.mark.slow
+def test_logs_recovered_side_by_side_are_those_of_an_ordinary_start_and_stop(tmp_path: Path) -> None:
+    crashed, other = _crashed(tmp_path / "one"), tmp_path / "two"
+    shutil.copytree(crashed, other)
+    cuts: list[RecoveryCut] = []
+    assert recover_before_start(str(crashed), CONFIG, NOW, cuts.append, jobs=2)
+    assert [(Path(cut.path).parent.name, cut.removed_bytes) for cut in cuts] == [("b-0", 5)]
+    manager = LogManager(OsFileSystem(), str(other), CONFIG, NOW, Draws(1))
+    manager.load(NOW)
+    assert manager.shutdown(now_ms=NOW)
+    assert _files(crashed) == _files(other)
+    points = OffsetCheckpoint(OsFileSystem(), str(crashed / RECOVERY_POINT_CHECKPOINT)).read()
+    assert points == {(topic, 0): 10 for topic in TOPICS}
+
+
+@pytest.mark.slow
+def test_the_node_then_starts_as_after_an_orderly_stop_of_no_known_epoch(tmp_path: Path) -> None:
+    crashed = _crashed(tmp_path / "one")
+    recover_before_start(str(crashed), CONFIG, NOW, lambda cut: None, jobs=2)
+    manager = LogManager(OsFileSystem(), str(crashed), CONFIG, NOW, Draws(1))
+    assert manager.was_clean and manager.previous_broker_epoch == -1
+    manager.close_handles()
+
+
+def test_nothing_is_touched_after_an_orderly_stop_or_for_a_single_log(tmp_path: Path) -> None:
+    crashed = _crashed(tmp_path / "one")
+    for topic in ("a", "c"):
+        shutil.rmtree(crashed / f"{topic}-0")
+    before = _files(crashed)
+    assert not recover_before_start(str(crashed), CONFIG, NOW, lambda cut: None, jobs=2)
+    CleanShutdownFile(OsFileSystem(), str(crashed)).write()
+    assert not recover_before_start(str(crashed), CONFIG, NOW, lambda cut: None, jobs=2)
+    assert not recover_before_start(str(tmp_path / "none"), CONFIG, NOW, lambda cut: None, jobs=2)
+    assert _files(crashed) == before
+
+
+@pytest.mark.slow
+def test_a_log_that_cannot_be_recovered_leaves_no_mark_and_the_others_sound(tmp_path: Path) -> None:
+    crashed = _crashed(tmp_path / "one")
+    (crashed / "c-0" / f"{0:020d}.log").unlink()
+    (crashed / "c-0" / f"{0:020d}.log").mkdir()
+    (crashed / "c-0" / f"{0:020d}.index").unlink()
+    (crashed / "c-0" / f"{0:020d}.index").mkdir()
+    recover_before_start(str(crashed), CONFIG, NOW, lambda cut: None, jobs=2)
+    assert not CleanShutdownFile(OsFileSystem(), str(crashed)).exists()
+
+
+def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:
+    crashed = _crashed(tmp_path / "one")
+    manager = LogManager(OsFileSystem(), str(crashed), CONFIG, NOW, Draws(1))
+    with pytest.raises(DirectoryInUse):
+        recover_before_start(str(crashed), CONFIG, NOW, lambda cut: None, jobs=2)
+    manager.close_handles()
