@@ -73,9 +73,14 @@ class LogFlushes(LogState):
             raise self._go_offline("roll", error) from error
 
     def _roll(self, expected_next_offset: int | None) -> LogSegment:
+        recovery_point = self.recovery_point
         segment = self._local.roll(expected_next_offset, self._now_ms)
         self.producer_state.map_end_offset = segment.base_offset
-        self.producer_state.take_snapshot()
+        try:
+            self.producer_state.take_snapshot()
+        except OSError:  # not on disk: the recovery point must not pass it (T12)
+            self._local.recovery_point = recovery_point
+            raise
         self._keep_high_watermark_within_log()
         logger.info("rolled: log=%s base_offset=%d", self.directory, segment.base_offset)
         return segment

@@ -235,3 +235,8 @@ class LogAppends(LogFlushes):
             supports_epoch_bump=supports_epoch_bump,
             now_ms=now_ms,
         )
+
+    def remove_expired_producers(self, now_ms: int) -> None:
+        """Forget those idle for producer.id.expiration.ms; to be called every ten minutes, as Kafka does (PS13)."""
+        self._begin(now_ms)
+        self.producer_state.remove_expired(now_ms)
