@@ -123,6 +123,7 @@ class PartitionLog(LogAppends, LogReads, LogCompactions):
         try:
             self._file_system.rename(self.directory, directory)
             self._file_system.sync_directory(parent)
+            self._file_system.sync_directory(directory)
         except OSError as error:
             raise self._go_offline("rename", error) from error
         self._local.directory = directory

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import final
 
 from storage.filesystem import FileSystem
@@ -51,7 +52,10 @@ class PreparedFlush:
                 if not segment.is_deleted:  # a truncation took it meanwhile: there is nothing left to sync
                     raise
         if self._sync_directory is not None:
-            self._file_system.sync_directory(self._sync_directory)
+            with suppress(
+                FileNotFoundError
+            ):  # renamed meanwhile, for deletion or with a sync of its own (FL2)
+                self._file_system.sync_directory(self._sync_directory)
 
 
 class LogFlushes(LogState):

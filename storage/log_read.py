@@ -78,3 +78,22 @@ class LogReads(LogState):
             if segment.largest_timestamp_ms >= timestamp:
                 return segment.find_offset_by_timestamp(timestamp, self.log_start_offset)
         return None
+
+    def offsets_before(self, timestamp: int, max_count: int, now_ms: int) -> list[int]:
+        """Where segments begin that were modified by then, newest first, `max_count` at most; -1 and -2 as above.
+
+        The log end is among them while the active segment has records. By the files' times, as ListOffsets of
+        version 0 asks: Kafka before 4.0, UnifiedLog.legacyFetchOffsetsBefore (RD10).
+        """
+        starts = [
+            (max(segment.base_offset, self.log_start_offset), segment.records.modified_ms())
+            for segment in self.segments
+        ]
+        if self.active_segment.size_bytes > 0:
+            starts.append((self.log_end_offset, now_ms))
+        if timestamp == EARLIEST_TIMESTAMP:
+            starts = starts[:1]
+        elif timestamp != LATEST_TIMESTAMP:
+            while starts and starts[-1][1] > timestamp:
+                starts.pop()
+        return sorted((offset for offset, _ in starts[-max_count:] if max_count > 0), reverse=True)
