@@ -17,6 +17,7 @@ from cluster.config import BrokerConfig
 from cluster.controller.decisions import refusal
 from cluster.effects import Effect
 from cluster.errors import ClusterError, ErrorCode
+from cluster.log_maintenance import LogMaintenance
 from cluster.messages import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -65,6 +66,7 @@ class Broker:
         self._logs = BrokerLogs(config, fs, directory, draws, self._outbox)
         self.manager = ReplicaManager(config, self.image, self._outbox, self._logs, self.on_fatal)
         self._context = self.manager.context
+        self.maintenance = LogMaintenance(self._context, self._logs)
         self.metadata = MetadataObserver(self._context, self.manager.roles)
         self.lifecycle = Lifecycle(self._context, self, draws)
         self.metadata.attach(self.lifecycle)
@@ -87,6 +89,7 @@ class Broker:
         self._logs.open(now_ms)
         self._outbox.observe("broker.started", clean=int(self._logs.manager.was_clean))
         self._logs.start_checkpoints(now_ms)
+        self.maintenance.start(now_ms)
         self.manager.isr_changes.start(now_ms)
         self.lifecycle.start(now_ms)
         self.metadata.start(now_ms)
@@ -199,8 +202,14 @@ class Broker:
         self.metadata.stop()
         self.manager.stop(now_ms)
         self._outbox.forget_all()
-        work = self._logs.prepare_shutdown(self._context.broker_epoch, now_ms)
-        self._outbox.run_job("shutdown", work, self._on_shut_down)
+        stop_maintenance = self.maintenance.prepare_stop()
+        close_logs = self._logs.prepare_shutdown(self._context.broker_epoch, now_ms)
+
+        def shut_down() -> None:
+            stop_maintenance()
+            close_logs()
+
+        self._outbox.run_job("shutdown", shut_down, self._on_shut_down)
 
     def _on_shut_down(self, now_ms: int, error: Exception | None) -> None:
         self._is_stopped = True

@@ -15,6 +15,7 @@ from cluster.metadata import TopicImage
 from cluster.replica.outbox import Outbox
 from cluster.replica.replica import Replica
 from storage.checkpoints import MetaProperties, MetaPropertiesFile
+from storage.cleaner_manager import CleanerManager
 from storage.config import LogConfig
 from storage.draws import Draws
 from storage.errors import CorruptCheckpoint, ForeignDirectory, StorageError
@@ -140,6 +141,10 @@ class BrokerLogs:
                 self._outbox.observe(
                     "replica.set_aside", topic_partition=str(topic_partition), path=path or ""
                 )
+
+    def new_cleaner(self) -> CleanerManager:
+        """Over the logs as they come and go."""
+        return CleanerManager(self._file_system, self._directory, self.manager.logs)
 
     # checkpoints
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from cluster.messages import CONTROLLER_ID
 from storage.config import LogConfig
 from storage.errors import ConfigError
+from storage.offset_map import SLOT_BYTES
 
 _POSITIVE = (
     "replica_lag_time_max_ms",
@@ -18,6 +19,10 @@ _POSITIVE = (
     "replica_high_watermark_checkpoint_interval_ms",
     "log_flush_offset_checkpoint_interval_ms",
     "log_flush_start_offset_checkpoint_interval_ms",
+    "log_retention_check_interval_ms",
+    "log_cleaner_backoff_ms",
+    "log_cleaner_io_buffer_size",
+    "producer_id_expiration_check_interval_ms",
     "broker_heartbeat_interval_ms",
     "broker_session_timeout_ms",
     "controller_socket_timeout_ms",
@@ -49,6 +54,13 @@ class BrokerConfig:
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    log_initial_task_delay_ms: int = 30_000
+    log_retention_check_interval_ms: int = 300_000
+    log_cleaner_enable: bool = True
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_dedupe_buffer_size: int = 128 << 20
+    log_cleaner_io_buffer_size: int = 512 << 10
+    producer_id_expiration_check_interval_ms: int = 600_000
     broker_heartbeat_interval_ms: int = 2_000
     broker_session_timeout_ms: int = 9_000
     controller_socket_timeout_ms: int = 30_000
@@ -64,6 +76,12 @@ class BrokerConfig:
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name}={getattr(self, name)}: must be positive")
+        if self.log_initial_task_delay_ms < 0:
+            raise ConfigError(f"log_initial_task_delay_ms={self.log_initial_task_delay_ms}: is negative")
+        if self.log_cleaner_dedupe_buffer_size < 3 * SLOT_BYTES:
+            raise ConfigError(
+                f"log_cleaner_dedupe_buffer_size={self.log_cleaner_dedupe_buffer_size}: has no room for keys"
+            )
         if self.replica_fetch_wait_max_ms < 0:
             raise ConfigError(f"replica_fetch_wait_max_ms={self.replica_fetch_wait_max_ms}: is negative")
         self._check_pairs()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import final
 
 from cluster.config import BrokerConfig
@@ -13,6 +14,12 @@ from cluster.replica.replica import Replica
 from storage.errors import StorageError
 
 NO_BROKER_EPOCH = -1
+
+OnLog = Callable[[Replica], None]
+
+
+def _nobody(replica: Replica) -> None:
+    return
 
 
 @final
@@ -32,6 +39,10 @@ class ReplicaContext:
         self.is_shutting_down = False
         self.replicas: dict[TopicPartition, Replica] = {}
         self._touched: dict[TopicPartition, bool] = {}  # whether more than the end moved
+        # Told by roles and truncations to who works on logs in the background.
+        self.on_log_opened: OnLog = _nobody
+        self.on_log_truncated: OnLog = _nobody
+        self.on_log_removed: OnLog = _nobody
 
     def touch(self, topic_partition: TopicPartition) -> None:
         self._touched[topic_partition] = True
@@ -100,6 +111,7 @@ class ReplicaContext:
         log = replica.log
         log_end_offset, high_watermark = log.log_end_offset, log.high_watermark
         log.truncate_to(to_offset)
+        self.on_log_truncated(replica)
         assert log.log_end_offset <= log_end_offset, (log.log_end_offset, log_end_offset)
         self._tell_truncated(replica, log_end_offset, high_watermark)
 
@@ -107,6 +119,7 @@ class ReplicaContext:
         """Nothing of the own log is left at the leader: start anew at `start_at` (EPC-9, KAFKA-9491)."""
         log_end_offset, high_watermark = replica.log.log_end_offset, replica.log.high_watermark
         replica.log.truncate_fully_and_start_at(start_at)
+        self.on_log_truncated(replica)
         self._tell_truncated(replica, log_end_offset, high_watermark)
 
     def _tell_truncated(self, replica: Replica, from_end_offset: int, high_watermark: int) -> None:

@@ -99,6 +99,7 @@ class Roles:
         log = self._logs.open_or_create(topic, topic_partition.partition, config, now_ms)
         replica = Replica(topic_partition, topic.topic_id, log)
         self._context.replicas[topic_partition] = replica
+        self._context.on_log_opened(replica)
         return replica
 
     def config_of(self, topic: TopicImage) -> LogConfig:
@@ -213,4 +214,5 @@ class Roles:
             leader_epoch=replica.leader_epoch,
             log_end_offset=replica.log.log_end_offset,
         )
+        self._context.on_log_removed(replica)
         self._logs.delete(replica)

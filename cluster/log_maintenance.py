@@ -1,0 +1,271 @@
+"""What a broker does to its logs without being asked: retention, compaction, removal of files, producers' expiry.
+
+A compaction is a chain of jobs, one slice each; what readers see changes only in a step, between two of them.
+Kafka: LogManager.cleanupLogs, LogCleaner.CleanerThread, LogManager.deleteLogs; rules CL6, CL23, RT3, RT16, PS13.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import final
+
+from cluster.broker_logs import BrokerLogs
+from cluster.messages import TopicPartition
+from cluster.replica.context import ReplicaContext
+from cluster.replica.replica import Replica
+from storage.cleaner import Compaction, Work
+from storage.cleaner_manager import CleanerManager, Key, key_of
+from storage.cleaner_plan import CleanerConfig
+from storage.errors import StorageError
+from storage.log import PartitionLog
+from storage.segment import LogSegment
+
+logger = logging.getLogger(__name__)
+
+RETENTION_TIMER = "logs.retention"
+CLEANER_TIMER = "logs.cleaner"
+DELETION_TIMER = "logs.deletion"
+PRODUCERS_TIMER = "logs.producers"
+
+
+@final
+class _Round:
+    """The compaction that runs."""
+
+    def __init__(self, log: PartitionLog, compaction: Compaction) -> None:
+        self.log, self.compaction = log, compaction
+        self.pieces: Iterator[Work] = iter(compaction)
+        self.key: Key = key_of(log)
+        self.bytes_before = log.size_bytes
+
+
+@final
+class LogMaintenance:
+    """Only logs whose topic is known are touched: the others' configuration is a guess.
+
+    `start` once the logs are open. What the disk refuses raises OSError or StorageError, as anywhere in a step.
+    """
+
+    def __init__(self, context: ReplicaContext, logs: BrokerLogs) -> None:
+        self._context, self._logs = context, logs
+        self._outbox, self._config = context.outbox, context.config
+        self._cleaner: CleanerManager | None = None
+        self._round: _Round | None = None
+        self._doomed: deque[tuple[int, LogSegment]] = deque()  # when its files go, in order
+        self._now_ms = 0
+        self._is_stopped = False
+        context.on_log_opened = self._on_log_opened
+        context.on_log_truncated = self._on_log_truncated
+        context.on_log_removed = self._on_log_removed
+
+    @property
+    def cleaner(self) -> CleanerManager:
+        assert self._cleaner is not None, "not started"
+        return self._cleaner
+
+    def start(self, now_ms: int) -> None:
+        config = self._config
+        self._cleaner = self._logs.new_cleaner()
+        first_ms = now_ms + config.log_initial_task_delay_ms
+        self._outbox.set_timer(RETENTION_TIMER, first_ms, self._on_retention_timer)
+        self._outbox.set_timer(PRODUCERS_TIMER, first_ms, self._on_producers_timer)
+        if config.log_cleaner_enable:
+            self._arm_cleaner(now_ms)
+
+    def prepare_stop(self) -> Callable[[], None]:
+        """For the job that closes the logs: what a round has written so far is removed first."""
+        self._is_stopped = True
+        running, self._round = self._round, None
+
+        def stop() -> None:
+            if running is not None:
+                running.compaction.abort()
+
+        return stop
+
+    # Logs come, are cut, and go
+
+    def _on_log_opened(self, replica: Replica) -> None:
+        log = replica.log
+        log.delete_files_with(self._doom)
+        self.cleaner.truncate_checkpoint(
+            key_of(log), log.log_end_offset
+        )  # that of an earlier topic of the name
+
+    def _on_log_truncated(self, replica: Replica) -> None:
+        """A round that runs works on records that are gone; what comes in their place is dirty (RT16)."""
+        log = replica.log
+        self.cleaner.abort(key_of(log))
+        self.cleaner.truncate_checkpoint(key_of(log), log.active_segment.base_offset)
+
+    def _on_log_removed(self, replica: Replica) -> None:
+        self.cleaner.forget(key_of(replica.log))
+
+    # Retention
+
+    def _on_retention_timer(self, now_ms: int) -> None:
+        """Compacted logs are the cleaner's, unless there is none."""
+        for replica in self._replicas():
+            if not replica.log.config.is_compacted or not self._config.log_cleaner_enable:
+                self._shorten(replica, now_ms)
+        at_ms = now_ms + self._config.log_retention_check_interval_ms
+        self._outbox.set_timer(RETENTION_TIMER, at_ms, self._on_retention_timer)
+
+    def _shorten(self, replica: Replica, now_ms: int) -> None:
+        self._now_ms = now_ms
+        log = replica.log
+        count = log.delete_old_segments(now_ms)
+        if count == 0:
+            return
+        self._context.touch(replica.topic_partition)
+        self._outbox.observe(
+            "log.segments_deleted",
+            topic_partition=str(replica.topic_partition),
+            segments=count,
+            log_start_offset=log.log_start_offset,
+        )
+
+    def _on_producers_timer(self, now_ms: int) -> None:
+        for replica in self._replicas():
+            replica.log.producer_state.remove_expired(now_ms)
+        at_ms = now_ms + self._config.producer_id_expiration_check_interval_ms
+        self._outbox.set_timer(PRODUCERS_TIMER, at_ms, self._on_producers_timer)
+
+    def _replicas(self) -> list[Replica]:
+        replicas = self._context.replicas
+        return [replicas[topic_partition] for topic_partition in sorted(replicas)]
+
+    # Files of segments that left their log
+
+    def _doom(self, segment: LogSegment) -> None:
+        """It stays readable under its `.deleted` names for file.delete.delay.ms (RT3)."""
+        replica = self._replica_of(segment)
+        delay_ms = 0 if replica is None else replica.log.config.file_delete_delay_ms
+        was_empty = not self._doomed
+        self._doomed.append((self._now_ms + delay_ms, segment))
+        if was_empty:
+            self._outbox.set_timer(DELETION_TIMER, self._now_ms + delay_ms, self._on_deletion_timer)
+
+    def _replica_of(self, segment: LogSegment) -> Replica | None:
+        for replica in self._context.replicas.values():
+            if replica.log.directory == segment.directory:
+                return replica
+        return None
+
+    def _on_deletion_timer(self, now_ms: int) -> None:
+        due = [segment for at_ms, segment in self._doomed if at_ms <= now_ms]
+        self._doomed = deque(each for each in self._doomed if each[0] > now_ms)
+
+        def delete() -> None:
+            for segment in due:
+                segment.delete()
+
+        if due:
+            self._outbox.run_job("delete", delete, self._on_deleted)
+        if self._doomed:
+            at_ms = min(at_ms for at_ms, _ in self._doomed)
+            self._outbox.set_timer(DELETION_TIMER, at_ms, self._on_deletion_timer)
+
+    def _on_deleted(self, now_ms: int, error: Exception | None) -> None:
+        if error is not None:
+            raise StorageError(f"old segments cannot be deleted: {error}") from error
+
+    # Compaction
+
+    def _arm_cleaner(self, now_ms: int) -> None:
+        at_ms = now_ms + self._config.log_cleaner_backoff_ms
+        self._outbox.set_timer(CLEANER_TIMER, at_ms, self._on_cleaner_timer)
+
+    def _on_cleaner_timer(self, now_ms: int) -> None:
+        if self._context.replicas and self._begin_round(now_ms):
+            return
+        self._shorten_compacted(now_ms)
+        self._arm_cleaner(now_ms)
+
+    def _begin_round(self, now_ms: int) -> bool:
+        found = self.cleaner.grab_filthiest(now_ms)
+        if found is None:
+            return False
+        config = CleanerConfig(
+            dedupe_buffer_bytes=self._config.log_cleaner_dedupe_buffer_size,
+            io_buffer_bytes=max(self._config.log_cleaner_io_buffer_size // 2, 1),
+        )
+        try:
+            compaction = found.log.prepare_compaction(found.offsets, config, now_ms)
+        except ValueError as error:  # nothing whole to clean: it will be found again when there is
+            logger.warning("log not cleaned: log=%s reason=%s", found.log.directory, error)
+            self.cleaner.done_cleaning(key_of(found.log), None)
+            return False
+        self._round = _Round(found.log, compaction)
+        self._go_on(now_ms)
+        return True
+
+    def _go_on(self, now_ms: int) -> None:
+        """The next slice, after what it prepared was taken over."""
+        running = self._round
+        assert running is not None
+        self._now_ms = now_ms
+        try:
+            work = next(running.pieces, None)
+        except StorageError as error:
+            if running.log.offline_reason is not None:
+                raise
+            self._fail(now_ms, running, error)
+            return
+        if work is None:
+            self._finish(now_ms, running)
+        else:
+            self._outbox.run_job("compact", work, self._on_slice_done)
+
+    def _on_slice_done(self, now_ms: int, error: Exception | None) -> None:
+        running = self._round
+        if running is None or self._is_stopped:
+            return
+        if self.cleaner.is_aborted(running.key) or not running.log.config.is_compacted:
+            self._end_round(now_ms, running, None)  # an error is what the abortion made of the work
+        elif error is not None:
+            self._fail(now_ms, running, error)
+        else:
+            self._go_on(now_ms)
+
+    def _fail(self, now_ms: int, running: _Round, error: Exception) -> None:
+        """CL6: damage concerns one log, a disk that fails all of them."""
+        if isinstance(error, OSError):
+            raise running.log.mark_offline("compaction", error) from error
+        self.cleaner.mark_uncleanable(running.key, error)
+        self._outbox.observe(
+            "log.uncleanable", topic_partition=str(TopicPartition(*running.key)), reason=str(error)
+        )
+        self._end_round(now_ms, running, None)
+
+    def _finish(self, now_ms: int, running: _Round) -> None:
+        end_offset = running.compaction.end_offset
+        if end_offset is not None:
+            self._outbox.observe(
+                "log.compacted",
+                topic_partition=str(TopicPartition(*running.key)),
+                end_offset=end_offset,
+                bytes_before=running.bytes_before,
+                bytes_after=running.log.size_bytes,
+            )
+        self._end_round(now_ms, running, end_offset)
+
+    def _end_round(self, now_ms: int, running: _Round, end_offset: int | None) -> None:
+        """Another one at once where one was done, else after the back-off."""
+        if end_offset is None:
+            running.compaction.abort()
+        self._round = None
+        counts = self.cleaner.done_cleaning(running.key, end_offset)
+        self._shorten_compacted(now_ms)
+        if counts:
+            self._on_cleaner_timer(now_ms)
+        else:
+            self._arm_cleaner(now_ms)
+
+    def _shorten_compacted(self, now_ms: int) -> None:
+        for log in self.cleaner.logs_to_shorten():
+            replica = self._context.replicas.get(TopicPartition(log.topic, log.partition))
+            if replica is not None:
+                self._shorten(replica, now_ms)
