@@ -45,7 +45,7 @@ from storage.crc32c import crc32c
 from storage.errors import CorruptBatch, InvalidRecord
 from storage.filesystem import Buffer
 from storage.legacy import LegacyMessage, read_messages, set_offset, set_timestamp
-from storage.record import NO_SEQUENCE, NO_TIMESTAMP, Record, add_to_sequence, decode_records
+from storage.record import MAX_INT32, NO_SEQUENCE, NO_TIMESTAMP, Record, add_to_sequence, decode_records
 
 __all__ = [
     "CURRENT_MAGIC",
@@ -299,11 +299,13 @@ _HEADER_FIELDS = tuple(
 )
 
 
-def iterate_batches(buffer: Buffer, path: str = "records") -> Iterator[RecordBatch]:
+def iterate_batches(
+    buffer: Buffer, path: str = "records", *, max_size_field: int = MAX_INT32
+) -> Iterator[RecordBatch]:
     """The whole batches in `buffer`; an incomplete last one ends it (Kafka: ByteBufferLogInputStream, FR10).
 
-    Raises CorruptBatch on a size below 14 or a magic that is not 0, 1 or 2; `path`
-    is what the error calls the buffer.
+    Raises CorruptBatch on a size field below 14 or above `max_size_field`, and on a magic that is not 0, 1 or 2;
+    `path` is what the error calls the buffer.
     """
     view = memoryview(buffer)
     position, end = 0, len(view)
@@ -311,6 +313,8 @@ def iterate_batches(buffer: Buffer, path: str = "records") -> Iterator[RecordBat
         (size,) = SIZE_FIELD.unpack_from(view, position + SIZE_FIELD_AT)
         if size < MIN_SIZE_FIELD:
             raise CorruptBatch(path, position, f"a size field of {size}, below the least of {MIN_SIZE_FIELD}")
+        if size > max_size_field:
+            raise CorruptBatch(path, position, f"a size field of {size}, above the most of {max_size_field}")
         if end - position < HEADER_SIZE_UP_TO_MAGIC:
             return
         if view[position + MAGIC_AT] > CURRENT_MAGIC:  # negative ones show as 128 and above

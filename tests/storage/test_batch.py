@@ -23,12 +23,15 @@ from storage.batch import (
     stamp,
 )
 from storage.batch_format import CRC_AT, CRC_COVERS_FROM
+from storage.cleaner_rebuild import empty_batch
+from storage.compression import decompress
 from storage.crc32c import crc32c
 from storage.errors import (
     CorruptBatch,
     InvalidRecord,
     UnsupportedCompression,
 )
+from storage.record_scan import RecordScan, scan_records
 from tests.storage.record_strategies import batch_fields, mutated, quick, record_lists
 
 CLEAN = Path(__file__).parents[1] / "golden" / "kafka-4.1" / "clean"
@@ -133,6 +136,7 @@ def test_damaged_records_below_a_sound_checksum_raise_documented_errors_only(dat
         pass
 
 
+@pytest.mark.covers("DefaultRecordBatchTest.testInvalidCrc")
 @quick
 @given(st.data())
 def test_one_flipped_bit_behind_the_magic_breaks_the_checksum(data: st.DataObject) -> None:
@@ -143,6 +147,7 @@ def test_one_flipped_bit_behind_the_magic_breaks_the_checksum(data: st.DataObjec
     assert only(sound).is_valid() and not only(bytes(changed)).is_valid()
 
 
+@pytest.mark.covers("DefaultRecordBatchTest.buildDefaultRecordBatch")
 def test_header_fields_of_a_batch_without_producer() -> None:
     batch = only(build_batch(records(3, 7), base_offset=7, partition_leader_epoch=4))
     assert (batch.base_offset, batch.last_offset, batch.next_offset) == (7, 9, 10)
@@ -154,12 +159,14 @@ def test_header_fields_of_a_batch_without_producer() -> None:
     assert batch.tobytes() == build_batch(records(3, 7), base_offset=7, partition_leader_epoch=4)
 
 
+@pytest.mark.covers("DefaultRecordBatchTest.buildDefaultRecordBatchWithSequenceWrapAround")
 def test_last_sequence_wraps_to_zero() -> None:
     data = build_batch(records(3), producer_id=1, producer_epoch=0, base_sequence=2**31 - 2)
     assert only(data).last_sequence == 0
     assert [record.sequence for record in only(data).records()] == [2**31 - 2, 2**31 - 1, 0]
 
 
+@pytest.mark.covers("DefaultRecordBatchTest.testSetLogAppendTime")
 def test_log_append_time_is_every_records_timestamp() -> None:
     data = build_batch(records(2), timestamp_type=TimestampType.LOG_APPEND, log_append_time_ms=5000)
     assert only(data).max_timestamp == 5000
@@ -185,12 +192,14 @@ def test_decompression_stops_at_the_limit() -> None:
         list(only(data).records(100_000))
 
 
+@pytest.mark.covers("ByteBufferLogInputStreamTest.iteratorIgnoresIncompleteEntries")
 def test_fr10_iteration_in_memory_ends_at_an_incomplete_batch() -> None:
     one = build_batch(records(2))
     for size_bytes in range(len(one), 2 * len(one)):
         assert len(list(iterate_batches((one + one)[:size_bytes]))) == 1
 
 
+@pytest.mark.covers("ByteBufferLogInputStreamTest.iteratorRaisesOnTooSmallRecords")
 @pytest.mark.parametrize("size", [13, 0, -1, -(2**31)])
 def test_fr10_iteration_in_memory_refuses_a_size_below_14(size: int) -> None:
     one = build_batch(records(1))
@@ -200,6 +209,7 @@ def test_fr10_iteration_in_memory_refuses_a_size_below_14(size: int) -> None:
     assert (caught.value.path, caught.value.position) == ("here", len(one))
 
 
+@pytest.mark.covers("ByteBufferLogInputStreamTest.iteratorRaisesOnInvalidMagic")
 @pytest.mark.parametrize("magic", [3, 127, 128, 255])
 def test_fr10_iteration_in_memory_refuses_an_unknown_magic(magic: int) -> None:
     changed = bytearray(build_batch(records(1)))
@@ -208,6 +218,7 @@ def test_fr10_iteration_in_memory_refuses_an_unknown_magic(magic: int) -> None:
         list(iterate_batches(changed))
 
 
+@pytest.mark.covers("DefaultRecordBatchTest.testInvalidRecordSize")
 def test_fr11_batch_smaller_than_its_header_is_not_valid() -> None:
     data = bytearray(build_batch(records(2)))
     data[8:12] = (20).to_bytes(4, "big")
@@ -237,6 +248,7 @@ def test_view_works_in_the_middle_of_any_buffer() -> None:
         assert [record.offset for record in batch.records()] == [0, 1]
 
 
+@pytest.mark.covers("DefaultRecordBatchTest.testSetPartitionLeaderEpoch")
 def test_stamp_changes_offset_and_epoch_and_no_checksum() -> None:
     data = bytearray(b"xx" + build_batch(records(2)))
     stamp(data, 2, base_offset=40, partition_leader_epoch=6)
@@ -328,3 +340,109 @@ def test_builder_refuses_what_would_outgrow_its_limit_but_takes_any_first_record
         count += 1
     assert builder.record_count == count == (200 - HEADER_SIZE) // 17
     assert len(builder.build()) == builder.size_estimate <= 200
+
+
+@pytest.mark.covers("DefaultRecordBatchTest.buildDefaultRecordBatchWithProducerId")
+def test_header_fields_of_a_batch_with_a_producer() -> None:
+    batch = only(build_batch(records(3), producer_id=23423, producer_epoch=145, base_sequence=983))
+    batch.check_valid()
+    assert (batch.producer_id, batch.producer_epoch) == (23423, 145)
+    assert (batch.base_sequence, batch.last_sequence) == (983, 985)
+    assert [record.sequence for record in batch.records()] == [983, 984, 985]
+
+
+@pytest.mark.covers(
+    "DefaultRecordBatchTest.testInvalidRecordCountTooManyNonCompressedV2",
+    "DefaultRecordBatchTest.testInvalidRecordCountTooLittleNonCompressedV2",
+    "DefaultRecordBatchTest.testInvalidRecordCountTooManyCompressedV2",
+    "DefaultRecordBatchTest.testInvalidRecordCountTooLittleCompressedV2",
+)
+@pytest.mark.parametrize("codec", Compression)
+@pytest.mark.parametrize("count", [5, 2, -1])
+def test_count_that_is_not_true_is_invalid(codec: Compression, count: int) -> None:
+    data = bytearray(build_batch(records(3), compression=codec))
+    data[57:61] = count.to_bytes(4, "big", signed=True)
+    with pytest.raises(InvalidRecord, match=r"records|early"):
+        list(RecordBatch(data, 0, len(data)).records())
+
+
+@pytest.mark.covers("DefaultRecordBatchTest.testWriteEmptyHeader")
+@pytest.mark.parametrize("timestamp_type", [TimestampType.CREATE, TimestampType.LOG_APPEND])
+@pytest.mark.parametrize("is_transactional", [True, False])
+@pytest.mark.parametrize("is_control", [True, False])
+def test_t22_retained_empty_batch_is_its_header_of_61_bytes(
+    timestamp_type: TimestampType, is_transactional: bool, is_control: bool
+) -> None:
+    full = build_batch(
+        [Record(15, 7, b"k", b"v"), Record(37, 8, b"k", b"v")],
+        base_offset=15,
+        compression=Compression.GZIP,
+        timestamp_type=timestamp_type,
+        producer_id=23423,
+        producer_epoch=145,
+        base_sequence=983,
+        partition_leader_epoch=15,
+        is_transactional=is_transactional,
+        is_control=is_control,
+        log_append_time_ms=9,
+        delete_horizon_ms=5,
+    )
+    batch = only(empty_batch(only(full)))
+    batch.check_valid()
+    assert batch.size_bytes == HEADER_SIZE and list(batch.records()) == []
+    assert (batch.producer_id, batch.producer_epoch, batch.partition_leader_epoch) == (23423, 145, 15)
+    assert (batch.base_offset, batch.last_offset) == (15, 37)
+    assert (batch.base_sequence, batch.last_sequence, batch.record_count) == (983, 983 + 22, 0)
+    assert (batch.base_timestamp, batch.delete_horizon_ms) == (-1, None)
+    assert batch.max_timestamp == (9 if timestamp_type is TimestampType.LOG_APPEND else 8)
+    assert (batch.is_transactional, batch.is_control) == (is_transactional, is_control)
+    assert batch.timestamp_type is timestamp_type and batch.compression is Compression.NONE
+
+
+@pytest.mark.covers(
+    "DefaultRecordBatchTest.testStreamingIteratorConsistency",
+    "DefaultRecordBatchTest.testSkipKeyValueIteratorCorrectness",
+)
+@pytest.mark.parametrize("codec", Compression)
+def test_walk_that_skips_keys_and_values_sees_what_decoding_sees(codec: Compression) -> None:
+    given_records = [
+        Record(0, 1, b"a", b"1"),
+        Record(1, 2, b"b", None),
+        Record(2, 3, None, b"3"),
+        Record(3, 4, None, None),
+        Record(4, 1000, b"abc", bytes(200 * 1024)),
+        Record(5, 9999, b"abc", b"0", (("h1", b"hv1"), ("h2", b"hv2"), ("h3", None))),
+    ]
+    batch = only(build_batch(given_records, compression=codec))
+    assert list(batch.records()) == given_records
+    payload = decompress(codec, batch.tobytes()[HEADER_SIZE:])
+    assert scan_records(payload, 0, 6) == RecordScan(0, 9998, True)
+    assert scan_records(payload, 0, 5) is None and scan_records(payload, 0, 7) is None
+
+
+def test_t8_offset_and_epoch_of_magic_2_are_outside_its_checksum_and_the_attributes_are_not() -> None:
+    data = bytearray(build_batch(records(2)))
+    for at in (0, 7, 12, 15):
+        changed = bytearray(data)
+        changed[at] ^= 1
+        assert RecordBatch(changed, 0, len(changed)).is_valid()
+    for at in (21, 22, 60, len(data) - 1):
+        changed = bytearray(data)
+        changed[at] ^= 1
+        assert not RecordBatch(changed, 0, len(changed)).is_valid()
+
+
+def test_t7_attributes_are_written_in_the_low_byte_and_the_horizon_in_the_base_timestamp() -> None:
+    data = build_batch(
+        records(1),
+        compression=Compression.ZSTD,
+        timestamp_type=TimestampType.LOG_APPEND,
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+        is_control=True,
+        log_append_time_ms=5,
+        delete_horizon_ms=900,
+    )
+    assert data[21:23] == bytes((0, 0x7C)) and data[27:35] == (900).to_bytes(8, "big")

@@ -57,6 +57,7 @@ def bytes_of(batches: Iterable[RecordBatch]) -> list[bytes]:
 
 
 class TestOpenAndAppend:
+    @pytest.mark.covers("FileRecordsTest.testFileSize")
     def test_fr1_all_of_an_existing_file_is_records(self, both_file_systems: tuple[FileSystem, str]) -> None:
         fs, directory = both_file_systems
         path = f"{directory}/0.log"
@@ -82,12 +83,18 @@ class TestOpenAndAppend:
         records.close()
         assert disk.operations == before
 
+    @pytest.mark.covers("FileRecordsTest.testOpenOversizeFile")
     def test_fr1_a_file_above_two_gibibytes_is_refused(self) -> None:
         _, fs = new_file_system()
         fs.open(PATH, OpenMode.CREATE).set_length(2**31)
         with pytest.raises(StorageError):
             FileRecords(fs, PATH)
 
+    @pytest.mark.covers(
+        "FileRecordsTest.testPreallocateTrue",
+        "FileRecordsTest.testPreallocateFalse",
+        "FileRecordsTest.testPreallocateClearShutdown",
+    )
     def test_fr1_preallocation(self, both_file_systems: tuple[FileSystem, str]) -> None:
         fs, directory = both_file_systems
         path = f"{directory}/0.log"
@@ -103,6 +110,7 @@ class TestOpenAndAppend:
         assert fs.stat(path).size_bytes == len(THREE[0]) + len(THREE[1])
         again.close()
 
+    @pytest.mark.covers("FileRecordsTest.testAppendProtectsFromOverflow")
     def test_fr4_append_refuses_what_would_pass_two_gibibytes(self) -> None:
         disk, fs = new_file_system()
         fs.open(PATH, OpenMode.CREATE).set_length(2**31 - 1)
@@ -124,6 +132,7 @@ class TestOpenAndAppend:
         records.append(THREE[2])
         assert bytes_of(records.batches()) == [THREE[0], THREE[2]]
 
+    @pytest.mark.covers("FileRecordsTest.testOutOfRangeSlice", "FileRecordsTest.testRead")
     def test_fr3_slices(self) -> None:
         records, whole = with_three(), b"".join(THREE)
         size = len(whole)
@@ -179,6 +188,9 @@ class TestOpenAndAppend:
 
 
 class TestTruncate:
+    @pytest.mark.covers(
+        "FileRecordsTest.testTruncate", "FileRecordsTest.testTruncateIfSizeIsDifferentToTargetSize"
+    )
     def test_fr5_truncate(self) -> None:
         _, fs = new_file_system()
         records = holding(b"".join(THREE), fs)
@@ -187,6 +199,7 @@ class TestTruncate:
         records.append(THREE[2])
         assert bytes_of(records.batches()) == [THREE[0], THREE[2]]
 
+    @pytest.mark.covers("FileRecordsTest.testTruncateNotCalledIfSizeIsSameAsTargetSize")
     def test_fr5_an_equal_size_leaves_the_file_alone(self) -> None:
         disk, fs = new_file_system()
         records = holding(THREE[0], fs)
@@ -194,6 +207,7 @@ class TestTruncate:
         assert records.truncate_to(records.size_bytes) == 0
         assert disk.operations == before
 
+    @pytest.mark.covers("FileRecordsTest.testTruncateNotCalledIfSizeIsBiggerThanTargetSize")
     def test_fr5_truncate_beyond_size_raises(self) -> None:
         records = with_three()
         for size in (records.size_bytes + 1, -1):
@@ -210,6 +224,7 @@ class TestTruncate:
 
 
 class TestWalk:
+    @pytest.mark.covers("FileRecordsTest.testIterationOverPartialAndTruncation")
     @pytest.mark.parametrize("tail_bytes", [0, 2, 4, 5, 6, 12, 16, 17])
     def test_fr8a_a_tail_of_up_to_17_bytes_is_ignored(self, tail_bytes: int) -> None:
         records = holding(b"".join(THREE) + bytes(tail_bytes))
@@ -255,6 +270,7 @@ class TestWalk:
             assert [position for _, _, position, _ in records.scan_headers()] == [0, 72]
             records.close_handlers()
 
+    @pytest.mark.covers("FileRecordsTest.testIteratorWithLimits")
     def test_fr8_limits(self) -> None:
         records = with_three()
         first, second = len(THREE[0]), len(THREE[0]) + len(THREE[1])
@@ -270,6 +286,7 @@ class TestWalk:
         # The checksum does not cover the magic, and FR11 leaves it the only judge.
         assert [header[3] for *_, header in records.scan_headers()] == [2, 3, 2]
 
+    @pytest.mark.covers("FileRecordsTest.testSliceSizeLimitWithConcurrentWrite")
     def test_fr2_a_walk_keeps_its_end_while_records_are_appended(self) -> None:
         records = holding(THREE[0])
         walk = records.batches()
@@ -408,6 +425,7 @@ def plain_walk(content: bytes) -> tuple[list[int], int | None]:
 
 
 class TestSearch:
+    @pytest.mark.covers("FileRecordsTest.testSearch")
     def test_fr12_by_offset(self) -> None:
         records = with_three()
         first = len(THREE[0])
@@ -431,6 +449,7 @@ class TestSearch:
         found = records.search_for_offset_with_size(1)
         assert found is not None and (found.offset, found.position) == (2, 0)
 
+    @pytest.mark.covers("FileRecordsTest.testSearchForTimestamp")
     def test_fr13_by_timestamp(self) -> None:
         records = holding(batch_of(5, timestamp=10, epoch=0) + batch_of(6, timestamp=11, epoch=1))
         first = TimestampAndOffset(timestamp=10, offset=5, leader_epoch=0)

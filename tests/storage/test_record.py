@@ -13,6 +13,7 @@ from storage.record import (
     encode_record,
     subtract_from_sequence,
 )
+from storage.record_scan import scan_records
 from storage.varint import encode_varint
 from tests.storage.record_strategies import headers, int32s, int64s, mutated, quick, small_bytes
 
@@ -32,6 +33,7 @@ def test_record_has_the_bytes_of_default_record() -> None:
     assert encode_record(0, 0, b"", b"").hex() == "0c000000000000"
 
 
+@pytest.mark.covers("DefaultRecordTest.testBasicSerde")
 @quick
 @given(st.integers(0, MAX_INT32), st.integers(-(2**62), 2**62), small_bytes, small_bytes, headers)
 def test_record_comes_back(
@@ -89,6 +91,10 @@ def test_any_negative_length_is_null() -> None:
     assert (record.key, record.value) == (None, None)
 
 
+@pytest.mark.covers(
+    "DefaultRecordBatchTest.testInvalidRecordCountTooManyNonCompressedV2",
+    "DefaultRecordBatchTest.testInvalidRecordCountTooLittleNonCompressedV2",
+)
 def test_count_must_use_up_the_payload() -> None:
     two = encode_record(0, 0, None, b"a") + encode_record(1, 0, None, b"b")
     with pytest.raises(InvalidRecord, match="remain after 1 records"):
@@ -106,6 +112,9 @@ def test_records_before_the_damage_are_given() -> None:
         next(records)
 
 
+@pytest.mark.covers(
+    "DefaultRecordBatchTest.testIncrementSequence", "DefaultRecordBatchTest.testDecrementSequence"
+)
 def test_sequence_wraps_to_zero() -> None:
     assert add_to_sequence(MAX_INT32, 1) == 0
     assert subtract_from_sequence(0, 1) == MAX_INT32
@@ -116,3 +125,97 @@ def test_sequence_wraps_to_zero() -> None:
 def test_header_key_must_be_text() -> None:
     with pytest.raises(InvalidRecord, match="header key"):
         encode_record(0, 0, None, None, (("\ud800", None),))
+
+
+class TestBrokenRecords:
+    """Each by decoding, and by the walk that skips keys and values, which leaves what is broken to the decoder."""
+
+    @pytest.mark.covers("DefaultRecordTest.testBasicSerde")
+    def test_record_takes_offset_sequence_and_timestamp_from_its_batch(self) -> None:
+        headers = (("foo", b"value"), ("bar", None), ('"A\u00ea\u00f1\u00fcC"', b"value"))
+        for key in (None, b"hi", b"key"):
+            for value in (None, b"there", b""):
+                encoded = encode_record(10, 323, key, value, headers)
+                (record,) = decode_records(encoded, 1, base_offset=37, base_timestamp=1000, base_sequence=723)
+                assert record == Record(47, 1323, key, value, headers, 733)
+
+    @pytest.mark.covers("DefaultRecordTest.testSerdeNoSequence")
+    def test_record_has_no_sequence_where_the_batch_has_none(self) -> None:
+        assert decode_one(encode_record(10, 0, None, None), base_sequence=-1).sequence == -1
+
+    @pytest.mark.covers(
+        "DefaultRecordTest.testBasicSerdeInvalidHeaderCountTooHigh",
+        "DefaultRecordTest.testBasicSerdeInvalidHeaderCountTooLow",
+    )
+    @pytest.mark.parametrize("zigzag", [8, 4])
+    def test_header_count_that_is_not_true_is_invalid(self, zigzag: int) -> None:
+        headers = (("foo", b"value"), ("bar", None), ("baz", b"value"))
+        encoded = bytearray(encode_record(10, 323, b"hi", b"there", headers))
+        at = encoded.index(b"there") + 5
+        assert encoded[at] == 6  # three
+        encoded[at] = zigzag
+        self.check_refused(bytes(encoded))
+
+    @pytest.mark.covers(
+        "DefaultRecordTest.testInvalidKeySize",
+        "DefaultRecordTest.testInvalidKeySizePartial",
+        "DefaultRecordTest.testInvalidValueSize",
+        "DefaultRecordTest.testInvalidValueSizePartial",
+        "DefaultRecordTest.testInvalidNumHeaders",
+        "DefaultRecordTest.testInvalidNumHeadersPartial",
+        "DefaultRecordTest.testInvalidHeaderKey",
+        "DefaultRecordTest.testInvalidHeaderKeyPartial",
+        "DefaultRecordTest.testNullHeaderKey",
+        "DefaultRecordTest.testNullHeaderKeyPartial",
+        "DefaultRecordTest.testInvalidHeaderValue",
+        "DefaultRecordTest.testInvalidHeaderValuePartial",
+    )
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            pytest.param((105,), id="key of 105 bytes in a body of 100"),
+            pytest.param((-1, 105), id="value of 105 bytes"),
+            pytest.param((-1, -1, -1), id="-1 headers"),
+            pytest.param((-1, -1, 100), id="100 headers in fewer bytes"),
+            pytest.param((-1, -1, 1, 105), id="header key of 105 bytes"),
+            pytest.param((-1, -1, 1, -1), id="null header key"),
+            pytest.param((-1, -1, 1, 1, 105), id="header value of 105 bytes"),
+        ],
+    )
+    def test_length_that_runs_past_the_body_is_invalid(self, fields: tuple[int, ...]) -> None:
+        body = bytes(3) + b"".join(map(encode_varint, fields))
+        if len(fields) == 5:  # the header key itself stands before its value's length
+            body = bytes(3) + b"".join(map(encode_varint, fields[:4])) + b"k" + encode_varint(fields[4])
+        self.check_refused(framed(body.ljust(100, b"\x00")))
+
+    @pytest.mark.covers(
+        "DefaultRecordTest.testUnderflowReadingTimestamp",
+        "DefaultRecordTest.testUnderflowReadingVarlong",
+        "DefaultRecordTest.testInvalidVarlong",
+        "DefaultRecordTest.testInvalidSizeOfBodyInBytes",
+    )
+    @pytest.mark.parametrize(
+        "encoded",
+        [
+            pytest.param(encode_varint(1) + b"\x00", id="ends before the timestamp"),
+            pytest.param(encode_varint(2) + b"\x00\xff", id="ends within the timestamp"),
+            pytest.param(
+                encode_varint(1000) + b"\x00" + b"\xff" * 11 + bytes(988), id="timestamp of 11 bytes"
+            ),
+            pytest.param(encode_varint(10), id="declares ten bytes and has none"),
+        ],
+    )
+    def test_record_that_ends_too_soon_is_invalid(self, encoded: bytes) -> None:
+        self.check_refused(encoded)
+
+    @pytest.mark.covers("DefaultRecordTest.testInvalidSizeOfBodyInBytes")
+    def test_kafka_13149_length_that_its_fields_do_not_use_up_is_invalid(self) -> None:
+        encoded = encode_record(0, 0, b"k", b"v")
+        for change in (-1, 1):
+            self.check_refused(bytes((encoded[0] + 2 * change,)) + encoded[1:] + b"\x00")
+
+    @staticmethod
+    def check_refused(encoded: bytes) -> None:
+        with pytest.raises(InvalidRecord):
+            decode_one(encoded)
+        assert scan_records(encoded, 0, 1) is None
