@@ -51,7 +51,7 @@ _NO_DRAWS = Draws(0)
 
 @final
 class PartitionLog(LogAppends, LogReads, LogCompactions):
-    """`log_start_offset` <= `high_watermark` <= `log_end_offset`, always; offline after an OSError (`LogState`)."""
+    """`high_watermark` <= `log_end_offset`, always; offline after an OSError (`LogState`)."""
 
     @classmethod
     def open(

@@ -29,7 +29,7 @@ def do_nothing() -> None:
 
 
 class LogState:
-    """`log_start_offset` <= `high_watermark` <= `log_end_offset`, always.
+    """`high_watermark` <= `log_end_offset`, always; below the log start only within the batch that holds that.
 
     After an OSError the log is offline: that call and every later one raises StorageError (AP16). A failed sync must
     never be tried again: the kernel may have dropped the pages.

@@ -437,3 +437,21 @@ def test_rd7_no_open_transaction_is_ever_read_as_committed() -> None:
         producer.end(commit=True)
         log.update_high_watermark(log.log_end_offset)
         assert log.last_stable_offset == log.log_end_offset
+
+
+def test_ix19_bytes_that_end_at_the_first_index_entry_are_bounded_by_the_second() -> None:
+    """Kafka's search passes the first entry by even where it hits it: a reader is told of one transaction more."""
+    log = new_log()
+    plain(log, 1)
+    for producer_id in (1, 2, 3):
+        producer = Producer(log, producer_id)
+        producer.send(1)
+        producer.end(commit=False)
+    log.update_high_watermark(7)
+    first = log.active_segment.offset_index.entry(0)
+    assert (first.offset, first.position) == (1, SIZE)
+    assert aborted(log, 0, max_size=SIZE) == [(1, 1)]
+    log.roll()
+    single = new_log()
+    single.append_as_follower(batch(0) + batch(1), leader_epoch=0, now_ms=NOW_MS)
+    assert single.active_segment.fetch_upper_bound_offset(0, SIZE) is None
