@@ -84,6 +84,7 @@ class _Loader:
         self._file_system, self._directory = request.file_system, request.directory
         self.segments = LogSegments()
         self._removed_bytes = 0
+        self._names_at_start: frozenset[str] = frozenset()
         self._last_base_offset = -1
         self._refused_by_kafka: set[int] = (
             set()
@@ -174,9 +175,7 @@ class _Loader:
             self._unsplittable.add(segment.base_offset)
             return
         for old in result.deleted:
-            path = join(self._directory, snapshot_name(old.base_offset))
-            if self._file_system.exists(path):
-                self._file_system.unlink(path)
+            self._delete_snapshot(old.base_offset)
 
     def _load_segments(self) -> None:
         """LL10: a segment without its offset index is made sound at once, also after a clean stop."""
@@ -187,6 +186,7 @@ class _Loader:
         for path in files.orphan_indexes:
             logger.warning("index without a log deleted: path=%s", path)
             self._file_system.unlink(path)
+        self._names_at_start = self._names_at_start or files.names
         self._last_base_offset = max(files.base_offsets, default=-1)
         if not self._request.is_clean:
             flushed = bisect_right(files.base_offsets, self._request.recovery_point) - 1
@@ -307,8 +307,10 @@ class _Loader:
         """
         unflushed = self.segments.values(self._request.recovery_point, LONG_MAX)
         for number, segment in enumerate(unflushed):
-            delete_rest = partial(self._delete_following, unflushed[number + 1 :], segment)
-            if self._recover_or_cut(segment, delete_rest) > 0:
+            following = unflushed[number + 1 :]
+            if self._recover_or_cut(segment, partial(self._delete_following, following, segment)) > 0:
+                for gone in following:
+                    self._delete_snapshot(gone.base_offset)
                 return
 
     def _recover(self, segment: LogSegment, before_cut: Callable[[], None] = do_nothing) -> int:
@@ -358,8 +360,13 @@ class _Loader:
         segment.cut_records(misfit.position)
         if misfit.is_damage:  # what remains may be split after all
             self._unsplittable.discard(segment.base_offset)
-        self._recover(segment)
-        return removed_bytes
+        return removed_bytes + self._recover_or_cut(segment, do_nothing)
+
+    def _delete_snapshot(self, offset: int) -> None:
+        """Of a segment that went, if one was there before this start: also where a cut has just taken it anew."""
+        path = join(self._directory, snapshot_name(offset))
+        if basename(path) in self._names_at_start and self._file_system.exists(path):
+            self._file_system.unlink(path)
 
     def _delete_following(self, doomed: list[LogSegment], cut: LogSegment) -> None:
         """From the last on, each for good before the next: a crash between must not leave a hole in the log."""
@@ -405,7 +412,7 @@ class _Loader:
             active.resize_indexes()
         except (ValueError, CorruptIndex) as error:
             logger.warning("indexes built anew: segment=%s reason=%s", active.path, error)
-            self._recover(active)
+            self._recover_or_cut(active, do_nothing)
             active.resize_indexes()
 
     def _new_producers(self) -> ProducerStateManager:

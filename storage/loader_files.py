@@ -24,6 +24,8 @@ from storage.segment import (
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    LogSegment,
+    log_path,
     offset_name,
 )
 
@@ -118,24 +120,43 @@ def _remove(file_system: FileSystem, directory: str, names: list[str]) -> None:
 
 
 def _swap_range(request: LoadRequest, swaps: list[str]) -> tuple[int, int]:
-    """Least base offset and greatest next offset of the swapped-in segments (LL7).
-
-    From the `.log` alone: an index made here for want of one would take the place of the sound one, which has its
-    live name already when a crash came between the renames.
-    """
+    """Least base offset and greatest next offset of the swapped-in segments (LL7)."""
     low, high = _LONG_END, -1
     for name in swaps:
         base_offset = offset_of_name(name)
         if base_offset is None or not name.removesuffix(SWAP_SUFFIX).endswith(LOG_SUFFIX):
             continue
-        path = join(request.directory, name)
-        records = FileRecords(request.file_system, path, read_only=True)
+        low = min(low, base_offset)
+        high = max(high, base_offset, _next_offset_of_swap(request, base_offset))
+    return low, high
+
+
+def _next_offset_of_swap(request: LoadRequest, base_offset: int) -> int:
+    """By the index if that is a swap file too, else from the `.log` alone.
+
+    Kafka makes an index for want of one, which then goes live (T40): empty, and when a crash came between the renames
+    in place of the sound one. Here there is none then, and the segment is recovered.
+    """
+    file_system, directory = request.file_system, request.directory
+    if not file_system.exists(join(directory, offset_name(base_offset) + INDEX_SUFFIX + SWAP_SUFFIX)):
+        records = FileRecords(file_system, log_path(directory, base_offset, SWAP_SUFFIX), read_only=True)
         try:
-            high = max(high, base_offset, *(batch.next_offset for batch in records.batches()))
+            return max((batch.next_offset for batch in records.batches()), default=base_offset)
         finally:
             records.close_handlers()
-        low = min(low, base_offset)
-    return low, high
+    segment = LogSegment.open(
+        file_system,
+        directory,
+        base_offset,
+        request.config,
+        request.now_ms,
+        file_already_exists=True,
+        suffix=SWAP_SUFFIX,
+    )
+    try:
+        return segment.read_next_offset()
+    finally:
+        segment.close_handlers()
 
 
 def _rename_swaps(file_system: FileSystem, directory: str) -> None:

@@ -5,6 +5,7 @@ Kafka: UnifiedLog.rebuildProducerState, loadProducersFromRecords; rules PS24, PS
 
 from __future__ import annotations
 
+from storage.errors import CorruptBatch, InvalidRecord, InvalidTransactionState
 from storage.producer_recall import recall_batches
 from storage.producer_state import ProducerStateManager
 from storage.segment import LogSegment
@@ -26,7 +27,7 @@ def rebuild_producer_state(
     A state that appends will be checked against remembers more of each producer than a snapshot does.
 
     No snapshot at all after a clean stop means files of before snapshots: nothing is scanned and nobody is
-    known (T45). Raises InvalidTransactionState and InvalidRecord on a log that no broker wrote so.
+    known (T45). Raises CorruptBatch, with the place, on a log that no broker wrote so.
     """
     if is_clean and producers.latest_snapshot_offset is None:
         for offset in _snapshot_offsets(segments, last_offset):
@@ -71,6 +72,9 @@ def _replay_segment(
     if start is None:
         return
     for batch in segment.records.batches(start.position, end_position):
-        completed = producers.replay(batch)
-        if completed is not None:
-            producers.complete_transaction(completed)
+        try:
+            completed = producers.replay(batch)
+            if completed is not None:
+                producers.complete_transaction(completed)
+        except (InvalidRecord, InvalidTransactionState) as error:
+            raise CorruptBatch(segment.path, batch.position, str(error)) from error

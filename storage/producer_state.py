@@ -282,9 +282,16 @@ class ProducerStateManager:
             self.update(info)
 
     def complete_transaction(self, completed: CompletedTransaction) -> None:
-        """Its marker is written: it is no longer open, but unstable until replicated (PS12)."""
+        """Its marker is written: it is no longer open, but unstable until replicated (PS12).
+
+        Raises InvalidTransactionState for one that is not open: a damaged log may end a transaction twice.
+        """
         transaction = self._ongoing.pop(completed.first_offset, None)
-        assert transaction is not None, completed
+        if transaction is None:
+            raise InvalidTransactionState(
+                f"producer {completed.producer_id} ends at {completed.last_offset} "
+                f"a transaction from {completed.first_offset} on that is not open"
+            )
         transaction.last_offset = completed.last_offset
         _put_in_order(self._completed, transaction)
 

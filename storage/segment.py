@@ -14,7 +14,7 @@ from storage.batch import RecordBatch
 from storage.batch_columns import BatchColumns, columns_of
 from storage.config import LogConfig
 from storage.draws import Draws
-from storage.errors import SegmentOffsetOverflow
+from storage.errors import InvalidOffset, SegmentOffsetOverflow
 from storage.fetch_data import FetchData
 from storage.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
 from storage.filesystem import Buffer, FileSystem
@@ -350,8 +350,14 @@ class LogSegment:
         return self.records.search_for_timestamp(timestamp, position, start_offset)
 
     def fetch_upper_bound_offset(self, position: int, size: int) -> int | None:
-        """An offset behind all of `size` bytes at `position`; None when the index has none (IX19)."""
-        entry = self.offset_index.fetch_upper_bound_offset(OffsetPosition(0, position), size)
+        """An offset behind all of `size` bytes at `position`; None when the index has none (IX19).
+
+        Where they end at the very first entry it is the second: Kafka's search never looks whether it hit that one.
+        """
+        index, end = self.offset_index, position + size
+        entry = index.fetch_upper_bound_offset(OffsetPosition(0, position), size)
+        if entry is not None and entry.position == end and entry == index.entry(0):
+            entry = index.entry(1) if index.entries > 1 else None
         return None if entry is None else entry.offset
 
     def collect_aborted(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTransactions:
@@ -438,9 +444,17 @@ class LogSegment:
         self._bytes_since_last_index_entry = 0
 
     def note_recovered(self, max_timestamp: TimestampOffset) -> None:
-        """The `.log` was walked to its end: finish the indexes, as at the end of LogSegment.recover (LS10)."""
+        """The `.log` was walked to its end: finish the indexes, as at the end of LogSegment.recover (LS10).
+
+        Raises InvalidOffset where the batch of the greatest timestamp lies below the last index entry.
+        """
         self._max_timestamp = max_timestamp
         self.offset_index.trim_to_valid_size()
+        last = self.time_index.last_entry
+        if max_timestamp.offset < last.offset:
+            raise InvalidOffset(
+                f"{self.path}: the greatest timestamp is at {max_timestamp.offset}, below {last.offset}"
+            )
         self.indexes.append_last_time_entry(max_timestamp)
         self.time_index.trim_to_valid_size()
         self._bytes_since_last_index_entry = 0

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from storage.batch import LOG_OVERHEAD, RecordBatch
 from storage.batch_format import CONTROL_FLAG, CURRENT_MAGIC
-from storage.errors import CorruptBatch, InvalidOffset, InvalidRecord, SegmentOffsetOverflow
+from storage.errors import (
+    CorruptBatch,
+    InvalidOffset,
+    InvalidRecord,
+    InvalidTransactionState,
+    SegmentOffsetOverflow,
+)
 from storage.leader_epochs import LeaderEpochCache
 from storage.memory_mapped_index import MAX_RELATIVE_OFFSET
 from storage.producer_state import ProducerStateManager
@@ -178,4 +184,8 @@ class _Walk:
         if completed is None:
             return
         self._segment.note_completed(completed, self._producers.last_stable_offset(completed))
-        self._producers.complete_transaction(completed)
+        try:
+            self._producers.complete_transaction(completed)
+        except InvalidTransactionState as error:
+            place = f"{self._segment.path} at byte {batch.position}"
+            raise InvalidTransactionState(f"{place}: {error}") from error

@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from storage.batch import LOG_OVERHEAD, MIN_SIZE_FIELD, RecordBatch
 from storage.config import LogConfig
 from storage.errors import StorageError
 from storage.log import PartitionLog
 from storage.os_filesystem import OsFileSystem
 from tests.golden.comparing import scratch
-from tests.golden.recovery_cases import prepare
+from tests.golden.recovery_cases import framed_batches, prepare
 
 Json = dict[str, Any]
 INT_MAX = (1 << 31) - 1
@@ -43,22 +42,17 @@ def sound_batches(content: bytes, base_offset: int, next_offset: int) -> tuple[i
 
     Sound is: whole, of a right checksum, with an offset that goes on from `next_offset` and fits the segment.
     """
-    at = 0
-    while at + LOG_OVERHEAD + MIN_SIZE_FIELD <= len(content):
-        size_field = int.from_bytes(content[at + 8 : at + 12], "big", signed=True)
-        end = at + LOG_OVERHEAD + size_field
-        if size_field < MIN_SIZE_FIELD or end > len(content):
-            break
-        batch = RecordBatch(content, at, end - at)
+    end = 0
+    for batch in framed_batches(content):
         try:
-            is_sound = batch.is_valid()
             last_offset = batch.last_offset
+            is_sound = batch.is_valid()
         except StorageError:
             break
         if not is_sound or last_offset < next_offset or not 0 <= last_offset - base_offset <= INT_MAX:
             break
-        at, next_offset = end, last_offset + 1
-    return at, next_offset
+        end, next_offset = batch.position + batch.size_bytes, last_offset + 1
+    return end, next_offset
 
 
 def sound_prefix(directory: Path) -> SoundPrefix:
@@ -79,7 +73,8 @@ def sound_prefix(directory: Path) -> SoundPrefix:
 def log_content(directory: Path) -> dict[str, bytes]:
     """Of the live segments and of those about to be; a `.cleaned` one is half of something and goes."""
     paths = sorted(directory.iterdir())
-    return {path.name: path.read_bytes() for path in paths if path.name.endswith((".log", ".log.swap"))}
+    logs = [path for path in paths if path.name.endswith((".log", ".log.swap"))]
+    return {path.name.removesuffix(".swap"): path.read_bytes() for path in logs}
 
 
 def judge(case: Json, directory: Path) -> tuple[str, str]:

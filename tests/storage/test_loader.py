@@ -340,6 +340,37 @@ def test_a_segment_that_overflows_and_is_torn_is_cut_and_then_split(tail: bytes)
     assert [(cut.position, cut.removed_bytes) for cut in cuts] == [(4 * SIZE, len(tail))]
 
 
+def test_garbage_and_a_torn_tail_behind_it_are_cut_one_after_the_other() -> None:
+    file_system = new_file_system()
+    raw_segment(file_system, 0, batches(0, 1, FAR + 7, 3, 4) + b"\x00" * 70)
+    log, cuts = reopen(file_system)
+    assert read_offsets(log) == [0, 1]
+    assert [(cut.position, cut.removed_bytes) for cut in cuts] == [(5 * SIZE, 70), (2 * SIZE, 3 * SIZE)]
+
+
+def test_ll16_a_greatest_timestamp_below_the_last_index_entry_empties_the_segment() -> None:
+    """Kafka: the time index refuses its last entry as the offset index refuses one that goes back."""
+    file_system = new_file_system()
+    rising = b"".join(batch(offset, timestamp=NOW_MS + offset) for offset in (0, 3, 6, 9))
+    raw_segment(file_system, 0, rising + batch(1, timestamp=NOW_MS + 50))
+    index_every_third = LogConfig(segment_index_bytes=1200, index_interval_bytes=2 * SIZE)
+    log = open_log(file_system, index_every_third)
+    assert log.log_end_offset == 0 and log.active_segment.size_bytes == 0
+
+
+def test_ll14_the_snapshots_of_deleted_segments_go_with_them() -> None:
+    """Also one at the very offset of the cut: producers are read from the log then, all their batches."""
+    file_system = new_file_system()
+    stopped(file_system)
+    poke(file_system, file_of(0), 3 * SIZE, b"\x00" * 30)
+    poke(file_system, join(DIRECTORY, f"{3:020d}.snapshot"), 0, b"old")
+    log, _ = reopen(file_system)
+    assert log.log_end_offset == 3
+    names = [name for name in file_system.list(DIRECTORY) if name.endswith(".snapshot")]
+    assert names == [f"{3:020d}.snapshot"]
+    assert read_file(file_system, join(DIRECTORY, names[0])) != b"old"
+
+
 def test_garbage_in_a_flushed_segment_without_an_index_is_refused_with_its_place() -> None:
     file_system = new_file_system()
     raw_segment(file_system, 0, batches(0, 1, FAR + 7, 3, 4), with_index=False)

@@ -312,8 +312,8 @@ def test_ps11_last_stable_offset_of_overlapping_transactions(manager: ProducerSt
     assert [complete(1, 105), complete(3, 106), complete(2, 107)] == [100, 100, 108]
 
 
-def test_ps12_completing_an_unknown_transaction_is_a_bug(manager: ProducerStateManager) -> None:
-    with pytest.raises(AssertionError):
+def test_ps12_completing_a_transaction_that_is_not_open_is_refused(manager: ProducerStateManager) -> None:
+    with pytest.raises(InvalidTransactionState, match="not open"):
         manager.complete_transaction(CompletedTransaction(PID, 5, 6, False))
 
 
