@@ -2,7 +2,22 @@
 
 Two implementations pass one contract test-suite (`tests/storage/filesystem_contract.py`): `OsFileSystem`, the real
 disk, and `sim.disk.SimFileSystem`, the disk that forgets. Paths are plain strings with `/`; an implementation raises
-`OSError` (or its usual subclasses: FileNotFoundError, FileExistsError, PermissionError, errno ENOSPC, EIO …).
+`OSError` (or its usual subclasses: FileNotFoundError, FileExistsError, PermissionError, errno ENOSPC, EIO …) with the
+file's name; where a limit of the system stopped the call, the message names the count and the setting.
+
+Which calls may overlap. A log has one writer: whatever changes it is called on one thread at a time. Beside any of its
+verbs other threads may call
+
+- `LogSegment.read`, `translate_offset`, `find_offset_by_timestamp` and `lookup` of its indexes: they see whole index
+  entries of one moment, and whole batches up to where the segment ended; of a segment that is being cut or deleted
+  less, or an error;
+- a `PreparedFlush` and the work of a `Compaction`: they see what was there when they were prepared, and what was
+  appended since.
+
+While a segment's index is mapped, resized, trimmed or truncated a look-up begins anew or reads a copy, so it neither
+tears nor waits. A segment that was closed or deleted answers with ValueError or OSError, never with other bytes. In
+another process everything that reads (dump, verify, stats, Spark) opens files for reading only, maps none of them,
+and takes the end of the active segment and the zeros behind its index entries as they are at that moment.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
 """An index that is opened when somebody first asks for it: a start with many segments opens few files.
 
-Kafka: LazyIndex; rule IX25.
+Two threads may ask first: one opens it, the other waits for that (KAFKA-9156, KAFKA-14792); nor does it open a file
+that is being renamed or deleted. Kafka: LazyIndex; rule IX25.
 """
 
 from __future__ import annotations
 
+import errno
+from _thread import allocate_lock
 from collections.abc import Callable
 from typing import Generic, TypeVar, final
 
@@ -25,11 +28,20 @@ class LazyIndex(Generic[Index]):
         self._path = path
         self._opened = opened
         self._index: Index | None = None
+        self._lock = allocate_lock()
+        self._is_deleted = False  # a reader that comes too late must not make the file anew
 
     def get(self) -> Index:
-        if self._index is None:
-            self._index = self._opened(self._path)
-        return self._index
+        """FileNotFoundError once it is deleted, when it was never opened."""
+        index = self._index
+        if index is not None:
+            return index
+        with self._lock:
+            if self._is_deleted:
+                raise FileNotFoundError(errno.ENOENT, "deleted", self._path)
+            if self._index is None:
+                self._index = self._opened(self._path)
+            return self._index
 
     @property
     def is_open(self) -> bool:
@@ -41,27 +53,31 @@ class LazyIndex(Generic[Index]):
 
     def rename_to(self, path: str) -> None:
         """A file that is not there yet needs no renaming, as long as nobody has opened it."""
-        if self._index is not None:
-            self._index.rename_to(path)
-        else:
-            if self._file_system.exists(self._path):
-                self._file_system.rename(self._path, path)
-            self._path = path
+        with self._lock:
+            if self._index is not None:
+                self._index.rename_to(path)
+            else:
+                if self._file_system.exists(self._path):
+                    self._file_system.rename(self._path, path)
+                self._path = path
 
     def update_parent_directory(self, directory: str) -> None:
         """The directory was renamed: only the remembered path changes."""
-        if self._index is not None:
-            self._index.update_parent_directory(directory)
-        self._path = join(directory, basename(self._path))
+        with self._lock:
+            if self._index is not None:
+                self._index.update_parent_directory(directory)
+            self._path = join(directory, basename(self._path))
 
     def delete_if_exists(self) -> bool:
-        if self._index is not None:
-            return self._index.delete_if_exists()
-        try:
-            self._file_system.unlink(self._path)
-        except FileNotFoundError:
-            return False
-        return True
+        with self._lock:
+            self._is_deleted = True
+            if self._index is not None:
+                return self._index.delete_if_exists()
+            try:
+                self._file_system.unlink(self._path)
+            except FileNotFoundError:
+                return False
+            return True
 
     def close(self) -> None:
         if self._index is not None:

@@ -2,14 +2,23 @@
 
 An active index is preallocated with zeros and trimmed when its segment rolls or closes, so only `entries`
 tells where the entries end. Entries are written by `write_at` (a store through a map of a full disk would
-be a SIGBUS) and read through the port's read-only map, which shows them at once. One writer; readers take
-no lock. Kafka: AbstractIndex; rules IX1 to IX12.
+be a SIGBUS) and read through the port's read-only map, which shows them at once. Kafka: AbstractIndex; rules
+IX1 to IX12.
+
+One writer; readers on other threads take no lock. `_version` goes up whenever a place that a reader may be
+looking at is about to change: after a truncation of entries, around a change of the map. A look-up that ends
+in another version than it began in begins anew, so it gives whole entries of one moment. While the file has
+no map, for its length changes, readers see a copy of the entries. A closed index is a ValueError.
+
+The file must not be shortened by anybody else: a read of a page that has gone ends the process with SIGBUS, and no
+check before the read could close the gap. The lock of the log directory keeps other brokers out.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 from storage.errors import CorruptIndex, SegmentOffsetOverflow
 from storage.filesystem import Buffer, FileSystem, OpenMode, ReadMap, basename, join
@@ -18,6 +27,7 @@ WARM_BYTES: Final = 8192  # the part at the end that every append and most looku
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 # Struct.unpack_from of one big-endian column
+Result = TypeVar("Result")
 Unpack = Callable[[Buffer, int], tuple[int, ...]]
 
 
@@ -25,7 +35,8 @@ class MemoryMappedIndex:
     """Opens the file at `path`, creating it with `max_index_size` bytes, rounded down to whole entries (IX1).
 
     An existing file is taken as it is: all its entries count, and it is full until resized (IX2); then
-    `max_index_size` -1 is fine. `read_only` never creates, writes, trims or resizes.
+    `max_index_size` -1 is fine. `read_only` never creates, writes, trims or resizes, and reads a copy of the file: it
+    may be a live one of another process, which trims it when the segment rolls.
     """
 
     entry_size: ClassVar[int]
@@ -46,14 +57,19 @@ class MemoryMappedIndex:
         self._read_only = read_only
         self._map: ReadMap | None = None
         self._view: memoryview | None = None
+        self._version = 0
         created = not read_only and not file_system.exists(path)
         if created and max_index_size < self.entry_size:
             raise ValueError(f"{path}: {max_index_size} bytes do not hold an entry of {self.entry_size}")
         self._file = file_system.open(path, OpenMode.READ if read_only else OpenMode.CREATE)
-        if created:
-            self._file.set_length(self._whole_entries(max_index_size))
-        self._length = 0
-        self._remap()
+        self._length = self._entries = 0
+        try:
+            if created:
+                self._file.set_length(self._whole_entries(max_index_size))
+            self._remap()
+        except BaseException:
+            self._file.close()
+            raise
         self._entries = 0 if created else self._length // self.entry_size
         self._load_last_entry()
 
@@ -113,7 +129,7 @@ class MemoryMappedIndex:
             return False
         if self.size_bytes > length:
             raise ValueError(f"{self._path}: {self._entries} entries do not fit {size_bytes} bytes")
-        self._unmap()
+        self._show_copy()
         try:
             self._file.set_length(length)
         finally:
@@ -192,6 +208,7 @@ class MemoryMappedIndex:
     def _truncate_to_entries(self, entries: int) -> None:
         assert entries <= self._entries, (self._path, entries, self._entries)
         self._entries = entries
+        self._version += 1  # behind it: who began before counts with places that the next append writes to
         self._load_last_entry()
 
     def _mapped(self) -> memoryview:
@@ -231,13 +248,36 @@ class MemoryMappedIndex:
                 return middle, middle
         return low, low + 1 if low + 1 < entries else -1
 
-    def _unmap(self) -> None:
-        mapped, self._map, self._view = self._map, None, None
+    def _settled(self, read: Callable[[], Result]) -> Result:
+        """What `read` gives, of one version. Raises what it raises once nothing has changed meanwhile."""
+        while True:
+            version = self._version
+            try:
+                found = read()
+            except (ValueError, struct.error):
+                if version == self._version:
+                    raise
+                continue
+            if version == self._version:
+                return found
+
+    def _unmap(self, view: memoryview | None = None) -> None:
+        mapped, self._map, self._view = self._map, None, view
+        self._version += 1  # before the map goes: who is looking at it begins anew
         if mapped is not None:
             mapped.close()
+
+    def _show_copy(self) -> None:
+        """A mapped file cannot be shortened; its entries stay readable."""
+        self._unmap(memoryview(bytes(self._mapped()[: self.size_bytes])))
 
     def _remap(self) -> None:
         """An empty file cannot be mapped: its view is empty bytes."""
         self._length = self._file.size()
-        self._map = self._file.map_for_reading() if self._length else None
-        self._view = self._map.view if self._map is not None else memoryview(b"")
+        if self._read_only:
+            self._view = memoryview(self._file.read_at(0, self._length))
+            self._length = len(self._view)
+        else:
+            self._map = self._file.map_for_reading() if self._length else None
+            self._view = self._map.view if self._map is not None else memoryview(b"")
+        self._version += 1

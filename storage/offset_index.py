@@ -68,18 +68,37 @@ class OffsetIndex(MemoryMappedIndex):
 
     def entry(self, slot: int) -> OffsetPosition:
         """ValueError when there is no such entry."""
-        self._check_slot(slot)
-        return self._entry(slot)
+
+        def read() -> OffsetPosition:
+            self._check_slot(slot)
+            return self._entry(slot)
+
+        return self._settled(read)
 
     def lookup(self, target_offset: int) -> OffsetPosition:
         """The last entry whose offset is at most the target; (base offset, 0) when there is none (IX14)."""
-        slot, _ = self._search(target_offset - self._base_offset, _COLUMN.unpack_from, 0)
-        return self._entry(slot) if slot >= 0 else OffsetPosition(self._base_offset, 0)
+        relative = target_offset - self._base_offset
+        while True:  # `_settled`, without the cost of a call
+            version = self._version
+            try:
+                slot, _ = self._search(relative, _COLUMN.unpack_from, 0)
+                found = self._entry(slot) if slot >= 0 else OffsetPosition(self._base_offset, 0)
+            except (ValueError, struct.error):
+                if version == self._version:
+                    raise
+                continue
+            if version == self._version:
+                return found
 
     def fetch_upper_bound_offset(self, start: OffsetPosition, size: int) -> OffsetPosition | None:
         """The first entry at or behind the end of `size` bytes from `start` (IX19)."""
-        _, slot = self._search(start.position + size, _COLUMN.unpack_from, _POSITION_AT)
-        return self._entry(slot) if slot >= 0 else None
+        end_position = start.position + size
+
+        def find() -> OffsetPosition | None:
+            _, slot = self._search(end_position, _COLUMN.unpack_from, _POSITION_AT)
+            return self._entry(slot) if slot >= 0 else None
+
+        return self._settled(find)
 
     def truncate_to(self, offset: int) -> None:
         """Drop every entry at or above `offset` (IX16)."""

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import mmap
 import os
+import resource
 import stat as stat_bits
 from typing import final
 
@@ -17,8 +18,57 @@ _OPEN_FLAGS = {
     OpenMode.CREATE: os.O_RDWR | os.O_CREAT,
     OpenMode.CREATE_NEW: os.O_RDWR | os.O_CREAT | os.O_EXCL,
 }
+_OPEN_FILES, _MAPS, _MOST_MAPS = "/proc/self/fd", "/proc/self/maps", "/proc/sys/vm/max_map_count"
 # On macOS fsync reaches only the drive's cache; this one reaches the platter (Linux has no such flag).
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+
+
+def _named(error: OSError, path: str) -> OSError:
+    """The same error with the file's name, which calls on a descriptor do not know, and with the limit it ran into."""
+    number = error.errno or errno.EIO
+    return OSError(number, (error.strerror or os.strerror(number)) + _limit_behind(number), path)
+
+
+def _limit_behind(number: int) -> str:
+    """Which setting an operator has to raise; empty where none is to blame."""
+    if number == errno.EMFILE:
+        used, (allowed, _) = _count_lines(_OPEN_FILES), resource.getrlimit(resource.RLIMIT_NOFILE)
+        return f": this process has {used} files open of {allowed} it may, raise `ulimit -n`"
+    if number == errno.ENFILE:
+        return ": the machine has as many files open as it may, raise fs.file-max"
+    if number == errno.ENOMEM:
+        used, allowed = _count_lines(_MAPS), _read_number(_MOST_MAPS)
+        return f": this process has {used} maps of {allowed} it may, raise vm.max_map_count or `ulimit -v`"
+    return ""
+
+
+def _count_lines(path: str) -> int:
+    """Names in a directory, or lines in a file, of /proc; -1 where the system does not tell."""
+    try:
+        if os.path.isdir(path):
+            return len(os.listdir(path))
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:  # a directory cannot be listed when no file can be opened: the limit is what is used
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0] if path == _OPEN_FILES else -1
+    try:
+        count = 0
+        while block := os.read(descriptor, 1 << 16):
+            count += block.count(b"\n")
+        return count
+    finally:
+        os.close(descriptor)
+
+
+def _read_number(path: str) -> int:
+    """-1 where the system does not tell."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return -1
+    try:
+        return int(os.read(descriptor, 64))
+    finally:
+        os.close(descriptor)
 
 
 def _sync_descriptor(descriptor: int) -> None:
@@ -72,9 +122,18 @@ class OsFile:
         return self._path
 
     def size(self) -> int:
-        return os.fstat(self._descriptor).st_size
+        try:
+            return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise _named(error, self._path) from error
 
     def read_at(self, position: int, size: int) -> bytes:
+        try:
+            return self._read_at(position, size)
+        except OSError as error:
+            raise _named(error, self._path) from error
+
+    def _read_at(self, position: int, size: int) -> bytes:
         data = os.pread(self._descriptor, size, position)
         if len(data) == size or not data:
             return data
@@ -90,21 +149,27 @@ class OsFile:
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         size, done = len(buffer), 0
-        while done < size:
-            count = os.preadv(self._descriptor, [buffer[done:] if done else buffer], position + done)
-            if count == 0:
-                break
-            done += count
+        try:
+            while done < size:
+                count = os.preadv(self._descriptor, [buffer[done:] if done else buffer], position + done)
+                if count == 0:
+                    break
+                done += count
+        except OSError as error:
+            raise _named(error, self._path) from error
         return done
 
     def write_at(self, position: int, data: Buffer) -> None:
         size = len(data)
-        done = os.pwrite(self._descriptor, data, position)
-        while done < size:  # a short write: the next one tells why (ENOSPC, EIO) or goes on
-            done += os.pwrite(self._descriptor, memoryview(data)[done:], position + done)
+        try:
+            done = os.pwrite(self._descriptor, data, position)
+            while done < size:  # a short write: the next one tells why (ENOSPC, EIO) or goes on
+                done += os.pwrite(self._descriptor, memoryview(data)[done:], position + done)
+        except OSError as error:
+            raise _named(error, self._path) from error
 
     def append(self, data: Buffer) -> None:
-        self.write_at(os.fstat(self._descriptor).st_size, data)
+        self.write_at(self.size(), data)
 
     def truncate(self, size: int) -> None:
         if size > self.size():
@@ -123,13 +188,19 @@ class OsFile:
                 error.errno == errno.EINVAL and size >= 0
             ):  # what Linux says of a descriptor opened for reading
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path) from error
-            raise
+            raise _named(error, self._path) from error
 
     def sync(self) -> None:
-        _sync_descriptor(self._descriptor)
+        try:
+            _sync_descriptor(self._descriptor)
+        except OSError as error:
+            raise _named(error, self._path) from error
 
     def map_for_reading(self) -> OsReadMap:
-        mapped = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)  # ValueError on an empty file
+        try:
+            mapped = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)  # ValueError on an empty file
+        except OSError as error:
+            raise _named(error, self._path) from error
         self._live_maps += 1
         return OsReadMap(self, mapped)
 
@@ -158,7 +229,10 @@ class OsFileSystem:
     """Paths as the operating system takes them; the empty path is the working directory."""
 
     def open(self, path: str, mode: OpenMode) -> OsFile:
-        descriptor = os.open(path, _OPEN_FLAGS[mode], 0o644)
+        try:
+            descriptor = os.open(path, _OPEN_FLAGS[mode], 0o644)
+        except OSError as error:
+            raise _named(error, path) from error
         if mode is OpenMode.READ and stat_bits.S_ISDIR(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
@@ -198,14 +272,16 @@ class OsFileSystem:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
             os.close(descriptor)
-            raise
+            raise _named(error, path) from error
         return OsLock(descriptor)
 
     def sync_directory(self, path: str) -> None:
         descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
             _sync_descriptor(descriptor)
+        except OSError as error:
+            raise _named(error, path) from error
         finally:
             os.close(descriptor)

@@ -89,13 +89,26 @@ class TimeIndex(MemoryMappedIndex):
 
     def entry(self, slot: int) -> TimestampOffset:
         """ValueError when there is no such entry."""
-        self._check_slot(slot)
-        return self._entry(slot)
+
+        def read() -> TimestampOffset:
+            self._check_slot(slot)
+            return self._entry(slot)
+
+        return self._settled(read)
 
     def lookup(self, target_timestamp: int) -> TimestampOffset:
         """The last entry whose timestamp is at most the target; (-1, base offset) for none (IX21)."""
-        slot, _ = self._search(target_timestamp, _TIMESTAMP.unpack_from, 0)
-        return self._entry(slot) if slot >= 0 else TimestampOffset(-1, self._base_offset)
+        while True:  # `_settled`, without the cost of a call
+            version = self._version
+            try:
+                slot, _ = self._search(target_timestamp, _TIMESTAMP.unpack_from, 0)
+                found = self._entry(slot) if slot >= 0 else TimestampOffset(-1, self._base_offset)
+            except (ValueError, struct.error):
+                if version == self._version:
+                    raise
+                continue
+            if version == self._version:
+                return found
 
     def truncate_to(self, offset: int) -> None:
         """Drop every entry whose offset is at or above `offset` (IX23)."""
