@@ -72,6 +72,7 @@ def build_control_batch(
 ) -> bytes:
     """A batch of the controller's log, which has no producer; `value` is of an `encode_…` below."""
     assert control_type >= ControlType.LEADER_CHANGE, control_type
+    assert leader_epoch >= 0, leader_epoch
     return build_batch(
         [Record(base_offset, timestamp, encode_control_key(control_type), value)],
         base_offset=base_offset,

@@ -122,6 +122,20 @@ def test_batch_of_the_controllers_log_is_kafkas(control_type: ControlType, value
     assert read_control_record(record).control_type is control_type
 
 
+@pytest.mark.covers(
+    "MemoryRecordsBuilderTest.testWriteLeaderChangeControlBatch",
+    "MemoryRecordsBuilderTest.testWriteLeaderChangeControlBatchWithoutLeaderEpoch",
+)
+def test_bb1_batch_of_the_controllers_log_needs_a_leader_epoch() -> None:
+    value = encode_leader_change(1, (1,), (1,))
+    with pytest.raises(AssertionError):
+        build_control_batch(ControlType.LEADER_CHANGE, value, timestamp=5, base_offset=0, leader_epoch=-1)
+    batch = only(
+        build_control_batch(ControlType.LEADER_CHANGE, value, timestamp=5, base_offset=0, leader_epoch=5)
+    )
+    assert batch.partition_leader_epoch == 5
+
+
 def test_long_texts_and_many_voters_have_lengths_of_two_bytes() -> None:
     value = encode_leader_change(1, range(200), ())
     assert value[6:8] == bytes((0xC9, 0x01)) and len(value) == 6 + 2 + 200 * 5 + 1 + 1

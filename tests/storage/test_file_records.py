@@ -215,6 +215,27 @@ class TestTruncate:
                 records.truncate_to(size)
         assert bytes_of(records.batches()) == THREE
 
+    def test_fr5_a_preallocated_tail_is_cut_at_an_equal_size_too(self) -> None:
+        _, fs = new_file_system()
+        records = FileRecords(fs, PATH, preallocate_bytes=4096)
+        records.append(THREE[0])
+        assert records.truncate_to(records.size_bytes) == 0
+        assert read_file(fs, PATH) == THREE[0]
+
+    def test_fr6_close_syncs_and_trims_and_close_handlers_does_neither(self) -> None:
+        for is_orderly in (True, False):
+            disk, fs = new_file_system()
+            records = FileRecords(fs, PATH, preallocate_bytes=4096)
+            fs.sync_directory("")
+            records.append(THREE[0])
+            if is_orderly:
+                records.close()
+            else:
+                records.close_handlers()
+            assert len(read_file(fs, PATH)) == (len(THREE[0]) if is_orderly else 4096)
+            durable = disk.durable_bytes(PATH)
+            assert durable.startswith(THREE[0]) == is_orderly
+
     def test_fr6_trim_cuts_only_the_preallocated_tail(self) -> None:
         _, fs = new_file_system()
         records = FileRecords(fs, PATH, preallocate_bytes=4096)
@@ -293,6 +314,14 @@ class TestWalk:
         assert next(walk).base_offset == 0
         records.append(THREE[1])
         assert list(walk) == []
+
+    @pytest.mark.covers("FileRecordsTest.testIterationDoesntChangePosition")
+    def test_fr4_appends_go_to_the_end_whatever_was_read(self) -> None:
+        records = holding(THREE[0])
+        assert next(records.batches()).base_offset == 0
+        records.search_for_offset_with_size(0)
+        assert records.append(THREE[1]) == len(THREE[0])
+        assert bytes_of(records.batches()) == THREE[:2]
 
     def test_batches_may_be_kept_when_the_walk_goes_on(self) -> None:
         many = [batch_of(offset, value=bytes([offset]) * 3000) for offset in range(40)]
