@@ -77,6 +77,10 @@ def test_names_that_differ_in_dot_and_underscore_collide() -> None:
     assert names_collide("a.b", "a_b") and not names_collide("a.b", "a-b")
 
 
+@pytest.mark.covers(
+    "LocalLogTest.testParseTopicPartitionName",
+    "LocalLogTest.testParseTopicPartitionNameWithPeriodForDeletedTopic",
+)
 @pytest.mark.parametrize(
     ("name", "topic", "partition", "suffix"),
     [
@@ -93,6 +97,15 @@ def test_directory_names(name: str, topic: str, partition: int, suffix: str) -> 
         assert directory_name(topic, partition) == name
 
 
+@pytest.mark.covers(
+    "LocalLogTest.testParseTopicPartitionNameForEmptyName",
+    "LocalLogTest.testParseTopicPartitionNameForNull",
+    "LocalLogTest.testParseTopicPartitionNameForMissingSeparator",
+    "LocalLogTest.testParseTopicPartitionNameForMissingTopic",
+    "LocalLogTest.testParseTopicPartitionNameForMissingPartition",
+    "LocalLogTest.testParseTopicPartitionNameForInvalidPartition",
+    "LocalLogTest.testParseTopicPartitionNameForExistingInvalidDir",
+)
 @pytest.mark.parametrize(
     "name",
     ["", "test", "-0", "topic-", "topic-1999a", "non_kafka_dir", "non_kafka_dir-delete", "t-²"],
@@ -102,6 +115,7 @@ def test_bad_directory_names(name: str) -> None:
         parse_directory_name(name)
 
 
+@pytest.mark.covers("LocalLogTest.testLogDeleteDirName")
 def test_a_long_topic_is_cut_in_the_name_of_its_deletion() -> None:
     name = suffixed_directory_name("t" * 249, 3, "0" * 32, "-delete")
     assert len(name) == 255 and parse_directory_name(name).topic == "t" * 213
@@ -134,6 +148,7 @@ def test_fl3_ranges_of_segments() -> None:
     assert bases_of(segments(5, 9), 0, 9) == [5]  # without a floor: all below the end
 
 
+@pytest.mark.covers("LogSegmentsTest.testClosestMatchOperations", "LogSegmentsTest.testHigherSegments")
 def test_neighbours_of_an_offset() -> None:
     found = segments(0, 10, 20)
     floor, lower, higher = found.floor(15), found.lower(10), found.higher(10)
@@ -151,6 +166,7 @@ def test_non_active_segments() -> None:
         assert [each.base_offset for each in found.non_active_from(offset)] == expected
 
 
+@pytest.mark.covers("LogSegmentsTest.testBasicOperations")
 def test_a_segment_of_the_same_base_replaces_and_is_given_back() -> None:
     found = segments(0, 10)
     old = found.get(10)

@@ -34,6 +34,9 @@ def read(log: PartitionLog, offset: int, isolation: Isolation, max_size: int = 1
     return offsets_in(log.read(offset, max_size=max_size, isolation=isolation).records)
 
 
+@pytest.mark.covers(
+    "UnifiedLogTest.testFetchUpToLogEndOffset", "UnifiedLogTest.testAppendAndReadWithSequentialOffsets"
+)
 def test_rd1_every_offset_below_the_log_end_is_readable_over_segments() -> None:
     log = log_of(23)
     assert len(log.segments) == 5
@@ -42,6 +45,7 @@ def test_rd1_every_offset_below_the_log_end_is_readable_over_segments() -> None:
     assert read_offsets(log) == list(range(23))
 
 
+@pytest.mark.covers("UnifiedLogTest.testReadOutOfRange")
 def test_rd2_at_the_log_end_nothing_and_beyond_it_out_of_range() -> None:
     log = log_of(7)
     data = log.read(7, max_size=100)
@@ -67,6 +71,7 @@ def test_a_negative_size_raises_whatever_the_offset() -> None:
             log.read(offset, max_size=-1)
 
 
+@pytest.mark.covers("UnifiedLogTest.testFetchUpToHighWatermark")
 @pytest.mark.parametrize("high_watermark", [0, 3, 5, 7, 10, 12])
 def test_rd3_nothing_at_or_above_the_high_watermark_is_served(high_watermark: int) -> None:
     log = log_of(12)
@@ -100,6 +105,7 @@ def test_t26_the_metadata_holds_the_base_offset_of_the_batch_found() -> None:
     assert data.offset_metadata == LogOffsetMetadata(0, 0, 0) and offsets_in(data.records) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.covers("UnifiedLogTest.testReadWithMinMessage", "UnifiedLogTest.testReadWithTooSmallMaxLength")
 def test_rd_at_least_one_batch_comes_by_default_and_less_without() -> None:
     log = log_of(3)
     assert offsets_in(log.read(1, max_size=1).records) == [1]
@@ -108,6 +114,7 @@ def test_rd_at_least_one_batch_comes_by_default_and_less_without() -> None:
     assert log.read(1, max_size=0, min_one_message=False).records == b""
 
 
+@pytest.mark.covers("UnifiedLogTest.testReadAtLogGap")
 def test_rd2_a_gap_is_read_from_the_next_segment() -> None:
     log = log_of(0)
     log.append_as_follower(batch(0), leader_epoch=0, now_ms=NOW_MS)
@@ -161,6 +168,7 @@ def test_rd11_the_same_offset_on_a_newer_segment_counts_as_forward() -> None:
     assert log.high_watermark_metadata == LogOffsetMetadata(3, 3, 0)
 
 
+@pytest.mark.covers("UnifiedLogTest.testHighWatermarkMetadataUpdatedAfterSegmentRoll")
 def test_ap15_a_roll_moves_the_place_of_a_high_watermark_at_the_log_end() -> None:
     log = log_of(3)
     log.update_high_watermark(3)
@@ -183,6 +191,7 @@ def test_a_place_is_a_value_and_knows_nothing_of_later_rolls() -> None:
 # Log start
 
 
+@pytest.mark.covers("UnifiedLogTest.testCannotIncrementLogStartOffsetPastHighWatermark")
 def test_rt1_the_log_start_moves_forward_up_to_the_high_watermark() -> None:
     log = log_of(10)
     log.update_high_watermark(6)

@@ -31,6 +31,7 @@ def bases(log: PartitionLog) -> list[int]:
 # Roll
 
 
+@pytest.mark.covers("UnifiedLogTest.testSizeBasedLogRoll")
 def test_ro1_rolls_by_size_when_the_next_set_would_not_fit() -> None:
     log = open_log(new_file_system(), LogConfig(segment_bytes=3 * SIZE, segment_index_bytes=1200))
     append_each(log, 7)
@@ -44,6 +45,7 @@ def test_ro1_rolls_by_time_of_the_records() -> None:
     assert bases(log) == [0, 2, 4]
 
 
+@pytest.mark.covers("UnifiedLogTest.testTimeBasedLogRollDuringAppend")
 def test_ro1_rolls_by_the_clock_where_records_have_no_time_but_never_an_empty_segment() -> None:
     log = open_log(new_file_system(), LogConfig(segment_ms=1000, segment_index_bytes=1200))
     for now_ms in (NOW_MS + 5000, NOW_MS + 5000, NOW_MS + 6001):
@@ -68,6 +70,11 @@ def test_ap11_a_follower_rolls_to_the_first_offset_of_the_set() -> None:
     assert bases(log) == [0, 50] and log.log_end_offset == 51
 
 
+@pytest.mark.covers(
+    "LocalLogTest.testRollEmptyActiveSegment",
+    "LocalLogTest.testRollSegmentThatAlreadyExists",
+    "UnifiedLogTest.testRollSegmentThatAlreadyExists",
+)
 def test_ro2_an_empty_active_segment_is_made_new_in_place() -> None:
     log = open_log(new_file_system())
     log.roll()
@@ -78,6 +85,7 @@ def test_ro2_an_empty_active_segment_is_made_new_in_place() -> None:
     assert bases(log) == [0, 1]
 
 
+@pytest.mark.covers("LocalLogTest.testRollSegmentErrorWhenNextOffsetIsIllegal")
 def test_ro2_below_the_active_base_is_refused() -> None:
     log = open_log(new_file_system())
     log.roll(10)
@@ -97,6 +105,7 @@ def test_ro2_stale_files_of_the_new_base_are_removed() -> None:
     assert log.active_segment.time_index.entries == 0
 
 
+@pytest.mark.covers("UnifiedLogTest.testLogRolls")
 def test_ro3_a_roll_takes_a_snapshot_and_what_came_before_is_on_disk() -> None:
     log = open_log(new_file_system())
     append_each(log, 3)

@@ -38,6 +38,7 @@ def test_rt9_at_or_beyond_the_end_the_log_answers_that_nothing_changed() -> None
     assert log.log_end_offset == 5 and log.size_bytes == size
 
 
+@pytest.mark.covers("UnifiedLogTest.testTruncateToEndOffsetClearsEpochCache")
 @pytest.mark.parametrize("offset", [29, 30])
 def test_rt9_beyond_the_end_epochs_without_records_are_forgotten(offset: int) -> None:
     log = open_log(new_file_system())
@@ -52,6 +53,7 @@ def test_rt9_a_negative_offset_raises() -> None:
         open_log(new_file_system()).truncate_to(-1)
 
 
+@pytest.mark.covers("LocalLogTest.testTruncateTo")
 def test_rt9_whole_segments_and_the_rest_of_one_go() -> None:
     file_system = new_file_system()
     log = open_log(file_system, THREE)
@@ -109,6 +111,7 @@ def test_rt9_the_high_watermark_never_stands_above_the_end() -> None:
     assert log.high_watermark == 3 and log.high_watermark_metadata == log.log_end
 
 
+@pytest.mark.covers("UnifiedLogTest.shouldTruncateLeaderEpochCheckpointFileWhenTruncatingLog")
 def test_rt9_epochs_that_began_behind_it_are_forgotten_on_disk_too() -> None:
     file_system = new_file_system()
     log = open_log(file_system, THREE)
@@ -151,6 +154,7 @@ def test_rt9_producers_are_as_they_were_at_the_offset() -> None:
     assert log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS).last_offset == 3
 
 
+@pytest.mark.covers("UnifiedLogTest.testTruncateTo")
 def test_rt9_a_refilled_log_reads_the_same() -> None:
     log = open_log(new_file_system(), THREE)
     append_each(log, 12)
@@ -161,6 +165,7 @@ def test_rt9_a_refilled_log_reads_the_same() -> None:
     assert [segment.records.read_slice(0, 10_000) for segment in log.segments] == before
 
 
+@pytest.mark.covers("LocalLogTest.testTruncateFullyAndStartAt")
 def test_rt12_truncated_fully_it_starts_where_it_was_told() -> None:
     file_system = new_file_system()
     log = open_log(file_system, THREE)
@@ -178,6 +183,7 @@ def test_rt12_truncated_fully_it_starts_where_it_was_told() -> None:
     assert read_offsets(again) == [50, 51] and epochs(again) == [(5, 50)]
 
 
+@pytest.mark.covers("UnifiedLogTest.testTruncateFullyAndStart")
 def test_rt12_downward_too_and_with_a_log_start_of_its_own() -> None:
     log = open_log(new_file_system())
     append_each(log, 5)

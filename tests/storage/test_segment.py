@@ -44,6 +44,7 @@ def test_ls1_relative_offsets_0_and_the_largest_are_taken(offset: int) -> None:
     assert segment.size_bytes == SIZE
 
 
+@pytest.mark.covers("LogSegmentTest.testAppendForLogSegmentOffsetOverflowException")
 @pytest.mark.parametrize("offset", [39, 40 + INT_MAX + 1])
 def test_ls1_an_offset_outside_the_relative_bits_is_refused_before_a_byte_is_written(offset: int) -> None:
     segment = open_segment(new_file_system(), 40)
@@ -179,6 +180,9 @@ def test_ls5_without_timestamps_the_clock_since_opening_counts() -> None:
     assert segment.time_waited_for_roll(NOW_MS + 7, -1) == 7
 
 
+@pytest.mark.covers(
+    "LogSegmentTest.testGetFirstBatchTimestamp", "UnifiedLogTest.testGetFirstBatchTimestampForSegments"
+)
 def test_ls5_the_first_batch_timestamp_is_read_from_disk_after_reopening() -> None:
     file_system = new_file_system()
     filled_segment(file_system, range(5)).close()
@@ -210,6 +214,7 @@ def test_ls14_an_inactive_segment_has_its_last_time_entry_and_trimmed_indexes() 
 # Read
 
 
+@pytest.mark.covers("LogSegmentTest.testReadOnEmptySegment", "LogSegmentTest.testReadAfterLast")
 def test_ls8_read_of_an_empty_segment_and_beyond_the_end_is_none() -> None:
     segment = open_segment(new_file_system(), 40)
     assert segment.read(40, 300, 1000) is None
@@ -217,6 +222,7 @@ def test_ls8_read_of_an_empty_segment_and_beyond_the_end_is_none() -> None:
     assert segment.read(51, 300, 1000) is None
 
 
+@pytest.mark.covers("LogSegmentTest.testReadBeforeFirstOffset")
 def test_ls8_read_before_the_first_offset_starts_with_the_first_batch() -> None:
     segment = filled_segment(new_file_system(), [50, 51], 40)
     data = segment.read(41, 1000, segment.size_bytes)
@@ -225,6 +231,7 @@ def test_ls8_read_before_the_first_offset_starts_with_the_first_batch() -> None:
     assert (data.offset_metadata.segment_base_offset, data.offset_metadata.position) == (40, 0)
 
 
+@pytest.mark.covers("LogSegmentTest.testReadFromGap")
 def test_ls8_read_from_a_gap_gives_the_next_batch() -> None:
     segment = filled_segment(new_file_system(), [50, 60])
     data = segment.read(55, 1000, segment.size_bytes)
@@ -252,6 +259,7 @@ def test_ls8_maximum_size_100_and_position_300_from_position_250_are_50_bytes() 
     assert len(data.records) == 50 and data.first_entry_incomplete
 
 
+@pytest.mark.covers("LogSegmentTest.testReadWhenNoMaxPosition")
 def test_ls8_an_unknown_bound_and_a_size_of_0_give_no_bytes() -> None:
     segment = filled_segment(new_file_system(), range(3))
     data = segment.read(1, 1000, None, True)
@@ -297,12 +305,14 @@ def test_ls7_lookup_goes_over_the_index_from_every_offset() -> None:
     assert segment.translate_offset(39) is None
 
 
+@pytest.mark.covers("LogSegmentTest.testNextOffsetCalculation")
 def test_ls9_next_offset_is_one_above_the_last_and_the_base_when_empty() -> None:
     file_system = new_file_system()
     assert open_segment(file_system, 7).read_next_offset() == 7
     assert filled_segment(file_system, range(20, 40), 20).read_next_offset() == 40
 
 
+@pytest.mark.covers("LogSegmentTest.testFindOffsetByTimestamp")
 def test_ls18_find_by_timestamp_gives_the_first_record_at_least_that_late() -> None:
     segment = filled_segment(new_file_system(), range(10, 30), 10)
     for timestamp, offset in [(0, 10), (NOW_MS + 10, 10), (NOW_MS + 17, 17), (NOW_MS + 29, 29)]:
@@ -332,6 +342,7 @@ def test_ls20_overflow_is_an_offset_beyond_the_relative_bits() -> None:
 # Truncate
 
 
+@pytest.mark.covers("LogSegmentTest.testTruncate")
 def test_ls13_truncation_keeps_what_lies_below() -> None:
     segment = filled_segment(new_file_system(), range(10))
     assert segment.truncate_to(6, NOW_MS) == 4 * SIZE
@@ -369,6 +380,7 @@ def test_ls13_beyond_the_end_nothing_goes_but_indexes_grow_back_and_the_counter_
     assert offset_entries(segment) == [*entries, (13, 13 * SIZE)]
 
 
+@pytest.mark.covers("LogSegmentTest.testTruncateFull")
 def test_ls13_an_emptied_segment_counts_its_age_from_now() -> None:
     segment = filled_segment(new_file_system(), range(3))
     assert segment.truncate_to(0, NOW_MS + 500) == 3 * SIZE
@@ -376,6 +388,7 @@ def test_ls13_an_emptied_segment_counts_its_age_from_now() -> None:
     assert segment.offset_index.entries == 0 and segment.time_index.entries == 0
 
 
+@pytest.mark.covers("LogSegmentTest.shouldTruncateEvenIfOffsetPointsToAGapInTheLog")
 def test_ls13_a_gap_truncates_from_the_next_batch_on() -> None:
     segment = filled_segment(new_file_system(), [0, 1, 5, 6])
     assert segment.truncate_to(3, NOW_MS) == 2 * SIZE
@@ -410,6 +423,10 @@ def test_ls22_delete_removes_the_files_and_misses_none() -> None:
     assert segment.is_deleted
 
 
+@pytest.mark.covers(
+    "LogSegmentTest.testCreateWithInitFileSizeAppendMessage",
+    "LogSegmentTest.testCreateWithInitFileSizeClearShutdown",
+)
 def test_preallocated_space_is_no_records_and_goes_with_close() -> None:
     file_system = new_file_system()
     config = LogConfig(preallocate=True, segment_bytes=5000, segment_index_bytes=800)

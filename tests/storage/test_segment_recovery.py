@@ -86,6 +86,7 @@ def test_ls10_recovery_twice_gives_the_same_bytes() -> None:
     assert contents[0] == contents[1]
 
 
+@pytest.mark.covers("LogSegmentTest.testRecoveryWithCorruptMessage")
 @pytest.mark.parametrize("byte", [8, 16 + 1, 21, 30, 61, SIZE - 1])
 def test_ls10_a_flipped_byte_cuts_from_its_batch_on(byte: int) -> None:
     file_system = new_file_system()
@@ -136,6 +137,9 @@ def test_ls10_no_index_entry_points_beyond_the_cut() -> None:
     assert times[-1] == (NOW_MS + 11, 11)
 
 
+@pytest.mark.covers(
+    "LogSegmentTest.testRecoveryFixesCorruptIndex", "LogSegmentTest.testRecoveryFixesCorruptTimeIndex"
+)
 def test_ls10_garbage_in_the_indexes_does_not_matter() -> None:
     file_system = new_file_system()
     segment = filled_segment(file_system, range(30))
@@ -149,6 +153,7 @@ def test_ls10_garbage_in_the_indexes_does_not_matter() -> None:
     assert removed == 0 and columns(recovered)[0] == before
 
 
+@pytest.mark.covers("LogSegmentTest.testRecoveryRebuildsEpochCache")
 def test_ls10_epochs_and_producers_follow_what_stays() -> None:
     file_system = new_file_system()
     segment = open_segment(file_system)
