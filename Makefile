@@ -3,8 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.installed
 JAVA := .venv/.java
+FUZZ := .venv/.fuzz
 
-.PHONY: demo test test-slow check format generate lock bench mutants crash-sweep setup clean
+.PHONY: demo fuzz test test-slow check format generate lock bench mutants crash-sweep setup clean
 
 setup: $(SETUP) $(JAVA)
 
@@ -43,6 +44,15 @@ format: $(SETUP)
 generate: $(SETUP)
 	$(BIN)/python -m cluster.rpc.generate
 	$(BIN)/python tools/rules_table.py
+
+# Every decoder under atheris, SECONDS each; what breaks one lands in tests/fuzz/corpus, which `make test` replays.
+SECONDS ?= 30
+fuzz: setup $(FUZZ)
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
+
+$(FUZZ): $(SETUP) requirements-fuzz.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-fuzz.lock
+	touch $@
 
 bench: setup
 	$(BIN)/python -m bench
