@@ -1,0 +1,82 @@
+"""What the storage measurements share: batches, directories, and how a ratio is taken."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+
+from storage.batch import build_batch, set_max_timestamp, stamp
+from storage.batch_format import TimestampType
+from storage.config import LogConfig
+from storage.log import PartitionLog
+from storage.os_filesystem import OsFileSystem
+from storage.record import Record
+
+FILE_BYTES = 128 << 20
+BLOCK_BYTES = 1 << 20
+ROUNDS = 7
+BATCH_SIZES = (1 << 10, 16 << 10, 256 << 10)
+FIRST_TIMESTAMP = 1_700_000_000_000
+CONFIG = LogConfig(segment_bytes=1 << 30)
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    path = Path(mkdtemp(prefix="replog-bench-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def label(size_bytes: int) -> str:
+    return f"{size_bytes >> 10} KiB batches"
+
+
+def batch_of(size_bytes: int) -> bytes:
+    """One batch of about `size_bytes`, a single record of noise."""
+    noise = os.urandom(size_bytes)
+    overhead = len(build_batch([Record(offset=0, timestamp=1, key=None, value=noise)])) - size_bytes
+    batch = build_batch([Record(offset=0, timestamp=1, key=None, value=noise[: size_bytes - overhead])])
+    assert abs(len(batch) - size_bytes) <= 4, (len(batch), size_bytes)
+    return batch
+
+
+def batch_of_records(size_bytes: int) -> tuple[bytes, int]:
+    """One batch of as many records of 1,000 bytes as fit, as a producer sends it, and how many they are."""
+    value = os.urandom(min(1000, size_bytes - 80))
+    count = max(1, (size_bytes - 61) // (len(value) + 10))
+    records = [Record(offset=each, timestamp=FIRST_TIMESTAMP, key=None, value=value) for each in range(count)]
+    return build_batch(records), count
+
+
+def blocks_of(size_bytes: int) -> list[bytes]:
+    """Fetched blocks of about 1 MiB of whole batches, consecutive offsets, epoch 0, each batch a little later."""
+    batch, blocks, offset = batch_of(size_bytes), [], 0
+    each = max(1, BLOCK_BYTES // len(batch))
+    for _ in range(FILE_BYTES // (each * len(batch))):
+        block = bytearray(batch * each)
+        for index in range(each):
+            at = index * len(batch)
+            stamp(block, at, base_offset=offset, partition_leader_epoch=0)
+            newest = FIRST_TIMESTAMP + offset
+            set_max_timestamp(block, at, timestamp_type=TimestampType.CREATE, max_timestamp=newest)
+            offset += 1
+        blocks.append(bytes(block))
+    return blocks
+
+
+def ratio(floor: Callable[[], float], product: Callable[[], float]) -> tuple[float, float]:
+    """Median of floor seconds / product seconds, pair by pair, and the product's median seconds."""
+    floor(), product()
+    pairs = [(floor(), product()) for _ in range(ROUNDS)]
+    return statistics.median(f / p for f, p in pairs), statistics.median(p for _, p in pairs)
+
+
+def open_log(directory: Path, config: LogConfig = CONFIG) -> PartitionLog:
+    return PartitionLog.open(OsFileSystem(), str(directory), config, clean=True, now_ms=FIRST_TIMESTAMP)
