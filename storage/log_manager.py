@@ -78,6 +78,7 @@ class LogManager:
         self.topic_ids: dict[str, str] = {}  # by directory name, where the partition has one
         self._is_loaded = False
         self._deleted_count = 0
+        self._doomed: list[tuple[int, PartitionLog]] = []  # renamed logs, and when their files go
         _make_durable_directory(file_system, directory)
         self._lock: Lock | None = lock_directory(file_system, directory)
         try:
@@ -211,6 +212,38 @@ class LogManager:
         self._forget_offsets()
         return True
 
+    def delete_later(self, topic: str, partition: int, now_ms: int) -> bool:
+        """As `delete`, for readers that hold the log: its files go file.delete.delay.ms later, by `delete_due`.
+
+        It leaves `logs` and gets its `-delete` name at once, so that a crash leaves a deletion to finish.
+        """
+        name = directory_name(topic, partition)
+        log = self.logs.get(name)
+        if log is None:
+            return False
+        log.rename_directory(self._unused_name(topic, partition, DELETE_SUFFIX))
+        del self.logs[name]
+        self.topic_ids.pop(name, None)
+        self._doomed.append((now_ms + self._default_config.file_delete_delay_ms, log))
+        self._forget_offsets()
+        return True
+
+    @property
+    def next_deletion_ms(self) -> int | None:
+        """When `delete_due` has something to do; None while nothing waits."""
+        return min((due_ms for due_ms, _ in self._doomed), default=None)
+
+    def delete_due(self, now_ms: int) -> list[str]:
+        """Remove what waited long enough; gives the directories. What cannot be removed waits for the next start."""
+        due = [log for due_ms, log in self._doomed if due_ms <= now_ms]
+        self._doomed = [(due_ms, log) for due_ms, log in self._doomed if due_ms > now_ms]
+        for log in due:
+            try:
+                log.delete()
+            except (StorageError, OSError) as error:
+                logger.error("log not deleted: log=%s reason=%s", log.directory, error)
+        return [log.directory for log in due]
+
     def set_aside(self, topic: str, partition: int) -> str | None:
         """Keep a log that the metadata does not know under a name that nothing loads (LL4); gives that path.
 
@@ -297,6 +330,8 @@ class LogManager:
         """
         now_ms = self._now_ms if now_ms is None else now_ms
         is_clean = True
+        for _, log in self._doomed:
+            log.close_handles()
         for log in self.logs.values():
             try:
                 log.close(now_ms)
@@ -316,7 +351,7 @@ class LogManager:
 
     def close_handles(self) -> None:
         """As in a crash: nothing is synced or marked; the lock is free."""
-        for log in self.logs.values():
+        for log in [*self.logs.values(), *(log for _, log in self._doomed)]:
             log.close_handles()
         self._release_lock()
 
@@ -344,6 +379,6 @@ def _read_or_nothing(checkpoint: OffsetCheckpoint) -> Offsets:
     """A checkpoint that cannot be read counts as all zero: more is recovered than need be, nothing is lost."""
     try:
         return checkpoint.read()
-    except CorruptCheckpoint as error:
+    except (CorruptCheckpoint, OSError) as error:
         logger.error("checkpoint ignored: reason=%s", error)
         return {}
