@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -40,7 +41,9 @@ def for_each_partition(
         if jobs <= 1 or len(paths) <= 1:
             results = map(work, paths)
         else:
-            context = multiprocessing.get_context("spawn")
+            # A fork is there at once; with threads about, which may hold locks, only a process from scratch is safe.
+            is_alone = threading.active_count() == 1 and sys.platform == "linux"
+            context = multiprocessing.get_context("fork" if is_alone else "spawn")
             pool = ProcessPoolExecutor(max_workers=min(jobs, len(paths)), mp_context=context)
             stack.callback(pool.shutdown, cancel_futures=True)
             results = pool.map(work, paths)
