@@ -11,6 +11,7 @@ from replog.cli import main
 from storage.batch import Compression, Record, build_batch
 from storage.dump import DumpOptions, DumpStatus, dump_files
 from storage.os_filesystem import OsFileSystem
+from storage.verify import verify_partition
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 EXPECTED = GOLDEN / "expected"
@@ -62,8 +63,14 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.covers(
+    "DumpLogSegmentsTest.testBatchAndRecordMetadataOutput",
+    "DumpLogSegmentsTest.testPrintDataLog",
+    "DumpLogSegmentsTest.testDumpIndexMismatches",
+    "DumpLogSegmentsTest.testDumpTimeIndexErrors",
+)
 @pytest.mark.parametrize("directory", DIRECTORIES)
-def test_dump_equals_what_kafkas_tool_printed(directory: str, in_golden: None) -> None:
+def test_t55_dump_equals_what_kafkas_tool_printed(directory: str, in_golden: None) -> None:
     for expected in sorted((EXPECTED / directory).glob("*.txt")):
         path = f"{directory}/{expected.stem}"
         told = golden_dump(path)
@@ -164,6 +171,7 @@ def test_skip_record_metadata_leaves_key_and_payload(log: Path) -> None:
     assert lines[3:5] == ["| key: k payload: one", " payload: two"]
 
 
+@pytest.mark.covers("DumpLogSegmentsTest.testPrintDataLogPartialBatches")
 def test_max_bytes_shows_whole_batches_only_and_tells_of_no_rest(log: Path) -> None:
     size_bytes = log.stat().st_size
     for max_bytes, count in ((0, 0), (90, 1), (size_bytes - 1, 2), (size_bytes, 3), (size_bytes + 9, 3)):
@@ -177,7 +185,7 @@ def test_control_batches_show_their_marker_and_never_data(in_golden: None) -> No
     assert lines[3].endswith("headerKeys: [] endTxnMarker: ABORT coordinatorEpoch: 0")
 
 
-def test_index_that_disagrees_with_its_log_is_told_newest_first(log: Path) -> None:
+def test_t55_index_that_disagrees_with_its_log_is_told_newest_first(log: Path) -> None:
     index = log.with_suffix(".index")
     first, second, _ = (line.split(" position: ")[1].split()[0] for line in dumped(log).lines[2:])
     entries = [(1, int(first)), (2, int(second)), (3, int(second)), (4, int(first))]
@@ -209,6 +217,85 @@ def test_time_index_that_disagrees_with_its_log_is_told_in_order(log: Path) -> N
         "Indexed offset: 12, found log offset: 13",
         "Indexed offset: 109, found log offset: -1",
     ]
+
+
+def test_t55_messages_of_old_magic_end_with_a_stray_brace(in_golden: None) -> None:
+    told = dumped(
+        "kafka-2.8/clean/v1-none-0/00000000000000000000.log", options=DumpOptions(deep_iteration=True)
+    )
+    assert all(line.endswith("}") for line in told.lines[3::2]) and "{" not in told.lines[3]
+    assert told.lines[3].split(" isValid: ")[1].startswith("true crc: ")
+
+
+def test_t56_index_of_sets_of_several_batches_mismatches_though_it_is_sound(log: Path) -> None:
+    second = int(dumped(log).lines[3].split(" position: ")[1].split()[0])
+    index = log.with_suffix(".index")
+    index.write_bytes(
+        (5).to_bytes(4, "big") + second.to_bytes(4, "big")
+    )  # of the last two, written in one append
+    told = dumped(index)
+    assert told.errors == [f"Mismatches in :{index}", "  Index offset: 15, log offset: 13"]
+    assert told.status is DumpStatus.SOUND
+    partition = log.parent / "t-0"
+    partition.mkdir()
+    for path in (log, index):
+        path.rename(partition / f"{10:020d}{path.suffix}")
+    found = verify_partition(OsFileSystem(), str(partition)).problems
+    assert [each.rule for each in found] == ["EP12"]  # of the epochs alone: there is no checkpoint
+
+
+def test_t57_a_batch_without_producer_and_horizon(log: Path) -> None:
+    line = dumped(log).lines[2]
+    assert " lastSequence: -1 producerId: -1 " in line and " deleteHorizonMs: OptionalLong.empty " in line
+    records = [Record(0, 7, b"k", None)]
+    log.write_bytes(
+        build_batch(records, producer_id=9, producer_epoch=1, base_sequence=4, delete_horizon_ms=5)
+    )
+    line = dumped(log).lines[2]
+    assert " lastSequence: 4 producerId: 9 " in line and " deleteHorizonMs: OptionalLong[5] " in line
+
+
+@pytest.mark.covers("DumpLogSegmentsTest.testDumpEmptyIndex")
+def test_sanity_mode_and_an_empty_index(log: Path) -> None:
+    """4.4: an index without an entry is told of before its sanity is asked."""
+    index = log.with_suffix(".index")
+    index.write_bytes(bytes(7))
+    for options in (DumpOptions(), DumpOptions(index_sanity_check=True)):
+        assert dumped(index, options=options).lines == [f"Dumping {index}", f"{index} is empty."]
+
+
+def test_non_consecutive_offsets_are_told_newest_first_and_only_in_deep_iteration(log: Path) -> None:
+    batches = [build_batch([Record(at, 5, None, b"v")], base_offset=at) for at in (10, 12, 15)]
+    log.write_bytes(b"".join(batches))
+    assert dumped(log).errors == []
+    assert dumped(log, options=DumpOptions(deep_iteration=True)).errors == [
+        f"Non-consecutive offsets in {log}",
+        "  12 is followed by 15",
+        "  10 is followed by 12",
+    ]
+
+
+def test_bytes_behind_the_last_batch_are_told_in_kafkas_words(log: Path) -> None:
+    size_bytes = log.stat().st_size
+    with log.open("ab") as file:
+        file.write(b"\0" * 17)
+    assert dumped(log).lines[-1] == f"Found 17 invalid bytes at the end of {log.name}"
+    assert len(dumped(log, options=DumpOptions(max_bytes=size_bytes + 17)).lines) == 2 + 3
+
+
+def test_time_index_entry_of_records_that_cannot_be_read_is_damage(log: Path) -> None:
+    log.with_suffix(".index").write_bytes(b"")
+    data = bytearray(log.read_bytes())
+    data[61] = 0x7E  # the length of the first record
+    log.write_bytes(data)
+    index = log.with_suffix(".timeindex")
+    index.write_bytes(
+        (101).to_bytes(8, "big") + (1).to_bytes(4, "big") + (101).to_bytes(8, "big") + b"\0\0\0\x03"
+    )
+    told = dumped(index)
+    assert told.status is DumpStatus.DAMAGED
+    assert told.errors[0].startswith(f"error: {index} at byte 0: offset 11 cannot be looked up: ")
+    assert told.errors[0].endswith("; 1 entries follow")
 
 
 def test_index_sanity_check_refuses_a_broken_length(log: Path) -> None:
@@ -304,6 +391,7 @@ def test_dump_changes_nothing_and_needs_no_right_to_write(log: Path) -> None:
         log.parent.chmod(0o755)
 
 
+@pytest.mark.covers("DumpLogSegmentsTest.testDumpRemoteLogMetadataNoFilesFlag")
 @pytest.mark.parametrize(
     "arguments, error",
     [
@@ -337,6 +425,7 @@ def test_bad_option_is_one_line_and_status_2(
     assert captured.err.startswith(f"error: {error}") and captured.err.count("\n") == 1
 
 
+@pytest.mark.covers("DumpLogSegmentsTest.testDumpRemoteLogMetadataNoSuchFileException")
 @pytest.mark.parametrize(
     "name, error",
     [
@@ -363,6 +452,7 @@ def test_bad_file_is_one_line_and_status_2(
     assert capfd.readouterr().err == f"{error}\n"
 
 
+@pytest.mark.covers("DumpLogSegmentsTest.testDumpRemoteLogMetadataIoException")
 def test_directory_is_no_log(tmp_path: Path) -> None:
     (tmp_path / "00.log").mkdir()
     told = dumped(tmp_path / "00.log")
