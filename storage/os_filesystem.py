@@ -191,12 +191,14 @@ class OsFile:
             raise _named(error, self._path) from error
 
     def sync(self) -> None:
+        self._check_open()  # os.fsync would call -1 a ValueError
         try:
             _sync_descriptor(self._descriptor)
         except OSError as error:
             raise _named(error, self._path) from error
 
     def map_for_reading(self) -> OsReadMap:
+        self._check_open()  # a map of -1 would be one of no file at all
         try:
             mapped = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)  # ValueError on an empty file
         except OSError as error:
@@ -208,6 +210,10 @@ class OsFile:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+    def _check_open(self) -> None:
+        if self._descriptor < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
 
 
 @final

@@ -83,14 +83,21 @@ class FileSystemContract:
 
     def test_a_closed_file_refuses_and_closes_again(self, fs: FileSystem, directory: str) -> None:
         file = fs.open(self.path(directory), OpenMode.CREATE)
+        file.append(b"x")
         file.close()
         file.close()
-        with pytest.raises(OSError):
-            file.read_at(0, 1)
-        with pytest.raises(OSError):
-            file.append(b"x")
-        with pytest.raises(OSError):
-            file.size()
+        calls: list[Callable[[], object]] = [
+            lambda: file.read_at(0, 1),
+            lambda: file.append(b"x"),
+            lambda: file.set_length(3),
+            file.size,
+            file.sync,
+            file.map_for_reading,
+        ]
+        for call in calls:
+            with pytest.raises(OSError) as raised:
+                call()
+            assert raised.value.errno == errno.EBADF
 
     # Reading and writing.
 

@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from storage.errors import SegmentOffsetOverflow
 from storage.filesystem import FileSystem, OpenMode, read_file
 from storage.lazy_index import lazy_offset_index, lazy_time_index
+from storage.memory_mapped_index import Unpack
 from storage.offset_index import OffsetIndex
 from tests.storage.file_system_fixture import both_file_systems
 from tests.storage.index_helpers import BASE, all_entries, fill, new_index, simulated
@@ -55,6 +57,7 @@ class TestFile:
         again.sanity_check()  # IX17: a zero tail passes
         again.close_handler()
 
+    @pytest.mark.covers("OffsetIndexTest.testReopen")
     def test_ix2_reopened_after_close(self, both_file_systems: tuple[FileSystem, str]) -> None:
         fs, directory = both_file_systems
         index = OffsetIndex(fs, f"{directory}/45.index", BASE, max_index_size=240)
@@ -191,6 +194,7 @@ class TestFile:
         index.append(50, 9)
         assert all_entries(index) == [(50, 9)]
 
+    @pytest.mark.covers("OffsetIndexTest.forceUnmapTest")
     def test_ix12_any_access_after_unmapping_is_an_error(self) -> None:
         index = new_index()
         fill(index, [(46, 1)])
@@ -199,6 +203,88 @@ class TestFile:
         for call in calls:
             with pytest.raises(ValueError, match="closed"):
                 call()
+
+    def test_ix3_full_is_asked_of_the_length_that_the_file_has_now(self) -> None:
+        index = new_index(slots=2)
+        fill(index, [(46, 1), (47, 2)])
+        assert index.is_full
+        index.resize(80)
+        assert not index.is_full and index.max_entries == 10
+
+    def test_ix4_an_equal_length_touches_nothing(self) -> None:
+        disk, fs = simulated()
+        index = new_index(fs)
+        before = disk.operations
+        assert not index.resize(30 * 8) and not index.resize(30 * 8 + 7)
+        assert disk.operations == before
+
+    def test_ix5_a_reset_index_has_the_size_of_a_new_one(self) -> None:
+        _, fs = simulated()
+        index = new_index(fs, slots=5)
+        fill(index, [(46, 1)])
+        index.trim_to_valid_size()
+        index.reset()
+        assert (index.entries, fs.stat("45.index").size_bytes) == (0, 40)
+
+    def test_ix6_the_handler_alone_leaves_the_tail(self) -> None:
+        _, fs = simulated()
+        index = new_index(fs, slots=5)
+        fill(index, [(46, 1)])
+        index.close_handler()
+        assert fs.stat("45.index").size_bytes == 40
+
+    def test_ix7_a_rename_syncs_no_directory(self) -> None:
+        disk, fs = simulated()
+        index = new_index(fs)
+        disk.call_log = []
+        index.rename_to("46.index")
+        index.flush()
+        assert disk.call_log == ["rename 45.index 46.index", "sync 45.index"]
+
+    def test_ix8_what_does_not_fit_31_bits_is_refused(self) -> None:
+        index = new_index()
+        assert index.relative_offset(BASE) == 0 and index.relative_offset(BASE + 2**31 - 1) == 2**31 - 1
+        for offset in (BASE - 1, BASE + 2**31):
+            with pytest.raises(SegmentOffsetOverflow):
+                index.relative_offset(offset)
+
+    def test_ix9_only_the_count_goes_down(self) -> None:
+        disk, fs = simulated()
+        index = new_index(fs)
+        fill(index, [(46, 1), (47, 2), (48, 3)])
+        before = disk.operations
+        index.truncate_to(47)
+        assert (index.entries, disk.operations, index.length_bytes) == (1, before, 240)
+
+    def test_ix12_a_lookup_that_a_change_of_the_map_overtakes_begins_anew(self) -> None:
+        """As on another thread: the index is resized, truncated and written between two steps of one look-up."""
+        index = new_index(slots=40)
+        fill(index, [(BASE + i, i) for i in range(1, 20)])
+        search, rounds = index._search, []
+
+        def overtaken(target: int, unpack: Unpack, column: int) -> tuple[int, int]:
+            found = search(target, unpack, column)
+            rounds.append(found)
+            if len(rounds) == 1:
+                index.resize(800)
+                index.truncate_to(BASE + 10)
+                index.append(BASE + 15, 77)
+                rounds.append(found)
+            return found
+
+        index._search = overtaken  # type: ignore[method-assign]
+        assert index.lookup(BASE + 18) == (BASE + 15, 77)
+        assert len(rounds) > 2
+
+    def test_ix12_while_the_file_has_no_map_its_entries_are_readable(self) -> None:
+        disk, fs = simulated()
+        index = new_index(fs)
+        fill(index, [(46, 1), (47, 2)])
+        seen: list[tuple[int, int]] = []
+        disk.observer = lambda verb, path: seen.append(index.lookup(47))
+        index.resize(800)
+        index.trim_to_valid_size()
+        assert seen == [(47, 2), (47, 2)]
 
 
 class TestLazyIndex:

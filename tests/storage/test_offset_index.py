@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from storage.errors import CorruptIndex, InvalidOffset, SegmentOffsetOverflow
 from storage.filesystem import OpenMode, read_file
+from storage.memory_mapped_index import WARM_BYTES
 from storage.offset_index import OffsetIndex, OffsetPosition
 from storage.os_filesystem import OsFileSystem
 from tests.storage.index_helpers import BASE, all_entries, fill, new_index, simulated
 
 
 class TestEntries:
+    @pytest.mark.covers("OffsetIndexTest.appendTooMany", "OffsetIndexTest.appendOutOfOrder")
     def test_ix13_append_refuses_and_writes_nothing(self) -> None:
         _, fs = simulated()
         index = new_index(fs, slots=3)
@@ -65,6 +67,7 @@ class TestEntries:
         assert all_entries(index) == [(50, 1)]
         assert index.last_offset == 50
 
+    @pytest.mark.covers("OffsetIndexTest.lookupExtremeCases")
     def test_ix14_lookup_at_the_extremes(self) -> None:
         index = new_index()
         assert index.lookup(BASE) == index.lookup(92) == (BASE, 0)
@@ -72,6 +75,7 @@ class TestEntries:
         assert index.lookup(BASE) == (BASE, 0)
         assert index.lookup(BASE + 30) == index.lookup(2**62) == (BASE + 30, 29)
 
+    @pytest.mark.covers("OffsetIndexTest.truncate")
     def test_ix16_truncate_drops_all_at_or_above(self) -> None:
         index = new_index(slots=10)
         fill(index, [(BASE + i, i) for i in range(1, 10)])
@@ -90,6 +94,7 @@ class TestEntries:
         index.truncate_to(BASE)
         assert (index.entries, index.last_offset) == (0, BASE)
 
+    @pytest.mark.covers("OffsetIndexTest.testSanityLastOffsetEqualToBaseOffset")
     def test_ix17_sanity(self) -> None:
         _, fs = simulated()
         fs.open("0.index", OpenMode.CREATE).append(struct.pack(">ii", 0, 0))
@@ -101,6 +106,7 @@ class TestEntries:
         with pytest.raises(CorruptIndex, match="23 bytes"):
             OffsetIndex(fs, "1.index", 0).sanity_check()
 
+    @pytest.mark.covers("OffsetIndexTest.testEntry", "OffsetIndexTest.testEntryOverflow")
     def test_ix18_entry(self) -> None:
         index = new_index()
         with pytest.raises(ValueError):
@@ -111,6 +117,7 @@ class TestEntries:
             with pytest.raises(ValueError):
                 index.entry(slot)
 
+    @pytest.mark.covers("OffsetIndexTest.testFetchUpperBoundOffset")
     def test_ix19_upper_bound_by_position(self) -> None:
         index = new_index()
         first, second, last = OffsetPosition(45, 0), OffsetPosition(46, 10), OffsetPosition(48, 37)
@@ -130,6 +137,7 @@ SORTED_OFFSETS = st.lists(st.integers(0, 5000), unique=True, max_size=60).map(so
 class TestAgainstAList:
     @settings(max_examples=60)
     @given(SORTED_OFFSETS, st.integers(0, 40), st.lists(st.integers(-3, 5100), min_size=1, max_size=30))
+    @pytest.mark.covers("OffsetIndexTest.randomLookupTest")
     def test_ix10_lookups_with_and_without_a_warm_part(
         self, offsets: list[int], repeat: int, targets: list[int]
     ) -> None:
@@ -155,24 +163,101 @@ class TestAgainstAList:
         assert all_entries(index) == kept
         assert index.last_offset == (kept[-1][0] if kept else BASE)
 
-    def test_ix10_a_warm_lookup_touches_only_the_last_pages(self) -> None:
-        entries = 20_000
-        index = new_index(slots=entries)
-        index.append_all(range(BASE, BASE + entries), range(entries))
-        touched: list[int] = []
-        unpack = struct.Struct(">i").unpack_from
 
-        def noting(view: bytes | bytearray | memoryview, position: int) -> tuple[int, ...]:
-            touched.append(position)
-            return unpack(view, position)
+PAGE_BYTES = 4096
+COLUMN = struct.Struct(">i").unpack_from
 
-        for target in (entries - 1, entries - 500, entries - 1024):
-            assert index._search(target, noting, 0) == (target, target)
-        assert min(touched) >= entries * 8 - 8192 - 8
-        assert len(touched) <= 3 * 12
-        touched.clear()
-        index._search(entries - 1026, noting, 0)
-        assert min(touched) == 0  # outside the warm part: the first entry, then the rest by halves
+
+def pages_of_lookup(index: OffsetIndex, target: int) -> set[int]:
+    """The 4 KiB pages of the file that a look-up of the relative offset `target` reads; it must be there."""
+    touched: list[int] = []
+
+    def noting(view: bytes | bytearray | memoryview, position: int) -> tuple[int, ...]:
+        touched.append(position)
+        return COLUMN(view, position)
+
+    slot, _ = index._search(target, noting, 0)
+    assert index.entry(slot).offset == BASE + target
+    return {position // PAGE_BYTES for position in [*touched, slot * 8]}
+
+
+def pages_of_plain_bisection(entries: int, target: int) -> set[int]:
+    low, high, touched = 0, entries - 1, set()
+    while low < high:
+        middle = (low + high + 1) // 2
+        touched.add(middle * 8 // PAGE_BYTES)
+        low, high = (middle, high) if middle <= target else (low, middle - 1)
+    return touched
+
+
+@pytest.mark.parametrize("pages", [13, 14])
+def test_ix10_a_warm_lookup_stays_within_the_last_three_pages(pages: int) -> None:
+    """From 13 pages to 14 the middle of the whole moves to a page that nothing else has kept in memory."""
+    entries = pages * PAGE_BYTES // 8
+    index = new_index(slots=entries)
+    index.append_all(range(BASE, BASE + entries), range(entries))
+    last = {pages - 3, pages - 2, pages - 1}
+    for target in range(entries - 1024, entries):
+        assert pages_of_lookup(index, target) <= last, target
+    assert not pages_of_plain_bisection(entries, entries - 1) <= last
+    assert 0 in pages_of_lookup(index, entries - 1026)  # outside: the first entry, then the rest by halves
+
+
+def test_ix10_1024_entries_are_warm() -> None:
+    entries = 20_000
+    index = new_index(slots=entries)
+    index.append_all(range(BASE, BASE + entries), range(entries))
+    first_warm = (entries - 1 - 1024) * 8
+    cold = [target for target in range(entries - 1100, entries) if 0 in pages_of_lookup(index, target)]
+    assert cold == list(range(entries - 1100, first_warm // 8 + 1))
+    assert WARM_BYTES // 8 == 1024
+
+
+def test_ix10_below_the_first_entry_there_is_none_and_an_empty_index_has_none() -> None:
+    index = new_index()
+    assert index._search(5, COLUMN, 0) == (-1, -1)
+    fill(index, [(BASE + 10, 1), (BASE + 20, 2)])
+    assert index._search(9, COLUMN, 0) == (-1, 0)
+    assert index._search(10, COLUMN, 0) == (0, 0)
+
+
+def test_ix11_the_upper_bound_is_the_exact_entry_or_the_next_and_none_behind_the_last() -> None:
+    index = new_index(slots=3000)
+    index.append_all(range(BASE, BASE + 6000, 2), range(3000))
+    for slot in (0, 1, 1500, 1974, 1975, 1976, 2998, 2999):  # 1975 is the first warm one
+        assert index._search(2 * slot, COLUMN, 0) == (slot, slot)
+        expected = (slot, slot + 1 if slot < 2999 else -1)
+        assert index._search(2 * slot + 1, COLUMN, 0) == expected
+
+
+def test_ix3_an_offset_index_is_full_when_every_slot_is_taken() -> None:
+    index = new_index(slots=3)
+    fill(index, [(46, 0), (47, 1)])
+    assert not index.is_full and index.free_entries == 1
+    index.append(48, 2)
+    assert index.is_full
+
+
+def test_ix13_the_first_entry_may_be_any_offset_from_the_base_on() -> None:
+    for offset in (BASE, BASE + 1, BASE + 2**31 - 1):
+        index = new_index()
+        index.append(offset, 0)
+        assert index.last_offset == offset
+
+
+def test_ix15_the_last_offset_is_the_last_entrys_or_the_base() -> None:
+    _, fs = simulated()
+    index = new_index(fs)
+    assert index.last_offset == BASE
+    fill(index, [(50, 0), (60, 1)])
+    assert index.last_offset == 60
+    index.truncate_to(60)
+    assert index.last_offset == 50
+    index.close()
+    assert OffsetIndex(fs, "45.index", BASE).last_offset == 50
+    index = OffsetIndex(fs, "45.index", BASE)
+    index.truncate()
+    assert index.last_offset == BASE
 
 
 def test_reads_and_writes_go_through_the_real_map_too(tmp_path: object) -> None:

@@ -14,6 +14,7 @@ from sim.disk import SimDisk
 from storage.draws import Draws
 from storage.errors import CorruptIndex, InvalidOffset, SegmentOffsetOverflow
 from storage.filesystem import FileSystem, OpenMode, read_file
+from storage.memory_mapped_index import WARM_BYTES
 from storage.time_index import TimeIndex
 
 BASE = 45
@@ -43,6 +44,7 @@ def test_ix1_ten_mebibytes_hold_873813_entries() -> None:
     assert (index.max_entries, index.length_bytes) == (873_813, 10_485_756)
 
 
+@pytest.mark.covers("TimeIndexTest.testEntrySize", "TimeIndexTest.testParseEntry")
 def test_layout_is_timestamp_and_relative_offset_big_endian() -> None:
     fs = new_file_system()
     index = new_index(fs, slots=2)
@@ -50,6 +52,7 @@ def test_layout_is_timestamp_and_relative_offset_big_endian() -> None:
     assert read_file(fs, "45.timeindex") == struct.pack(">qi", 2**40, 7) + bytes(12)
 
 
+@pytest.mark.covers("TimeIndexTest.testAppend", "TimeIndexTest.testIsFull")
 def test_ix3_one_slot_is_kept_for_the_roll() -> None:
     index = filled(29)
     assert index.is_full and index.max_entries == 30
@@ -67,6 +70,45 @@ def test_ix4_resize_reads_the_last_entry_again() -> None:
     assert index.resize(15 * 12) and index.resize(60 * 12)
     assert index.last_entry == (40, BASE + 40)
     assert index.trim_to_valid_size() and index.length_bytes == 60
+
+
+@pytest.mark.covers("TimeIndexTest.testResize")
+def test_ix4_whether_the_length_changed() -> None:
+    index = new_index(slots=30)
+    assert not index.resize(30 * 12)
+    assert index.resize(15 * 12) and index.max_entries == 15
+    assert index.resize(60 * 12) and index.max_entries == 60
+
+
+@pytest.mark.covers("TimeIndexTest.testTruncate")
+def test_ix23_emptied_filled_again_and_cut_at_its_second_entry() -> None:
+    index = filled(29)
+    index.truncate()
+    assert index.entries == 0
+    for i in range(29):
+        index.maybe_append(10 * i + 10, BASE + 10 + 10 * i)
+    index.truncate_to(BASE + 10)
+    assert index.entries == 0
+
+
+def test_ix10_682_entries_are_warm_and_lie_in_the_last_three_pages() -> None:
+    entries = 14 * 4096 // 12
+    index = new_index(slots=entries + 1)
+    index.append_all(range(entries), range(BASE, BASE + entries))
+    unpack = struct.Struct(">q").unpack_from
+    touched: list[int] = []
+
+    def noting(view: bytes | bytearray | memoryview, position: int) -> tuple[int, ...]:
+        touched.append(position)
+        return unpack(view, position)
+
+    for target in range(entries - 682, entries):
+        index._search(target, noting, 0)
+    assert min(touched) == (entries - 1 - 682) * 12
+    assert WARM_BYTES // 12 == 682
+    assert min(touched) // 4096 >= (entries * 12 - 1) // 4096 - 2
+    index._search(entries - 1 - 682, noting, 0)
+    assert min(touched) == 0
 
 
 def test_ix20_only_greater_timestamps_are_kept() -> None:
@@ -95,6 +137,7 @@ def test_ix20_what_goes_back_is_refused_and_writes_nothing() -> None:
     assert index.last_entry == (10, BASE + 10)
 
 
+@pytest.mark.covers("TimeIndexTest.testLookUp")
 def test_ix21_lookup() -> None:
     index = new_index()
     assert index.lookup(100) == (-1, BASE)
@@ -106,6 +149,7 @@ def test_ix21_lookup() -> None:
     assert index.lookup(2**62) == (280, BASE + 280)
 
 
+@pytest.mark.covers("TimeIndexTest.testLastEntry")
 def test_ix22_last_entry_and_reopening() -> None:
     fs = new_file_system()
     index = new_index(fs)
@@ -163,11 +207,13 @@ def test_ix24_sanity(content: bytes, reason: str) -> None:
         TimeIndex(fs, "0.timeindex", BASE).sanity_check()
 
 
+@pytest.mark.covers("TimeIndexTest.testSanityCheck")
 def test_ix24_sound_indexes_pass() -> None:
     new_index().sanity_check()
     filled(5).sanity_check()
 
 
+@pytest.mark.covers("TimeIndexTest.testEntry", "TimeIndexTest.testEntryOverflow")
 def test_entry_and_its_bounds() -> None:
     index = new_index()
     with pytest.raises(ValueError):
