@@ -163,7 +163,10 @@ def test_rt6_one_byte_short_of_a_segment_keeps_it() -> None:
 # By log start offset
 
 
-@pytest.mark.covers("UnifiedLogTest.testLogDeletionAfterDeleteRecords")
+@pytest.mark.covers(
+    "UnifiedLogTest.testLogDeletionAfterDeleteRecords",
+    "UnifiedLogTest.testNoOpWhenRemoteLogStorageIsDisabled",
+)
 @pytest.mark.parametrize(("log_start", "left"), [(1, 3), (5, 2), (6, 2), (15, 1)])
 def test_rt7_what_lies_below_the_log_start_offset_goes(log_start: int, left: int) -> None:
     log = log_of(15)

@@ -167,6 +167,7 @@ def test_ro2_a_roll_begins_at_the_greater_of_what_was_asked_and_the_end() -> Non
     assert log.roll(7).base_offset == 7 and bases(log) == [0, 1, 2, 7]
 
 
+@pytest.mark.covers("LocalLogTest.testCreateAndDeleteSegment")
 def test_kafka_654_kafka_12875_a_full_truncation_to_a_base_that_exists_leaves_one_segment() -> None:
     file_system = new_file_system()
     log = open_log(file_system, LogConfig(segment_bytes=2 * SIZE, segment_index_bytes=1200))

@@ -44,6 +44,7 @@ def split(file_system: FileSystem, segment: LogSegment) -> LogSegments:
     return segments
 
 
+@pytest.mark.covers("UnifiedLogTest.testSplitOnOffsetOverflow")
 @pytest.mark.covers("LogLoaderTest.testRecoveryOfSegmentWithOffsetOverflow")
 def test_ll27_a_split_keeps_the_bytes_in_segments_that_hold_their_offsets() -> None:
     file_system = new_file_system()
@@ -68,6 +69,7 @@ def test_ll27_a_segment_that_does_not_overflow_is_not_split() -> None:
     assert not [name for name in file_system.list(DIRECTORY) if name.endswith(".cleaned")]
 
 
+@pytest.mark.covers("UnifiedLogTest.testDegenerateSegmentSplit")
 def test_minor_3afe2ed_a_split_where_all_batches_overflow_gives_one_segment() -> None:
     file_system = new_file_system()
     segments = split(file_system, overflowed(file_system, [BEYOND, BEYOND + 1]))
@@ -151,6 +153,7 @@ def test_ls21_a_batch_larger_than_a_chunk_is_copied_whole_and_later_chunks_may_b
     assert written_bytes == [sizes[0], sum(sizes[1:4]), sizes[4]]
 
 
+@pytest.mark.covers("LogSegmentTest.testAppendFromFile")
 def test_ls21_copying_ends_before_an_offset_that_does_not_fit() -> None:
     file_system = new_file_system()
     source = overflowed(file_system, [7, 8, BEYOND + 8])
