@@ -46,6 +46,10 @@ def file_system_with(content: bytes, path: str = PATH) -> FileSystem:
     return file_system
 
 
+@pytest.mark.covers(
+    "OffsetCheckpointFileWithFailureHandlerTest.shouldPersistOverwriteAndReloadFile",
+    "OffsetCheckpointFileWithFailureHandlerTest.shouldHandleMultipleLines",
+)
 def test_offset_checkpoint_is_created_empty_and_reads_as_no_entries() -> None:
     file_system = new_disk()[1]
     checkpoint = OffsetCheckpoint(file_system, PATH)
@@ -61,6 +65,7 @@ def test_offset_checkpoint_is_overwritten_and_read_by_another_instance() -> None
     assert OffsetCheckpoint(file_system, PATH).read() == {("foo", 0): 9, ("bar", 3): 0}
 
 
+@pytest.mark.covers("OffsetCheckpointFileWithFailureHandlerTest.shouldReturnEmptyMapForEmptyFile")
 @pytest.mark.parametrize("content", [b"", b"0", b"0\n", b"0\n0\n", b"0\n0", b"+0\r\n-0\r\n"])
 def test_checkpoint_without_entries(content: bytes) -> None:
     assert LeaderEpochCheckpoint(file_system_with(content), PATH).read() == []
@@ -73,6 +78,7 @@ def test_checkpoint_lines_and_blanks_are_read_as_java_reads_them(content: bytes)
     assert LeaderEpochCheckpoint(file_system_with(content), PATH).read() == [(0, 0), (2, 92)]
 
 
+@pytest.mark.covers("OffsetCheckpointFileWithFailureHandlerTest.shouldThrowIfVersionIsNotRecognised")
 @pytest.mark.parametrize(
     ("content", "line", "reason"),
     [
@@ -126,6 +132,10 @@ def test_checkpoint_write_leaves_the_old_or_the_new_content_at_every_crash() -> 
     pytest.fail("the write never came to its end")
 
 
+@pytest.mark.covers(
+    "LeaderEpochCheckpointFileWithFailureHandlerTest.shouldPersistAndOverwriteAndReloadFile",
+    "LeaderEpochCheckpointFileWithFailureHandlerTest.shouldRetainValuesEvenIfCheckpointIsRecreated",
+)
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("kafka-*/*/*/leader-epoch-checkpoint")), ids=golden_id)
 def test_golden_leader_epochs_are_written_back_byte_for_byte(path: Path, tmp_path: Path) -> None:
     entries = LeaderEpochCheckpoint(OsFileSystem(), str(path)).read()
@@ -135,6 +145,10 @@ def test_golden_leader_epochs_are_written_back_byte_for_byte(path: Path, tmp_pat
     assert (tmp_path / "copy").read_bytes() == (path.read_bytes() or b"0\n0\n")
 
 
+@pytest.mark.covers(
+    "CleanShutdownFileHandlerTest.testCleanShutdownFileBasic",
+    "CleanShutdownFileHandlerTest.testCleanShutdownFileNonExist",
+)
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("kafka-*/*/*-offset-checkpoint")), ids=golden_id)
 def test_golden_offset_checkpoints_hold_the_same_lines(path: Path, tmp_path: Path) -> None:
     offsets = OffsetCheckpoint(OsFileSystem(), str(path)).read()
@@ -155,6 +169,7 @@ def test_clean_shutdown_file_is_written_read_and_deleted() -> None:
     assert clean.delete() and not clean.exists()
 
 
+@pytest.mark.covers("CleanShutdownFileHandlerTest.testCleanShutdownFileCanParseWithUnknownFields")
 @pytest.mark.parametrize(
     ("content", "broker_epoch"),
     [
@@ -183,6 +198,10 @@ def test_deleted_clean_shutdown_file_does_not_come_back_after_a_power_loss() -> 
     assert not CleanShutdownFile(disk.file_system(Life()), "/log").exists()
 
 
+@pytest.mark.covers("PartitionMetadataFileTest.testMaybeFlushWithNoTopicIdPresent")
+@pytest.mark.covers(
+    "PartitionMetadataFileTest.testRead", "PartitionMetadataFileTest.testMaybeFlushWithTopicIdPresent"
+)
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("kafka-4.1/clean/*/partition.metadata")), ids=golden_id)
 def test_golden_partition_metadata_is_written_back_byte_for_byte(path: Path, tmp_path: Path) -> None:
     topic_id = PartitionMetadataFile(OsFileSystem(), str(path.parent)).read()

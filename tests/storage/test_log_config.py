@@ -19,6 +19,7 @@ from storage.topics import (
 from tests.storage.log_helpers import new_file_system, open_segment
 
 
+@pytest.mark.covers("LogConfigTest.testFromPropsEmpty")
 def test_properties_round_trip_by_their_dotted_names() -> None:
     config = LogConfig(segment_bytes=500, preallocate=True, cleanup_policy="compact,delete")
     properties = config.to_properties()
@@ -27,6 +28,7 @@ def test_properties_round_trip_by_their_dotted_names() -> None:
     assert set(properties) == set(LogConfig.property_names)
 
 
+@pytest.mark.covers("LogConfigTest.testFromPropsInvalid")
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -43,6 +45,22 @@ def test_properties_round_trip_by_their_dotted_names() -> None:
         ("message.timestamp.type", "Now"),
         ("min.cleanable.dirty.ratio", "1.5"),
         ("min.insync.replicas", "0"),
+        ("min.insync.replicas", "-1"),
+        ("min.cleanable.dirty.ratio", "-0.1"),
+        ("min.cleanable.dirty.ratio", "1.2"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("segment.jitter.ms", "-1"),
+        ("segment.index.bytes", "3"),
+        ("index.interval.bytes", "-1"),
+        ("flush.messages", "0"),
+        ("flush.ms", "-1"),
+        ("max.message.bytes", "-1"),
+        ("delete.retention.ms", "-1"),
+        ("min.compaction.lag.ms", "-1"),
+        ("max.compaction.lag.ms", "0"),
+        ("file.delete.delay.ms", "-1"),
+        ("message.timestamp.before.max.ms", "-1"),
+        ("message.timestamp.after.max.ms", "-1"),
     ],
 )
 def test_an_unusable_property_is_refused_by_its_name(name: str, value: str) -> None:
@@ -52,6 +70,41 @@ def test_an_unusable_property_is_refused_by_its_name(name: str, value: str) -> N
 
 def test_blanks_around_a_value_do_not_count() -> None:
     assert LogConfig.from_properties({"segment.bytes": " 500 ", "preallocate": "TRUE"}).segment_bytes == 500
+
+
+@pytest.mark.covers("LogConfigTest.testInvalidCompactionLagConfig")
+def test_a_compaction_lag_that_ends_before_it_begins_is_refused() -> None:
+    lags = {"min.compaction.lag.ms": "200", "max.compaction.lag.ms": "100"}
+    with pytest.raises(ConfigError, match=r"max\.compaction\.lag\.ms=100: below min"):
+        LogConfig.from_properties({"cleanup.policy": "compact", **lags})
+    assert LogConfig.from_properties(lags).min_compaction_lag_ms == 200
+
+
+def test_1_11_the_defaults_are_kafkas() -> None:
+    assert LogConfig.from_properties({}) == LogConfig()
+    properties = LogConfig().to_properties()
+    expected = {
+        "segment.bytes": "1073741824",
+        "segment.ms": "604800000",
+        "segment.jitter.ms": "0",
+        "segment.index.bytes": "10485760",
+        "index.interval.bytes": "4096",
+        "flush.messages": "9223372036854775807",
+        "flush.ms": "9223372036854775807",
+        "max.message.bytes": "1048588",
+        "preallocate": "false",
+        "message.timestamp.type": "CreateTime",
+        "retention.bytes": "-1",
+        "retention.ms": "604800000",
+        "delete.retention.ms": "86400000",
+        "min.compaction.lag.ms": "0",
+        "max.compaction.lag.ms": "9223372036854775807",
+        "min.cleanable.dirty.ratio": "0.5",
+        "file.delete.delay.ms": "60000",
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+    }
+    assert {name: properties[name] for name in expected} == expected
 
 
 def test_a_compacted_topic_rolls_within_its_compaction_lag() -> None:

@@ -38,6 +38,7 @@ def started(disk: SimDisk, cuts: list[RecoveryCut] | None = None) -> LogManager:
     return logs
 
 
+@pytest.mark.covers("LogManagerTest.testLock")
 def content(disk: SimDisk, name: str) -> bytes:
     return read_file(disk.file_system(Life()), join(DIRECTORY, name))
 
@@ -144,6 +145,10 @@ def test_a_start_that_ends_below_the_checkpoint_writes_it_anew() -> None:
     assert content(disk, "recovery-point-offset-checkpoint") == b"0\n1\nt 0 %d\n" % end
 
 
+@pytest.mark.covers(
+    "PartitionMetadataFileTest.testSetRecordWithDifferentTopicId",
+    "PartitionMetadataFileTest.testSetRecordWithSameTopicId",
+)
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a b", "ä", "x" * 250, "a\n"])
 def test_a_bad_topic_name_is_refused_and_nothing_is_made(name: str) -> None:
     disk = new_disk()
@@ -242,6 +247,7 @@ def test_ll5_a_log_that_does_not_close_keeps_the_stop_from_being_clean() -> None
     assert again.was_clean is False and again.logs["t-0"].log_end_offset == 3
 
 
+@pytest.mark.covers("LogManagerTest.testLoadLogsSkipRemoteIndexCache")
 def test_ll3_a_directory_that_is_no_partition_is_refused_and_the_lock_is_free_again() -> None:
     disk = new_disk()
     logs = manager(disk)
@@ -273,6 +279,7 @@ def test_topics_have_their_own_configuration() -> None:
     assert [logs.logs[name].config.retention_ms for name in ("t-0", "u-0")] == [7, 5]
 
 
+@pytest.mark.covers("LogManagerTest.testLoadLogRenameLogThatShouldBeStray")
 def test_prepared_checkpoints_are_those_of_their_moment() -> None:
     disk = new_disk()
     logs = started(disk)
@@ -484,3 +491,25 @@ def test_ll5_the_mark_is_written_after_everything_it_promises() -> None:
         logs.shutdown()
     assert not disk.file_system(Life()).exists(join(DIRECTORY, ".kafka_cleanshutdown"))
     assert started(disk).was_clean is False
+
+
+def test_kafka_16814_a_lost_partition_metadata_stops_no_start() -> None:
+    """Kafka takes the log for a stray. Here the id is on disk before the log is used: the data is kept."""
+    disk = new_disk()
+    logs = started(disk)
+    append_each(logs.create("t", 0, topic_id=TOPIC_ID), 3)
+    logs.shutdown()
+    disk.file_system(Life()).unlink(f"{DIRECTORY}/t-0/partition.metadata")
+    logs = started(disk)
+    assert read_offsets(logs.logs["t-0"]) == [0, 1, 2] and logs.topic_ids == {}
+
+
+def test_kafka_5232_a_deleted_topic_with_a_period_is_deleted_not_another() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    append_each(logs.create("a.b", 0), 3)
+    append_each(logs.create("a", 0), 2)
+    logs.delete_later("a.b", 0, NOW_MS)
+    logs.shutdown()
+    logs = started(disk)
+    assert list(logs.logs) == ["a-0"] and read_offsets(logs.logs["a-0"]) == [0, 1]
