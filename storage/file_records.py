@@ -363,7 +363,21 @@ class FileRecords:
     def _headers(self, start: int) -> Iterator[RecordBatch]:
         """Views whose header alone may be read: the bodies of large batches stay on the disk (FR9)."""
         for block, at, position, size_bytes in self._frames(start, None, with_bodies=False):
-            yield RecordBatch(block, at, size_bytes, position)
+            batch = RecordBatch(block, at, size_bytes, position)
+            if size_bytes < HEADER_SIZE and batch.magic >= CURRENT_MAGIC:
+                batch = self._headed_by_what_follows(batch)
+            yield batch
+
+    def _headed_by_what_follows(self, batch: RecordBatch) -> RecordBatch:
+        """A size field that cuts its own header off is damage, and Kafka reads 61 bytes all the same: where a log ends
+        after an orderly stop is decided by them.
+        """
+        header = self._file.read_at(batch.position, HEADER_SIZE)
+        if len(header) < HEADER_SIZE:
+            return batch
+        read = RecordBatch(header, 0, HEADER_SIZE, batch.position)
+        read.size_bytes = batch.size_bytes
+        return read
 
     def _frames(
         self, start: int, end: int | None, *, with_bodies: bool

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from storage.batch import Record, build_batch
+from storage.batch_format import SIZE_FIELD, SIZE_FIELD_AT
+from storage.file_records import FileRecords
+from storage.os_filesystem import OsFileSystem
+
+
+def test_fr9_a_header_that_its_size_field_cuts_off_is_read_to_its_end(tmp_path: Path) -> None:
+    """A differential run against Kafka: its log ended at 112, ours at 73 and was emptied as below its start."""
+    records = [Record(offset=70 + each, timestamp=5 + each, key=None, value=b"v") for each in range(40)]
+    data = bytearray(build_batch(records, base_offset=70))
+    SIZE_FIELD.pack_into(data, SIZE_FIELD_AT, 14)
+    path = tmp_path / f"{70:020d}.log"
+    path.write_bytes(data)
+    log = FileRecords(OsFileSystem(), str(path), file_already_exists=True)
+    found = log.search_for_offset_with_size(100)
+    assert found is not None and (found.offset, found.size_bytes) == (109, 26)
+    log.close()
