@@ -8,6 +8,7 @@ import pytest
 
 from sim.crash import Dead, Life
 from sim.disk import SimDisk, SimFileSystem
+from sim.disk_faults import Applied
 from storage.config import LogConfig
 from storage.filesystem import join
 from storage.log import PartitionLog
@@ -172,6 +173,40 @@ def survivor_sets(pending: list[int]) -> Iterator[list[int]]:
     yield pending[1::2]
 
 
+@pytest.mark.covers(
+    "LogLoaderTest.testRecoveryAfterCrashDuringSplitPhase1",
+    "LogLoaderTest.testRecoveryAfterCrashDuringSplitPhase2",
+    "LogLoaderTest.testRecoveryAfterCrashDuringSplitPhase3",
+    "LogLoaderTest.testRecoveryAfterCrashDuringSplitPhase4",
+    "LogLoaderTest.testRecoveryAfterCrashDuringSplitPhase5",
+)
+@pytest.mark.parametrize(
+    ("change", "after"), [(compact_into_one, [2, 5, 8, 9, 10, 11]), (split_into_three, OLD)]
+)
+def test_ll29_a_crash_at_any_renaming_leaves_the_old_segments_or_the_new_ones(
+    change: Callable[[SimFileSystem, PartitionLog], None], after: list[int]
+) -> None:
+    """Each phase of a swap, as the page cache has it: names come in the order in which they were given."""
+    call, outcomes = 0, set()
+    disk = new_disk()
+    old_log(new_file_system(disk)).close()
+    while True:
+        call += 1
+        twin = disk.snapshot()
+        file_system = twin.file_system(Life())
+        log = open_log(file_system, THREE, clean=True)
+        twin.arm_crash(call, applied=Applied.ALL, verbs={"rename", "unlink"})
+        try:
+            change(file_system, log)
+        except Dead:
+            pass
+        else:
+            break
+        twin.crash_process()
+        outcomes.add(tuple(reloaded(twin)))
+    assert outcomes == {tuple(OLD), tuple(after)} and call > 10, call
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "after"),
@@ -200,15 +235,6 @@ def test_ll29_a_power_loss_at_any_call_leaves_the_old_segments_or_the_new_ones(
             outcomes.add(tuple(reloaded(twin)))
             tried += 1
     assert outcomes == {tuple(OLD), tuple(after)} and call > 10 and tried > 200, (call, tried)
-
-
-def dies_at(disk: SimDisk, call: int) -> bool:
-    disk.arm_crash(call)
-    try:
-        open_log(disk.file_system(Life()), THREE, recovery_point=len(OLD)).close_handles()
-    except Dead:
-        return True
-    return False
 
 
 def reloaded(disk: SimDisk) -> list[int]:
