@@ -122,7 +122,7 @@ def _run(paths: list[str], options: DumpOptions) -> int:
     output = _Output()
     try:
         return dump_files(
-            OsFileSystem(),
+            OsFileSystem(keeps_access_times=True),
             paths,
             options,
             write=output.write,

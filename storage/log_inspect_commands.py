@@ -47,7 +47,7 @@ def verify(directory: str, deep_iteration: bool, jobs: int | None, as_json: bool
 
     DIRECTORY is a partition's, or a log directory with many; files are named from there.
     """
-    file_system, path = OsFileSystem(), clean_path(directory)
+    file_system, path = _file_system(), clean_path(directory)
     partitions = _partitions(file_system, path)
     count = _jobs(file_system, partitions, jobs)
     work = partial(_verify_one, deep=deep_iteration)
@@ -78,9 +78,13 @@ def verify(directory: str, deep_iteration: bool, jobs: int | None, as_json: bool
 def _verify_one(path: str, *, deep: bool) -> PartitionReport:
     quiet_logging()
     try:
-        return verify_partition(OsFileSystem(), path, deep=deep)
+        return verify_partition(_file_system(), path, deep=deep)
     except OSError as error:
         return PartitionReport(directory=path, error=_reason(error))
+
+
+def _file_system() -> OsFileSystem:
+    return OsFileSystem(keeps_access_times=True)
 
 
 def _beside(file_system: OsFileSystem, path: str, reports: Sequence[PartitionReport]) -> list[Problem]:
@@ -144,7 +148,7 @@ def stats(directory: str, jobs: int | None, as_json: bool) -> None:
     DIRECTORY is a partition's, or a log directory with many. Files and maps are those of a node that has used
     every segment: they stand beside the limits of this machine (ulimit -n, vm.max_map_count).
     """
-    file_system, path = OsFileSystem(), clean_path(directory)
+    file_system, path = _file_system(), clean_path(directory)
     partitions = _partitions(file_system, path)
     count = _jobs(file_system, partitions, jobs)
     found: list[PartitionStats] = []
@@ -171,7 +175,7 @@ def stats(directory: str, jobs: int | None, as_json: bool) -> None:
 def _stats_of(path: str) -> PartitionStats:
     quiet_logging()
     try:
-        return partition_stats(OsFileSystem(), path)
+        return partition_stats(_file_system(), path)
     except OSError as error:
         return PartitionStats(directory=path, error=_reason(error))
 
