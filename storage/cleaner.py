@@ -17,12 +17,13 @@ from typing import Final, NamedTuple, Protocol, final
 
 from storage.cleaner_chunks import SourceReader, batches_in
 from storage.cleaner_filter import CleanerStats, LastRecord, RecordFilter
+from storage.cleaner_marks import KEPT, TOMBSTONE, WITHOUT_KEY, DirtyMarks
 from storage.cleaner_plan import CleanerConfig, Source, group_segments
 from storage.cleaner_transactions import CleanedTransactions
 from storage.config import LogConfig
 from storage.errors import SegmentOffsetOverflow
 from storage.filesystem import FileSystem
-from storage.offset_map import OffsetMap
+from storage.offset_map import NOT_FOUND, OffsetMap
 from storage.record_keys import RecordKey, read_keys
 from storage.replace_segments import create_cleaned_segment
 from storage.segment import LogSegment
@@ -79,7 +80,9 @@ class Compaction:
         self._file_system, self._log, self._dirty, self._config = file_system, log, dirty, config
         self._now_ms = now_ms
         self._log_config = log.config
-        self._offsets = OffsetMap(config.dedupe_buffer_bytes)
+        dirty_offsets = dirty.end_offset - dirty.start_offset  # each has at most one key
+        self._offsets = OffsetMap(config.dedupe_buffer_bytes, dirty_offsets)
+        self._marks = DirtyMarks(dirty.start_offset, dirty.end_offset)
         self._reader = SourceReader(file_system, config.io_buffer_bytes, config.max_io_buffer_bytes)
         self._transactions = CleanedTransactions()
         self._cleaned: LogSegment | None = None  # being written, not the log's yet
@@ -147,6 +150,7 @@ class Compaction:
             start_offset=start_offset,
             max_entries=int(self._offsets.slots * self._config.dedupe_buffer_load_factor),
             max_message_bytes=self._log_config.max_message_bytes,
+            marks=self._marks,
             stats=self.stats,
         )
 
@@ -179,6 +183,7 @@ class Compaction:
     def _write_group(self, sources: Sequence[Source], cleaned: LogSegment, legacy_horizon_ms: int) -> Walk:
         record_filter = RecordFilter(
             offsets=self._offsets,
+            marks=self._marks,
             transactions=self._transactions,
             last_records=self._log.last_records_of_producers(),
             round_end_offset=self._dirty.end_offset,
@@ -250,6 +255,7 @@ def build_offset_map(
     start_offset: int,
     max_entries: int,
     max_message_bytes: int,
+    marks: DirtyMarks,
     stats: CleanerStats,
 ) -> Walk:
     """Put the last offset of every key from `start_offset` on into `offsets`, until `max_entries` are there (CL8).
@@ -257,8 +263,8 @@ def build_offset_map(
     `offsets.latest_offset` says how far it came; where offsets are missing at the end of a segment it goes up to the
     next one (KAFKA-8764). Raises CorruptBatch, InvalidRecord.
     """
+    assert len(offsets) == 0, len(offsets)
     transactions = CleanedTransactions()
-    offsets.clear()
     for source in sources:
         transactions.add_aborted(source.aborted)
         reader.open(source)
@@ -269,7 +275,7 @@ def build_offset_map(
             for batch in batches_in(chunk, source.path, position):
                 if not transactions.can_discard(batch) and not batch.is_control:
                     keys = read_keys(batch)
-                    if not _map_keys(offsets, keys, start_offset, max_entries):
+                    if not _map_keys(offsets, marks, keys, start_offset, max_entries):
                         reader.close()
                         return
                     stats.map_records_read += len(keys)
@@ -285,11 +291,16 @@ def build_offset_map(
         reader.finish()
 
 
-def _map_keys(offsets: OffsetMap, keys: Iterable[RecordKey], start_offset: int, max_entries: int) -> bool:
+def _map_keys(
+    offsets: OffsetMap, marks: DirtyMarks, keys: Iterable[RecordKey], start_offset: int, max_entries: int
+) -> bool:
     """False as soon as one finds no room."""
-    for offset, key, _ in keys:
-        if key is not None and offset >= start_offset:
+    put, note = offsets.put, marks.note
+    for offset, key, has_value in keys:
+        if key is None:
+            note(offset, WITHOUT_KEY, NOT_FOUND)
+        elif offset >= start_offset:
             if len(offsets) >= max_entries:
                 return False
-            offsets.put(key, offset)
+            note(offset, KEPT if has_value else TOMBSTONE, put(key, offset))
     return True

@@ -5,12 +5,15 @@ Kafka: Cleaner.growBuffersOrFail, ByteBufferLogInputStream; rules CL20, FR10.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
-from typing import final
+from typing import Final, final
 
 from storage.batch import RecordBatch
 from storage.batch_format import (
+    CRC_COVERS_FROM,
     CURRENT_MAGIC,
+    HEADER_SIZE,
     HEADER_SIZE_UP_TO_MAGIC,
     LOG_OVERHEAD,
     MAGIC_AT,
@@ -19,8 +22,11 @@ from storage.batch_format import (
     SIZE_FIELD_AT,
 )
 from storage.cleaner_plan import Source
+from storage.crc32c import crc32c
 from storage.errors import CorruptBatch, StorageError
 from storage.filesystem import File, FileSystem, OpenMode
+
+_FRAME: Final = struct.Struct(">8xi4xb").unpack_from  # the size field and the magic
 
 
 def frame_size(chunk: bytes, at: int, path: str, position: int) -> int | None:
@@ -29,6 +35,10 @@ def frame_size(chunk: bytes, at: int, path: str, position: int) -> int | None:
     Raises CorruptBatch for a size below the least and an unknown magic; `position` is the place of `chunk` in `path`.
     """
     present = len(chunk) - at
+    if present >= HEADER_SIZE_UP_TO_MAGIC:
+        size_field, magic = _FRAME(chunk, at)
+        if size_field >= MIN_SIZE_FIELD and 0 <= magic <= CURRENT_MAGIC:
+            return LOG_OVERHEAD + int(size_field)
     if present < LOG_OVERHEAD:
         return None
     (size_field,) = SIZE_FIELD.unpack_from(chunk, at + SIZE_FIELD_AT)
@@ -37,9 +47,7 @@ def frame_size(chunk: bytes, at: int, path: str, position: int) -> int | None:
         raise CorruptBatch(path, position + at, reason)
     if present < HEADER_SIZE_UP_TO_MAGIC:
         return None
-    if chunk[at + MAGIC_AT] > CURRENT_MAGIC:  # negative ones show as 128 and above
-        raise CorruptBatch(path, position + at, f"magic {chunk[at + MAGIC_AT]} is unknown")
-    return LOG_OVERHEAD + int(size_field)
+    raise CorruptBatch(path, position + at, f"magic {chunk[at + MAGIC_AT]} is unknown")
 
 
 def batches_in(chunk: bytes, path: str, position: int) -> Iterator[RecordBatch]:
@@ -48,15 +56,18 @@ def batches_in(chunk: bytes, path: str, position: int) -> Iterator[RecordBatch]:
     Kafka's cleaner looks at none; a batch that it rebuilds from damaged bytes gets a checksum that is right.
     Raises CorruptBatch.
     """
-    at = 0
+    at, view = 0, memoryview(chunk)
     while True:
         size_bytes = frame_size(chunk, at, path, position)
         if size_bytes is None or size_bytes > len(chunk) - at:
             return
         batch = RecordBatch(chunk, at, size_bytes, position + at)
-        batch.check_valid(path)
+        end = at + size_bytes
+        is_sound = size_bytes >= HEADER_SIZE and crc32c(view[at + CRC_COVERS_FROM : end]) == batch.crc
+        if not is_sound or batch.magic < CURRENT_MAGIC:
+            batch.check_valid(path)  # of magic 0 and 1, or with the words for what is wrong
         yield batch
-        at += size_bytes
+        at = end
 
 
 @final

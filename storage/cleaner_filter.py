@@ -11,8 +11,9 @@ from enum import Enum
 from typing import Final, NamedTuple, final
 
 from storage.batch import RecordBatch
-from storage.batch_format import CURRENT_MAGIC
+from storage.batch_format import CONTROL_FLAG, CURRENT_MAGIC, TRANSACTIONAL_FLAG
 from storage.cleaner_chunks import batches_in
+from storage.cleaner_marks import DirtyMarks
 from storage.cleaner_rebuild import empty_batch, has_foreign_messages, rebuild_batch
 from storage.cleaner_transactions import CleanedTransactions
 from storage.offset_map import OffsetMap
@@ -38,6 +39,10 @@ class Verdict(NamedTuple):
     retention: Retention
     drops_records: bool  # all of them, whatever they say (CL13)
     is_marker_of_nothing: bool  # a marker whose transaction has no data left: its horizon begins (CL17)
+
+
+_ORDINARY: Final = Verdict(Retention.DELETE_EMPTY, drops_records=False, is_marker_of_nothing=False)
+_SPECIAL: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 
 @final
@@ -83,6 +88,7 @@ class RecordFilter:
         self,
         *,
         offsets: OffsetMap,
+        marks: DirtyMarks,
         transactions: CleanedTransactions,
         last_records: Mapping[int, LastRecord],
         round_end_offset: int,
@@ -92,6 +98,7 @@ class RecordFilter:
     ) -> None:
         """`last_records` is by producer id; `round_end_offset` is exclusive, as `now_ms` fixed for the round."""
         self._offsets: Final = offsets
+        self._marks: Final = marks
         self._transactions: Final = transactions
         self._last_records: Final = last_records
         self._round_end_offset: Final = round_end_offset
@@ -117,9 +124,37 @@ class RecordFilter:
         return result
 
     def _filter_batch(self, batch: RecordBatch, result: FilteredChunk) -> None:
-        verdict = self.judge(batch)
+        verdict = _ORDINARY
+        if (
+            batch.attributes & _SPECIAL
+            or batch.producer_id >= 0
+            or batch.next_offset == self._round_end_offset
+        ):
+            verdict = self.judge(batch)
         if verdict.retention is Retention.DELETE:
             return
+        all_kept = self._all_kept(batch, verdict)
+        if all_kept is None:
+            self._filter_records(batch, verdict, result)
+            return
+        self._stats.records_read += batch.record_count
+        if all_kept:
+            self._stats.records_written += batch.record_count
+            self._copy(batch, result)
+        elif verdict.retention is Retention.RETAIN_EMPTY:
+            result.add(empty_batch(batch), batch.last_offset)
+
+    def _all_kept(self, batch: RecordBatch, verdict: Verdict) -> bool | None:
+        """From the marks alone, without a look at its records."""
+        is_told = (
+            batch.magic >= CURRENT_MAGIC
+            and batch.last_offset <= self._offsets.latest_offset
+            and not verdict.drops_records
+            and not batch.attributes & CONTROL_FLAG
+        )
+        return self._marks.all_kept(batch) if is_told else None
+
+    def _filter_records(self, batch: RecordBatch, verdict: Verdict, result: FilteredChunk) -> None:
         keys = read_keys(batch)
         kept = self._keep(batch, verdict, keys)
         self._stats.records_read += len(keys)
@@ -128,6 +163,10 @@ class RecordFilter:
             self._write_kept(batch, verdict, keys, kept, result)
         elif verdict.retention is Retention.RETAIN_EMPTY:
             result.add(empty_batch(batch), batch.last_offset)
+
+    def _copy(self, batch: RecordBatch, result: FilteredChunk) -> None:
+        part = memoryview(batch.buffer)[batch.start : batch.start + batch.size_bytes]
+        result.add(part, batch.last_offset)
 
     def _write_kept(
         self,
@@ -145,8 +184,7 @@ class RecordFilter:
             and (verdict.is_marker_of_nothing or not all(has_value for _, _, has_value in kept))
         )
         if len(kept) == len(keys) and not needs_horizon and not has_foreign_messages(batch):
-            part = memoryview(batch.buffer)[batch.start : batch.start + batch.size_bytes]
-            result.add(part, batch.last_offset)
+            self._copy(batch, result)
             return
         if needs_horizon:
             horizon_ms = self._now_ms + self._delete_retention_ms
@@ -180,7 +218,7 @@ class RecordFilter:
         """CL15, CL16."""
         if verdict.drops_records:
             return []
-        if batch.is_control:
+        if batch.attributes & CONTROL_FLAG and batch.is_control:
             return keys
         latest_offset, last_offset_of = self._offsets.latest_offset, self._offsets.get
         retains_deletes = self._retains_deletes(batch)

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
-from typing import final
+from typing import Final, final
 
 from storage.batch import RecordBatch
+from storage.batch_format import CONTROL_FLAG, CURRENT_MAGIC, TRANSACTIONAL_FLAG
 from storage.control_records import ControlType, read_control_record
 from storage.transaction_index import AbortedTransaction
+
+_IN_TRANSACTION: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 KeepAborted = Callable[[AbortedTransaction], None]
 
@@ -43,6 +46,8 @@ class CleanedTransactions:
 
         Raises InvalidRecord for a control record that cannot be read.
         """
+        if not batch.attributes & _IN_TRANSACTION or batch.magic < CURRENT_MAGIC:
+            return False  # what begins here is noticed at the next one that counts
         self._begin_up_to(batch.last_offset)
         return self._on_control(batch) if batch.is_control else self._on_data(batch)
 
@@ -52,8 +57,6 @@ class CleanedTransactions:
             self._ongoing.setdefault(transaction.producer_id, transaction)
 
     def _on_data(self, batch: RecordBatch) -> bool:
-        if not batch.is_transactional:
-            return False
         if batch.producer_id in self._ongoing:
             self._seen.add(batch.producer_id)
             return True

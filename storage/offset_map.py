@@ -23,26 +23,36 @@ SLOT_BYTES: Final = 24
 _HASH_BYTES: Final = 16
 _LAST_WINDOW: Final = _HASH_BYTES - 4
 _FREE: Final = bytes(SLOT_BYTES)
-_OFFSET: Final = struct.Struct(">q")
+_PACK_OFFSET: Final = struct.Struct(">q").pack
 _WINDOW: Final = struct.Struct(">i")
-_LOWEST_INT32: Final = -(1 << 31)
+_FIRST_WINDOW: Final = struct.Struct(">i12x").unpack
+_HIGHEST_INT32: Final = (1 << 31) - 1
+_LEAST_TABLE_SLOTS: Final = 1024
 NOT_FOUND: Final = -1
+_UNKNOWN: Final = bytearray(_HASH_BYTES) + _PACK_OFFSET(NOT_FOUND)
+
+_md5 = hashlib.md5
 
 
 @final
 class OffsetMap:
-    """`latest_offset` is the last offset that was looked at, -1 in an empty map; it is plain to set."""
+    """`latest_offset` is the last offset that was looked at, -1 in an empty map; it is plain to set.
 
-    __slots__ = ("_entries", "_table", "latest_offset", "slots")
+    `slots` is what the memory allows. Who knows that at most `expected_keys` will come gets a smaller table.
+    """
 
-    def __init__(self, memory_bytes: int) -> None:
+    __slots__ = ("_entries", "_table", "_table_slots", "latest_offset", "slots")
+
+    def __init__(self, memory_bytes: int, expected_keys: int | None = None) -> None:
         self.slots: Final = memory_bytes // SLOT_BYTES
         assert self.slots > 0, memory_bytes
+        self._table_slots = self.slots
+        if expected_keys is not None:
+            self._table_slots = min(self.slots, max(4 * expected_keys, _LEAST_TABLE_SLOTS))
         self.clear()
 
     def clear(self) -> None:
-        """The system hands out the table's pages when they are first written."""
-        self._table = bytearray(self.slots * SLOT_BYTES)
+        self._table = bytearray(self._table_slots * SLOT_BYTES)
         self._entries = 0
         self.latest_offset = -1
 
@@ -53,29 +63,39 @@ class OffsetMap:
     def utilization(self) -> float:
         return self._entries / self.slots
 
-    def put(self, key: Buffer, offset: int) -> None:
-        """ValueError when every slot is taken, of a known key too."""
-        if self._entries >= self.slots:
-            raise ValueError(f"an offset map with all of its {self.slots} slots taken")
-        digest = hashlib.md5(key, usedforsecurity=False).digest()
-        position, is_known = self._find(digest)
-        assert position >= 0, self._entries
-        self._table[position : position + SLOT_BYTES] = digest + _OFFSET.pack(offset)
-        if not is_known:
-            self._entries += 1
+    def put(self, key: Buffer, offset: int) -> int:
+        """The key's offset before, -1 for a new key. ValueError when every slot is taken, of a known key too."""
+        if self._entries >= self._table_slots:
+            raise ValueError(f"an offset map with all of its {self._table_slots} slots taken")
+        digest = _md5(key, usedforsecurity=False).digest()
+        (window,) = _FIRST_WINDOW(digest)
+        position = (abs(window) & _HIGHEST_INT32) % self._table_slots * SLOT_BYTES
+        found = self._table[position : position + SLOT_BYTES]
+        if not found.startswith(digest):  # most keys are met at their first slot
+            position, is_known = self._find(digest)
+            assert position >= 0, self._entries
+            self._entries += not is_known
+            found = self._table[position : position + SLOT_BYTES] if is_known else _UNKNOWN
+        self._table[position : position + SLOT_BYTES] = digest + _PACK_OFFSET(offset)
         self.latest_offset = offset
+        return int.from_bytes(found[_HASH_BYTES:], "big", signed=True)
 
     def get(self, key: Buffer) -> int:
         """The key's last offset, -1 for an unknown one."""
-        position, is_known = self._find(hashlib.md5(key, usedforsecurity=False).digest())
-        if not is_known:
-            return NOT_FOUND
-        (offset,) = _OFFSET.unpack_from(self._table, position + _HASH_BYTES)
-        return int(offset)
+        digest = _md5(key, usedforsecurity=False).digest()
+        (window,) = _FIRST_WINDOW(digest)
+        position = (abs(window) & _HIGHEST_INT32) % self._table_slots * SLOT_BYTES
+        found = self._table[position : position + SLOT_BYTES]
+        if not found.startswith(digest):
+            position, is_known = self._find(digest)
+            if not is_known:
+                return NOT_FOUND
+            found = self._table[position : position + SLOT_BYTES]
+        return int.from_bytes(found[_HASH_BYTES:], "big")
 
     def _find(self, digest: bytes) -> tuple[int, bool]:
         """(position of its slot, True), (of the free slot where it belongs, False), or (-1, False): full."""
-        table, slots = self._table, self.slots
+        table, slots = self._table, self._table_slots
         for attempt in range(slots + _LAST_WINDOW):  # the linear part comes round once (KAFKA-3682)
             position = _slot(digest, attempt, slots) * SLOT_BYTES
             found = table[position : position + _HASH_BYTES]
@@ -90,6 +110,6 @@ def _slot(digest: bytes, attempt: int, slots: int) -> int:
     """The slot of the n-th probe, in the arithmetic of a 32-bit int (Kafka: SkimpyOffsetMap.positionOf)."""
     (window,) = _WINDOW.unpack_from(digest, min(attempt, _LAST_WINDOW))
     probe = int(window) + max(0, attempt - _LAST_WINDOW)
-    if probe >= -_LOWEST_INT32:
-        probe += 2 * _LOWEST_INT32
-    return 0 if probe == _LOWEST_INT32 else abs(probe) % slots
+    if probe > _HIGHEST_INT32:
+        probe -= 1 << 32
+    return (abs(probe) & _HIGHEST_INT32) % slots  # the lowest int has no absolute value and counts as 0

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from storage.batch import Compression, Record, RecordBatch, TimestampType, build_batch, iterate_batches
 from storage.cleaner_filter import CleanerStats, FilteredChunk, LastRecord, RecordFilter, Retention
+from storage.cleaner_marks import DirtyMarks
 from storage.cleaner_rebuild import empty_batch, rebuild_batch
 from storage.cleaner_transactions import CleanedTransactions
 from storage.errors import StorageError
@@ -39,6 +40,7 @@ def filter_of(
     offsets.latest_offset = latest
     return RecordFilter(
         offsets=offsets,
+        marks=DirtyMarks(0, 0),
         transactions=CleanedTransactions(),
         last_records=last_records or {},
         round_end_offset=end,

@@ -52,7 +52,8 @@ def test_cl7_a_full_map_is_asked_and_not_added_to() -> None:
 def test_cl7_the_latest_offset_is_that_of_the_last_put_or_what_was_set() -> None:
     offsets = filled(3)
     assert offsets.latest_offset == 2
-    offsets.put(b"1", 7)
+    assert offsets.put(b"1", 7) == 1
+    assert offsets.put(b"1", 7) == 7
     assert (offsets.latest_offset, len(offsets), offsets.get(b"1")) == (7, 3, 7)
     offsets.latest_offset = 12
     assert offsets.latest_offset == 12
@@ -97,6 +98,15 @@ def test_cl7_the_lowest_int_counts_as_zero_and_the_highest_wraps_around() -> Non
     assert _slot(highest, 14, 1000) == (2**31 - 1) % 1000
 
 
+def test_cl7_a_table_for_fewer_keys_is_smaller_and_says_the_same() -> None:
+    offsets = OffsetMap(1_000_000 * SLOT_BYTES, expected_keys=5000)
+    assert (offsets.slots, len(offsets._table)) == (1_000_000, 20_000 * SLOT_BYTES)
+    for number in range(5000):
+        offsets.put(b"%d" % number, number)
+    assert [offsets.get(b"%d" % number) for number in range(5000)] == list(range(5000))
+    assert len(OffsetMap(10 * SLOT_BYTES, expected_keys=5000)._table) == 10 * SLOT_BYTES
+
+
 def test_t49_keys_of_one_hash_are_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
     class Short:
         def __init__(self, key: bytes, **_: object) -> None:
@@ -105,7 +115,7 @@ def test_t49_keys_of_one_hash_are_one_key(monkeypatch: pytest.MonkeyPatch) -> No
         def digest(self) -> bytes:
             return (self._key[:1] * 16)[:16]
 
-    monkeypatch.setattr("storage.offset_map.hashlib.md5", Short)
+    monkeypatch.setattr("storage.offset_map._md5", Short)
     offsets = OffsetMap(10 * SLOT_BYTES)
     offsets.put(b"ab", 1)
     offsets.put(b"ac", 2)
