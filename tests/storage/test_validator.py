@@ -450,3 +450,13 @@ def test_t30_a_log_append_flag_in_range_is_cleared_and_out_of_range_refused() ->
 def test_t31_the_largest_timestamp_is_that_of_the_records(claimed: int) -> None:
     result = validated(poked(produced(), 35, ">q", claimed))
     assert (only_batch(result).max_timestamp, result.max_timestamp) == (NOW + 1, NOW + 1)
+
+
+@pytest.mark.parametrize("deltas", [(0, 0, 2), (1, 0, 2), (0, 2, 2)])
+def test_lv23_odd_offsets_in_a_compressed_batch_are_given_anew(deltas: tuple[int, ...]) -> None:
+    """As many as the header says, but not 0, 1, 2: Kafka means to rebuild it and fails on keys it has skipped."""
+    plain = with_deltas(produced(), *deltas)
+    content = poked(poked_payload(produced(Compression.GZIP), plain[HEADER_SIZE:]), 23, ">i", 2)
+    result = validated(content)
+    assert [record.offset for record in only_batch(result).records()] == [BASE, BASE + 1, BASE + 2]
+    assert only_batch(result).compression is Compression.GZIP and result.sizes_may_have_changed

@@ -274,6 +274,9 @@ def test_lv21_a_wrapper_of_magic_0_is_always_built_anew() -> None:
     assert offsets_of(result) == [BASE, BASE + 1, BASE + 2] and result.sizes_may_have_changed
     (batch,) = batches_of(result)
     assert batch.last_offset == BASE + 2 and batch.compression is GZIP
+    for source, target in ((1, 0), (1, 2), (0, 1)):
+        (batch,) = batches_of(validated(sent(source, GZIP), rules_for(target)))
+        assert batch.magic == target, "nor does one of another format stay"
 
 
 @pytest.mark.covers("LogValidatorTest.testValidationOfBatchesWithNonSequentialInnerOffsets")
