@@ -58,6 +58,7 @@ def build_and_assign(
         offset_of_max_timestamp=offset_of_max,
         log_append_time_ms=assignment.now_ms if rules.is_log_append else NO_TIMESTAMP,
         sizes_may_have_changed=True,
+        has_producer_id=first.has_producer_id,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 from storage.batch import CURRENT_MAGIC, NO_TIMESTAMP, Compression, RecordBatch, TimestampType
 from storage.config import LogConfig
@@ -74,9 +74,11 @@ _TARGET_CODECS: dict[str, Compression | None] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValidationResult:
-    """`records` is what to write: the caller's bytearray where it gave one and the batch stayed in place."""
+class ValidationResult(NamedTuple):
+    """`records` is what to write: the caller's bytearray where it gave one and the batch stayed in place.
+
+    A tuple, as is `Assignment`: a leader makes one for each batch of a kilobyte.
+    """
 
     records: Buffer
     first_offset: int
@@ -86,14 +88,14 @@ class ValidationResult:
     offset_of_max_timestamp: int
     log_append_time_ms: int  # -1 on a create-time topic
     sizes_may_have_changed: bool  # then each batch is to be held against max.message.bytes once more
+    has_producer_id: bool = False
 
     @property
     def next_offset(self) -> int:
         return self.last_offset + 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
+class Assignment(NamedTuple):
     """What the leader gives to the records that it takes."""
 
     base_offset: int
