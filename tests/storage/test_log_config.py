@@ -191,7 +191,7 @@ def bases_of(found: LogSegments, from_offset: int, to_offset: int) -> list[int]:
 @pytest.mark.covers("LogSegmentsTest.testSegmentAccess", "UnifiedLogTest.testLogSegmentsCallCorrect")
 def test_fl3_ranges_of_segments() -> None:
     found = segments(10, 0, 20)
-    assert bases_of(found, 10, 10) == []
+    assert bases_of(found, 10, 10) == [] == bases_of(found, 13, 13)
     assert bases_of(found, 0, 21) == [0, 10, 20]
     assert bases_of(found, 1, 5) == [0]
     assert bases_of(found, 13, 21) == [10, 20]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sim.disk import PowerLoss, SimFileSystem
@@ -198,6 +200,16 @@ def test_kafka_7400_rt4_a_compacted_log_loses_what_lies_below_its_start_only() -
     assert log.delete_old_segments(NOW_MS + 10_000) == 0
     log.maybe_increment_log_start_offset(5)
     assert log.delete_old_segments(NOW_MS + 10_000) == 1 and bases(log) == [5, 10]
+
+
+@pytest.mark.parametrize("limit", [{"retention_ms": 0}, {"retention_bytes": 0}])
+def test_rt4_without_delete_in_the_policy_age_and_size_do_not_count(limit: dict[str, int]) -> None:
+    log = log_of(15)
+    shape = LogConfig(segment_bytes=5 * SIZE, segment_index_bytes=1200)
+    log.update_config(replace(shape, cleanup_policy="compact", **limit))  # type: ignore[arg-type]
+    assert log.delete_old_segments(NOW_MS + 10_000) == 0
+    log.update_config(replace(shape, cleanup_policy="delete", **limit))  # type: ignore[arg-type]
+    assert log.delete_old_segments(NOW_MS + 10_000) == 3
 
 
 @pytest.mark.covers("UnifiedLogTest.shouldDeleteSegmentsReadyToBeDeletedWhenCleanupPolicyIsCompactAndDelete")

@@ -98,11 +98,12 @@ def test_ro2_stale_files_of_the_new_base_are_removed() -> None:
     file_system = new_file_system()
     log = open_log(file_system)
     append_each(log, 2)
-    stale = f"{DIRECTORY}/{2:020d}.timeindex"
-    file_system.open(stale, OpenMode.CREATE).write_at(0, b"stale")
+    for kind in ("log", "index", "timeindex", "txnindex"):
+        file_system.open(f"{DIRECTORY}/{2:020d}.{kind}", OpenMode.CREATE).write_at(0, b"stale")
     log.roll()
+    assert log.active_segment.size_bytes == 0 and not log.active_segment.transaction_index.exists
     append_each(log, 1)
-    assert log.active_segment.time_index.entries == 0
+    assert log.active_segment.time_index.entries == 0 and read_offsets(log) == [0, 1, 2]
 
 
 @pytest.mark.covers("UnifiedLogTest.testLogRolls")

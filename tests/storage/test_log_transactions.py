@@ -15,7 +15,8 @@ from storage.errors import InvalidProducerEpoch, StorageError, TransactionCoordi
 from storage.filesystem import OpenMode, read_file
 from storage.log import AppendOrigin, Isolation, PartitionLog
 from storage.record import Record
-from storage.transaction_index import AbortedTransaction
+from storage.segment import LogSegment
+from storage.transaction_index import AbortedTransaction, AbortedTransactions
 from tests.storage.log_helpers import NOW_MS, batch, new_file_system, offsets_in, open_log, produced
 
 SIZE = len(batch(0))
@@ -312,13 +313,22 @@ def test_rd5_the_abort_is_looked_for_in_the_segments_behind() -> None:
     assert aborted(log, 5, max_size=1) == [(7, 0)]
 
 
-def test_rd5_the_search_ends_at_an_abort_that_knows_of_all() -> None:
+def test_rd5_the_search_ends_at_an_abort_that_knows_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    collect = LogSegment.collect_aborted
+
+    def noting(segment: LogSegment, fetch_offset: int, upper_bound_offset: int) -> AbortedTransactions:
+        asked.append(segment.base_offset)
+        return collect(segment, fetch_offset, upper_bound_offset)
+
+    monkeypatch.setattr(LogSegment, "collect_aborted", noting)
     log = new_log(segment_bytes=2 * SIZE)
     for producer_id in (1, 2, 3):
         producer = Producer(log, producer_id)
         producer.send(1)
         producer.end(commit=False)
     assert log._local.collect_aborted(0, 1, log.segments.first) == ((1, 0, 1, 2),)
+    assert asked == [0] and len(log.segments) > 1
 
 
 @pytest.mark.covers(

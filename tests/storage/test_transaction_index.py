@@ -141,6 +141,7 @@ def test_ix28_the_entry_before_the_cut_binds_the_next_append() -> None:
         (0, 100, FOUR, False),
         (0, 32, [A, B, C], True),
         (0, 35, FOUR, True),
+        (0, 40, FOUR, True),
         (10, 35, FOUR, True),
         (11, 35, [B, C, D], True),
         (20, 41, [C, D], False),
