@@ -279,7 +279,7 @@ def test_ps10_a_retry_of_one_of_the_last_five_is_known(manager: ProducerStateMan
         )
         assert prepared.duplicate == BatchMetadata(number * 2 + 1, number * 2 + 1, 1, NOW)
         assert prepared.duplicate.first_offset == number * 2
-    for unknown in (data(50, 0, count=2), data(50, 2), data(50, 2, count=3)):
+    for unknown in (data(50, 0, count=2), data(50, 2), data(50, 2, count=3), data(50, 3), data(50, 9)):
         with pytest.raises(OutOfOrderSequence):
             manager.prepare_append([unknown], origin=AppendOrigin.CLIENT)
     assert manager.find_duplicate(data(50, 2, count=2, epoch=1)) is None
