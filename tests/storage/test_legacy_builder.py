@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from storage.batch import (
     HEADER_SIZE,
@@ -24,6 +26,7 @@ from storage.legacy_builder import (
     build_message_set,
     message_size,
 )
+from tests.storage.record_strategies import quick, record_lists
 
 CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
 THREE = [Record(4, 0, b"a", b"1"), Record(5, 2, b"b", b"2"), Record(7, 1, None, b"3")]
@@ -310,3 +313,13 @@ class TestLimits:
             assert batch.is_valid()
             if magic < 2:
                 assert all(message.is_valid for message in batch.messages())
+
+
+@quick
+@given(st.data(), st.sampled_from([0, 1]), st.sampled_from(CODECS), st.integers(0, 2**50))
+def test_set_comes_back(data: st.DataObject, magic: int, codec: Compression, base_offset: int) -> None:
+    drawn = [each._replace(headers=()) for each in data.draw(record_lists(base_offset=base_offset))]
+    batches = built(drawn, magic, base_offset=base_offset, compression=codec)
+    told = [record if magic else record._replace(timestamp=-1) for record in drawn]
+    assert [record for batch in batches for record in batch.records()] == told
+    assert batches[0].first_offset() == drawn[0].offset and batches[-1].last_offset == drawn[-1].offset
