@@ -304,15 +304,16 @@ RECOVERED = (
     "kafka-4.1/clean/log-start-moved-0",
     "kafka-2.8/clean/v1-none-0",
 )
+COMPARED = (".log", ".index", ".timeindex")
 _EDIT = struct.Struct(">BHBB")
 
 
 def recoveries(data: bytes) -> None:
     """The first byte chooses a directory; then edits of 5 bytes: file, position, kind, value.
 
-    What opens at all holds whole batches only, and a second recovery changes no byte of a segment. Epochs and snapshots
-    may change, as with Kafka: of a segment recovered ahead of its turn the epochs are learned anew only then (LL10),
-    and a snapshot at the log start serves one recovery and is gone (PS16).
+    What opens at all holds whole batches only, and a second recovery changes no byte of a log, its offsets and times.
+    The rest may change, as with Kafka: of a segment recovered ahead of its turn the epochs are learned anew only then
+    (LL10), and a snapshot at the log start, with the transactions open there, serves one recovery and is gone (PS16).
     """
     if not data:
         return
@@ -332,7 +333,7 @@ def recoveries(data: bytes) -> None:
     _check_served(file_system)
     assert _recover(file_system) == end
     second = {name: read_file(file_system, join(DIRECTORY, name)) for name in file_system.list(DIRECTORY)}
-    segments = [name for name in sorted(first.keys() | second.keys()) if name.endswith((".log", "index"))]
+    segments = [name for name in sorted(first.keys() | second.keys()) if name.endswith(COMPARED)]
     changed = [name for name in segments if first.get(name) != second.get(name)]
     assert not changed, changed
 
