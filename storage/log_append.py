@@ -6,9 +6,8 @@ Kafka: UnifiedLog.analyzeAndValidateRecords, LogAppendInfo; rules AP2 to AP6.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from operator import lt, sub
-from typing import final
+from typing import NamedTuple, final
 
 from storage.batch import (
     CURRENT_MAGIC,
@@ -21,7 +20,7 @@ from storage.batch import (
     is_one_batch,
     iterate_batches,
 )
-from storage.batch_columns import BatchColumns
+from storage.batch_columns import BatchColumns, columns_of
 from storage.batch_format import CRC_COVERS_FROM, MAGIC_AT, SIZE_FIELD, SIZE_FIELD_AT
 from storage.config import INT_MAX
 from storage.crc32c import crc32c
@@ -36,8 +35,7 @@ NO_MAGIC = -1
 _FIELDS = struct.Struct(">qiibI2xi8xqq")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendInfo:
+class AppendInfo(NamedTuple):
     """`first_offset` to `last_offset`, both inclusive; -1 and -1 when nothing was appended.
 
     Of a duplicate they are those of the batch as it was first written, and `log_append_time_ms` is its time.
@@ -182,21 +180,20 @@ def analyze(records: Buffer, leader_epoch: int) -> Analysis:
     return found
 
 
-def analyze_stamped(result: ValidationResult) -> Analysis:
+def analyze_stamped(result: ValidationResult, leader_epoch: int) -> Analysis:
     """The one batch that a leader has just checked and stamped: nothing is computed twice (AP7)."""
-    batch = RecordBatch(result.records, 0, len(result.records))
     found = Analysis()
     found.first_offset, found.last_offset = result.first_offset, result.last_offset
     found.max_timestamp = result.max_timestamp
     found.offset_of_max_timestamp = result.offset_of_max_timestamp
-    found.size_bytes = batch.size_bytes
+    found.size_bytes = len(result.records)
     found.columns.starts.append(0)
-    found.columns.last_offsets.append(batch.last_offset)
-    found.columns.max_timestamps.append(batch.max_timestamp)
-    found.epoch_starts.append((batch.partition_leader_epoch, batch.base_offset))
-    found.last_leader_epoch = batch.partition_leader_epoch
-    if batch.has_producer_id:
-        found.producer_batches.append(batch)
+    found.columns.last_offsets.append(result.last_offset)
+    found.columns.max_timestamps.append(result.max_timestamp)
+    found.epoch_starts.append((leader_epoch, result.first_offset))
+    found.last_leader_epoch = leader_epoch
+    if result.has_producer_id:
+        found.producer_batches.append(RecordBatch(result.records, 0, len(result.records)))
     return found
 
 
@@ -223,20 +220,20 @@ def check_in_order(analysis: Analysis) -> None:
         )
 
 
-def check_produced(records: Buffer, *, max_message_bytes: int, is_client: bool) -> int:
-    """Look at what a leader is handed, before it is copied; gives the number of batches (AP2).
+def check_produced(records: Buffer, *, max_message_bytes: int, is_client: bool) -> list[RecordBatch]:
+    """Look at what a leader is handed, before it is copied; gives the batches (AP2).
 
     Raises InvalidRecord for a client's base offset other than 0, RecordTooLarge, CorruptBatch.
     """
-    count = 0
     batches = (RecordBatch(records, 0, len(records)),) if is_one_batch(records) else iterate_batches(records)
+    checked = []
     for batch in batches:
         if is_client and batch.magic >= CURRENT_MAGIC and batch.base_offset != 0:
             raise InvalidRecord(f"the base offset of a produced batch must be 0, not {batch.base_offset}")
         check_batch_size(batch.size_bytes, max_message_bytes)
         batch.check_valid("records")
-        count += 1
-    return count
+        checked.append(batch)
+    return checked
 
 
 def check_batch_size(size_bytes: int, max_message_bytes: int) -> None:

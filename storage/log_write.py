@@ -43,10 +43,10 @@ class LogAppends(LogFlushes):
         if origin == AppendOrigin.RAFT_LEADER:
             return self._append_numbered(records, leader_epoch, origin)
         max_message_bytes = self.config.max_message_bytes
-        count = check_produced(
+        batches = check_produced(
             records, max_message_bytes=max_message_bytes, is_client=origin == AppendOrigin.CLIENT
         )
-        if count == 0:
+        if not batches:
             return self._nothing()
         result = validate_and_assign(
             records,
@@ -55,10 +55,11 @@ class LogAppends(LogFlushes):
             leader_epoch=leader_epoch,
             now_ms=now_ms,
             origin=origin,
+            only=batches[0] if batches[0].size_bytes == len(records) else None,
         )
         if result.sizes_may_have_changed:
             check_batch_size(len(result.records), max_message_bytes)
-        analysis = analyze_stamped(result)
+        analysis = analyze_stamped(result, leader_epoch)
         return self._write(
             result.records, analysis, origin, guard=guard, log_append_time_ms=result.log_append_time_ms
         )

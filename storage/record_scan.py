@@ -37,39 +37,51 @@ def scan_records(payload: bytes, start: int, record_count: int) -> RecordScan | 
 
 
 def _scan(payload: bytes, position: int, record_count: int) -> RecordScan | None:
+    """The work of one record stands in one loop: a leader does it for every record that it takes.
+
+    Zig-zag: an even number is twice the value. Numbers of one and two bytes are read here, not in a call.
+    """
     end = len(payload)
     least = greatest = 0
     has_null_key = False
+    delta_byte = -1  # of the record before, where its timestamp delta was of one byte
     for index in range(record_count):
-        # Zig-zag: an even number is twice the value. One and two bytes are read here, not in a call.
         byte = payload[position]
         if byte & 1:  # a negative length
             return None
         if byte < 0x80:
             record_end = position + 1 + (byte >> 1)
             position += 2  # the length and the attributes
-        elif payload[position + 1] < 0x80:
-            record_end = position + 2 + ((byte & 0x7F | payload[position + 1] << 7) >> 1)
+        elif (second := payload[position + 1]) < 0x80:
+            record_end = position + 2 + ((byte & 0x7F | second << 7) >> 1)
             position += 3
         else:
             length, position = read_varint(payload, position)
             record_end = position + length
             position += 1
         byte = payload[position]
-        if byte < 0x80:
-            delta = (byte >> 1) ^ -(byte & 1)
+        if byte == delta_byte:
             position += 1
         else:
-            delta, position = read_varlong(payload, position)
-        if delta > greatest or not index:
-            greatest = delta
-        if delta < least or not index:
-            least = delta
+            if byte < 0x80:
+                delta = (byte >> 1) ^ -(byte & 1)
+                delta_byte = byte
+                position += 1
+            else:
+                delta, position = read_varlong(payload, position)
+            if delta > greatest or not index:
+                greatest = delta
+            if delta < least or not index:
+                least = delta
         byte = payload[position]
         if byte < 0x80:
             if byte != index << 1:
                 return None
             position += 1
+        elif (second := payload[position + 1]) < 0x80:
+            if byte & 0x7F | second << 7 != index << 1:
+                return None
+            position += 2
         else:
             delta, position = read_varint(payload, position)
             if delta != index:
@@ -90,8 +102,8 @@ def _scan(payload: bytes, position: int, record_count: int) -> RecordScan | None
         byte = payload[position]
         if byte < 0x80:
             position += 1 if byte & 1 else 1 + (byte >> 1)
-        elif not byte & 1 and payload[position + 1] < 0x80:
-            position += 2 + ((byte & 0x7F | payload[position + 1] << 7) >> 1)
+        elif not byte & 1 and (second := payload[position + 1]) < 0x80:
+            position += 2 + ((byte & 0x7F | second << 7) >> 1)
         else:
             size, position = read_varint(payload, position)
             if size > 0:

@@ -51,8 +51,10 @@ def validate_and_assign(
     leader_epoch: int,
     now_ms: int,
     origin: AppendOrigin = AppendOrigin.CLIENT,
+    only: RecordBatch | None = None,
 ) -> ValidationResult:
-    """Check the set in `records`, whose checksums hold, and give its records offsets from `base_offset` on.
+    """Check the set in `records`, whose checksums hold, and give its records offsets from `base_offset` on; `only` is
+    the batch that all of it is, where somebody has read its header already.
 
     It is one batch, or messages of magic 0 and 1 without a codec. A bytearray is changed in place, also when a raise
     follows; other buffers are copied first. What follows and is no whole batch is dropped. Raises InvalidRecord or
@@ -60,8 +62,10 @@ def validate_and_assign(
     UnsupportedCompression.
     """
     buffer = records if isinstance(records, bytearray) else bytearray(records)
-    assignment = Assignment(base_offset=base_offset, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
-    if is_one_batch(buffer):
+    assignment = Assignment(base_offset, leader_epoch, now_ms, origin)
+    if only is not None and only.magic == CURRENT_MAGIC:
+        batches = [only]
+    elif is_one_batch(buffer):
         batches = [RecordBatch(buffer, 0, len(buffer))]
     else:
         batches = _batches(buffer)
@@ -179,11 +183,12 @@ class _BatchValidation:
             )
         has_no_time = max_timestamp == NO_TIMESTAMP and target is Compression.NONE
         return ValidationResult(
-            records=self.buffer,
-            first_offset=first_offset,
-            last_offset=last_offset,
-            max_timestamp=max_timestamp,
+            self.buffer,
+            first_offset,
+            last_offset,
+            max_timestamp,
             offset_of_max_timestamp=-1 if has_no_time else last_offset,
             log_append_time_ms=assignment.now_ms if rules.is_log_append else NO_TIMESTAMP,
             sizes_may_have_changed=False,
+            has_producer_id=batch.producer_id >= 0,
         )
