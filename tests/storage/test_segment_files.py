@@ -264,3 +264,12 @@ def test_ls22_delete_takes_the_transaction_index_too() -> None:
     assert read_file(file_system, TRANSACTION_INDEX)
     segment.delete()
     assert file_system.list(DIRECTORY) == []
+
+
+def test_ls15_a_close_adds_the_last_time_entry_where_the_greatest_timestamp_is_known() -> None:
+    file_system = new_file_system()
+    segment = filled_segment(file_system, [0, 1])
+    assert segment.time_index.entries == 0
+    segment.close()
+    again = open_segment(file_system, file_already_exists=True)
+    assert again.time_index.last_entry == (NOW_MS + 1, 1)
