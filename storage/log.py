@@ -100,6 +100,8 @@ class PartitionLog(LogAppends, LogReads, LogCompactions):
         try:
             self.producer_state.take_snapshot()
             self._local.close()
+            # A clean start that finds no snapshot knows nobody (T45): this one's name must not get lost.
+            self._file_system.sync_directory(self.directory)
         except OSError as error:
             raise self._go_offline("close", error) from error
 

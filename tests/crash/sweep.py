@@ -144,7 +144,7 @@ class Sweep:
         disk.observer = None
         problems = outcome.problems
         if manager is not None:
-            problems += self._problems_of_repetition(disk)
+            problems += self._problems_of_repetition(disk, manager.was_clean)
         verdict = Verdict(name, outcome.findings, tuple(problems))
         self._started[key] = verdict
         yield verdict
@@ -157,9 +157,12 @@ class Sweep:
             assert manager is not None
             yield from self._explore_next_life(name, disk, manager, outcome.findings)
 
-    def _problems_of_repetition(self, disk: SimDisk) -> list[str]:
-        """A second start finds the same and leaves the same bytes."""
+    def _problems_of_repetition(self, disk: SimDisk, was_clean: bool) -> list[str]:
+        """A second start finds the same and leaves the same bytes; one after a clean stop recovered nothing yet."""
         first = disk.snapshot()
+        if was_clean:
+            start_and_check(first, self._config)
+            first.crash_process()
         first_bytes = first.fingerprint()
         manager, outcome = start_and_check(first, self._config)
         if outcome.problems:

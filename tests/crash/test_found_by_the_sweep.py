@@ -14,10 +14,12 @@ from storage.log import PartitionLog
 from storage.replace_segments import SWAP_SUFFIX
 from tests.storage.log_helpers import (
     DIRECTORY,
+    NOW_MS,
     append_each,
     new_disk,
     new_file_system,
     open_log,
+    produced,
     read_offsets,
 )
 
@@ -98,6 +100,20 @@ def test_an_index_that_has_its_live_name_already_survives_the_rest_of_the_swap()
     assert first is not None
     assert first.offset_index.size_bytes == first.offset_index.length_bytes == entries
     assert read_offsets(log) == list(range(30))
+
+
+def test_t45_the_snapshot_of_an_orderly_stop_is_there_after_a_power_loss() -> None:
+    """Its bytes were synced, its name was not: the next clean start found no snapshot and knew no producer."""
+    disk = new_disk()
+    log = open_log(new_file_system(disk))
+    disk.sync_all()
+    log.append_as_leader(
+        produced(1, producer_id=7, producer_epoch=0, sequence=0), leader_epoch=0, now_ms=NOW_MS
+    )
+    log.close()
+    disk.lose_power("none")
+    log = open_log(disk.file_system(Life()), clean=True)
+    assert list(log.producer_state.producers) == [7]
 
 
 def test_a_flush_that_cannot_open_an_index_takes_the_log_offline() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.crash import Life
 from storage.filesystem import OpenMode
@@ -210,6 +210,28 @@ def stop_and_start(stage: Stage) -> None:
     stage.step("stop", stage.stop, synced=True)
 
 
+def stop_small(stage: Stage) -> None:
+    """One segment: what is known of its producers stands in the snapshot of the stop alone."""
+    with_topic(stage, 1)
+    produce(stage, 7, 0)
+    stage.step("stop", stage.stop, synced=True)
+    stage.step("start", stage.start, synced=True)
+    produce(stage, 7, 1)
+    stage.step("stop", stage.stop, synced=True)
+
+
+def retention(stage: Stage) -> None:
+    with_topic(stage, 15)
+    stage.step("move the high watermark", lambda: stage.log().update_high_watermark(30))
+    stage.log().update_config(replace(stage.config, retention_bytes=800))
+    stage.step("retention by size", lambda: stage.log().delete_old_segments(stage.now_ms))
+    lead(stage, epoch=1)
+    stage.log().update_config(replace(stage.config, retention_ms=1))
+    stage.step("move the high watermark", lambda: stage.log().update_high_watermark(32))
+    stage.step("retention by time", lambda: stage.log().delete_old_segments(stage.now_ms + 10_000))
+    lead(stage, epoch=2)
+
+
 def delete(stage: Stage) -> None:
     stage.step("create", lambda: stage.manager.create("u", 0, topic_id=TOPIC_ID))
     lead(stage, name="u-0")
@@ -326,6 +348,8 @@ WORKLOADS = tuple(
         ("checkpoint", "recovery points, high watermarks, log starts", checkpoints),
         ("snapshot", "of many producers, at rolls and truncations", snapshots),
         ("stop-start", "orderly stops, a death, and the starts after them", stop_and_start),
+        ("stop-small", "an orderly stop of one segment", stop_small),
+        ("retention", "segments go from the front, by size and by time", retention),
         ("create", "partitions with and without a topic id", create),
         ("delete", "a partition, and make it anew", delete),
         ("swap", "segments replaced by compacted ones", swap),
