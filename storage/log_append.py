@@ -20,7 +20,7 @@ from storage.batch import (
     is_one_batch,
     iterate_batches,
 )
-from storage.batch_columns import BatchColumns, columns_of
+from storage.batch_columns import BatchColumns
 from storage.batch_format import CRC_COVERS_FROM, MAGIC_AT, SIZE_FIELD, SIZE_FIELD_AT
 from storage.config import INT_MAX
 from storage.crc32c import crc32c
