@@ -33,8 +33,8 @@ def segment_batches(
         for batch in _sound_batches(wanted):
             if batch.last_offset < wanted.start_offset or batch.is_control:
                 continue
-            if batch.base_offset >= wanted.end_offset:
-                break
+            if batch.last_offset >= wanted.end_offset and batch.first_offset() >= wanted.end_offset:
+                break  # a wrapper of magic 0 and 1 bears its last offset, and only its messages tell the first
             for record in batch.records():
                 if wanted.start_offset <= record.offset < wanted.end_offset:
                     columns.add(record, batch)
