@@ -132,6 +132,7 @@ def run(seed: int, count: int, kinds: tuple[Kind, ...], root: Path, keep: Path |
     properties = make_root(root)
     with tempfile.TemporaryDirectory(prefix="differential-", dir=scratch()) as work:
         told: list[str] = []
+        healed = 0
         referee = Judge(root, Path(work), Options(), write=told.append)
         differing: list[Json] = []
         for first in range(0, count, CASES_A_RUN):
@@ -140,13 +141,26 @@ def run(seed: int, count: int, kinds: tuple[Kind, ...], root: Path, keep: Path |
             for case in judged_cases(drawn):
                 told.clear()
                 referee.judge(case)
-                if told:
+                if told and has_index_of_zeros(case):
+                    referee.differing -= 1
+                    healed += 1
+                elif told:
                     differing.append(case)
                     print(*told[:3], sep="\n", flush=True)
     if keep is not None:
         keep.write_text("".join(json.dumps(case) + "\n" for case in differing))
-    print(referee.summary)
+    print(f"{referee.summary}, {healed} where Kafka keeps an index of zeros")
     return len(differing)
+
+
+def has_index_of_zeros(case: Json) -> bool:
+    """A `.log.swap` without its offset index: Kafka asks the segment for its end, which makes a new index under the
+    `.swap` name, renames it, and takes its zeros for entries. Here the index is missing, and is made from the log.
+    """
+    if not any(str(name).endswith(".log.swap") for operation in case["damage"] for name in operation):
+        return False
+    indexes = [segment["offset_index"] for segment in case["kafka"].get("loaded", {}).get("segments", [])]
+    return any(len(index) > 1 and index[0] == index[1] == index[-1] for index in indexes)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from storage.batch import Record, build_batch
+from storage.cleaner_plan import CleanerConfig
 from storage.compression import Compression
 from storage.config import LogConfig
 from storage.control_records import encode_end_transaction_marker
@@ -108,6 +109,22 @@ class Writer:
         """Consumers may see all of it."""
         self.log.update_high_watermark(self.log.log_end_offset)
 
+    def compact(self) -> None:
+        """All but the active segment: of each key the last record stays, tombstones too; what was aborted goes."""
+        self.commit_all()
+        cleanable = self.log.cleanable_offsets(None, self.now_ms)
+        for work in self.log.prepare_compaction(cleanable, CleanerConfig(), self.now_ms):
+            work()
+        end_offset = self.log.active_segment.base_offset
+        in_range = [
+            (record, offset)
+            for record, offset in self._written
+            if offset < end_offset and offset not in self._hidden
+        ]
+        last = {record.key: offset for record, offset in in_range}
+        kept = [(record, offset) for record, offset in in_range if last[record.key] == offset]
+        self._written = kept + [each for each in self._written if each[1] >= end_offset]
+
     @property
     def last_stable_offset(self) -> int:
         """Where a consumer of committed transactions stops, by what was appended here."""
@@ -202,6 +219,31 @@ def _over_days(writer: Writer) -> None:
         writer.now_ms += 17_000
 
 
+def _compacted(codec: Compression) -> Callable[[Writer], None]:
+    def write(writer: Writer) -> None:
+        for number in range(90):
+            writer.append(_numbered(1 + number % 3, start=2 * number), codec=codec)
+            if number % 25 == 24:
+                writer.append([(b"key-3", None), (b"only once", b"stays")], codec=codec)
+                writer.log.roll(now_ms=writer.now_ms)
+        writer.compact()
+        writer.append(_numbered(3), codec=codec)
+
+    return write
+
+
+def _compacted_transactions(writer: Writer) -> None:
+    """Markers, batches without records, a producer whose last record is superseded."""
+    for number in range(30):
+        for producer_id in (3000, 3001):
+            writer.append(_numbered(2, start=number), producer_id=producer_id, is_transactional=True)
+            writer.end_transaction(producer_id, is_commit=(number + producer_id) % 3 > 0)
+        if number % 10 == 9:
+            writer.log.roll(now_ms=writer.now_ms)
+    writer.compact()
+    writer.append(_numbered(3))
+
+
 def _moved_start(writer: Writer) -> None:
     for number in range(40):
         writer.append(_numbered(2, start=number))
@@ -224,6 +266,7 @@ class Shape:
         return LogConfig.from_properties({"retention.ms": "-1", **self.properties})
 
 
+_COMPACTED = {"cleanup.policy": "compact", "segment.index.bytes": "128", "index.interval.bytes": "200"}
 _SMALL = {"segment.index.bytes": "1024", "index.interval.bytes": "256"}
 
 SHAPES: Final = (
@@ -255,6 +298,9 @@ SHAPES: Final = (
         properties={"segment.index.bytes": "64", "index.interval.bytes": "100"},
         write=_moved_start,
     ),
+    Shape(name="ours-compacted-none", properties=_COMPACTED, write=_compacted(Compression.NONE)),
+    Shape(name="ours-compacted-zstd", properties=_COMPACTED, write=_compacted(Compression.ZSTD)),
+    Shape(name="ours-compacted-transactions", properties=_COMPACTED, write=_compacted_transactions),
     Shape(name="ours-empty", properties={}, write=_nothing),
 )
 

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.interop.damage import KINDS
+from tests.interop.differential import run
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+def test_both_make_the_same_of_damage_that_nobody_has_drawn_before(tmp_path: Path, kafka: None) -> None:
+    assert run(1, 200, KINDS, tmp_path / "root", None) == 0
