@@ -411,3 +411,14 @@ def test_ps7_a_marker_of_the_same_epoch_keeps_the_batches(manager: ProducerState
     entry = manager.producers[PID]
     assert (entry.last_offset, entry.last_sequence, entry.last_timestamp) == (0, 0, NOW + 5)
     assert manager.find_duplicate(data(9, 0)) is not None
+
+
+def test_ps21_an_unreplicated_transaction_of_a_forgotten_producer_counts(
+    manager: ProducerStateManager,
+) -> None:
+    append(manager, data(0, 0, transactional=True))
+    append(manager, marker(1, commit=True), origin=AppendOrigin.COORDINATOR)
+    manager.remove_expired(NOW + 86_400_000)
+    assert not manager.producers and not manager.is_empty
+    manager.on_high_watermark_updated(2)
+    assert manager.is_empty
