@@ -45,10 +45,13 @@ class DiskEye:
 
 @final
 class LogReader:
-    """Follows one replica's files as they grow. `places` are the batches seen, in order."""
+    """Follows one replica's files as they grow. `places` are the batches seen, in order.
 
-    def __init__(self, eye: DiskEye, directory: str) -> None:
-        self._eye, self._directory = eye, directory
+    A log that `is_compacted` may lack offsets, and what was read of it before may lie elsewhere now.
+    """
+
+    def __init__(self, eye: DiskEye, directory: str, *, is_compacted: bool = False) -> None:
+        self._eye, self._directory, self._is_compacted = eye, directory, is_compacted
         self.places: list[Place] = []
         self._path = ""
         self._position = 0
@@ -88,12 +91,7 @@ class LogReader:
         position = 0
         while position < len(data):
             size_bytes, what = _look(data, position, check)
-            if (
-                not what
-                and check
-                and self.places
-                and _base(data, position) != self.places[-1].mark.next_offset
-            ):
+            if not what and check and self.places and not self._follows(_base(data, position)):
                 what = f"offset {_base(data, position)} follows {self.places[-1].mark.next_offset - 1}"
             if what:
                 self.unsound = f"{path} at byte {start + position}: {what}"
@@ -104,8 +102,15 @@ class LogReader:
             position += size_bytes
             self._position = start + position
 
+    def _follows(self, base_offset: int) -> bool:
+        next_offset = self.places[-1].mark.next_offset
+        return base_offset >= next_offset if self._is_compacted else base_offset == next_offset
+
     def truncated(self, offset: int) -> None:
         """The log dropped every batch that reaches to `offset`."""
+        if self._is_compacted:
+            self.read_all()
+            return
         places = self.places
         while places and places[-1].mark.next_offset > offset:
             places.pop()
@@ -137,10 +142,10 @@ class LogReader:
             self._durable_count += 1
         return self.places[self._durable_count - 1].mark.next_offset if self._durable_count else 0
 
-    def batches(self) -> Iterator[tuple[Place, bytes]]:
-        """The batches seen, with their bytes."""
+    def batches(self, last: int | None = None) -> Iterator[tuple[Place, bytes]]:
+        """The batches seen, or the `last` of them, with their bytes."""
         path, data = "", b""
-        for place in self.places:
+        for place in self.places if last is None else self.places[len(self.places) - last :]:
             if place.path != path:
                 path, data = place.path, read_file(self._eye.file_system, place.path)
             yield place, data[place.position : place.position + place.size_bytes]

@@ -182,6 +182,7 @@ class Run:
                     TopicPartition(name, partition),
                     min_isr=min(config.min_insync_replicas, topic.replicas),
                     flush_promised=config.flush_messages == 1,
+                    is_compacted=config.is_compacted,
                 )
             requests.append(
                 CreateTopicRequest(
@@ -281,8 +282,9 @@ class Run:
             ghost.leader if ghost.leader >= 0 else max(ghost.images, key=lambda b: ghost.images[b].chain.end)
         )
         reader = self.witness.reader(leader, name)
-        reader.read_all()
-        content: dict[int, str] = {}
+        marks = self.witness.whole(leader, name, reader.read_all())
+        taken = self.witness.content(name, marks)
+        content = {offset: (record.value or b"").decode() for offset, record in taken.items()}
         for place, data in reader.batches():
             for record in RecordBatch(data, 0, place.size_bytes).records():
                 content[record.offset] = (record.value or b"").decode()
@@ -295,7 +297,8 @@ class Run:
             ghost = self.ghost.partition(name)
             for broker, image in sorted(ghost.images.items()):
                 reader = self.witness.reader(broker, name)
-                marks = list(reader.read_all())
+                marks = list(self.witness.whole(broker, name, reader.read_all()))
+                self.witness.judge_compaction(broker, name)
                 if reader.unsound:
                     self.jury.report("replicas-agree", f"{name}: broker {broker}: {reader.unsound}")
                 elif marks != image.chain.marks:

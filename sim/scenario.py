@@ -97,6 +97,7 @@ class ProducerModel(Strict):
     acks: Literal["all", 1, 0] = "all"
     idempotent: bool = True
     size: Size = parse_size("100 B")
+    keys: int = Field(default=0, ge=0)  # how many there are, in turn; none at all by default
 
 
 class ConsumerModel(Strict):

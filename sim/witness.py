@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, final, runtime_checkable
 
 from cluster.controller.controller import Controller
@@ -19,7 +19,7 @@ from cluster.messages import (
 )
 from cluster.metadata import MetadataImage
 from sim.checkers.base import Jury
-from sim.checkers.chain import marks_of
+from sim.checkers.chain import Mark, marks_of
 from sim.checkers.sightings import (
     Acknowledged,
     Appended,
@@ -36,12 +36,15 @@ from sim.checkers.sightings import (
     Served,
     Truncated,
 )
+from sim.compacted import CompactedPartition
 from sim.log_reader import DiskEye, LogReader
 from sim.network import Exchange
 from sim.node import Node
+from storage.batch import Record
 from storage.filesystem import join
 
 Values = dict[str, int | str]
+Marks = tuple[Mark, ...]
 
 
 class ReplicaLog(Protocol):
@@ -80,26 +83,62 @@ class Witness:
         self._eyes = {broker: DiskEye(node.disk) for broker, node in brokers.items()}
         self._readers: dict[tuple[int, str], LogReader] = {}
         self._names: dict[str, TopicPartition] = {}
+        self._compacted: dict[str, CompactedPartition] = {}
         self._handlers: dict[str, Callable[[int, str, Values], None]] = {
             "replica.appended": self._on_appended,
             "replica.high_watermark": self._on_high_watermark,
             "replica.truncated": self._on_truncated,
             "replica.became_leader": self._on_became_leader,
             "replica.became_follower": self._on_became_follower,
+            "log.compacted": self._on_compacted,
         }
 
-    def expect(self, topic_partition: TopicPartition, *, min_isr: int, flush_promised: bool) -> None:
+    def expect(
+        self, topic_partition: TopicPartition, *, min_isr: int, flush_promised: bool, is_compacted: bool = False
+    ) -> None:
         """A partition that the scenario creates."""
         name = str(topic_partition)
         self._names[name] = topic_partition
+        if is_compacted:
+            self._compacted[name] = CompactedPartition(self.jury.ghost.partition(name).truth)
         self.jury.see(Created(name, min_isr, flush_promised))
 
     def reader(self, broker: int, partition: str) -> LogReader:
         reader = self._readers.get((broker, partition))
         if reader is None:
-            reader = LogReader(self._eyes[broker], join(self._directory, partition))
-            self._readers[broker, partition] = reader
+            reader = self._readers[broker, partition] = self._new_reader(broker, partition)
         return reader
+
+    def _new_reader(self, broker: int, partition: str) -> LogReader:
+        directory = join(self._directory, partition)
+        return LogReader(self._eyes[broker], directory, is_compacted=partition in self._compacted)
+
+    # compacted logs: the checkers are shown them whole
+
+    def whole(self, broker: int, partition: str, marks: Sequence[Mark], start: int | None = None) -> Marks:
+        """What `marks`, from `start` or the log's start on, were before compaction."""
+        compacted = self._compacted.get(partition)
+        if compacted is None:
+            return tuple(marks)
+        if start is None:
+            start = self.jury.ghost.partition(partition).image(broker).chain.start
+        return compacted.whole(marks, start)
+
+    def judge_compaction(self, broker: int, partition: str) -> None:
+        """Whether compaction took nothing from this replica that is still of worth; nothing for other logs."""
+        compacted = self._compacted.get(partition)
+        if compacted is None:
+            return
+        reader = self._new_reader(broker, partition)
+        reader.read_all()
+        what = compacted.judge(reader, self.jury.ghost.partition(partition).image(broker).chain.start)
+        if what is not None:
+            self.jury.report("compaction", f"{partition}: broker {broker}: {what}")
+
+    def content(self, partition: str, marks: Sequence[Mark]) -> dict[int, Record]:
+        """What a compacted log held before, by offset; nothing of other logs."""
+        compacted = self._compacted.get(partition)
+        return {} if compacted is None else compacted.content(marks)
 
     # what nodes tell
 
@@ -166,9 +205,13 @@ class Witness:
                     self.jury.see(IsrChanged(partition, isr_of(values["isr"])))
 
     def _on_appended(self, broker: int, partition: str, values: Values) -> None:
-        marks = self.reader(broker, partition).read_on(last_offset=int(values["last_offset"]))
-        if marks:
+        reader = self.reader(broker, partition)
+        seen = reader.read_on(last_offset=int(values["last_offset"]))
+        if seen:
             chain = self.jury.ghost.partition(partition).image(broker).chain
+            if partition in self._compacted:
+                self._compacted[partition].remember(reader, seen)
+            marks = self.whole(broker, partition, seen, chain.end)
             is_new_epoch = not chain.marks or chain.marks[-1].epoch != marks[-1].epoch
             self.jury.see(Appended(broker, partition, int(values["leader_epoch"]), marks))
             if is_new_epoch:
@@ -195,10 +238,16 @@ class Witness:
         epoch = int(values["leader_epoch"])
         self.jury.see(BecameFollower(broker, partition, epoch, int(values["leader"])))
 
+    def _on_compacted(self, broker: int, partition: str, values: Values) -> None:
+        self.judge_compaction(broker, partition)
+
     def _look_at_epochs(self, broker: int, partition: str) -> None:
-        """The epoch cache, if the log is as the checkers believe it to be at this moment."""
+        """The epoch cache, if the log is as the checkers believe it to be at this moment.
+
+        A follower that copies a compacted log knows of an epoch only what is left of it.
+        """
         core = self._brokers[broker].core
-        if not isinstance(core, HasReplicas):
+        if not isinstance(core, HasReplicas) or partition in self._compacted:
             return
         replica = core.replicas().get(self._names[partition])
         chain = self.jury.ghost.partition(partition).image(broker).chain
@@ -213,13 +262,15 @@ class Witness:
         for partition in self._names:
             reader = self.reader(broker, partition)
             reader.power_lost()
-            self.jury.see(Died(broker, partition, lost_power, reader.read_all()))
+            marks = self.whole(broker, partition, reader.read_all())
+            self.jury.see(Died(broker, partition, lost_power, marks))
 
     def _on_loaded(self, broker: int) -> None:
         for partition in self._names:
             reader = self.reader(broker, partition)
-            marks = reader.read_all()
+            marks = self.whole(broker, partition, reader.read_all())
             self.jury.see(Loaded(broker, partition, marks, reader.unsound))
+            self.judge_compaction(broker, partition)
 
     # answers
 
@@ -257,5 +308,7 @@ class Witness:
     def _on_served(self, broker: int, body: FetchResponse) -> None:
         for answer in body.partitions:
             if answer.records:
-                marks = marks_of(answer.records)
-                self.jury.see(Served(broker, str(answer.topic_partition), answer.high_watermark, marks))
+                partition, marks = str(answer.topic_partition), marks_of(answer.records)
+                if compacted := self._compacted.get(partition):
+                    marks = tuple([compacted.original(mark) for mark in marks])
+                self.jury.see(Served(broker, partition, answer.high_watermark, marks))

@@ -145,8 +145,9 @@ class ProducerShell(Shell):
         self._open[ticket] = operation
         self.trace.event(self.world.now_us, self.name, "send", f'"ticket":{ticket}')
         self._wait_us = 0
+        key = f"k{ticket % self._model.keys}".encode() if self._model.keys else None
         self.perform(
-            self.producer.send(self.world.now_ms, self._model.topic, None, value.encode(), ticket=ticket)
+            self.producer.send(self.world.now_ms, self._model.topic, key, value.encode(), ticket=ticket)
         )
 
     def _on_delivered(self, effect: Delivered) -> None:
