@@ -137,7 +137,8 @@ public final class Speed {
         double best = Double.MAX_VALUE;
         for (int pass = 0; pass < PASSES; pass++) {
             var producers = new ProducerStateManager(topicPartition, directory, 600_000, expiry, Time.SYSTEM);
-            var checkpoint = new LeaderEpochCheckpointFile(directory, new LogDirFailureChannel(10));
+            var file = new File(directory, "leader-epoch-checkpoint");
+            var checkpoint = new LeaderEpochCheckpointFile(file, new LogDirFailureChannel(10));
             var epochs = new LeaderEpochFileCache(topicPartition, checkpoint, new Loads.AtOnce());
             var config = new LogConfig(new Properties());
             var segment = LogSegment.open(directory, 0, config, Time.SYSTEM, true, 0, false, "");
