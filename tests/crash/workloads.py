@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sim.crash import Life
+from storage.batch import Record, build_batch
+from storage.cleaner_plan import CleanerConfig
 from storage.filesystem import OpenMode
+from storage.log import PartitionLog
 from storage.replace_segments import create_cleaned_segment, replace_segments
 from tests.crash.model import Batch
 from tests.crash.stage import CONFIG, ROOT, Recording, Stage
@@ -232,6 +235,37 @@ def retention(stage: Stage) -> None:
     lead(stage, epoch=2)
 
 
+def compaction(stage: Stage) -> None:
+    """A round leaves the last value of each of four keys; one is in the first segment, which so is never empty."""
+    stage.step("create", lambda: stage.manager.create("t", 0, topic_id=TOPIC_ID))
+    log = stage.log()
+    for number in range(20):
+        record = Record(
+            offset=0,
+            timestamp=stage.now_ms,
+            key=b"key-%d" % (number % 3 if number else 9),
+            value=b"%030d" % number,
+        )
+        log.append_as_leader(build_batch([record], base_offset=0), leader_epoch=0, now_ms=stage.now_ms)
+        stage.now_ms += 10
+    log.roll()
+    log.update_high_watermark(log.log_end_offset)
+    stage.manager.checkpoint_recovery_points()
+    stage.step("prepare", lambda: log.update_config(replace(stage.config, cleanup_policy="compact")))
+    stage.record()
+    stage.step("compact", lambda: _compact(log, stage.now_ms), keeps_some=True)
+    follow(stage, [2], epoch=1)
+
+
+def _compact(log: PartitionLog, now_ms: int) -> None:
+    offsets, config = log.cleanable_offsets(None, now_ms), CleanerConfig(dedupe_buffer_bytes=4096)
+    try:
+        for work in log.prepare_compaction(offsets, config, now_ms):
+            work()
+    except OSError as error:  # as the node's cleaner does
+        raise log.mark_offline("compaction", error) from error
+
+
 def delete(stage: Stage) -> None:
     stage.step("create", lambda: stage.manager.create("u", 0, topic_id=TOPIC_ID))
     lead(stage, name="u-0")
@@ -353,6 +387,7 @@ WORKLOADS = tuple(
         ("create", "partitions with and without a topic id", create),
         ("delete", "a partition, and make it anew", delete),
         ("swap", "segments replaced by compacted ones", swap),
+        ("compaction", "a round of the cleaner", compaction),
         ("start", "start-up over damage and leftovers", start_after_damage),
         ("start-cut", "start-up over damage in the first of four segments", damage_in_the_middle),
     )

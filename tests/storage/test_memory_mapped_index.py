@@ -276,6 +276,25 @@ class TestFile:
         assert index.lookup(BASE + 18) == (BASE + 15, 77)
         assert len(rounds) > 2
 
+    def test_ix12_a_lookup_that_a_truncation_overtakes_begins_anew(self) -> None:
+        """Places that it counts with are written anew meanwhile: half an entry could be seen there."""
+        index = new_index(slots=40)
+        fill(index, [(BASE + i, i) for i in range(1, 20)])
+        search, rounds = index._search, []
+
+        def overtaken(target: int, unpack: Unpack, column: int) -> tuple[int, int]:
+            rounds.append(target)
+            if len(rounds) == 1:
+                found = search(target, unpack, column)
+                index.truncate_to(BASE + 10)
+                index.append(BASE + 30, 77)
+                return found
+            return search(target, unpack, column)
+
+        index._search = overtaken  # type: ignore[method-assign]
+        assert index.lookup(BASE + 10) == (BASE + 9, 9)
+        assert len(rounds) > 1
+
     def test_ix12_while_the_file_has_no_map_its_entries_are_readable(self) -> None:
         disk, fs = simulated()
         index = new_index(fs)
