@@ -35,6 +35,13 @@ _WORDS: dict[str, Callable[[Values], str]] = {
         f"broker {v['broker']} registers with epoch {v['broker_epoch']}"
     ),
     "log.recovered_cut": _recovered_cut,
+    "log.compacted": lambda v: (
+        f"{v['topic_partition']}: compacted up to {v['end_offset']}, {v['bytes_before']} bytes are "
+        f"{v['bytes_after']} now"
+    ),
+    "log.segments_deleted": lambda v: (
+        f"{v['topic_partition']}: {v['segments']} old segments go, the log starts at {v['log_start_offset']}"
+    ),
     "replica.truncated": lambda v: (
         f"{v['topic_partition']}: truncates from {v['from_log_end_offset']} to {v['to_offset']} by epoch "
         f"{v['leader_epoch']}"

@@ -336,8 +336,8 @@ def test_cl19_an_empty_batch_is_a_header_with_its_ends_and_flags(is_transactiona
     assert run(filter_of(), batch.tobytes()) == []
 
 
-def test_cl19_old_formats_cannot_say_an_empty_batch() -> None:
-    """T51."""
+def test_t51_old_formats_cannot_say_an_empty_batch() -> None:
+    """CL19."""
     data = build_message(4, magic=1, timestamp=5, key=b"k", value=b"v")
     with pytest.raises(StorageError, match="of magic 1 must stay without records"):
         run(filter_of([b"k"], end=5), data)
