@@ -229,10 +229,6 @@ def retention(stage: Stage) -> None:
     stage.log().update_config(replace(stage.config, retention_bytes=800))
     stage.step("retention by size", lambda: stage.log().delete_old_segments(stage.now_ms))
     lead(stage, epoch=1)
-    stage.log().update_config(replace(stage.config, retention_ms=1))
-    stage.step("move the high watermark", lambda: stage.log().update_high_watermark(32))
-    stage.step("retention by time", lambda: stage.log().delete_old_segments(stage.now_ms + 10_000))
-    lead(stage, epoch=2)
 
 
 def compaction(stage: Stage) -> None:
@@ -383,7 +379,7 @@ WORKLOADS = tuple(
         ("snapshot", "of many producers, at rolls and truncations", snapshots),
         ("stop-start", "orderly stops, a death, and the starts after them", stop_and_start),
         ("stop-small", "an orderly stop of one segment", stop_small),
-        ("retention", "segments go from the front, by size and by time", retention),
+        ("retention", "segments go from the front", retention),
         ("create", "partitions with and without a topic id", create),
         ("delete", "a partition, and make it anew", delete),
         ("swap", "segments replaced by compacted ones", swap),
