@@ -40,7 +40,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
-    """`log_start_offset` and `recovery_point` are the checkpoints', 0 where they say nothing (LL4)."""
+    """`log_start_offset` and `recovery_point` are the checkpoints', 0 where they say nothing (LL4).
+
+    `recalls_batches`: a producer's last five batches are known after a load, not only the one in its snapshot.
+    """
 
     file_system: FileSystem
     directory: str
@@ -51,6 +54,7 @@ class LoadRequest:
     recovery_point: int = 0
     draws: Draws = NO_DRAWS
     report: ReportCut = ignore_cut
+    recalls_batches: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +122,7 @@ class _Loader:
             last_offset=log_end_offset,
             now_ms=request.now_ms,
             is_clean=request.is_clean,
+            recalls_batches=request.recalls_batches,
         )
         return LoadedLog(
             segments=self.segments,
@@ -323,7 +328,6 @@ class _Loader:
             last_offset=segment.base_offset,
             now_ms=self._request.now_ms,
             is_clean=False,
-            is_for_appends=False,
         )
         removed_bytes = segment.recover(producers, self._epochs, self._request.report, before_cut)
         # A truncation that a dying process did not sync is in the page cache only: before anything is written behind

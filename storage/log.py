@@ -66,12 +66,15 @@ class PartitionLog(LogAppends, LogReads, LogCompactions):
         now_ms: int,
         draws: Draws = _NO_DRAWS,
         report: ReportCut = ignore_cut,
+        recalls_batches: bool = False,
         on_recovery_point_lowered: Callable[[], None] = do_nothing,
     ) -> PartitionLog:
         """Create or load the log in `directory`, named TOPIC-PARTITION; `report` is told of every cut.
 
         `log_start_offset` and `recovery_point` are what the checkpoints say. `on_recovery_point_lowered` is called
         after a truncation below the recovery point: the checkpoint must go down before an append passes it again.
+        With `recalls_batches` a retry of any of a producer's last five batches is known after a load or a truncation;
+        without, as in Kafka, of the newest one of its snapshot and what was read behind that.
         Raises StorageError with file and place for what can be neither cut nor rebuilt.
         """
         request = LoadRequest(
@@ -84,6 +87,7 @@ class PartitionLog(LogAppends, LogReads, LogCompactions):
             recovery_point=recovery_point,
             draws=draws,
             report=report,
+            recalls_batches=recalls_batches,
         )
         try:
             return cls(request, load_log(request), on_recovery_point_lowered)

@@ -158,6 +158,7 @@ class LogManager:
             now_ms=self._now_ms,
             draws=self._draws.child("log", name),
             report=self._report,
+            recalls_batches=True,
             on_recovery_point_lowered=self._on_recovery_point_lowered,
         )
         self.logs[name] = log

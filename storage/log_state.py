@@ -62,6 +62,7 @@ class LogState:
         self._first_unstable: LogOffsetMetadata | None = None
         self._rules = ValidationRules.from_config(request.config)
         self._max_segment_ms = request.config.max_segment_ms
+        self._recalls_batches = request.recalls_batches
         self._now_ms = request.now_ms
         self._offline_reason: str | None = None
         self._refresh_first_unstable()

@@ -85,4 +85,5 @@ class LogTruncations(LogRetention):
             last_offset=last_offset,
             now_ms=self._now_ms,
             is_clean=False,
+            recalls_batches=self._recalls_batches,
         )

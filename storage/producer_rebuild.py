@@ -20,11 +20,11 @@ def rebuild_producer_state(
     last_offset: int,
     now_ms: int,
     is_clean: bool,
-    is_for_appends: bool = True,
+    recalls_batches: bool = False,
 ) -> None:
     """After it `producers.map_end_offset` is `last_offset`, and a snapshot of it is on disk.
 
-    A state that appends will be checked against remembers more of each producer than a snapshot does.
+    With `recalls_batches` it remembers more of each producer than a snapshot does (`producer_recall.py`).
 
     No snapshot at all after a clean stop means files of before snapshots: nothing is scanned and nobody is
     known (T45). Raises CorruptBatch, with the place, on a log that no broker wrote so.
@@ -40,7 +40,7 @@ def rebuild_producer_state(
         _replay_segments(producers, segments, log_start_offset, last_offset)
     producers.map_end_offset = last_offset
     producers.take_snapshot()
-    if is_for_appends:
+    if recalls_batches:
         recall_batches(producers, segments, log_start_offset=log_start_offset)
 
 

@@ -2,7 +2,8 @@
 
 Without this a producer with more than one batch in flight sends a batch again that the log holds, the leader no longer
 knows it, answers that a predecessor is missing, and the producer sends it once more under a new epoch: twice in the
-log. Kafka leaves that open (its snapshots are the same; KAFKA-5494 made the cache five batches long in memory only).
+log. Kafka leaves that open (its snapshots are the same; KAFKA-5494 made the cache five batches long in memory only), so
+a log opened alone does as Kafka's; the logs of a node (`log_manager.py`) recall.
 """
 
 from __future__ import annotations

@@ -321,7 +321,7 @@ MISTAKES: tuple[Mistake, ...] = (
         edits=(
             Edit(
                 path="storage/producer_rebuild.py",
-                old="    if is_for_appends:\n",
+                old="    if recalls_batches:\n",
                 new="    if False:\n",
             ),
         ),

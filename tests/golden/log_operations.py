@@ -1,11 +1,9 @@
 """Operations that real Kafka's log did, done again here and compared: results, errors, marks, state and every byte.
 
-    python -m tests.golden.log_operations CASES.jsonl [--deviations FILE] [--self-test]
+    python -m tests.golden.log_operations CASES.jsonl [--self-test]
 
-A line of CASES is one case in the form of `golden/log-operations.jsonl` (see the README there). A line of the
-deviations file, by default `deviations.jsonl` beside this program, tells where ours is meant to differ: `case` shows
-it, `kind` is what it is (see KINDS), `reason` and `ticket` say why. What is of a kind is accounted for in every case,
-all else of it is still compared. Ends with `N cases, M differ`; exit status 1 if any does.
+A line of CASES is one case in the form of `golden/log-operations.jsonl` (see the README there). Ends with
+`N cases, M differ`; exit status 1 if any does.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, final
 
-from storage.batch import RecordBatch
 from storage.cleaner_plan import CleanerConfig
 from storage.config import LogConfig
 from storage.crc32c import crc32c
@@ -44,8 +41,6 @@ from tests.golden.comparing import (
 )
 
 Lie = Callable[[], Json]
-
-DEVIATIONS = Path(__file__).with_name("deviations.jsonl")
 
 CLEANER_BUFFER_BYTES = 65536
 CLEANER_MAX_BUFFER_BYTES = 1 << 20
@@ -281,20 +276,16 @@ def comparable(outcome: Json) -> Json:
     }
 
 
-def differences(
-    expected: Json, actual: Json, accounted: Callable[[int], bool] = lambda _: False
-) -> list[str]:
+def differences(expected: Json, actual: Json) -> list[str]:
     """One line for each place where ours is not Kafka's; of the operations up to the first one only.
 
-    What follows from another log cannot be compared. `accounted` tells by its number whether an operation is meant to
-    differ.
+    What follows from another log cannot be compared.
     """
     found: list[str] = []
     for number, (kafkas, ours) in enumerate(zip(expected["ops"], actual["ops"], strict=False)):
         compare(kafkas, ours, f"ops[{number}] {kafkas['op']}", found)
-        if found and not accounted(number):
+        if found:
             return found
-        found.clear()
     if len(expected["ops"]) != len(actual["ops"]):
         return [f"ops: Kafka {len(expected['ops'])}, here {len(actual['ops'])}"]
     for key in ("state", "files_after_close"):
@@ -308,61 +299,19 @@ def read_cases(path: Path) -> Iterator[Json]:
             yield json.loads(line)
 
 
-def read_deviations(path: Path) -> list[Json]:
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
-
-
-# Deviations
-
-
-def is_repeat_known_again(case: Json, actual: Json, number: int) -> bool:
-    """Kafka calls it out of order; here it is answered as the same sequence of its producer was, when it was new."""
-    operation, ours = case["ops"][number], actual["ops"][number]
-    if operation["kafka"].get("error") != "OutOfOrderSequenceException" or "error" in ours["kafka"]:
-        return False
-    return "then" not in ours and any(
-        "records" in earlier
-        and _sequence(earlier["records"]) == _sequence(operation["records"])
-        and all(earlier["kafka"].get(key) == ours["kafka"][key] for key in ("first_offset", "last_offset"))
-        for earlier in case["ops"][:number]
-    )
-
-
-def _sequence(records: str) -> tuple[int, int, int, int]:
-    """Producer, its epoch, first sequence and how many follow it, of the first batch."""
-    batch = RecordBatch(bytes.fromhex(records), 0, len(records) // 2)
-    return batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_offset_delta
-
-
-KINDS: dict[str, Callable[[Json, Json, int], bool]] = {"repeat-known-again": is_repeat_known_again}
-
-
 @final
 class Judge:
     """Runs cases in a directory of its own; counts."""
 
-    def __init__(self, work: Path, kinds: list[str]) -> None:
-        self._work, self._kinds = work, kinds
+    def __init__(self, work: Path) -> None:
+        self._work = work
         self.cases = self.differing = 0
-        self.deviating: list[str] = []
 
     def judge(self, case: Json) -> list[str]:
-        """Gives what differs, unless that is meant."""
+        """Gives what differs."""
         self.cases += 1
-        actual = self.run(case)
-        accounted: list[int] = []
-
-        def is_meant(number: int) -> bool:
-            is_known = any(KINDS[kind](case, actual, number) for kind in self._kinds)
-            accounted.extend([number] if is_known else [])
-            return is_known
-
-        found = differences(comparable(case), actual, is_meant)
+        found = differences(comparable(case), self.run(case))
         self.differing += bool(found)
-        if accounted and not found:
-            self.deviating.append(case["id"])
         return found
 
     def run(self, case: Json) -> Json:
@@ -453,12 +402,10 @@ def main(arguments: list[str] | None = None) -> int:
         prog="tests.golden.log_operations", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("cases", type=Path)
-    parser.add_argument("--deviations", type=Path, default=DEVIATIONS)
     parser.add_argument("--self-test", action="store_true")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="log-operations-", dir=scratch()) as work:
-        kinds = [deviation["kind"] for deviation in read_deviations(given.deviations)]
-        judge = Judge(Path(work), kinds)
+        judge = Judge(Path(work))
         if given.self_test:
             unnoticed = self_test(read_cases(given.cases), judge)
             for kind in unnoticed:
@@ -467,8 +414,6 @@ def main(arguments: list[str] | None = None) -> int:
         for case in read_cases(given.cases):
             for line in judge.judge(case):
                 print(f"{case['id']} {line}")
-        if judge.deviating:
-            print(f"as {given.deviations.name} says: {', '.join(judge.deviating)}")
         print(judge.summary)
         return 1 if judge.differing else 0
 

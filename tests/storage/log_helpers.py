@@ -130,6 +130,7 @@ def open_log(
     log_start_offset: int = 0,
     cuts: list[RecoveryCut] | None = None,
     directory: str = DIRECTORY,
+    recalls_batches: bool = False,
 ) -> PartitionLog:
     return PartitionLog.open(
         file_system,
@@ -140,6 +141,7 @@ def open_log(
         log_start_offset=log_start_offset,
         now_ms=NOW_MS,
         report=(cuts if cuts is not None else []).append,
+        recalls_batches=recalls_batches,
     )
 
 

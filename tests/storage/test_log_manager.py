@@ -38,11 +38,11 @@ def started(disk: SimDisk, cuts: list[RecoveryCut] | None = None) -> LogManager:
     return logs
 
 
-@pytest.mark.covers("LogManagerTest.testLock")
 def content(disk: SimDisk, name: str) -> bytes:
     return read_file(disk.file_system(Life()), join(DIRECTORY, name))
 
 
+@pytest.mark.covers("LogManagerTest.testLock")
 def test_ll1_a_directory_in_use_is_refused_and_free_after_stop_and_crash() -> None:
     disk = new_disk()
     logs = started(disk)

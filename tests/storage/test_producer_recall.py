@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
+from sim.crash import Life
+from sim.disk import SimDisk
 from storage.config import LogConfig
+from storage.draws import Draws
 from storage.errors import OutOfOrderSequence
 from storage.filesystem import OpenMode
 from storage.log import AppendInfo, PartitionLog
+from storage.log_manager import LogManager
 from storage.producer_recall import RECALLED_ENTRIES
-from tests.storage.log_helpers import NOW_MS, SMALL, batch, new_file_system, open_log, produced
+from tests.storage.log_helpers import NOW_MS, SMALL, batch, new_disk, new_file_system, produced
+from tests.storage.log_helpers import open_log as open_plain_log
 
 DENSE = LogConfig(index_interval_bytes=0, segment_bytes=1 << 20)  # an index entry each batch but the first
+
+open_log = partial(open_plain_log, recalls_batches=True)
 
 
 def send(log: PartitionLog, sequence: int, *, producer_id: int = 7, producer_epoch: int = 0) -> AppendInfo:
@@ -141,3 +150,39 @@ def test_nothing_is_looked_for_where_nobody_is_known() -> None:
     log.append_as_leader(produced(), leader_epoch=0, now_ms=NOW_MS)
     log.close()
     assert dict(open_log(file_system, SMALL, clean=True).producer_state.producers) == {}
+
+
+# Where it is on
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_opened_alone_knows_what_kafkas_knows(clean: bool) -> None:
+    file_system = new_file_system()
+    log = open_plain_log(file_system)
+    for sequence in range(3):
+        send(log, sequence)
+    log.close()
+    log = open_plain_log(file_system, clean=clean)
+    assert offsets_of_retries(log, range(2, 3)) == [2]
+    with pytest.raises(OutOfOrderSequence):
+        send(log, 1)
+
+
+def test_the_logs_of_a_node_recall_after_a_start_and_a_truncation() -> None:
+    disk = new_disk()
+    manager = loaded_manager(disk)
+    log = manager.create("t", 0)
+    for sequence in range(4):
+        send(log, sequence)
+        log.roll(now_ms=NOW_MS)
+    manager.shutdown()
+    log = loaded_manager(disk).logs["t-0"]
+    assert offsets_of_retries(log, range(4)) == [0, 1, 2, 3]
+    log.truncate_to(3)
+    assert offsets_of_retries(log, range(3)) == [0, 1, 2]
+
+
+def loaded_manager(disk: SimDisk) -> LogManager:
+    manager = LogManager(disk.file_system(Life()), "data", SMALL, NOW_MS, Draws(1))
+    manager.load(NOW_MS)
+    return manager
