@@ -174,7 +174,7 @@ class CleanedLog:
             entry.producer_id: entry.last_sequence for entry in self.log.producer_state.producers.values()
         }
 
-    def aborted(self) -> list[tuple[int, int, int, int]]:
+    def aborted(self) -> list[tuple[int, ...]]:
         return [
             tuple(entry) for segment in self.log.segments for entry in segment.transaction_index.entries()
         ]
