@@ -18,6 +18,7 @@ from tests.crash.model import Expectation, Log, Logs, stored
 
 ROOT = "data"
 NOW_MS = 1_700_000_000_000
+WRITTEN_MS = NOW_MS + 3_600_000  # of every file: a record is made before it is written
 # Small enough that a few batches fill a segment, and a few entries an index.
 CONFIG = LogConfig(segment_bytes=700, segment_index_bytes=240, index_interval_bytes=120)
 
@@ -64,7 +65,7 @@ class Stage:
     ) -> None:
         self.config = config
         self._wrap, self._on_record = wrap, on_record
-        self.disk = SimDisk(Draws(0), lambda: NOW_MS)
+        self.disk = SimDisk(Draws(0), lambda: WRITTEN_MS)
         self.recording = Recording(config=config)
         self.models: Logs = {}
         self.now_ms = NOW_MS
