@@ -416,6 +416,7 @@ class _Loader:
             active.resize_indexes()
         except (ValueError, CorruptIndex) as error:
             logger.warning("indexes built anew: segment=%s reason=%s", active.path, error)
+            self._refused_by_kafka.add(active.base_offset)
             self._recover_or_cut(active, do_nothing)
             active.resize_indexes()
 

@@ -138,6 +138,15 @@ def test_indexes_with_more_entries_than_the_configuration_allows_are_made_anew()
     assert read_offsets(log) == list(range(12))
 
 
+def test_where_indexes_are_made_anew_offsets_that_go_back_cost_only_what_follows() -> None:
+    file_system = new_file_system()
+    raw_segment(file_system, 0, batches(0, 1, 2, 3, 1, 2, 3))
+    poke(file_system, file_of(0, "index"), 0, b"\x00\x00\x00\x01" * 400)
+    log, cuts = reopen(file_system, clean=True)
+    assert read_offsets(log) == [0, 1, 2, 3]
+    assert [(cut.position, cut.removed_bytes) for cut in cuts] == [(4 * SIZE, 3 * SIZE)]
+
+
 def test_ls9_after_an_orderly_stop_an_index_that_no_batch_bears_out_ends_the_log_at_its_base() -> None:
     """As Kafka: the end is looked for from the last index entry on, and where offsets go back it is not found."""
     file_system = new_file_system()
