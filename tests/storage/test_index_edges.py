@@ -77,7 +77,7 @@ def test_ix11_below_the_first_entry_it_is_the_first() -> None:
 def test_ix12_an_entry_that_a_truncation_overtakes_is_read_anew() -> None:
     index = new_index()
     fill(index, [(BASE + i, i) for i in range(1, 10)])
-    read, rounds = index._entry, []
+    read, rounds = index._entry, list[int]()
 
     def overtaken(slot: int) -> OffsetPosition:
         found = read(slot)
@@ -95,7 +95,7 @@ def test_ix12_a_lookup_that_loses_its_map_goes_on_in_the_copy() -> None:
     """Half of a resize on another thread: the map has gone, the file has not its new length yet."""
     index = new_index()
     fill(index, [(46, 1), (47, 2)])
-    search, rounds = index._search, []
+    search, rounds = index._search, list[int]()
 
     def overtaken(target: int, unpack: Unpack, column: int) -> tuple[int, int]:
         rounds.append(target)
