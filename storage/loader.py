@@ -340,7 +340,7 @@ class _Loader:
     def _recover_or_cut(self, segment: LogSegment, before_cut: Callable[[], None]) -> int:
         """As `_recover`; what that cannot walk to its end is cut where the offsets cannot be, or emptied."""
         try:
-            return self._recover(segment, before_cut)
+            removed_bytes = self._recover(segment, before_cut)
         except SegmentOffsetOverflow:
             if self._can_split(segment):
                 raise
@@ -354,6 +354,12 @@ class _Loader:
             before_cut()
             segment.truncate_to(segment.base_offset, self._request.now_ms)
             return removed_bytes
+        if segment.base_offset in self._refused_by_kafka and (misfit := find_step_back(segment)) is not None:
+            # Between two index entries: Kafka leaves that, and the log it cannot find the end of.
+            return removed_bytes + self._cut_misfit(
+                segment, misfit, do_nothing if removed_bytes else before_cut
+            )
+        return removed_bytes
 
     def _cut_misfit(self, segment: LogSegment, misfit: Misfit | None, before_cut: Callable[[], None]) -> int:
         """The log ends where an offset cannot be: torn headers say anything. Kafka does not start then."""

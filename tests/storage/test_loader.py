@@ -138,13 +138,20 @@ def test_indexes_with_more_entries_than_the_configuration_allows_are_made_anew()
     assert read_offsets(log) == list(range(12))
 
 
-def test_where_indexes_are_made_anew_offsets_that_go_back_cost_only_what_follows() -> None:
+@pytest.mark.parametrize(
+    ("sound", "back"),
+    [((0, 1, 2, 3), (1, 2, 3)), ((0, 1, 2), (1,))],
+    ids=["at an index entry", "between two"],
+)
+def test_where_indexes_are_made_anew_offsets_that_go_back_cost_only_what_follows(
+    sound: tuple[int, ...], back: tuple[int, ...]
+) -> None:
     file_system = new_file_system()
-    raw_segment(file_system, 0, batches(0, 1, 2, 3, 1, 2, 3))
+    raw_segment(file_system, 0, batches(*sound, *back))
     poke(file_system, file_of(0, "index"), 0, b"\x00\x00\x00\x01" * 400)
     log, cuts = reopen(file_system, clean=True)
-    assert read_offsets(log) == [0, 1, 2, 3]
-    assert [(cut.position, cut.removed_bytes) for cut in cuts] == [(4 * SIZE, 3 * SIZE)]
+    assert log.log_end_offset == len(sound) and read_offsets(log) == list(sound)
+    assert [(cut.position, cut.removed_bytes) for cut in cuts] == [(len(sound) * SIZE, len(back) * SIZE)]
 
 
 def test_ls9_after_an_orderly_stop_an_index_that_no_batch_bears_out_ends_the_log_at_its_base() -> None:
