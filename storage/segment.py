@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import suppress
 from typing import final
 
 from storage.batch import RecordBatch
@@ -32,6 +33,7 @@ from storage.segment_names import (
     SEGMENT_SUFFIXES,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    deleted_path_in_live_directory,
     log_path,
     offset_name,
 )
@@ -511,10 +513,17 @@ class LogSegment:
                 self._file_system.set_modified(path, modified_ms)
 
     def delete(self) -> None:
-        """Close and unlink the files; one that is missing is no error (LS22)."""
+        """Close and unlink the files; one that is missing is no error (LS22).
+
+        A `-future` directory may have taken its live name while they waited to be deleted: then they are there.
+        """
         self._is_deleted = True
-        self.records.delete_if_exists()
-        self.indexes.delete()
+        missing = [] if self.records.delete_if_exists() else [self.path]
+        for path in missing + self.indexes.delete():
+            moved = deleted_path_in_live_directory(path)
+            if moved is not None:
+                with suppress(FileNotFoundError):
+                    self._file_system.unlink(moved)
 
     def __repr__(self) -> str:
         return f"LogSegment({self.path}, size_bytes={self.size_bytes})"

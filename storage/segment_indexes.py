@@ -147,11 +147,10 @@ class SegmentIndexes:
         self.lazy_time.close_handler()
         self.transactions.close()
 
-    def delete(self) -> None:
-        """One that is missing is no error."""
-        self.lazy_offset.delete_if_exists()
-        self.lazy_time.delete_if_exists()
-        self.transactions.delete_if_exists()
+    def delete(self) -> list[str]:
+        """Gives the paths at which there was no file, which is no error."""
+        indexes = (self.lazy_offset, self.lazy_time, self.transactions)
+        return [index.path for index in indexes if not index.delete_if_exists()]
 
     def change_suffix(self, old: str, new: str) -> None:
         """Rename the files that are there (LS24)."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from storage.filesystem import join
+from storage.errors import ForeignDirectory
+from storage.filesystem import basename, dirname, join
+from storage.topics import FUTURE_SUFFIX, directory_name, parse_directory_name
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+DELETED_SUFFIX: Final = ".deleted"
 
 
 def offset_name(offset: int) -> str:
@@ -20,3 +23,18 @@ def offset_name(offset: int) -> str:
 
 def log_path(directory: str, base_offset: int, suffix: str = "") -> str:
     return join(directory, offset_name(base_offset) + LOG_SUFFIX + suffix)
+
+
+def deleted_path_in_live_directory(path: str) -> str | None:
+    """Where a `.deleted` file of a `-future` directory is after that took its live name; None for any other (LS22)."""
+    if not path.endswith(DELETED_SUFFIX):
+        return None
+    directory = dirname(path)
+    try:
+        future = parse_directory_name(basename(directory))
+    except ForeignDirectory:
+        return None
+    if future.suffix != FUTURE_SUFFIX:
+        return None
+    parent, name = dirname(directory), directory_name(future.topic, future.partition)
+    return join(join(parent, name) if parent else name, basename(path))
