@@ -135,7 +135,7 @@ class _BatchValidation:
     def _scan(self, source: Compression) -> RecordScan | None:
         count = self.batch.record_count
         if source is Compression.NONE:
-            return scan_records(bytes(self.buffer), HEADER_SIZE, count)
+            return scan_records(self.buffer, HEADER_SIZE, count)
         with memoryview(self.buffer) as view, view[HEADER_SIZE:] as compressed:
             return scan_records(decompress(source, compressed) if count > 0 else b"", 0, count)
 

@@ -53,7 +53,7 @@ def size_of_varint(value: int) -> int:
     return max(1, (zigzag.bit_length() + 6) // 7)
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
     """The 32-bit value at `position` and the position behind it; InvalidRecord, IndexError at the end."""
     byte = data[position]
     if byte < 0x80:
@@ -64,7 +64,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
     return _read_long(data, position, VARINT_MAX_BYTES, 0xFFFFFFFF)
 
 
-def read_varlong(data: bytes, position: int) -> tuple[int, int]:
+def read_varlong(data: bytes | bytearray, position: int) -> tuple[int, int]:
     """The 64-bit value at `position` and the position behind it; InvalidRecord, IndexError at the end."""
     byte = data[position]
     if byte < 0x80:
@@ -75,7 +75,7 @@ def read_varlong(data: bytes, position: int) -> tuple[int, int]:
     return _read_long(data, position, VARLONG_MAX_BYTES, 0xFFFFFFFFFFFFFFFF)
 
 
-def _read_long(data: bytes, position: int, max_bytes: int, mask: int) -> tuple[int, int]:
+def _read_long(data: bytes | bytearray, position: int, max_bytes: int, mask: int) -> tuple[int, int]:
     zigzag = shift = 0
     for index in range(position, position + max_bytes):
         byte = data[index]
