@@ -1,168 +1,19 @@
-"""The front door: `replog`, a group whose commands are imported when they are called, not before.
-
-So `replog dump` starts without gRPC, and a missing extra spoils only the commands that need it. Exit status:
-0 held, 1 something is violated or damaged, 2 the input was unusable, 3 interrupted or out of time.
-"""
+"""The `replog` command. It imports nothing until an interruption is looked after: Ctrl-C may come that early."""
 
 from __future__ import annotations
 
-import importlib
-import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import final
 
-import click
-
-UNUSABLE_INPUT = 2
 INTERRUPTED = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mount:
-    """Where a command lives: the click command of that name in `module`, which may need `extra`."""
-
-    module: str
-    summary: str
-    extra: str | None = None
-
-
-MOUNTS = {
-    "consume": Mount(
-        module="cluster.client.commands",
-        summary="A topic to standard output, up to the high watermark.",
-    ),
-    "dump": Mount(
-        module="storage.dump_command",
-        summary="What a log, index or snapshot file holds, in kafka-dump-log's lines.",
-    ),
-    "log": Mount(
-        module="storage.log_commands",
-        summary="Recover, truncate or verify a log directory offline.",
-    ),
-    "nodes": Mount(
-        module="cluster.local.commands",
-        summary="Look at, stop, kill and start the nodes of a running `up`.",
-    ),
-    "produce": Mount(module="cluster.client.commands", summary="Lines or files into a topic."),
-    "sim": Mount(module="sim.commands", summary="Run scenarios in simulated time."),
-    "spark": Mount(
-        module="pipeline.commands",
-        summary="Scan logs and run campaigns with Spark.",
-        extra="spark",
-    ),
-    "topics": Mount(
-        module="cluster.client.commands",
-        summary="Create, list, describe and delete topics.",
-    ),
-    "up": Mount(
-        module="cluster.local.commands",
-        summary="A local cluster, one process a node, until Ctrl-C.",
-    ),
-}
-
-# The packages that each extra of pyproject.toml brings.
-_EXTRA_PACKAGES = {"spark": ("pyspark", "pyarrow", "numpy", "pandas")}
-_OWN_PACKAGES = ("cluster", "pipeline", "replog", "sim", "storage")
-
-
-class Unavailable(click.ClickException):
-    """A command that this installation cannot offer."""
-
-    exit_code = UNUSABLE_INPUT
-
-
-@final
-class LazyGroup(click.Group):
-    """Lists its commands without importing them."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(MOUNTS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        mount = MOUNTS.get(cmd_name)
-        return None if mount is None else load_command(cmd_name, mount)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, MOUNTS[name].summary) for name in self.list_commands(ctx)])
-
-
-def load_command(name: str, mount: Mount) -> click.Command:
-    """Raises Unavailable with what to install, when a package of another house is missing."""
-    try:
-        module = importlib.import_module(mount.module)
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").split(".")[0]
-        if missing in _EXTRA_PACKAGES.get(mount.extra or "", ()):
-            raise Unavailable(
-                f"replog {name} needs {missing}: install the extra, pip install 'replog[{mount.extra}]'"
-            ) from error
-        if missing and missing not in _OWN_PACKAGES:
-            raise Unavailable(f"replog {name} needs {missing}: pip install {missing}") from error
-        if error.name != mount.module and not mount.module.startswith(f"{error.name}."):
-            raise  # a module of ours imports one that is not there: a bug, which must show
-        raise Unavailable(f"replog {name} is not part of this installation") from error
-    commands = [value for value in vars(module).values() if isinstance(value, click.Command)]
-    command = next((command for command in commands if command.name == name), None)
-    assert command is not None, f"{mount.module} has no command {name!r}"
-    return command
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="replog")
-def replog() -> None:
-    """A Kafka-style replicated log on Kafka's bytes, and the simulator that breaks it on purpose.
-
-    Exit status: 0 held, 1 violated or damaged, 2 unusable input, 3 interrupted or out of time.
-    """
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status; never a stack trace for what a user gave or pressed."""
-    _open_missing_streams()
-    if not __debug__:
-        _complain("Python's -O and PYTHONOPTIMIZE switch off the checks that guard the log: run without them")
-        return UNUSABLE_INPUT
+    """The exit status: see `replog.commands`."""
     try:
-        status = replog.main(
-            args=None if arguments is None else list(arguments), prog_name="replog", standalone_mode=False
-        )
-        sys.stdout.flush()
-    except (click.Abort, KeyboardInterrupt):
-        _complain("interrupted")
+        from replog.commands import run
+
+        return run(arguments)
+    except KeyboardInterrupt:
+        sys.stderr.write("error: interrupted\n")
         return INTERRUPTED
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
-        return UNUSABLE_INPUT
-    except click.ClickException as error:
-        _complain(error.format_message())
-        return error.exit_code if isinstance(error, Unavailable) else UNUSABLE_INPUT
-    except BrokenPipeError:
-        # The reader left, as `| head` does. Python flushes at exit once more: let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return INTERRUPTED
-    except OSError as error:
-        _complain(_told(error))
-        return UNUSABLE_INPUT
-    return status if isinstance(status, int) else 0
-
-
-def _open_missing_streams() -> None:
-    """What the caller closed (`<&-`, `>&-`) is empty and takes all: no file of ours may get its number."""
-    if sys.stdin is None:
-        sys.stdin = open(os.devnull)
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w")
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")
-
-
-def _told(error: OSError) -> str:
-    reason = error.strerror or str(error)
-    return f"{error.filename}: {reason}" if error.filename else reason
-
-
-def _complain(message: str) -> None:
-    click.echo(f"error: {' '.join(message.split())}", err=True)

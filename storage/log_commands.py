@@ -49,7 +49,7 @@ _config_option = click.option(
 )
 
 
-@click.group("log", short_help="Recover, truncate, verify or count a log directory offline.")
+@click.group("log", short_help="Verify, recover or truncate a log directory offline, or print its stats.")
 def log() -> None:
     """Work on the files of partitions. Exit status: 0 done or sound, 1 damage found, 2 unusable."""
     quiet_logging()

@@ -6,8 +6,9 @@ import sys
 import click
 import pytest
 
-from replog import cli
-from replog.cli import MOUNTS, Mount, Unavailable, load_command, main
+from replog import commands
+from replog.cli import main
+from replog.commands import MOUNTS, Mount, Unavailable, load_command
 
 HEAVY = ("grpc", "simpy", "pyspark", "pydantic", "rich", "cluster")
 
@@ -80,6 +81,8 @@ def test_a_stream_that_the_caller_closed_is_an_empty_one(closed: str) -> None:
         ),
         (click.UsageError("two\nlines"), 2, "error: two lines\n"),
         (click.ClickException("no"), 2, "error: no\n"),
+        (OSError(28, "No space left on device"), 2, "error: standard output: No space left on device\n"),
+        (SystemExit(1), 1, ""),
     ],
 )
 def test_what_a_command_raises_is_one_line_and_a_status(
@@ -93,6 +96,47 @@ def test_what_a_command_raises_is_one_line_and_a_status(
     def fails() -> None:
         raise raised
 
-    monkeypatch.setattr(cli, "load_command", lambda name, mount: fails)
+    monkeypatch.setattr(commands, "load_command", lambda name, mount: fails)
     assert main(["dump"]) == status
-    assert capsys.readouterr().err.lstrip("\n") == error  # click ends the line that a terminal shows ^C in
+    assert capsys.readouterr().err == error
+
+
+def test_a_reader_that_leaves_is_no_damage() -> None:
+    """`replog dump … | head -1`: click alone would exit with 1, which says that a file is damaged."""
+    code = (
+        "import sys, click; from replog import commands; from replog.cli import main\n"
+        "@click.command('fills')\n"
+        "def fills():\n"
+        "    for _ in range(100_000): click.echo('x' * 80)\n"
+        "commands.load_command = lambda name, mount: fills\n"
+        "sys.exit(main(['dump']))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert (process.wait(), process.stderr.read()) == (3, b"")
+
+
+def test_an_interruption_while_modules_are_imported_is_one_line() -> None:
+    code = (
+        "import sys; from replog.cli import main\n"
+        "class Pressed:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'click': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Pressed())\n"
+        "sys.exit(main(['--version']))"
+    )
+    done = python("-c", code)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", "error: interrupted\n")
+
+
+def test_the_front_door_imports_nothing_before_it_is_called() -> None:
+    done = python("-c", "import sys; import replog.cli; print('click' in sys.modules)")
+    assert done.stdout == "False\n"
+
+
+def test_the_summary_of_log_names_its_commands() -> None:
+    assert all(word in MOUNTS["log"].summary.lower() for word in ("verify", "stats", "recover", "truncate"))
