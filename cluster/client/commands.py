@@ -58,12 +58,16 @@ def produce(
     as_json: bool,
     bootstrap_server: str,
 ) -> None:
-    """Send lines to TOPIC, a record a line. Exit status 1 if any failed."""
+    """Send lines to TOPIC, a record a line. Exit status 1 if any failed, 3 if interrupted."""
     properties = pairs(producer_property, "--producer-property")
     given = (("acks", "all" if acks == "-1" else acks), *properties)
     separator = None if key_separator is None else key_separator.encode()
+    tally = Tally()
 
-    async def work() -> Tally:
+    def tell() -> None:
+        click.echo(json.dumps(tally.to_json()) if as_json else str(tally))
+
+    async def work() -> None:
         check_topic_name(topic)
         config = client_config(ProducerConfig(), given, "--producer-property")
         await require_topics(bootstrap_server, (topic,))
@@ -71,13 +75,15 @@ def produce(
         with _progress(path) as progress:
             async with Producer(bootstrap_server, config) as producer:
                 lines = lines_of(chunks)
-                return await produce_lines(producer, topic, lines, key_separator=separator, progress=progress)
+                await produce_lines(producer, topic, lines, tally, key_separator=separator, progress=progress)
 
-    tally = run(work())
-    if as_json:
-        click.echo(json.dumps(tally.to_json()))
-    else:
-        click.echo(f"{tally.acknowledged} records acknowledged, {tally.failed} failed")
+    try:
+        run(work())
+    except SystemExit:
+        if tally.sent:
+            tell()
+        raise
+    tell()
     if tally.failed:
         counts = ", ".join(f"{count} x {code.name}" for code, count in tally.errors.items())
         fail(f"{counts}: {tally.first_message}", FAILED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import enum
 import sys
 import typing
 from collections.abc import Callable, Coroutine, Iterator
@@ -135,7 +136,15 @@ def _parse(name: str, text: str, hint: object) -> object:
             return OffsetReset(text)
         return {"true": True, "false": False}[text.lower()]
     except (ValueError, KeyError) as error:
-        raise click.UsageError(f"{name}={text}: cannot be read") from error
+        raise click.UsageError(f"{name}={text}: {_wanted(hint)}") from error
+
+
+def _wanted(hint: object) -> str:
+    if hint is int:
+        return "a number is wanted"
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return f"one of {', '.join(each.name.lower() for each in hint)} is wanted"
+    return "true or false is wanted"
 
 
 async def require_topics(bootstrap: str, topics: tuple[str, ...]) -> MetadataResponse:

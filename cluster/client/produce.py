@@ -20,11 +20,17 @@ _TURN_RECORDS = 256
 class Tally:
     """What became of the records. Offsets are of acknowledged records only; -1 where the leader told none (acks=0)."""
 
+    sent: int = 0
     acknowledged: int = 0
     failed: int = 0
     errors: dict[ErrorCode, int] = field(default_factory=dict)
     first_message: str = ""
     offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def unanswered(self) -> int:
+        """Of those nobody knows: some, underway when the command was interrupted, may be in the log."""
+        return self.sent - self.acknowledged - self.failed
 
     def count(self, delivered: Delivered) -> None:
         if delivered.error is not ErrorCode.NONE:
@@ -37,8 +43,14 @@ class Tally:
         first, last = self.offsets.get(partition, (offset, offset))
         self.offsets[partition] = (min(first, offset), max(last, offset))
 
+    def __str__(self) -> str:
+        text = f"{self.acknowledged} records acknowledged, {self.failed} failed"
+        return f"{text}, {self.unanswered} without an answer" if self.unanswered else text
+
     def to_json(self) -> dict[str, object]:
+        unanswered = {"unanswered": self.unanswered} if self.unanswered else {}
         return {
+            **unanswered,
             "acknowledged": self.acknowledged,
             "failed": self.failed,
             "partitions": [
@@ -62,12 +74,15 @@ async def produce_lines(
     producer: Producer,
     topic: str,
     lines: AsyncIterator[list[bytes]],
+    tally: Tally,
     *,
     key_separator: bytes | None = None,
     progress: Callable[[Tally], None] | None = None,
-) -> Tally:
-    """Returns when every line has its end. Lines are taken as room in the buffer allows."""
-    tally = Tally()
+) -> None:
+    """Returns when every line has its end. Lines are taken as room in the buffer allows.
+
+    `tally` holds at any moment what is known, also when this does not end well.
+    """
 
     def on_end(future: asyncio.Future[Delivered]) -> None:
         if not future.cancelled():
@@ -78,9 +93,9 @@ async def produce_lines(
             for line in several[start : start + _TURN_RECORDS]:
                 key, value = split_key(line, key_separator)
                 (await producer.send(topic, value, key=key)).add_done_callback(on_end)
+                tally.sent += 1
             await asyncio.sleep(0)
             if progress is not None:
                 progress(tally)
     await producer.flush()
     await asyncio.sleep(0)  # the last futures' callbacks
-    return tally

@@ -50,7 +50,10 @@ def create(
     as_json: bool,
     bootstrap_server: str,
 ) -> None:
-    """Create topic NAME; returns once every partition has a leader."""
+    """Create topic NAME; returns once every partition has a leader.
+
+    One that exists is an error, or with --if-not-exists left as it is.
+    """
     request = CreateTopicRequest(
         name=name,
         partitions=partitions,
@@ -59,20 +62,24 @@ def create(
         assignment=_assignment(replica_assignment),
     )
 
-    async def work() -> str:
+    async def work() -> tuple[str, bool]:
         check_topic_name(name)
+        is_new = True
         async with Admin(bootstrap_server, admin_config()) as admin:
             try:
                 topic_id = await admin.create_topic(request)
             except ClusterError as error:
                 if not (if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
                     raise
-                topic_id = ""
+                topic_id, is_new = "", False
             await admin.until_led(name)
-            return topic_id
+            return topic_id, is_new
 
-    topic_id = run(work())
-    click.echo(json.dumps({"name": name, "topic_id": topic_id}) if as_json else f"Created topic {name}.")
+    topic_id, is_new = run(work())
+    if as_json:
+        click.echo(json.dumps({"name": name, "topic_id": topic_id, "created": is_new}))
+    else:
+        click.echo(f"Created topic {name}." if is_new else f"Topic {name} already exists.")
 
 
 def _assignment(text: str | None) -> tuple[tuple[int, ...], ...]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.real_cluster import FAST_SESSIONS, REPLOG, ROOT, Up, replog, running, until
+from tests.cluster.real_cluster import DEADLINE_S, FAST_SESSIONS, REPLOG, ROOT, Up, replog, running, until
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,44 @@ def test_topics_are_created_listed_described_altered_and_deleted(cluster: Up) ->
     assert altered.returncode == 0, altered.stderr
     assert cluster.run("topics", "delete", "made").returncode == 0
     until(lambda: b"made\n" not in cluster.run("topics", "list").stdout, "a deleted topic stays")
+
+
+def test_a_topic_that_exists_is_not_called_created(cluster: Up) -> None:
+    create(cluster, "twice")
+    assert cluster.run("topics", "create", "twice").returncode == 2
+    again = cluster.run("topics", "create", "twice", "--if-not-exists")
+    assert (again.returncode, again.stdout) == (0, b"Topic twice already exists.\n")
+    told = cluster.run("topics", "create", "twice", "--if-not-exists", "--json")
+    assert json.loads(told.stdout) == {"name": "twice", "topic_id": "", "created": False}
+
+
+@pytest.mark.slow
+def test_an_interrupted_produce_tells_what_became_of_the_records(cluster: Up) -> None:
+    create(cluster, "cut-short")
+    command = [*REPLOG, "produce", "cut-short", "--bootstrap-server", cluster.bootstrap_servers]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT) as producer:
+        assert producer.stdin is not None
+        producer.stdin.write(b"a\nb\nc\n")
+        producer.stdin.flush()
+        until(lambda: cluster.describe("cut-short")[0]["high_watermark"] == 3, "nothing is committed")
+        producer.send_signal(signal.SIGINT)
+        out, err = producer.communicate(timeout=DEADLINE_S)
+    assert (producer.returncode, err) == (3, b"error: interrupted\n")
+    assert out.startswith(b"3 records acknowledged, 0 failed"), out
+
+
+@pytest.mark.parametrize(
+    "given, wanted",
+    [
+        ("compression.type=brotli", "one of none, gzip, snappy, lz4, zstd is wanted"),
+        ("linger.ms=soon", "a number is wanted"),
+        ("enable.idempotence=maybe", "true or false is wanted"),
+    ],
+)
+def test_a_property_that_cannot_be_read_says_what_is_wanted(given: str, wanted: str) -> None:
+    done = replog("produce", "any", "--producer-property", given)
+    assert (done.returncode, done.stderr.decode()) == (2, f"error: {given}: {wanted}\n")
 
 
 def test_lines_come_back_as_they_went(cluster: Up) -> None:
