@@ -269,7 +269,7 @@ def _short(reader: MessageReader, part: str) -> int:
         raise Unreadable(f"Error while reading {part}") from None
     if value > _MAX_INT16:
         raise Unreadable(f"Value for {part} was too large.")
-    return value
+    return ((value + 0x8000) & 0xFFFF) - 0x8000  # of a negative one the lower half, as Java's cast
 
 
 def offsets_decoder() -> RecordDecoder:

@@ -128,7 +128,10 @@ class FileRecords:
         size field below 14 and where the file is shorter than `end`. Checks neither magic nor checksum.
         """
         for block, at, position, size_bytes in self._frames(start, end, with_bodies=True):
-            yield RecordBatch(block, at, size_bytes, position)
+            batch = RecordBatch(block, at, size_bytes, position)
+            if size_bytes < HEADER_SIZE and batch.magic >= CURRENT_MAGIC:
+                batch = self._headed_by_what_follows(batch)
+            yield batch
 
     def scan_headers(
         self, start: int = 0, end: int | None = None, *, is_live: bool = True
@@ -370,7 +373,7 @@ class FileRecords:
 
     def _headed_by_what_follows(self, batch: RecordBatch) -> RecordBatch:
         """A size field that cuts its own header off is damage, and Kafka reads 61 bytes all the same: where a log ends
-        after an orderly stop is decided by them.
+        after an orderly stop is decided by them, and its dump tool shows them. None of it is valid.
         """
         header = self._file.read_at(batch.position, HEADER_SIZE)
         if len(header) < HEADER_SIZE:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -281,6 +282,19 @@ def test_bytes_behind_the_last_batch_are_told_in_kafkas_words(log: Path) -> None
         file.write(b"\0" * 17)
     assert dumped(log).lines[-1] == f"Found 17 invalid bytes at the end of {log.name}"
     assert len(dumped(log, options=DumpOptions(max_bytes=size_bytes + 17)).lines) == 2 + 3
+
+
+def test_a_batch_that_is_shorter_than_its_header_shows_the_header_that_kafka_reads(log: Path) -> None:
+    """Its size field says 14: Kafka's tool tells the producer, the count and the last offset from what follows."""
+    sound = dumped(log).lines
+    data = bytearray(log.read_bytes())
+    data[8:12] = (14).to_bytes(4, "big")
+    log.write_bytes(data)
+    told = dumped(log)
+    expected = re.sub(r"size: \d+", "size: 26", sound[2]).replace("isvalid: true", "isvalid: false")
+    assert told.lines[2] == expected and told.status is DumpStatus.DAMAGED
+    log.with_suffix(".index").write_bytes((1).to_bytes(4, "big") + bytes(4))
+    assert dumped(log.with_suffix(".index")).errors == [], "the last offset is the header's too"
 
 
 def test_time_index_entry_of_records_that_cannot_be_read_is_damage(log: Path) -> None:

@@ -91,6 +91,11 @@ def test_numbers_print_as_java_prints_doubles(value: float, text: str) -> None:
     assert json_text(value) == text
 
 
+def test_a_frame_version_is_a_short_of_the_number_read() -> None:
+    record = Record(69, 0, None, bytes.fromhex("d4faa0b60c"))  # -959955628, whose lower half is 15700
+    assert "unknown frame version 15700(only" in _line(ClusterMetadataDecoder(), record)
+
+
 def test_text_is_escaped_as_jackson_does() -> None:
     assert json_text({"a\n\x01": ['"\\', None, True]}) == '{"a\\n\\u0001":["\\"\\\\",null,true]}'
 
