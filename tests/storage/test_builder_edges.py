@@ -1,0 +1,67 @@
+"""Building batches one byte to either side of a limit, and with the timestamps that hide mistakes (BB2, BB4, BB5)."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.batch import BatchBuilder, Compression, Record, RecordBatch, TimestampType
+from storage.legacy_builder import MessageSetBuilder, MessageSetFields, build_message_set
+
+FIRST, SECOND = Record(0, 5, b"a", b"1"), Record(1, 6, b"b", b"2")
+magics = pytest.mark.parametrize("magic", [0, 1])
+
+
+def test_bb2_without_timestamps_there_is_no_greatest() -> None:
+    builder = BatchBuilder()
+    builder.append(FIRST._replace(timestamp=-1))
+    data = builder.build()
+    batch = RecordBatch(data, 0, len(data))
+    assert (batch.base_timestamp, batch.max_timestamp) == (-1, -1)
+
+
+def test_bb4_a_wrapper_of_log_append_time_carries_that_time() -> None:
+    data = build_message_set(
+        [FIRST, SECOND],
+        magic=1,
+        compression=Compression.GZIP,
+        timestamp_type=TimestampType.LOG_APPEND,
+        log_append_time_ms=77,
+    )
+    wrapper = RecordBatch(data, 0, len(data))
+    assert wrapper.timestamp_type is TimestampType.LOG_APPEND and wrapper.max_timestamp == 77
+    assert [record.timestamp for record in wrapper.records()] == [77, 77]
+
+
+def test_bb5_a_batch_takes_the_first_record_and_then_what_fits_exactly() -> None:
+    whole = BatchBuilder()
+    whole.append(FIRST)
+    whole.append(SECOND)
+    for limit_bytes, fits in ((whole.size_estimate, True), (whole.size_estimate - 1, False), (0, False)):
+        builder = BatchBuilder(limit_bytes=limit_bytes)
+        assert builder.try_append(FIRST)
+        before = builder.build()
+        assert builder.try_append(SECOND) == fits
+        assert builder.build() == (whole.build() if fits else before)
+
+
+def test_bb5_what_a_record_takes_beside_its_content_counts() -> None:
+    """Key and value fit; the lengths, the deltas and the headers around them do not."""
+    builder = BatchBuilder()
+    builder.append(FIRST)
+    limit_bytes = builder.size_estimate + 2
+    builder = BatchBuilder(limit_bytes=limit_bytes)
+    assert builder.try_append(FIRST) and not builder.try_append(SECOND)
+    assert (builder.record_count, builder.last_offset) == (1, 0)
+
+
+@magics
+def test_bb5_a_message_set_takes_the_first_record_and_then_what_fits_exactly(magic: int) -> None:
+    fields = MessageSetFields(magic=magic)
+    whole = MessageSetBuilder(fields)
+    whole.append(FIRST)
+    whole.append(SECOND)
+    for limit_bytes, fits in ((whole.size_estimate, True), (whole.size_estimate - 1, False), (0, False)):
+        builder = MessageSetBuilder(fields, limit_bytes=limit_bytes)
+        assert builder.try_append(FIRST)
+        assert builder.try_append(SECOND) == fits
+        assert builder.record_count == (2 if fits else 1)
