@@ -123,7 +123,7 @@ def _unflushed_bytes(file_system: FileSystem, task: _Task) -> int:
     sizes = {
         int(name[:-4]): file_system.stat(join(task.directory, name)).size_bytes
         for name in file_system.list(task.directory)
-        if name.endswith(".log") and name[:-4].isdigit()
+        if name.endswith(".log") and name[:-4].isascii() and name[:-4].isdigit()
     }
     first = max((base for base in sizes if base <= task.recovery_point), default=0)
     return sum(size for base, size in sizes.items() if base >= first)

@@ -170,11 +170,11 @@ def test_ix25_what_was_deleted_unopened_is_not_made_anew() -> None:
 def test_ix26_the_file_of_the_first_append_is_the_one_that_is_synced_and_closed() -> None:
     disk, fs = simulated()
     index = TransactionIndex(fs, "45.txnindex", 0)
-    index.append(A)
-    index.append(B)
-    index.flush()
-    fs.sync_directory("")
-    assert len(disk.durable_bytes("45.txnindex")) == 2 * 34
+    for count, entry in enumerate((A, B), start=1):
+        index.append(entry)
+        index.flush()
+        fs.sync_directory("")
+        assert len(disk.durable_bytes("45.txnindex")) == count * 34
 
 
 def test_ix27_the_order_is_free_also_once_the_entries_on_disk_were_read() -> None:
@@ -188,6 +188,14 @@ def test_ix27_the_order_is_free_also_once_the_entries_on_disk_were_read() -> Non
     assert list(index.entries()) == [A, B]
     index.append(A)
     assert list(index.entries()) == [A, B, A]
+
+
+def test_ix30_of_the_version_only_the_first_byte_is_looked_at() -> None:
+    _, fs = simulated()
+    fs.open("45.txnindex", OpenMode.CREATE).append(struct.pack(">hqqqq", 0x00FF, *A))
+    index = TransactionIndex(fs, "45.txnindex", 0)
+    index.sanity_check()
+    assert list(index.entries()) == [A]
 
 
 def test_ix31_a_flush_syncs_what_is_open_and_opens_nothing() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sim.disk import SimFileSystem
+from storage.batch import Record, build_batch
 from storage.config import LogConfig
 from storage.file_records import FileRecords
 from storage.filesystem import Buffer, OpenMode
@@ -65,12 +66,10 @@ def test_ls14_the_last_time_entry_goes_into_the_slot_that_was_kept_for_it() -> N
 
 def test_ls15_a_close_asks_for_no_maximum_that_nobody_asked_for() -> None:
     file_system = new_file_system()
-    segment = filled_segment(file_system, range(3))
-    segment.close_handlers()
-    disk_bytes = file_system.stat(segment.time_index_path).size_bytes
-    again = open_segment(file_system, file_already_exists=True)
-    again.close()
-    assert file_system.stat(segment.time_index_path).size_bytes == disk_bytes  # not even opened
+    path = filled_segment(file_system, range(3)).time_index_path
+    file_system.unlink(path)
+    open_segment(file_system, file_already_exists=True).close()
+    assert not file_system.exists(path)  # not even opened
 
 
 @pytest.mark.parametrize("damage", [(NOW_MS + 50, 1), (NOW_MS - 50, 40)], ids=["later", "behind"])
@@ -162,6 +161,19 @@ def test_ls18_a_record_below_the_index_entrys_offset_may_be_the_answer() -> None
     append_batch(segment, batch(6, 3, timestamp=NOW_MS + 104))  # 104 again, behind the entry
     found = segment.find_offset_by_timestamp(NOW_MS + 105, 0)
     assert found is not None and found.offset == 7
+
+
+def test_ls18_the_start_asked_for_lies_within_a_batch() -> None:
+    segment = open_segment(new_file_system(), config=EACH)
+    append_batch(segment, batch(0, timestamp=NOW_MS))
+    append_batch(segment, batch(1, 5, timestamp=NOW_MS + 100))
+    found = segment.find_offset_by_timestamp(NOW_MS + 100, 3)
+    assert found is not None and (found.offset, found.timestamp) == (3, NOW_MS + 102)
+    records = [Record(6, NOW_MS + 200, None, None), Record(7, NOW_MS + 150, None, None)]
+    append_batch(segment, build_batch(records, base_offset=6))
+    assert segment.time_index.last_entry == (NOW_MS + 200, 7)
+    found = segment.find_offset_by_timestamp(NOW_MS + 200, 0)
+    assert found is not None and found.offset == 6
 
 
 def test_ls19_a_timestamp_of_0_counts_and_without_any_the_files_time_does() -> None:

@@ -1,0 +1,68 @@
+"""Traps of the format that no rule names: ends of text files, digits of names, levels of codecs (T15, T16, T21)."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from storage.batch import HEADER_SIZE, Compression, RecordBatch
+from storage.batch_format import ATTRIBUTES_AT, SIZE_FIELD_AT
+from storage.checkpoints import OffsetCheckpoint, PartitionMetadataFile
+from storage.compression import compress
+from storage.config import LogConfig
+from storage.crc32c import crc32c
+from storage.filesystem import OpenMode, read_file
+from storage.leader_epochs import LeaderEpochCache
+from storage.loader_files import offset_of_name
+from storage.os_filesystem import OsFileSystem
+from storage.segment_names import offset_name
+from storage.start_recovery import _Task, _unflushed_bytes
+from tests.storage.log_helpers import DIRECTORY, NOW_MS, append_each, new_file_system, open_log, produced
+
+
+def test_t15_text_files_end_with_a_line_end_and_partition_metadata_does_not() -> None:
+    file_system = new_file_system()
+    OffsetCheckpoint(file_system, "logs/points").write({("topic", 0): 5, ("topic", 1): 7})
+    assert read_file(file_system, "logs/points") == b"0\n2\ntopic 0 5\ntopic 1 7\n"
+    LeaderEpochCache(file_system, "logs/epochs").assign(3, 9)
+    assert read_file(file_system, "logs/epochs") == b"0\n1\n3 9\n"
+    PartitionMetadataFile(file_system, DIRECTORY).write("a" * 21 + "Q")
+    content = read_file(file_system, f"{DIRECTORY}/partition.metadata")
+    assert content == b"version: 0\ntopic_id: " + b"a" * 21 + b"Q"
+
+
+def test_t16_names_have_ascii_digits_and_no_others_are_read() -> None:
+    assert offset_name(2**63 - 1) == "09223372036854775807" and offset_name(7) == f"{'0' * 19}7"
+    for digits in ("\u0660" * 20, "\u00b2" * 20, "\uff11" * 20):
+        assert digits.isdigit() and offset_of_name(f"{digits}.log") is None
+    file_system = new_file_system()
+    log = open_log(file_system)
+    append_each(log, 2)
+    log.close()
+    file_system.open(f"{DIRECTORY}/{chr(0x661) * 20}.log", OpenMode.CREATE).close()
+    assert open_log(file_system).segments.base_offsets == [0]
+
+
+def test_t16_recovery_before_the_start_passes_over_other_digits(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020d}.log").write_bytes(bytes(100))
+    (tmp_path / ("\u00b2" * 20 + ".log")).write_bytes(bytes(7))
+    task = _Task(
+        directory=str(tmp_path), config=LogConfig(), log_start_offset=0, recovery_point=0, now_ms=NOW_MS
+    )
+    assert _unflushed_bytes(OsFileSystem(), task) == 100
+
+
+def test_t21_another_level_of_the_topics_codec_is_stored_as_it_came() -> None:
+    plain = produced(40, value_bytes=300)
+    payload = plain[HEADER_SIZE:]
+    packed = compress(Compression.GZIP, payload, level=1)
+    assert packed != compress(Compression.GZIP, payload)
+    data = bytearray(plain[:HEADER_SIZE] + packed)
+    struct.pack_into(">i", data, SIZE_FIELD_AT, len(data) - 12)
+    data[ATTRIBUTES_AT + 1] |= Compression.GZIP
+    struct.pack_into(">I", data, 17, crc32c(data[21:]))
+    assert RecordBatch(data, 0, len(data)).is_valid()
+    for compression_type in ("gzip", "producer"):
+        log = open_log(new_file_system(), LogConfig(compression_type=compression_type))
+        log.append_as_leader(bytes(data), leader_epoch=0, now_ms=NOW_MS)
+        assert log.read(0, max_size=1 << 20).records[HEADER_SIZE:] == packed
