@@ -167,3 +167,9 @@ class ConfigError(StorageError):
     """A configuration that cannot hold. Kafka: ConfigException / INVALID_CONFIG."""
 
     code = 40
+
+
+def reason_of(error: OSError) -> str:
+    """Which file, and what the machine says of it."""
+    name = f"{error.filename}: " if error.filename else ""
+    return f"{name}{error.strerror or error}"

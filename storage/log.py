@@ -20,7 +20,7 @@ from typing import final
 
 from storage.config import LogConfig
 from storage.draws import Draws
-from storage.errors import StorageError
+from storage.errors import StorageError, reason_of
 from storage.fetch_data import FetchData, Isolation
 from storage.filesystem import FileSystem, dirname
 from storage.loader import LoadRequest, load_log
@@ -92,7 +92,7 @@ class PartitionLog(LogAppends, LogReads, LogCompactions):
         try:
             return cls(request, load_log(request), on_recovery_point_lowered)
         except OSError as error:
-            raise StorageError(f"{directory} cannot be loaded: {error}") from error
+            raise StorageError(f"{directory} cannot be loaded: {reason_of(error)}") from error
 
     def close(self, now_ms: int | None = None) -> None:
         """An orderly stop: all of it on disk, names too, with a producer snapshot at the log end (RT14).

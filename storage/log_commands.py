@@ -18,7 +18,7 @@ from storage.checkpoints import (
     OffsetCheckpoint,
 )
 from storage.config import LogConfig
-from storage.errors import CorruptCheckpoint, StorageError
+from storage.errors import CorruptCheckpoint, StorageError, reason_of
 from storage.filesystem import dirname, join
 from storage.log import PartitionLog
 from storage.log_command_options import (
@@ -75,11 +75,13 @@ def recover(directory: str, as_json: bool, jobs: int | None, properties: tuple[s
     with _offline(file_system, path) as partitions:
         work = partial(_recover_one, properties=properties)
         count = default_jobs(file_system, partitions) if jobs is None else jobs
-        for result in for_each_partition(work, partitions, jobs=count, title="recover"):
-            results.append(result)
-            if not as_json:
-                echo_lines(_recover_lines(result))
-        _lower_recovery_points(file_system, path, results)
+        try:
+            for result in for_each_partition(work, partitions, jobs=count, title="recover"):
+                results.append(result)
+                if not as_json:
+                    echo_lines(_recover_lines(result))
+        finally:  # also of those before an interruption
+            _lower_recovery_points(file_system, path, results)
     if as_json:
         summary = {
             "directory": path,
@@ -125,8 +127,10 @@ def _recover_one(path: str, *, properties: tuple[str, ...]) -> Recovery:
         log = _open_log(OsFileSystem(), path, _config(properties), report=result.note)
         log.close(_now_ms())
         result.log_start_offset, result.log_end_offset = log.log_start_offset, log.log_end_offset
-    except (StorageError, OSError) as error:
+    except StorageError as error:
         result.error = " ".join(str(error).split())
+    except OSError as error:
+        result.error = reason_of(error)
     return result
 
 
@@ -165,8 +169,10 @@ def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[st
             log.close(_now_ms())
             recovery.log_end_offset = log.log_end_offset
             _lower_recovery_points(file_system, path, [recovery])
-        except (StorageError, OSError) as error:
+        except StorageError as error:
             fail(str(error))
+        except OSError as error:
+            fail(reason_of(error))
     removed_bytes = size_before - log.size_bytes
     summary = {
         "directory": path,
@@ -215,6 +221,7 @@ def _offline(file_system: OsFileSystem, path: str) -> Iterator[list[str]]:
         if not partitions and not looks_like_log_directory(file_system, path):
             fail(f"{path} holds no partition")
     if log_directory != path and not file_system.exists(join(log_directory, LOCK_FILE)):
+        _read_checkpoint(file_system, _recovery_points(file_system, path))
         yield partitions
         return
     try:
@@ -222,6 +229,9 @@ def _offline(file_system: OsFileSystem, path: str) -> Iterator[list[str]]:
     except StorageError as error:
         fail(str(error))
     try:
+        _read_checkpoint(
+            file_system, _recovery_points(file_system, path)
+        )  # refused before anything is changed
         yield partitions
     finally:
         lock.release()
@@ -265,10 +275,14 @@ def _read_checkpoint(file_system: OsFileSystem, path: str) -> dict[tuple[str, in
         fail(str(error))
 
 
+def _recovery_points(file_system: OsFileSystem, path: str) -> str:
+    log_directory = dirname(path) if is_partition_directory(file_system, path) else path
+    return join(log_directory, RECOVERY_POINT_CHECKPOINT)
+
+
 def _lower_recovery_points(file_system: OsFileSystem, path: str, results: list[Recovery]) -> None:
     """A checkpoint that stands beyond the end of its log comes down."""
-    log_directory = dirname(path) if is_partition_directory(file_system, path) else path
-    checkpoint = join(log_directory, RECOVERY_POINT_CHECKPOINT)
+    checkpoint = _recovery_points(file_system, path)
     offsets = _read_checkpoint(file_system, checkpoint)
     lowered = dict(offsets)
     for result in results:

@@ -10,6 +10,7 @@ from functools import partial
 
 import click
 
+from storage.errors import reason_of
 from storage.filesystem import OpenMode, join
 from storage.log_command_options import (
     UNUSABLE,
@@ -49,7 +50,7 @@ def verify(directory: str, deep_iteration: bool, jobs: int | None, as_json: bool
     """
     file_system, path = _file_system(), clean_path(directory)
     partitions = _partitions(file_system, path)
-    count = _jobs(file_system, partitions, jobs)
+    count = default_jobs(file_system, partitions) if jobs is None else jobs
     work = partial(_verify_one, deep=deep_iteration)
     reports: list[PartitionReport] = []
     for report in for_each_partition(work, partitions, jobs=count, title="verify"):
@@ -80,7 +81,7 @@ def _verify_one(path: str, *, deep: bool) -> PartitionReport:
     try:
         return verify_partition(_file_system(), path, deep=deep)
     except OSError as error:
-        return PartitionReport(directory=path, error=_reason(error))
+        return PartitionReport(directory=path, error=reason_of(error))
 
 
 def _file_system() -> OsFileSystem:
@@ -93,7 +94,7 @@ def _beside(file_system: OsFileSystem, path: str, reports: Sequence[PartitionRep
     try:
         return [_from(path, problem) for problem in verify_beside(file_system, path, reports)]
     except OSError as error:
-        fail(f"{path}: {_reason(error)}")
+        fail(reason_of(error))
 
 
 def _from(path: str, problem: Problem) -> Problem:
@@ -150,7 +151,7 @@ def stats(directory: str, jobs: int | None, as_json: bool) -> None:
     """
     file_system, path = _file_system(), clean_path(directory)
     partitions = _partitions(file_system, path)
-    count = _jobs(file_system, partitions, jobs)
+    count = default_jobs(file_system, partitions) if jobs is None else jobs
     found: list[PartitionStats] = []
     for each in for_each_partition(_stats_of, partitions, jobs=count, title="stats"):
         each.directory = _relative(path, each.directory)
@@ -168,6 +169,8 @@ def stats(directory: str, jobs: int | None, as_json: bool) -> None:
         click.echo(json.dumps(summary))
     else:
         echo_lines(_total_lines(total, limits))
+    if any(each.is_unreadable for each in found):
+        raise SystemExit(UNUSABLE)
     if any(each.error is not None for each in found):
         raise SystemExit(VIOLATED)
 
@@ -177,7 +180,7 @@ def _stats_of(path: str) -> PartitionStats:
     try:
         return partition_stats(_file_system(), path)
     except OSError as error:
-        return PartitionStats(directory=path, error=_reason(error))
+        return PartitionStats(directory=path, error=reason_of(error), is_unreadable=True)
 
 
 def _stats_lines(each: PartitionStats) -> Iterator[str]:
@@ -242,21 +245,7 @@ def _partitions(file_system: OsFileSystem, path: str) -> list[str]:
             return [path]
         found = [join(path, name) for name in partition_directories(file_system, path)]
     except OSError as error:
-        fail(f"{path}: {_reason(error)}")
+        fail(reason_of(error))
     if not found and not looks_like_log_directory(file_system, path):
         fail(f"{path} holds no partition")
     return found
-
-
-def _jobs(file_system: OsFileSystem, partitions: Sequence[str], jobs: int | None) -> int:
-    if jobs is not None:
-        return jobs
-    try:
-        return default_jobs(file_system, partitions)
-    except OSError:
-        return 1  # who reads it says why
-
-
-def _reason(error: OSError) -> str:
-    name = f"{error.filename}: " if error.filename else ""
-    return f"{name}{error.strerror or error}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from storage.batch import CURRENT_MAGIC, RecordBatch
 from storage.dump_writers import codec_label
-from storage.errors import StorageError
+from storage.errors import StorageError, reason_of
 from storage.file_records import FileRecords
 from storage.filesystem import FileSystem, join
 from storage.loader_files import list_live_files
@@ -42,6 +42,7 @@ class PartitionStats:
     open_files: int = 0
     maps: int = 0
     error: str | None = None  # what it ends at; the counts are of all before it
+    is_unreadable: bool = False  # the machine refused a file: no damage of ours
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,8 +102,10 @@ class _Count:
             self._count_files(base_offset, files.names)
             try:
                 self._count_segment(log_path(self._directory, base_offset))
-            except (StorageError, OSError) as error:
+            except StorageError as error:
                 stats.error = stats.error or " ".join(str(error).split())
+            except OSError as error:
+                stats.error, stats.is_unreadable = stats.error or reason_of(error), True
         stats.producers = len(self._producer_ids)
         return stats
 

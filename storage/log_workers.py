@@ -20,11 +20,15 @@ SMALL_BYTES = 64 * 1024 * 1024
 
 
 def default_jobs(file_system: FileSystem, paths: Sequence[str]) -> int:
+    """The processors, or 1 for little data. What cannot be read does not count: who works on it says why."""
     size_bytes = 0
     for path in paths:
-        for name in file_system.list(path):
-            if name.endswith(".log"):
-                size_bytes += file_system.stat(join(path, name)).size_bytes
+        try:
+            for name in file_system.list(path):
+                if name.endswith(".log"):
+                    size_bytes += file_system.stat(join(path, name)).size_bytes
+        except OSError:
+            continue
     return 1 if size_bytes < SMALL_BYTES else max(1, min(len(paths), os.cpu_count() or 1))
 
 

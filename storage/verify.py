@@ -247,7 +247,10 @@ class _Verification:
 
 
 def partition_directories(file_system: FileSystem, directory: str) -> list[str]:
-    """The live partitions in `directory`, the metadata log's too; folders without our files are left out."""
+    """The live partitions in `directory`, the metadata log's too; folders without our files are left out.
+
+    One that is called like a partition and may not be listed counts: who works on it gets the error.
+    """
     names = []
     for name in file_system.list(directory):
         try:
@@ -255,9 +258,16 @@ def partition_directories(file_system: FileSystem, directory: str) -> list[str]:
         except BadDirectoryName:
             continue
         path = join(directory, name)
-        if is_live and file_system.stat(path).is_directory and is_partition_directory(file_system, path):
+        if is_live and file_system.stat(path).is_directory and _may_be_ours(file_system, path):
             names.append(name)
     return names
+
+
+def _may_be_ours(file_system: FileSystem, directory: str) -> bool:
+    try:
+        return is_partition_directory(file_system, directory)
+    except PermissionError:
+        return True
 
 
 _PARTITION_FILE = re.compile(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from storage import log_commands
 from storage.config import LogConfig
 from storage.draws import Draws
 from storage.log_commands import log as log_group
@@ -125,6 +126,68 @@ def test_a_directory_in_use_is_refused_by_what_writes_and_read_by_verify(directo
     finally:
         logs.shutdown()
     assert run("recover", directory).exit_code == 0
+
+
+UNREADABLE = "t-0: Permission denied"
+
+
+@pytest.fixture
+def sealed(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """As `directory`, but nobody may list t-0; root, as which tests may run, could."""
+    listed = OsFileSystem.list
+
+    def refuse(file_system: OsFileSystem, path: str) -> list[str]:
+        if path.endswith("t-0"):
+            raise PermissionError(13, "Permission denied", path)
+        return listed(file_system, path)
+
+    monkeypatch.setattr(OsFileSystem, "list", refuse)
+    return directory
+
+
+@pytest.mark.parametrize("command", ["verify", "stats", "recover"])
+def test_a_partition_that_may_not_be_read_spoils_itself_only(sealed: Path, command: str) -> None:
+    result = run(command, sealed, "--json")
+    broken, whole = json.loads(result.stdout)["partitions"]
+    assert result.exit_code == 2
+    assert broken["error"].endswith(UNREADABLE) and "[Errno" not in broken["error"]
+    assert whole["error"] is None and whole["log_end_offset"] == 3
+
+
+def test_the_reason_of_the_machine_is_told_once(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(file_system: OsFileSystem, path: str) -> list[str]:
+        raise NotADirectoryError(20, "Not a directory", path)
+
+    monkeypatch.setattr(OsFileSystem, "list", refuse)
+    for command in ("verify", "stats"):
+        assert run(command, directory).stderr == f"error: {directory}: Not a directory\n"
+
+
+def test_recover_and_truncate_refuse_a_damaged_checkpoint_before_they_change_anything(
+    directory: Path,
+) -> None:
+    (directory / "recovery-point-offset-checkpoint").write_text("0\nx\n")
+    (log,) = (directory / "t-0").glob("*.log")
+    content = log.read_bytes()
+    log.write_bytes(content + b"torn")
+    for arguments in (("recover", directory), ("truncate", directory / "t-0", "--to-offset", "1")):
+        result = run(*arguments)
+        assert result.exit_code == 2 and result.stdout == "" and result.stderr.count("\n") == 1
+        assert log.read_bytes() == content + b"torn"
+
+
+def test_an_interrupted_recover_lowers_the_checkpoints_of_what_it_cut(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (log,) = (directory / "t-0").glob("*.log")
+    log.write_bytes(log.read_bytes()[:-1])
+
+    def interrupted(lines: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(log_commands, "echo_lines", interrupted)
+    assert run("recover", directory).exit_code != 0
+    assert (directory / "recovery-point-offset-checkpoint").read_text() == "0\n2\nt 0 9\nu 0 3\n"
 
 
 def test_what_cannot_be_healed_is_one_clear_error(directory: Path) -> None:
