@@ -43,29 +43,56 @@ class LocalLog:
         self.file_system, self.directory, self.config, self._draws = file_system, directory, config, draws
         self.segments = segments
         self.recovery_point = recovery_point
-        self.log_end = LogOffsetMetadata(log_end_offset)
+        self._log_end: LogOffsetMetadata | None = None
         self.update_log_end(log_end_offset)
 
     @property
-    def log_end_offset(self) -> int:
-        return self.log_end.offset
+    def log_end(self) -> LogOffsetMetadata:
+        """The same object until the log end moves; made when somebody asks, for few appends are asked after."""
+        if self._log_end is None:
+            self._log_end = LogOffsetMetadata(*self._log_end_place)
+        return self._log_end
+
+    def _set_log_end(self, offset: int, segment_base_offset: int, position: int) -> None:
+        self.log_end_offset = offset
+        self._log_end_place = (offset, segment_base_offset, position)
+        self._log_end = None
 
     @property
     def unflushed_messages(self) -> int:
-        return self.log_end.offset - self.recovery_point
+        return self.log_end_offset - self.recovery_point
 
     def update_log_end(self, offset: int) -> None:
         """The place is that of the active segment's end, whatever it was before a roll or a truncation."""
         active = self.segments.active
-        self.log_end = LogOffsetMetadata(offset, active.base_offset, active.size_bytes)
+        self._set_log_end(offset, active.base_offset, active.size_bytes)
         self.recovery_point = min(self.recovery_point, offset)
 
     def append(self, last_offset: int, records: Buffer, columns: BatchColumns | None = None) -> None:
         """The log end moves once the bytes are written: whatever fails later, these offsets are used (T35)."""
-        assert last_offset >= self.log_end.offset, (last_offset, self.log_end)
+        assert last_offset >= self.log_end_offset, (last_offset, self.log_end)
         active = self.segments.active
         active.append(last_offset, records, columns)
-        self.log_end = LogOffsetMetadata(last_offset + 1, active.base_offset, active.size_bytes)
+        self._set_log_end(last_offset + 1, active.base_offset, active.size_bytes)
+
+    def append_batch(
+        self, last_offset: int, max_timestamp: int, batch: Buffer, now_ms: int, max_segment_ms: int
+    ) -> bool:
+        """One whole batch, as `append`; False, and nothing is written, where the active segment must roll first."""
+        active = self.segments.active
+        if active.should_roll(
+            messages_size=len(batch),
+            max_timestamp=max_timestamp,
+            max_offset=last_offset,
+            now_ms=now_ms,
+            max_segment_bytes=self.config.segment_bytes,
+            max_segment_ms=max_segment_ms,
+        ):
+            return False
+        assert last_offset >= self.log_end_offset, (last_offset, self.log_end)
+        position = active.append_batch(last_offset, max_timestamp, batch)
+        self._set_log_end(last_offset + 1, active.base_offset, position + len(batch))
+        return True
 
     def read(
         self,
@@ -82,10 +109,10 @@ class LocalLog:
         is unknown, gives no bytes (RD3). `with_aborted` adds the aborted transactions (RD5).
         """
         segment = self.segments.floor(start_offset)
-        if start_offset > self.log_end.offset or segment is None:
+        if start_offset > self.log_end_offset or segment is None:
             first = self.segments.first
             raise OffsetOutOfRange(
-                start_offset, first.base_offset if first is not None else 0, self.log_end.offset
+                start_offset, first.base_offset if first is not None else 0, self.log_end_offset
             )
         if start_offset == bound.offset:
             return FetchData(offset_metadata=bound, aborted_transactions=() if with_aborted else None)
@@ -106,7 +133,7 @@ class LocalLog:
         found = segment.fetch_upper_bound_offset(start.position, len(data.records))
         if found is None:
             following = self.segments.higher(segment.base_offset)
-            found = self.log_end.offset if following is None else following.base_offset
+            found = self.log_end_offset if following is None else following.base_offset
         return replace(data, aborted_transactions=self.collect_aborted(start.offset, found, segment))
 
     def collect_aborted(
@@ -133,9 +160,9 @@ class LocalLog:
         Raises OffsetOutOfRange. Kafka 4.1: LocalLog.convertToOffsetMetadataOrThrow (4.2 gives `offset` itself).
         """
         segment = self.segments.floor(offset)
-        if offset > self.log_end.offset or segment is None:
-            raise OffsetOutOfRange(offset, self.segments.base_offsets[0], self.log_end.offset)
-        if offset == self.log_end.offset:
+        if offset > self.log_end_offset or segment is None:
+            raise OffsetOutOfRange(offset, self.segments.base_offsets[0], self.log_end_offset)
+        if offset == self.log_end_offset:
             return self.log_end
         while segment is not None:
             if (found := segment.translate_offset(offset)) is not None:
@@ -152,7 +179,7 @@ class LocalLog:
         An empty active segment of that base is made new in place (KAFKA-6388). Raises StorageError for a base that
         exists or lies below the active one.
         """
-        new_base = max(expected_next_offset or 0, self.log_end.offset)
+        new_base = max(expected_next_offset or 0, self.log_end_offset)
         active = self.segments.active
         if new_base in self.segments:
             if active.base_offset != new_base or active.size_bytes > 0:
@@ -167,17 +194,17 @@ class LocalLog:
         self._flush_all()
         segment = self._open_segment(new_base, now_ms)
         self.segments.add(segment)
-        self.update_log_end(self.log_end.offset)
+        self.update_log_end(self.log_end_offset)
         self.recovery_point = (
             new_base  # beyond the log end when a follower leaves a gap: nothing is to come there
         )
         return segment
 
     def _flush_all(self) -> None:
-        for segment in self.segments_to_flush(self.log_end.offset + 1):
+        for segment in self.segments_to_flush(self.log_end_offset + 1):
             segment.flush()
         self.file_system.sync_directory(self.directory)
-        self.recovery_point = self.log_end.offset
+        self.recovery_point = self.log_end_offset
 
     def _open_segment(self, base_offset: int, now_ms: int) -> LogSegment:
         return LogSegment.open(
@@ -196,7 +223,7 @@ class LocalLog:
 
         The log end is exactly `offset` then, also in the middle of the removed batch (RT10).
         """
-        assert 0 <= offset < self.log_end.offset, (offset, self.log_end)
+        assert 0 <= offset < self.log_end_offset, (offset, self.log_end)
         doomed = [segment for segment in self.segments if segment.base_offset > offset]
         self._delete_from_end(doomed)
         self.segments.active.truncate_to(offset, now_ms)

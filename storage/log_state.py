@@ -15,6 +15,7 @@ from storage.leader_epochs import LeaderEpochCache
 from storage.loader import LoadedLog, LoadRequest
 from storage.local_log import LocalLog
 from storage.offset_metadata import LogOffsetMetadata
+from storage.plain_batch import PlainBatches
 from storage.producer_state import ProducerStateManager
 from storage.segment import LogSegment
 from storage.segments import LogSegments
@@ -61,6 +62,7 @@ class LogState:
         self._high_watermark = LogOffsetMetadata(loaded.log_start_offset)
         self._first_unstable: LogOffsetMetadata | None = None
         self._rules = ValidationRules.from_config(request.config)
+        self._plain = PlainBatches(self._rules, request.config.max_message_bytes)
         self._max_segment_ms = request.config.max_segment_ms
         self._recalls_batches = request.recalls_batches
         self._now_ms = request.now_ms
@@ -93,7 +95,7 @@ class LogState:
 
     @property
     def log_end_offset(self) -> int:
-        return self._local.log_end.offset
+        return self._local.log_end_offset
 
     @property
     def recovery_point(self) -> int:
@@ -112,6 +114,7 @@ class LogState:
         """For what follows; the active segment keeps its jitter and its index interval until the next roll."""
         self._local.config = config
         self._rules = ValidationRules.from_config(config)
+        self._plain = PlainBatches(self._rules, config.max_message_bytes)
         self._max_segment_ms = config.max_segment_ms
 
     # Marks
@@ -238,7 +241,8 @@ class LogState:
     # Helpers
 
     def _begin(self, now_ms: int) -> None:
-        self._check_online()
+        if self._offline_reason is not None:
+            self._check_online()
         self._now_ms = now_ms
 
     def _check_online(self) -> None:

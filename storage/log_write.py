@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.batch import iterate_batches
+from storage.batch import NO_TIMESTAMP, iterate_batches
 from storage.config import INT_MAX, LONG_MAX
 from storage.errors import InvalidRecord, OffsetsExhausted, RecordBatchTooLarge, UnexpectedAppendOffset
 from storage.filesystem import Buffer
@@ -19,7 +19,7 @@ from storage.log_flush import LogFlushes
 from storage.producer_append import AppendOrigin, BatchMetadata
 from storage.producer_state import PreparedAppend
 from storage.transaction_verification import VerificationGuard
-from storage.validator import validate_and_assign
+from storage.validator import ValidationResult, validate_and_assign
 
 
 class LogAppends(LogFlushes):
@@ -42,26 +42,70 @@ class LogAppends(LogFlushes):
         self._begin(now_ms)
         if origin == AppendOrigin.RAFT_LEADER:
             return self._append_numbered(records, leader_epoch, origin)
+        plain = None
+        if origin == AppendOrigin.CLIENT:
+            plain = self._plain.take(
+                records, base_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms
+            )
+        if plain is None:
+            result = self._validate(records, leader_epoch, origin)
+        elif (written := self._append_plain(plain, leader_epoch)) is not None:
+            return written
+        else:
+            result = plain
+        if result is None:
+            return self._nothing()
+        analysis = analyze_stamped(result, leader_epoch)
+        return self._write(
+            result.records, analysis, origin, guard=guard, log_append_time_ms=result.log_append_time_ms
+        )
+
+    def _validate(self, records: Buffer, leader_epoch: int, origin: AppendOrigin) -> ValidationResult | None:
+        """AP2 to AP8; None where there is no batch."""
         max_message_bytes = self.config.max_message_bytes
         batches = check_produced(
             records, max_message_bytes=max_message_bytes, is_client=origin == AppendOrigin.CLIENT
         )
         if not batches:
-            return self._nothing()
+            return None
         result = validate_and_assign(
             records,
             self._rules,
             base_offset=self.log_end_offset,
             leader_epoch=leader_epoch,
-            now_ms=now_ms,
+            now_ms=self._now_ms,
             origin=origin,
             only=batches[0] if batches[0].size_bytes == len(records) else None,
         )
         if result.sizes_may_have_changed:
             check_batch_size(len(result.records), max_message_bytes)
-        analysis = analyze_stamped(result, leader_epoch)
-        return self._write(
-            result.records, analysis, origin, guard=guard, log_append_time_ms=result.log_append_time_ms
+        return result
+
+    def _append_plain(self, batch: ValidationResult, leader_epoch: int) -> AppendInfo | None:
+        """`_write` for a batch of no producer that needs no roll; None, and nothing is written, for another."""
+        records, first_offset, last_offset, max_timestamp, *_ = batch
+        if batch.has_producer_id or last_offset >= LONG_MAX:
+            return None
+        try:
+            self.leader_epochs.assign(leader_epoch, first_offset)
+            if not self._local.append_batch(
+                last_offset, max_timestamp, records, self._now_ms, self._max_segment_ms
+            ):
+                return None
+        except OSError as error:
+            raise self._go_offline("append", error) from error
+        self.producer_state.map_end_offset = last_offset + 1
+        self._refresh_first_unstable()
+        return AppendInfo(
+            first_offset,
+            last_offset,
+            max_timestamp,
+            last_offset,
+            NO_TIMESTAMP,
+            self.log_start_offset,
+            leader_epoch,
+            1,
+            len(records),
         )
 
     def append_as_follower(self, records: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:

@@ -139,6 +139,8 @@ class ProducerStateManager:
     @property
     def first_unstable_transaction(self) -> OngoingTransaction | None:
         """The earliest that is open, or whose marker is not below the high watermark yet (PS22)."""
+        if not self._ongoing and not self._completed:  # asked after every append
+            return None
         ongoing = next(iter(self._ongoing.values()), None)
         completed = next(iter(self._completed.values()), None)
         if ongoing is None or completed is None:

@@ -225,6 +225,19 @@ class LogSegment:
         self._note_batches(position, len(data), columns)
         assert self.records.size_bytes == position + len(data), (position, len(data))
 
+    def append_batch(self, last_offset: int, max_timestamp: int, batch: Buffer) -> int:
+        """One whole batch, as `append`; gives its position."""
+        if not self.can_hold(last_offset):
+            raise SegmentOffsetOverflow(self.path, self.base_offset, last_offset)
+        position = self.records.append(batch)
+        if max_timestamp > self.max_timestamp.timestamp:
+            self._max_timestamp = TimestampOffset(max_timestamp, last_offset)
+        if self._bytes_since_last_index_entry > self._index_interval_bytes:
+            self.indexes.append_all(((last_offset, position, self.max_timestamp),))
+            self._bytes_since_last_index_entry = 0
+        self._bytes_since_last_index_entry += len(batch)
+        return position
+
     def _note_batches(self, position: int, size_bytes: int, columns: BatchColumns) -> None:
         """Each batch may get an entry (T1): those that are due are looked for, the others are not looked at."""
         starts, offsets, interval = columns.starts, columns.last_offsets, self._index_interval_bytes
@@ -279,11 +292,13 @@ class LogSegment:
             waited_ms = self.time_waited_for_roll(now_ms, max_timestamp)
             if waited_ms > max_segment_ms - self._roll_jitter_ms:
                 return True
-        return self.offset_index.is_full or self.time_index.is_full
+        return self.indexes.are_full
 
     def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
         """Time of the messages where they carry one, else of the clock since this object was made (LS5)."""
-        first = self.first_batch_timestamp
+        first = self._first_batch_timestamp
+        if first is None:
+            first = self.first_batch_timestamp
         if first is not None and first >= 0:
             return message_timestamp - first
         return now_ms - self._created_ms

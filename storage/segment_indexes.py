@@ -55,6 +55,11 @@ class SegmentIndexes:
         """Opened, and created when missing, at the first use."""
         return self.lazy_time.get()
 
+    @property
+    def are_full(self) -> bool:
+        """Whether either of them is."""
+        return self.lazy_offset.get().is_full or self.lazy_time.get().is_full
+
     def append_all(self, entries: Sequence[IndexEntry]) -> None:
         """Those of one set, by one write an index; one by one where an index has no room or contradicts them."""
         offset_index, time_index = self.offset, self.time

@@ -1,0 +1,101 @@
+"""The batch that nearly every client sends, checked and stamped by its leader in one go.
+
+Plain is a set that is exactly one batch of magic 2, without codec, transaction or any other attribute, to be stored as
+it is on a topic of create time, and with nothing in it that a check could object to. One look at the header and one
+walk over the records tell that. Everything else is left to `log_append.py` and `validator.py`: these are where the
+rules stand, and what is refused is refused there. What this takes comes out of them with the same bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import final
+
+from storage.batch import set_max_timestamp
+from storage.batch_format import (
+    CRC_COVERS_FROM,
+    CURRENT_MAGIC,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    TimestampType,
+)
+from storage.compression import Compression
+from storage.crc32c import crc32c
+from storage.filesystem import Buffer
+from storage.record import MAX_INT64, NO_TIMESTAMP
+from storage.record_scan import scan_records
+from storage.validator_rules import ValidationResult, ValidationRules
+
+_STAMPED = struct.Struct(">qii")  # base offset, size field, leader epoch
+
+
+@final
+class PlainBatches:
+    """Of one topic: what stays the same from batch to batch is read from the rules once."""
+
+    __slots__ = ("_after_max_ms", "_before_max_ms", "_is_compacted", "_largest_bytes")
+
+    def __init__(self, rules: ValidationRules, max_message_bytes: int) -> None:
+        takes_plain = (
+            rules.target_codec in (None, Compression.NONE)
+            and rules.target_magic == CURRENT_MAGIC
+            and not rules.is_log_append
+        )
+        self._largest_bytes = max_message_bytes if takes_plain else 0
+        self._is_compacted = rules.is_compacted
+        self._before_max_ms, self._after_max_ms = rules.before_max_ms, rules.after_max_ms
+
+    def take(
+        self, records: Buffer, *, base_offset: int, leader_epoch: int, now_ms: int
+    ) -> ValidationResult | None:
+        """As `validate_and_assign` of a client's set gives it; None, and nothing is changed, for what is not plain."""
+        size_bytes = len(records)
+        if not HEADER_SIZE <= size_bytes <= self._largest_bytes:
+            return None
+        (
+            produced_offset,
+            size_field,
+            _,
+            magic,
+            crc,
+            attributes,
+            last_delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            _,
+            base_sequence,
+            record_count,
+        ) = HEADER.unpack_from(records)
+        if (
+            magic != CURRENT_MAGIC
+            or size_field != size_bytes - LOG_OVERHEAD
+            or attributes
+            or produced_offset
+            or record_count <= 0
+            or record_count != last_delta + 1
+            or (producer_id >= 0 and base_sequence < 0)
+            or crc32c(memoryview(records)[CRC_COVERS_FROM:]) != crc
+        ):
+            return None
+        buffer = records if isinstance(records, bytearray) else bytearray(records)
+        scan = scan_records(buffer, HEADER_SIZE, record_count)
+        if scan is None or (scan.has_null_key and self._is_compacted):
+            return None
+        least = base_timestamp + scan.least_timestamp_delta
+        greatest = base_timestamp + scan.greatest_timestamp_delta
+        if (
+            least < 0  # or without a timestamp
+            or greatest > MAX_INT64
+            or now_ms - least > self._before_max_ms
+            or greatest - now_ms > self._after_max_ms
+        ):
+            return None
+        _STAMPED.pack_into(buffer, 0, base_offset, size_field, leader_epoch)
+        if max_timestamp != greatest:
+            set_max_timestamp(buffer, 0, timestamp_type=TimestampType.CREATE, max_timestamp=greatest)
+        last_offset = base_offset + last_delta
+        return ValidationResult(
+            buffer, base_offset, last_offset, greatest, last_offset, NO_TIMESTAMP, False, producer_id >= 0
+        )
