@@ -317,6 +317,18 @@ def test_rt12_nothing_of_before_is_left() -> None:
     assert [name for name in names if name.endswith(".snapshot")] == [f"{9:020d}.snapshot"]
 
 
+def test_rt12_no_snapshot_of_before_is_loaded() -> None:
+    file_system = new_file_system()
+    log = open_log(file_system, THREE)
+    log.append_as_leader(produced(producer_id=5, producer_epoch=0, sequence=0), leader_epoch=3, now_ms=NOW_MS)
+    append_each(log, 6)
+    assert log.producer_state.latest_snapshot_offset == 6  # between the new start and the new end
+    log.truncate_fully_and_start_at(9, 4)
+    assert log.producer_state.last_entry(5) is None
+    names = file_system.list(DIRECTORY)
+    assert [name for name in names if name.endswith(".snapshot")] == [f"{9:020d}.snapshot"]
+
+
 def test_rt12_a_flush_that_was_prepared_promises_nothing_any_more() -> None:
     log = log_of(5, ROOMY)
     prepared = log.prepare_flush()
