@@ -53,7 +53,7 @@ class LogMaintenance:
         self._outbox, self._config = context.outbox, context.config
         self._cleaner: CleanerManager | None = None
         self._round: _Round | None = None
-        self._doomed: deque[tuple[int, LogSegment]] = deque()  # when its files go, in order
+        self._doomed: deque[tuple[int, LogSegment]] = deque()  # when its files go
         self._now_ms = 0
         self._is_stopped = False
         context.on_log_opened = self._on_log_opened
@@ -143,10 +143,11 @@ class LogMaintenance:
         """It stays readable under its `.deleted` names for file.delete.delay.ms (RT3)."""
         replica = self._replica_of(segment)
         delay_ms = 0 if replica is None else replica.log.config.file_delete_delay_ms
-        was_empty = not self._doomed
-        self._doomed.append((self._now_ms + delay_ms, segment))
-        if was_empty:
-            self._outbox.set_timer(DELETION_TIMER, self._now_ms + delay_ms, self._on_deletion_timer)
+        due_ms = self._now_ms + delay_ms
+        is_next = all(due_ms < at_ms for at_ms, _ in self._doomed)
+        self._doomed.append((due_ms, segment))
+        if is_next:
+            self._outbox.set_timer(DELETION_TIMER, due_ms, self._on_deletion_timer)
 
     def _replica_of(self, segment: LogSegment) -> Replica | None:
         for replica in self._context.replicas.values():

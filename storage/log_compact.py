@@ -58,9 +58,12 @@ class LogCompactions(LogTruncations):
         first_dirty = self.log_start_offset if checkpoint is None else checkpoint
         is_invalid = not self.log_start_offset <= first_dirty <= self.log_end_offset
         if is_invalid:
-            logger.warning(
-                "cleaner checkpoint outside the log: log=%s offset=%d", self.directory, first_dirty
-            )
+            if (
+                "delete" not in self.config.cleanup_policies
+            ):  # else retention may pass the cleaner at any time
+                logger.warning(
+                    "cleaner checkpoint outside the log: log=%s offset=%d", self.directory, first_dirty
+                )
             first_dirty = self.log_start_offset
         bounds = [self.last_stable_offset, self.active_segment.base_offset]
         lag_ms = self.config.min_compaction_lag_ms

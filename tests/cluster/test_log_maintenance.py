@@ -112,6 +112,18 @@ def test_rt3_files_stay_readable_under_another_name_for_the_configured_delay() -
     assert [name for name in names(setup) if name.endswith(".deleted")] == []
 
 
+def test_rt3_files_of_a_shorter_delay_do_not_wait_for_those_of_a_longer_one() -> None:
+    setup = broker_with({**DELETE, "file.delete.delay.ms": "300000"})
+    produce(setup, *range(5))
+    effects = setup.fire("logs.retention", 70_000)
+    assert timer_of(effects, "logs.deletion") == setup.now_ms + 300_000
+    shorter = {**DELETE, "file.delete.delay.ms": "5000"}
+    setup.metadata(TopicConfigRecord(topic="t", configs=tuple(shorter.items())))
+    produce(setup, *range(5))
+    effects = setup.fire("logs.retention", 70_000)
+    assert timer_of(effects, "logs.deletion") == setup.now_ms + 5_000
+
+
 def test_retention_leaves_compacted_topics_to_the_cleaner() -> None:
     setup = broker_with({**COMPACT, "cleanup.policy": "compact,delete", "retention.ms": "60000"})
     produce(setup, *range(9))

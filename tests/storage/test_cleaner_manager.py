@@ -219,6 +219,19 @@ def test_kafka_3330_a_checkpoint_outside_the_log_counts_as_its_start(checkpoint:
     assert found.is_checkpoint_invalid == (checkpoint != expected)
 
 
+@pytest.mark.parametrize(("policy", "told"), [("compact", 1), ("compact,delete", 0)])
+def test_cl1_that_retention_passed_the_checkpoint_is_told_of_compact_alone(
+    policy: str, told: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = filled(20)
+    log.update_config(replace(log.config, cleanup_policy=policy))
+    log.update_high_watermark(20)
+    log.maybe_increment_log_start_offset(10)
+    caplog.clear()
+    assert log.cleanable_offsets(5, NOW_MS).is_checkpoint_invalid
+    assert [record.levelname for record in caplog.records].count("WARNING") == told
+
+
 @pytest.mark.covers(
     "LogCleanerManagerTest.testLogStartOffsetLargerThanActiveSegmentBaseOffset",
     "LogCleanerManagerTest.testDirtyOffsetLargerThanActiveSegmentBaseOffset",
