@@ -1,12 +1,13 @@
 """Every crash of every small workload: `python -m tests.crash [WORKLOAD...]`.
 
-Exit status: 0 no violation (and each planted mistake found), 1 otherwise, 2 usage.
+Exit status: 0 no violation (and each planted mistake found), 1 otherwise, 2 usage, 3 interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +30,9 @@ def in_processes(
     jobs: int, function: Callable[[Argument], Result], arguments: Sequence[Argument]
 ) -> Iterator[Result]:
     """Results in the order of the arguments; each argument in a process of its own, `jobs` at once."""
-    with get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
+    # Ctrl-C goes to the whole group of processes: the parent answers it, and ends the others.
+    ignore = (signal.SIGINT, signal.SIG_IGN)
+    with get_context("fork").Pool(jobs, signal.signal, ignore, maxtasksperchild=1) as pool:
         yield from pool.imap(function, arguments)
 
 
@@ -87,13 +90,20 @@ def find_mistakes(jobs: int) -> int:
     return 0 if found == len(MISTAKES) else 1
 
 
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is below 1")
+    return number
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=(__doc__ or "").split("\n")[0])
     parser.add_argument(
         "workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(BY_NAME)}; all without one"
     )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--stride", type=int, default=1, help="take every so-manieth crash point")
+    parser.add_argument("--jobs", type=positive, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--stride", type=positive, default=1, help="take every so-manieth crash point")
     parser.add_argument("--no-faults", action="store_true", help="crashes only: no call fails")
     parser.add_argument("--mistakes", action="store_true", help="plant the mistakes too, after the sweep")
     parser.add_argument("--only-mistakes", action="store_true", help="plant the mistakes, no sweep before")
@@ -127,4 +137,8 @@ def replay_or_refuse(parser: argparse.ArgumentParser, text: str, by_name: dict[s
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(3)

@@ -16,9 +16,17 @@ MEMORY_MIB = 768
 TIMEOUT_S = 10
 
 
+def positive(text: str) -> int:
+    """libFuzzer would take 0 and less for no limit."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is below 1")
+    return number
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
-    parser.add_argument("--seconds", type=int, default=30, help="for each harness")
+    parser.add_argument("--seconds", type=positive, default=30, help="for each harness")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("harness", nargs="*")
@@ -73,4 +81,8 @@ def _fuzz(name: str, seconds: int, seed: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(3)
