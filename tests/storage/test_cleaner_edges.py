@@ -1,0 +1,511 @@
+"""Compaction, one step to either side of each rule: CL1 to CL28."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from dataclasses import replace
+
+import pytest
+
+from storage.batch import Compression, Record, RecordBatch, TimestampType, build_batch
+from storage.cleaner_chunks import SourceReader
+from storage.cleaner_filter import LastRecord, Retention
+from storage.cleaner_plan import Source, group_segments
+from storage.cleaner_rebuild import empty_batch
+from storage.cleaner_transactions import CleanedTransactions
+from storage.control_records import encode_end_transaction_marker
+from storage.crc32c import crc32c
+from storage.errors import StorageError
+from storage.filesystem import read_file
+from storage.legacy_builder import build_message, build_message_set
+from storage.transaction_index import AbortedTransaction
+from tests.storage.cleaner_helpers import COMPACTED, DAY_MS, CleanedLog, run
+from tests.storage.log_helpers import NOW_MS, batch, new_file_system
+from tests.storage.test_cleaner import HUGE, bases_of, segments_of
+from tests.storage.test_cleaner_filter import filter_of, record
+from tests.storage.test_cleaner_filter import run as filtered
+from tests.storage.test_cleaner_manager import DIRTY, Directory, filled
+
+# Which log, and what of it
+
+
+def test_cl1_without_a_checkpoint_a_log_is_dirty_from_its_start_on() -> None:
+    log = filled(20)
+    log.update_high_watermark(20)
+    log.maybe_increment_log_start_offset(7)
+    found = log.cleanable_offsets(None, NOW_MS)
+    assert found.first_dirty_offset == 7 and not found.is_checkpoint_invalid
+
+
+@pytest.mark.parametrize(("checkpoint", "valid"), [(9, False), (10, True), (20, True), (21, False)])
+def test_cl1_a_checkpoint_counts_from_the_log_start_to_its_end(checkpoint: int, valid: bool) -> None:
+    log = filled(20)
+    log.update_high_watermark(20)
+    log.maybe_increment_log_start_offset(10)
+    found = log.cleanable_offsets(checkpoint, NOW_MS)
+    assert found.first_dirty_offset == (checkpoint if valid else 10)
+    assert found.is_checkpoint_invalid == (not valid)
+
+
+def test_cl1_a_checkpoint_outside_the_log_is_written_anew() -> None:
+    directory = Directory()
+    directory.add("t", 20, checkpoint=99)
+    directory.grab()
+    assert directory.stored() == {("t", 0): 0}
+
+
+def test_cl2_neither_what_is_undecided_nor_the_active_segment_nor_below_the_first_dirty_offset() -> None:
+    log = CleanedLog(DIRTY)
+    log.put(9)
+    log.roll()
+    log.in_transaction(1, 1)
+    log.put(2)
+    log.roll()
+    assert log.log.cleanable_offsets(0, NOW_MS).first_uncleanable_offset == 1  # the high watermark is 3
+    assert log.log.cleanable_offsets(2, NOW_MS).first_uncleanable_offset == 2
+
+
+def ratio_of(directory: Directory, checkpoint: int) -> float:
+    log = directory.logs["t-0"]
+    filth = log.log_to_clean(log.cleanable_offsets(checkpoint, NOW_MS), NOW_MS)
+    assert filth.cleanable_ratio == filth.cleanable_bytes / (filth.clean_bytes + filth.cleanable_bytes)
+    return filth.cleanable_ratio
+
+
+def test_cl4_a_log_as_dirty_as_the_limit_is_not_due() -> None:
+    directory = Directory()
+    log = directory.add("t", 21, checkpoint=10)
+    ratio = ratio_of(directory, 10)
+    assert ratio == 0.5  # two segments cleaned, two not
+    log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=ratio))
+    assert directory.grab() is None
+    log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=0.499))
+    assert directory.grab() == "t"
+
+
+@pytest.mark.parametrize(("checkpoint", "due"), [(10, True), (20, False)])
+def test_cl4_an_overdue_log_is_due_whatever_its_share_but_not_without_dirty_bytes(
+    checkpoint: int, due: bool
+) -> None:
+    directory = Directory()
+    log = directory.add("t", 21, checkpoint=checkpoint)
+    log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1))
+    offsets = log.cleanable_offsets(checkpoint, NOW_MS + 2)
+    assert (log.log_to_clean(offsets, NOW_MS + 2).compaction_delay_ms > 0) == due
+    assert (directory.manager.grab_filthiest(NOW_MS + 2) is not None) == due
+
+
+def test_cl4_what_is_overdue_has_cleanable_bytes() -> None:
+    """A log whose dirty segments are all undecided may be overdue and has nothing to clean."""
+    directory = Directory()
+    log = directory.add("t", 21)
+    log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1))
+    log._high_watermark = log._maybe_resolve(0)
+    offsets = log.cleanable_offsets(None, NOW_MS + 2)
+    filth = log.log_to_clean(offsets, NOW_MS + 2)
+    assert filth.compaction_delay_ms > 0 and filth.cleanable_bytes == 0
+    assert directory.manager.grab_filthiest(NOW_MS + 2) is None
+
+
+def with_first_times(*times: int) -> CleanedLog:
+    """A segment for each; the last one is active."""
+    log = CleanedLog(replace(DIRTY, max_compaction_lag_ms=100))
+    for number, time in enumerate(times):
+        data = build_batch([Record(0, time, b"%d" % number, b"v")])
+        log.append(data)
+        if number < len(times) - 1:
+            log.roll()
+    return log
+
+
+@pytest.mark.parametrize(
+    ("times", "delay_ms"),
+    [
+        ((5_000, 4_000, 6_000, 9_000), 900),  # the earliest counts
+        ((0, 4_500, 9_000), 400),  # a time of zero does not
+        ((-1, 4_500, 9_000), 400),
+        ((4_999, 3_000), 0),  # nor does the active segment; 100 ms are allowed
+        ((4_899, 3_000), 1),
+    ],
+)
+def test_cl5_the_earliest_first_time_of_a_dirty_segment_decides(
+    times: tuple[int, ...], delay_ms: int
+) -> None:
+    log = with_first_times(*times).log
+    filth = log.log_to_clean(log.cleanable_offsets(0, 5_000), 5_000)
+    assert filth.compaction_delay_ms == delay_ms
+
+
+# The map
+
+
+def without_key(log: CleanedLog) -> None:
+    """A batch as no leader takes it for a compacted topic; the next round drops it."""
+    log.log.append_as_follower(batch(log.log.log_end_offset), leader_epoch=0, now_ms=NOW_MS)
+    log.log.update_high_watermark(log.log.log_end_offset)
+
+
+def test_cl8_markers_and_records_without_a_key_take_no_room() -> None:
+    log = CleanedLog()
+    log.in_transaction(1, 5)
+    log.commit(1)
+    without_key(log)
+    log.roll()
+    compaction = log.prepare()
+    run(compaction)
+    assert len(compaction._offsets) == 1 and compaction.end_offset == 3
+
+
+def test_cl8_at_the_end_of_a_segment_the_map_reaches_up_to_the_next_one() -> None:
+    log = CleanedLog()
+    log.put_each(1, 2)
+    log.roll()
+    log.put(3)
+    log.roll()
+    segments = log.log.segments
+    source = log.log.plan_source(segments.values(0, 1)[0], 9, 0)  # as if the next one began at 9
+    compaction = log.prepare(end=2)
+    compaction._log = _OfOneSource(log, source)  # type: ignore[assignment]
+    for _ in compaction._build_map():
+        pass
+    assert compaction._offsets.latest_offset == 8
+
+
+class _OfOneSource:
+    def __init__(self, log: CleanedLog, source: Source) -> None:
+        self._log, self._source = log.log, source
+
+    def plan_source(self, *_: object) -> Source:
+        return self._source
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+
+def test_cl8_a_batch_without_keys_counts_as_read_when_the_next_one_finds_no_room() -> None:
+    log = CleanedLog()
+    log.put_each(1, 2, 3)
+    without_key(log)
+    log.put(4)
+    log.roll()
+    compaction = log.prepare(slots=4)  # three of them are used
+    run(compaction)
+    assert compaction.end_offset == 4
+
+
+def test_cl9_a_round_that_the_map_ended_is_clean_up_to_there_and_no_further() -> None:
+    log = CleanedLog()
+    log.put_each(1, 2, 3, 4, 5, 6)
+    log.roll()
+    assert log.clean(slots=4) == 3
+
+
+def test_cl9_reading_of_the_first_segment_begins_where_its_index_says() -> None:
+    log = CleanedLog(replace(COMPACTED, segment_bytes=1 << 20, index_interval_bytes=0))
+    log.put_each(*range(20))
+    log.roll()
+    segment = log.log.segments.first
+    assert segment is not None
+    starts = [log.log.plan_source(segment, 20, offset).start_position for offset in (0, 7, 19)]
+    found = segment.offset_index.lookup(7).position
+    assert starts[0] == 0 and starts[1] == found > 0 and starts[2] > found
+
+
+# Groups, and the new segment
+
+
+def test_cl10_what_was_cleaned_before_is_copied_again_without_what_was_written_since() -> None:
+    log = CleanedLog()
+    log.put_each(1, 2, 3)
+    log.roll()
+    assert log.clean() == 3
+    log.put_each(2, 4)
+    log.roll()
+    assert log.clean(3) == 5
+    assert log.offsets() == [0, 2, 3, 4] and log.log.segments.base_offsets == [0, 5]
+
+
+def test_cl10_index_sizes_may_reach_the_limit() -> None:
+    segments = segments_of([4] * 4)
+    for segment in segments:
+        segment.time_index.truncate()
+    size = segments[0].offset_index.size_bytes
+    assert size > 0
+    assert bases_of(group_segments(segments, HUGE, 2 * size, 40)) == [[0, 10], [20, 30]]
+
+
+def test_cl11_the_new_segment_is_closed_for_appends_and_synced() -> None:
+    log = CleanedLog(replace(COMPACTED, preallocate=True))
+    log.put_each(1, 2, 1, 3)
+    log.roll()
+    log.disk.sync_all()
+    log.clean()
+    first = log.log.segments.first
+    assert first is not None
+    assert first.time_index.last_entry.timestamp == first.max_timestamp.timestamp == NOW_MS
+    paths = [first.path, first.offset_index_path, first.time_index_path]
+    assert log.file_system.stat(first.time_index_path).size_bytes == 12
+    assert log.file_system.stat(first.path).size_bytes == first.size_bytes < 1024
+    for path in paths:
+        assert log.disk.durable_bytes(path) == read_file(log.file_system, path)
+
+
+# Batches and records
+
+
+def view(data: bytes) -> RecordBatch:
+    return RecordBatch(data, 0, len(data))
+
+
+def of_transaction(offset: int, pid: int = 1) -> RecordBatch:
+    data = build_batch(
+        [Record(offset, NOW_MS, b"k", b"v")],
+        base_offset=offset,
+        producer_id=pid,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    return view(data)
+
+
+def marker_bytes(offset: int, *, commit: bool, pid: int = 1) -> bytes:
+    key, value = encode_end_transaction_marker(is_commit=commit, coordinator_epoch=0)
+    return build_batch(
+        [Record(offset, NOW_MS, key, value)],
+        base_offset=offset,
+        producer_id=pid,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+def test_cl12_an_empty_control_batch_may_go() -> None:
+    batch = next(
+        iter(filtered(filter_of(now_ms=NOW_MS, end=1, last_records={}), emptied_marker()))
+    )  # it ends the round, so it stays
+    assert batch.is_control and batch.record_count == 0
+    assert CleanedTransactions().can_discard(batch)
+
+
+def emptied_marker() -> bytes:
+    return empty_batch(view(marker_bytes(0, commit=True)))
+
+
+def test_cl12_a_second_commit_has_no_records_left_to_stand_for() -> None:
+    transactions = CleanedTransactions()
+    assert not transactions.can_discard(of_transaction(0))
+    assert not transactions.can_discard(view(marker_bytes(1, commit=True)))
+    assert transactions.can_discard(view(marker_bytes(2, commit=True)))
+
+
+def test_cl12_a_second_abort_has_no_records_left_to_stand_for() -> None:
+    transactions = CleanedTransactions()
+    transactions.add_aborted([AbortedTransaction(1, 0, 1, 2), AbortedTransaction(1, 2, 3, 4)])
+    assert transactions.can_discard(of_transaction(0))
+    assert not transactions.can_discard(view(marker_bytes(1, commit=False)))
+    assert transactions.can_discard(view(marker_bytes(3, commit=False)))  # of its transaction nothing was met
+
+
+def test_cl13_records_of_an_aborted_transaction_go_whatever_the_map_says() -> None:
+    record_filter = filter_of(latest=0)
+    record_filter._transactions.add_aborted([AbortedTransaction(1, 3, 4, 5)])
+    batch = of_transaction(3)  # above all that the map knows
+    verdict = record_filter.judge(batch)
+    assert verdict.drops_records and verdict.retention is Retention.DELETE
+
+
+def test_cl14_data_of_a_producer_that_has_none_left_is_not_kept_for_its_epoch() -> None:
+    record_filter = filter_of(last_records={1: LastRecord(None, 0)})
+    assert record_filter.judge(of_transaction(0)).retention is Retention.DELETE_EMPTY
+    assert record_filter.judge(view(marker_bytes(1, commit=True))).retention is Retention.RETAIN_EMPTY
+
+
+def test_cl15_records_without_a_key_go_and_are_counted() -> None:
+    record_filter = filter_of()
+    data = build_batch([record(0, None), record(1, b"a"), record(2, None)])
+    (left,) = filtered(record_filter, data)
+    assert [each.offset for each in left.records()] == [1]
+    assert record_filter._stats.records_without_key == 2
+
+
+def test_cl15_a_tombstone_beyond_its_horizon_goes_and_a_value_stays() -> None:
+    data = build_batch([record(0, b"a", None), record(1, b"b")])
+    (first,) = filtered(filter_of(retention_ms=10), data)
+    assert first.delete_horizon_ms == NOW_MS + 10
+    (second,) = filtered(filter_of(now_ms=NOW_MS + 11), first.tobytes())
+    assert [each.offset for each in second.records()] == [1]
+
+
+def test_cl15_a_marker_stays_though_its_key_was_written_since() -> None:
+    data = marker_bytes(5, commit=True)
+    key = next(view(data).records()).key
+    assert key is not None
+    record_filter = filter_of([key], latest=50)
+    record_filter._transactions.can_discard(of_transaction(4))
+    assert [batch.tobytes() for batch in filtered(record_filter, data)] == [data]
+
+
+def test_cl15_nothing_of_a_discarded_batch_stays() -> None:
+    record_filter = filter_of(latest=0, end=4)  # the batch ends the round
+    record_filter._transactions.add_aborted([AbortedTransaction(1, 3, 4, 5)])
+    (left,) = filtered(record_filter, of_transaction(3).tobytes())
+    assert (left.record_count, left.last_offset) == (0, 3)
+
+
+def test_cl16_a_tombstone_stays_up_to_its_horizon_and_goes_at_it() -> None:
+    data = build_batch([record(0, b"a", None), record(1, b"b")])
+    (marked,) = filtered(filter_of(retention_ms=10), data)  # without a horizon it stays
+    assert marked.record_count == 2
+    for now_ms, count in ((NOW_MS + 9, 2), (NOW_MS + 10, 1)):
+        (left,) = filtered(filter_of(now_ms=now_ms), marked.tobytes())
+        assert left.record_count == count
+
+
+def test_cl18_what_stays_whole_is_copied_byte_for_byte() -> None:
+    plain = view(build_batch([record(0, b"a"), record(1, b"b")], compression=Compression.GZIP))
+    data = bytearray(plain.tobytes())
+    payload = gzip.compress(gzip.decompress(data[61:]), compresslevel=1, mtime=77)  # as nobody here writes it
+    odd = _with_payload(bytes(data[:61]), payload)
+    assert odd != bytes(data)
+    record_filter = filter_of(latest=5)
+    record_filter._offsets.put(b"a", 0)
+    record_filter._offsets.put(b"b", 1)
+    assert [batch.tobytes() for batch in filtered(record_filter, odd)] == [odd]
+
+
+def _with_payload(header: bytes, payload: bytes) -> bytes:
+    content = bytearray(header + payload)
+    struct.pack_into(">i", content, 8, len(content) - 12)
+    struct.pack_into(">I", content, 17, crc32c(bytes(content[21:])))
+    return bytes(content)
+
+
+def test_cl18_a_wrapper_of_another_magic_than_its_messages_is_rebuilt_though_all_stay() -> None:
+    inner = build_message_set([record(offset, b"%d" % offset) for offset in (2, 3)], magic=0)
+    wrapper = build_message(
+        3, magic=1, timestamp=9, key=None, value=gzip.compress(inner), attributes=Compression.GZIP
+    )
+    (left,) = filtered(filter_of(), wrapper)
+    assert {message.magic for message in left.messages()} == {1}
+
+
+def test_cl18_messages_of_log_append_time_keep_it_when_others_go() -> None:
+    data = build_message_set(
+        [record(0, b"old"), record(1, b"new")],
+        magic=1,
+        compression=Compression.GZIP,
+        timestamp_type=TimestampType.LOG_APPEND,
+        log_append_time_ms=4_321,
+    )
+    (left,) = filtered(filter_of([b"old"], latest=50), data)
+    assert (left.timestamp_type, left.max_timestamp) == (TimestampType.LOG_APPEND, 4_321)
+    assert [each.offset for each in left.records()] == [1]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_cl19_old_formats_cannot_stay_empty(magic: int) -> None:
+    data = build_message_set([record(0, b"old")], magic=magic)
+    with pytest.raises(StorageError, match=f"of magic {magic} must stay without records"):
+        filtered(filter_of([b"old"], latest=50, end=1), data)
+
+
+def test_cl19_a_batch_whose_records_all_went_stays_empty_at_the_end_of_a_round() -> None:
+    data = build_batch([record(0, b"old"), record(1, b"old")])
+    (left,) = filtered(filter_of([b"old"], latest=50, end=2), data)
+    assert (left.base_offset, left.last_offset, left.record_count) == (0, 1, 0)
+    log = CleanedLog()
+    log.put_each(1, 2)
+    log.put(1, producer_id=5)
+    log.put_each(1)
+    log.roll()
+    log.clean()
+    assert [(each.last_offset, each.record_count) for each in log.batches()][-2:] == [(2, 0), (3, 1)]
+
+
+# Chunks
+
+
+def reader_that_grew(max_message_bytes: int, times: int, *, limit: int = 1000) -> list[int]:
+    reader = SourceReader(new_file_system(), 100, limit)
+    source = Source(0, "x.log", 0, 1 << 30, 0, 1, ())
+    sizes = []
+    for _ in range(times):
+        reader.grow(source, build_batch([record(0, value=bytes(500))])[:60], 0, max_message_bytes)
+        sizes.append(reader.capacity_bytes)
+    return sizes
+
+
+def test_cl20_the_buffer_doubles_up_to_the_greater_of_both_limits() -> None:
+    assert reader_that_grew(1000, 4) == [200, 400, 800, 1000]
+    assert reader_that_grew(300, 4) == [200, 400, 800, 1000]
+    assert reader_that_grew(700, 3, limit=100) == [200, 400, 700]
+
+
+def test_cl20_an_output_that_outgrew_its_buffer_ends_the_chunk_after_that_batch() -> None:
+    first = build_batch([record(0, b"a")])
+    data = first + build_batch([record(1, b"b")], base_offset=1)
+    found = filter_of().filter_chunk(data, len(first) - 1, "x.log", 0)
+    assert (found.bytes_read, found.last_offset, len(found.parts)) == (len(first), 0, 1)
+    assert filter_of().filter_chunk(data, len(first), "x.log", 0).bytes_read == len(data)
+
+
+# Guarantees
+
+
+def test_cl24_a_tombstone_is_seen_for_its_retention_after_the_first_round() -> None:
+    log = CleanedLog()
+    log.put_each(1, (1, None), 2)
+    log.roll()
+    for after_ms, seen in ((0, True), (1, True), (DAY_MS - 1, True), (DAY_MS, False)):
+        log.clean(now_ms=NOW_MS + after_ms)
+        assert (1 in log.keys()) == seen, after_ms
+
+
+def test_cl25_neither_the_active_segment_nor_what_is_young_is_touched() -> None:
+    log = CleanedLog(replace(DIRTY, min_compaction_lag_ms=1000))
+    log.put_each(1, 1)
+    log.roll()
+    log.put_each(1, 1)
+    before = [each.tobytes() for each in log.batches()]
+    assert log.log.cleanable_offsets(0, NOW_MS + 999).first_uncleanable_offset == 0
+    assert log.log.cleanable_offsets(0, NOW_MS + 9000).first_uncleanable_offset == 2
+    log.clean(end=2, now_ms=NOW_MS + 9000)
+    assert [each.tobytes() for each in log.batches()][-2:] == before[-2:]
+
+
+def test_cl26_a_marker_goes_only_after_its_data_and_a_horizon() -> None:
+    log = CleanedLog()
+    log.in_transaction(1, 1)
+    log.abort(1)
+    log.in_transaction(1, 2)
+    log.commit(1)
+    log.roll()
+    present = []
+    for after_ms in (0, 0, DAY_MS - 1, DAY_MS):
+        log.clean(now_ms=NOW_MS + after_ms)
+        present.append(1 in [each.last_offset for each in log.batches()])
+    assert present == [True, True, True, False]
+
+
+def test_cl27_the_last_batch_of_a_round_stays_though_nobody_produced_it_by_name() -> None:
+    log = CleanedLog()
+    log.put_each(1, 2)
+    without_key(log)
+    log.roll()
+    log.clean()
+    assert [(each.last_offset, each.record_count) for each in log.batches()] == [(0, 1), (1, 1), (2, 0)]
+    log.reopen()
+    assert log.log.log_end_offset == 3
+
+
+def test_cl28_a_truncation_lowers_a_checkpoint_and_neither_raises_nor_makes_one() -> None:
+    directory = Directory()
+    directory.add("t", 20, checkpoint=10)
+    directory.add("u", 20)
+    for offset, expected in ((15, 10), (10, 10), (4, 4)):
+        directory.manager.truncate_checkpoint(("t", 0), offset)
+        directory.manager.truncate_checkpoint(("u", 0), offset)
+        assert directory.stored() == {("t", 0): expected}
