@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, final
 
+from storage.batch_format import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from storage.cleaner_chunks import SourceReader, batches_in
 from storage.cleaner_filter import CleanerStats, LastRecord, RecordFilter
 from storage.cleaner_marks import KEPT, TOMBSTONE, WITHOUT_KEY, DirtyMarks
@@ -29,6 +30,7 @@ from storage.replace_segments import create_cleaned_segment
 from storage.segment import LogSegment
 from storage.segments import LogSegments
 
+_IN_TRANSACTION: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
 Work = Callable[[], None]
 Walk = Iterator[int]  # gives the bytes read, chunk by chunk
 
@@ -273,7 +275,8 @@ def build_offset_map(
             chunk = reader.read(position)
             read_bytes = 0
             for batch in batches_in(chunk, source.path, position):
-                if not transactions.can_discard(batch) and not batch.is_control:
+                is_plain = not batch.attributes & _IN_TRANSACTION
+                if is_plain or not (transactions.can_discard(batch) or batch.is_control):
                     keys = read_keys(batch)
                     if not _map_keys(offsets, marks, keys, start_offset, max_entries):
                         reader.close()

@@ -27,6 +27,7 @@ from storage.errors import CorruptBatch, StorageError
 from storage.filesystem import File, FileSystem, OpenMode
 
 _FRAME: Final = struct.Struct(">8xi4xb").unpack_from  # the size field and the magic
+_ODD: Final = -1  # instead of a magic: let the batch itself say what it is
 
 
 def frame_size(chunk: bytes, at: int, path: str, position: int) -> int | None:
@@ -57,14 +58,18 @@ def batches_in(chunk: bytes, path: str, position: int) -> Iterator[RecordBatch]:
     Raises CorruptBatch.
     """
     at, view = 0, memoryview(chunk)
+    frame, checksum, chunk_end = _FRAME, crc32c, len(chunk)
+    last_whole = chunk_end - HEADER_SIZE
     while True:
-        size_bytes = frame_size(chunk, at, path, position)
-        if size_bytes is None or size_bytes > len(chunk) - at:
-            return
-        batch = RecordBatch(chunk, at, size_bytes, position + at)
-        end = at + size_bytes
-        is_sound = size_bytes >= HEADER_SIZE and crc32c(view[at + CRC_COVERS_FROM : end]) == batch.crc
-        if not is_sound or batch.magic < CURRENT_MAGIC:
+        size_field, magic = frame(chunk, at) if at <= last_whole else (0, 0)
+        end = at + LOG_OVERHEAD + size_field
+        if magic != CURRENT_MAGIC or size_field < HEADER_SIZE - LOG_OVERHEAD or end > chunk_end:
+            size_bytes = frame_size(chunk, at, path, position)
+            if size_bytes is None or size_bytes > chunk_end - at:
+                return
+            end, magic = at + size_bytes, _ODD
+        batch = RecordBatch(chunk, at, end - at, position + at)
+        if magic != CURRENT_MAGIC or checksum(view[at + CRC_COVERS_FROM : end]) != batch.crc:
             batch.check_valid(path)  # of magic 0 and 1, or with the words for what is wrong
         yield batch
         at = end

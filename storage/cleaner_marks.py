@@ -14,6 +14,7 @@ KEPT: Final = 1
 TOMBSTONE: Final = 2  # the last record of its key, without a value
 SUPERSEDED: Final = 3
 WITHOUT_KEY: Final = 4
+_KEPT_BY_MARK: Final = (None, True, None, False, False)
 
 MAX_OFFSETS: Final = 1 << 26
 
@@ -47,6 +48,8 @@ class DirtyMarks:
         if first < 0 or batch.next_offset > self._end_offset or batch.record_count <= 0:
             return None
         marks = self.bytes
+        if batch.record_count == end - first == 1:
+            return _KEPT_BY_MARK[marks[first]]
         if marks.count(KEPT, first, end) == batch.record_count:
             return True
         gone = marks.count(SUPERSEDED, first, end) + marks.count(WITHOUT_KEY, first, end)

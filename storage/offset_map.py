@@ -71,7 +71,10 @@ class OffsetMap:
         (window,) = _FIRST_WINDOW(digest)
         position = (abs(window) & _HIGHEST_INT32) % self._table_slots * SLOT_BYTES
         found = self._table[position : position + SLOT_BYTES]
-        if not found.startswith(digest):  # most keys are met at their first slot
+        if found == _FREE:
+            self._entries += 1
+            found = _UNKNOWN
+        elif not found.startswith(digest):  # most keys are met at their first slot
             position, is_known = self._find(digest)
             assert position >= 0, self._entries
             self._entries += not is_known
