@@ -11,7 +11,7 @@ from functools import partial
 import click
 
 from storage.errors import reason_of
-from storage.filesystem import OpenMode, join
+from storage.filesystem import OpenMode, dirname, join
 from storage.log_command_options import (
     UNUSABLE,
     VIOLATED,
@@ -23,6 +23,7 @@ from storage.log_command_options import (
     json_option,
     quiet_logging,
 )
+from storage.log_manager import LOCK_FILE
 from storage.log_stats import PartitionStats, TotalStats, partition_stats, total_stats
 from storage.log_workers import default_jobs, for_each_partition
 from storage.os_filesystem import OsFileSystem
@@ -46,18 +47,20 @@ _MAX_MAPS = "/proc/sys/vm/max_map_count"
 def verify(directory: str, deep_iteration: bool, jobs: int | None, as_json: bool) -> None:
     """Name every inconsistency: file, byte, what, and the rule that is broken. Changes nothing.
 
-    DIRECTORY is a partition's, or a log directory with many; files are named from there.
+    DIRECTORY is a partition's, or a log directory with many; files are named from there. While a node has it,
+    files that are about to be deleted are left out.
     """
     file_system, path = _file_system(), clean_path(directory)
     partitions = _partitions(file_system, path)
     count = default_jobs(file_system, partitions) if jobs is None else jobs
-    work = partial(_verify_one, deep=deep_iteration)
+    in_use = _is_in_use(file_system, path)
+    work = partial(_verify_one, deep=deep_iteration, in_use=in_use)
     reports: list[PartitionReport] = []
     for report in for_each_partition(work, partitions, jobs=count, title="verify"):
         reports.append(report)
         if not as_json:
             echo_lines(_report_lines(report, path))
-    beside = _beside(file_system, path, reports)
+    beside = _beside(file_system, path, reports, in_use)
     problems = [_from(path, each) for report in reports for each in report.problems] + beside
     if as_json:
         summary = {
@@ -76,10 +79,15 @@ def verify(directory: str, deep_iteration: bool, jobs: int | None, as_json: bool
         raise SystemExit(VIOLATED)
 
 
-def _verify_one(path: str, *, deep: bool) -> PartitionReport:
+def _is_in_use(file_system: OsFileSystem, path: str) -> bool:
+    log_directory = dirname(path) if is_partition_directory(file_system, path) else path
+    return file_system.is_locked(join(log_directory, LOCK_FILE))
+
+
+def _verify_one(path: str, *, deep: bool, in_use: bool) -> PartitionReport:
     quiet_logging()
     try:
-        return verify_partition(_file_system(), path, deep=deep)
+        return verify_partition(_file_system(), path, deep=deep, in_use=in_use)
     except OSError as error:
         return PartitionReport(directory=path, error=reason_of(error))
 
@@ -88,11 +96,13 @@ def _file_system() -> OsFileSystem:
     return OsFileSystem(keeps_access_times=True)
 
 
-def _beside(file_system: OsFileSystem, path: str, reports: Sequence[PartitionReport]) -> list[Problem]:
+def _beside(
+    file_system: OsFileSystem, path: str, reports: Sequence[PartitionReport], in_use: bool
+) -> list[Problem]:
     if is_partition_directory(file_system, path):
         return []
     try:
-        return [_from(path, problem) for problem in verify_beside(file_system, path, reports)]
+        return [_from(path, problem) for problem in verify_beside(file_system, path, reports, in_use=in_use)]
     except OSError as error:
         fail(reason_of(error))
 

@@ -19,6 +19,7 @@ _OPEN_FLAGS = {
     OpenMode.CREATE_NEW: os.O_RDWR | os.O_CREAT | os.O_EXCL,
 }
 _OPEN_FILES, _MAPS, _MOST_MAPS = "/proc/self/fd", "/proc/self/maps", "/proc/sys/vm/max_map_count"
+_LOCKS = "/proc/locks"
 # On macOS fsync reaches only the drive's cache; this one reaches the platter (Linux has no such flag).
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
@@ -305,6 +306,17 @@ class OsFileSystem:
             os.close(descriptor)
             raise _named(error, path) from error
         return OsLock(descriptor)
+
+    def is_locked(self, path: str) -> bool:
+        """Whether some process holds the lock on `path`; looks without taking it. False where Linux does not tell."""
+        try:
+            found = os.stat(path)
+            descriptor = os.open(_LOCKS, os.O_RDONLY)
+        except OSError:
+            return False
+        with open(descriptor, encoding="ascii") as lines:
+            device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
+            return any(f" {device}:{found.st_ino} " in line for line in lines)
 
     def sync_directory(self, path: str) -> None:
         descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)

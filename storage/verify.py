@@ -63,14 +63,21 @@ class PartitionReport:
         self.problems.append(Problem(path=path, position=position, rule=rule, message=message))
 
 
-def verify_partition(file_system: FileSystem, directory: str, *, deep: bool = False) -> PartitionReport:
-    """`deep` decodes every record too. OSError where the directory or a file cannot be read."""
-    return _Verification(file_system, directory, deep).run()
+def verify_partition(
+    file_system: FileSystem, directory: str, *, deep: bool = False, in_use: bool = False
+) -> PartitionReport:
+    """`deep` decodes every record too. OSError where the directory or a file cannot be read.
+
+    With a node at work (`in_use`) files on their way in or out are no inconsistency: a compaction writes `.cleaned`
+    ones, retention leaves `.deleted` ones for file.delete.delay.ms.
+    """
+    return _Verification(file_system, directory, deep, in_use).run()
 
 
 class _Verification:
-    def __init__(self, file_system: FileSystem, directory: str, deep: bool) -> None:
+    def __init__(self, file_system: FileSystem, directory: str, deep: bool, in_use: bool) -> None:
         self._file_system, self._directory, self._deep = file_system, directory, deep
+        self._in_use = in_use
         self._report = PartitionReport(directory=directory)
         self._producers = ProducerWatch(file_system, directory)
         self._last_offset = -1
@@ -107,6 +114,8 @@ class _Verification:
     def _check_names(self, names: Iterable[str]) -> None:
         for name in sorted(names):
             path = join(self._directory, name)
+            if self._in_use and name.endswith((*_LEFTOVER_SUFFIXES, ".tmp")):
+                continue
             if name.endswith(_LEFTOVER_SUFFIXES) and not name.endswith(_KEPT_SUFFIX):
                 self._report.add(path, None, "LL6", "left over: the next start deletes or finishes it")
             elif name.endswith(".tmp"):

@@ -15,7 +15,7 @@ from storage.checkpoints import (
 )
 from storage.errors import CorruptCheckpoint
 from storage.filesystem import FileSystem, basename, join
-from storage.topics import BadDirectoryName, parse_directory_name
+from storage.topics import DELETE_SUFFIX, BadDirectoryName, parse_directory_name
 from storage.verify import PartitionReport, Problem, partition_directories, verify_partition
 
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
@@ -41,9 +41,12 @@ def verify_log_directory(
 
 
 def verify_beside(
-    file_system: FileSystem, directory: str, reports: Sequence[PartitionReport]
+    file_system: FileSystem, directory: str, reports: Sequence[PartitionReport], *, in_use: bool = False
 ) -> list[Problem]:
-    """Checkpoints against the logs that `reports` tell of, and folders that are no live partition's."""
+    """Checkpoints against the logs that `reports` tell of, and folders that are no live partition's.
+
+    With a node at work (`in_use`) those that it is about to delete are no inconsistency.
+    """
     ends = {basename(report.directory): report.log_end_offset for report in reports if report.error is None}
     known = {basename(report.directory) for report in reports}
     problems: list[Problem] = []
@@ -53,7 +56,7 @@ def verify_beside(
         MetaPropertiesFile(file_system, directory).read()
     except CorruptCheckpoint as error:
         problems.append(Problem(path=error.path, position=None, rule="1.2", message=str(error)))
-    problems += _check_folders(file_system, directory, known)
+    problems += _check_folders(file_system, directory, known, in_use)
     return problems
 
 
@@ -81,10 +84,14 @@ def _reason(error: CorruptCheckpoint) -> str:
     return error.reason if error.line is None else f"line {error.line}: {error.reason}"
 
 
-def _check_folders(file_system: FileSystem, directory: str, known: set[str]) -> Iterator[Problem]:
+def _check_folders(
+    file_system: FileSystem, directory: str, known: set[str], in_use: bool
+) -> Iterator[Problem]:
     for name in file_system.list(directory):
         path = join(directory, name)
         if name in known or name == REMOTE_INDEX_CACHE:
+            continue
+        if in_use and name.endswith((".tmp", DELETE_SUFFIX)):
             continue
         if name.endswith(".tmp"):
             message = "left over from writing a file anew: nobody deletes it"

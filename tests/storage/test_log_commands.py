@@ -128,6 +128,24 @@ def test_a_directory_in_use_is_refused_by_what_writes_and_read_by_verify(directo
     assert run("recover", directory).exit_code == 0
 
 
+def test_what_a_node_is_about_to_delete_is_no_inconsistency(directory: Path) -> None:
+    logs = manager(directory)
+    try:
+        for name in (
+            f"t-0/{7:020d}.log.deleted",
+            f"t-0/{7:020d}.log.cleaned",
+            "v-0.0123456789abcdef-delete/x",
+        ):
+            (directory / name).parent.mkdir(exist_ok=True)
+            (directory / name).touch()
+        assert run("verify", directory).exit_code == 0
+        assert run("verify", directory / "t-0").exit_code == 0
+    finally:
+        logs.close_handles()
+    found = json.loads(run("verify", directory, "--json").stdout)["problems"]
+    assert [each["rule"] for each in found] == ["LL6", "LL6", "LL4"]
+
+
 UNREADABLE = "t-0: Permission denied"
 
 
