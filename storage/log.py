@@ -100,7 +100,9 @@ class PartitionLog(LogAppends, LogReads, LogCompactions):
         Raises StorageError; the log is offline then, and the next start must not be called clean.
         """
         self._begin(self._now_ms if now_ms is None else now_ms)
-        self.flush()
+        # Not all: of an empty active segment the indexes may not be there yet, and the next start makes them, as after
+        # Kafka's close. It takes the producers' snapshot at the log end anew then.
+        self.flush(self.log_end_offset)
         try:
             self.producer_state.take_snapshot()
             self._local.close()

@@ -6,7 +6,7 @@ import pytest
 
 from sim.disk import SimFileSystem
 from storage.errors import StorageError
-from storage.filesystem import read_file
+from storage.filesystem import join, read_file
 from storage.log import PartitionLog
 from storage.producer_snapshot import snapshot_name
 from tests.storage.log_helpers import (
@@ -155,3 +155,22 @@ def test_rt15_a_rename_that_fails_takes_the_log_offline(monkeypatch: pytest.Monk
     with pytest.raises(StorageError, match="rename failed"):
         log.rename_directory(DOOMED)
     assert log.directory == DIRECTORY
+
+
+def test_rt14_an_orderly_stop_makes_no_index_of_a_segment_that_nobody_used() -> None:
+    """A differential run: the next start makes it, and then takes the snapshot at the log end anew, as Kafka's does."""
+    file_system = new_file_system()
+    log = open_log(file_system, clean=True)
+    append_each(log, 3)
+    log.update_high_watermark(3)
+    assert log.delete_old_segments(NOW_MS + log.config.retention_ms + 10**6) == 1, (
+        "and a new one begins at the end"
+    )
+    assert log.segments.base_offsets == [3]
+    log.close()
+    indexes = (join(DIRECTORY, f"{3:020d}.index"), join(DIRECTORY, f"{3:020d}.timeindex"))
+    assert not any(file_system.exists(path) for path in indexes)
+    log = open_log(file_system, clean=True, log_start_offset=3)
+    assert all(file_system.exists(path) for path in indexes)
+    assert (log.log_start_offset, log.log_end_offset) == (3, 3)
+    assert file_system.exists(join(DIRECTORY, f"{3:020d}.snapshot"))
