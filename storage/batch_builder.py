@@ -36,6 +36,7 @@ class BatchFields:
 
     base_offset: int = 0
     compression: Compression = Compression.NONE
+    compression_level: int | None = None  # the codec's default
     timestamp_type: TimestampType = TimestampType.CREATE
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -71,6 +72,7 @@ def build_batch(
     *,
     base_offset: int = 0,
     compression: Compression = Compression.NONE,
+    compression_level: int | None = None,
     timestamp_type: TimestampType = TimestampType.CREATE,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
@@ -88,6 +90,7 @@ def build_batch(
     fields = BatchFields(
         base_offset=base_offset,
         compression=compression,
+        compression_level=compression_level,
         timestamp_type=timestamp_type,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -197,7 +200,7 @@ class BatchBuilder:
         assert len(payload) == self._payload_size_bytes, (len(payload), self._payload_size_bytes)
         fields = self.fields
         if fields.compression is not Compression.NONE:
-            payload = compress(fields.compression, payload)
+            payload = compress(fields.compression, payload, level=fields.compression_level)
         log_append = fields.timestamp_type is TimestampType.LOG_APPEND
         header = bytearray(HEADER_SIZE)
         field_values = [

@@ -56,6 +56,9 @@ class Compression(IntEnum):
     def default_level(self) -> int | None:
         return _DEFAULT_LEVELS.get(self)
 
+    def has_level(self, level: int) -> bool:
+        return level == self.default_level or level in (self.levels or ())
+
 
 _CODECS = tuple(Compression)
 _LEVELS = {

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
+from storage.compression import Compression
 from storage.errors import ConfigError
 
 INT_MAX = (1 << 31) - 1
@@ -43,6 +44,11 @@ _CHOICES = {
     "message_timestamp_type": ("CreateTime", "LogAppendTime"),
 }
 _POLICIES = ("compact", "delete")
+_LEVELS = {
+    "compression_gzip_level": Compression.GZIP,
+    "compression_lz4_level": Compression.LZ4,
+    "compression_zstd_level": Compression.ZSTD,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +72,9 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     file_delete_delay_ms: int = 60_000
     compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = LONG_MAX
     message_timestamp_after_max_ms: int = LONG_MAX
@@ -85,6 +94,10 @@ class LogConfig:
             choice: str = getattr(self, name)
             if choice not in choices:
                 raise ConfigError(f"{_dotted(name)}={choice}: must be one of {', '.join(choices)}")
+        for name, codec in _LEVELS.items():
+            level: int = getattr(self, name)
+            if not codec.has_level(level):
+                raise ConfigError(f"{_dotted(name)}={level}: {codec.label} has no such level")
         for policy in self.cleanup_policies:
             if policy not in _POLICIES:
                 raise ConfigError(f"cleanup.policy={self.cleanup_policy}: {policy!r} is no policy")
@@ -97,6 +110,16 @@ class LogConfig:
     @property
     def cleanup_policies(self) -> tuple[str, ...]:
         return tuple(part.strip() for part in self.cleanup_policy.split(","))
+
+    @property
+    def compression_level(self) -> int | None:
+        """With which a leader compresses; None for the codec's default, which a producer's codec always gets."""
+        name = f"compression_{self.compression_type}_level"
+        codec = _LEVELS.get(name)
+        if codec is None:
+            return None
+        level: int = getattr(self, name)
+        return None if level == codec.default_level else level
 
     @property
     def is_compacted(self) -> bool:

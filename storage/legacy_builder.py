@@ -56,6 +56,7 @@ class MessageSetFields:
     magic: int
     base_offset: int = 0
     compression: Compression = Compression.NONE
+    compression_level: int | None = None  # the codec's default
     timestamp_type: TimestampType = TimestampType.CREATE
     log_append_time_ms: int = NO_TIMESTAMP
 
@@ -80,6 +81,7 @@ def build_message_set(
     magic: int,
     base_offset: int = 0,
     compression: Compression = Compression.NONE,
+    compression_level: int | None = None,
     timestamp_type: TimestampType = TimestampType.CREATE,
     log_append_time_ms: int = NO_TIMESTAMP,
 ) -> bytes:
@@ -92,6 +94,7 @@ def build_message_set(
             magic=magic,
             base_offset=base_offset,
             compression=compression,
+            compression_level=compression_level,
             timestamp_type=timestamp_type,
             log_append_time_ms=log_append_time_ms,
         )
@@ -179,6 +182,6 @@ class MessageSetBuilder:
             magic=fields.magic,
             timestamp=fields.log_append_time_ms if fields.is_log_append else self.max_timestamp,
             key=None,
-            value=compress(fields.compression, content, magic=fields.magic),
+            value=compress(fields.compression, content, magic=fields.magic, level=fields.compression_level),
             attributes=fields.attributes | fields.compression,
         )

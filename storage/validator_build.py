@@ -46,6 +46,7 @@ def build_and_assign(
             magic=rules.target_magic,
             base_offset=base_offset,
             compression=target,
+            compression_level=rules.target_level,
             timestamp_type=TimestampType.NO if is_plain else rules.timestamp_type,
             log_append_time_ms=assignment.now_ms,
         )
@@ -74,6 +75,7 @@ def _build_batch(
         records,
         base_offset=assignment.base_offset,
         compression=target,
+        compression_level=rules.target_level,
         timestamp_type=rules.timestamp_type,
         producer_id=first.producer_id,
         producer_epoch=first.producer_epoch,

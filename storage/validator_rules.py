@@ -23,13 +23,15 @@ _ERRORS_SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationRules:
-    """What a topic asks of the records written to it. `target_codec` None keeps the producer's codec.
+    """What a topic asks of the records written to it. `target_codec` None keeps the producer's codec; `target_level`
+    is for what is built anew in a codec of the topic's own, and no reason to build it (LV27).
 
     `target_magic` is the format that they are stored in; `allows_zstd` is false where brokers or consumers of
     before 2.1 read them (KIP-110).
     """
 
     target_codec: Compression | None = None
+    target_level: int | None = None
     target_magic: int = CURRENT_MAGIC
     allows_zstd: bool = True
     is_compacted: bool = False
@@ -42,6 +44,7 @@ class ValidationRules:
         is_log_append = config.message_timestamp_type == "LogAppendTime"
         return cls(
             target_codec=_TARGET_CODECS[config.compression_type],
+            target_level=config.compression_level,
             is_compacted=config.is_compacted,
             timestamp_type=TimestampType.LOG_APPEND if is_log_append else TimestampType.CREATE,
             before_max_ms=config.message_timestamp_before_max_ms,

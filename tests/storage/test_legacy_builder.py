@@ -152,7 +152,16 @@ class TestRefusals:
 
     def test_bb1_old_magic_has_no_producer_transaction_control_or_horizon(self) -> None:
         names = set(MessageSetFields.__dataclass_fields__)
-        assert names == {"magic", "base_offset", "compression", "timestamp_type", "log_append_time_ms"}
+        assert names == {
+            *(
+                "magic",
+                "base_offset",
+                "compression",
+                "compression_level",
+                "timestamp_type",
+                "log_append_time_ms",
+            )
+        }
 
 
 class TestTimestamps:

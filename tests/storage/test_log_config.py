@@ -61,11 +61,31 @@ def test_properties_round_trip_by_their_dotted_names() -> None:
         ("file.delete.delay.ms", "-1"),
         ("message.timestamp.before.max.ms", "-1"),
         ("message.timestamp.after.max.ms", "-1"),
+        ("compression.gzip.level", "-2"),
+        ("compression.gzip.level", "0"),
+        ("compression.gzip.level", "10"),
+        ("compression.lz4.level", "-1"),
+        ("compression.lz4.level", "0"),
+        ("compression.lz4.level", "18"),
+        ("compression.zstd.level", "23"),
+        ("compression.zstd.level", "-131073"),
+        ("compression.zstd.level", "high"),
     ],
 )
 def test_an_unusable_property_is_refused_by_its_name(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
         LogConfig.from_properties({name: value})
+
+
+@pytest.mark.parametrize(
+    ("codec", "least", "greatest"), [("gzip", 1, 9), ("lz4", 1, 17), ("zstd", -131072, 22)]
+)
+def test_a_level_counts_where_the_topic_names_its_codec(codec: str, least: int, greatest: int) -> None:
+    for level in (least, greatest):
+        named = {f"compression.{codec}.level": str(level)}
+        assert LogConfig.from_properties({**named, "compression.type": codec}).compression_level == level
+        for other in ("producer", "uncompressed", "snappy"):
+            assert LogConfig.from_properties({**named, "compression.type": other}).compression_level is None
 
 
 def test_blanks_around_a_value_do_not_count() -> None:
@@ -103,6 +123,9 @@ def test_1_11_the_defaults_are_kafkas() -> None:
         "file.delete.delay.ms": "60000",
         "cleanup.policy": "delete",
         "compression.type": "producer",
+        "compression.gzip.level": "-1",
+        "compression.lz4.level": "9",
+        "compression.zstd.level": "3",
     }
     assert {name: properties[name] for name in expected} == expected
 

@@ -8,6 +8,7 @@ import pytest
 
 from storage.batch import TimestampType
 from storage.compression import Compression
+from storage.config import LogConfig
 from storage.errors import InvalidRecord, InvalidTimestamp, UnsupportedForMessageFormat
 from storage.producer_append import AppendOrigin
 from storage.validator import ValidationRules
@@ -206,3 +207,31 @@ def test_lv28_four_messages_get_four_offsets() -> None:
 def test_lv16_all_messages_of_a_set_become_records_of_one_batch() -> None:
     content = sent(1, timestamps=(NOW,)) * 3
     assert only_batch(validated(content, rules_for(2))).record_count == 3
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+@pytest.mark.parametrize("magic", [1, 2])
+def test_lv25_what_is_built_anew_has_the_level_of_the_topic(codec: Compression, magic: int) -> None:
+    if magic == 1 and codec is Compression.ZSTD:
+        return
+    assert codec.levels is not None
+    content = sent(magic, timestamps=tuple(range(NOW, NOW + 300)))
+    at_levels = set()
+    for level in (1, codec.levels[-1]):
+        config = LogConfig.from_properties(
+            {"compression.type": codec.label, f"compression.{codec.label}.level": str(level)}
+        )
+        rules = replace(ValidationRules.from_config(config), target_magic=magic)
+        result = validated(content, rules)
+        assert len(records_of(result)) == 300
+        at_levels.add(bytes(result.records))
+    assert len(at_levels) == 2
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+def test_lv27_a_level_of_the_topic_is_no_reason_to_build_anew(codec: Compression) -> None:
+    assert codec.levels is not None
+    rules = replace(CREATE, target_codec=codec, target_level=codec.levels[-1])
+    content = produced(codec)
+    result = validated(content, rules)
+    assert bytes(result.records)[61:] == content[61:] and not result.sizes_may_have_changed
