@@ -36,6 +36,7 @@ from storage.verify import (
 )
 from storage.verify_directory import looks_like_log_directory, verify_beside
 
+_LOOKS_AGAIN = 2  # at a partition that changes under the look
 _MAX_MAPS = "/proc/sys/vm/max_map_count"
 
 
@@ -87,9 +88,21 @@ def _is_in_use(file_system: OsFileSystem, path: str) -> bool:
 def _verify_one(path: str, *, deep: bool, in_use: bool) -> PartitionReport:
     quiet_logging()
     try:
-        return verify_partition(_file_system(), path, deep=deep, in_use=in_use)
+        report = verify_partition(_file_system(), path, deep=deep, in_use=in_use)
+        for _ in range(_LOOKS_AGAIN if in_use else 0):
+            if not report.problems:
+                break
+            report = _confirmed(report, verify_partition(_file_system(), path, deep=deep, in_use=in_use))
+        return report
     except OSError as error:
         return PartitionReport(directory=path, error=reason_of(error))
+
+
+def _confirmed(before: PartitionReport, now: PartitionReport) -> PartitionReport:
+    """Damage stays; what a compaction or a roll under way made of the first look does not."""
+    places = {(each.path, each.position, each.rule) for each in before.problems}
+    now.problems = [each for each in now.problems if (each.path, each.position, each.rule) in places]
+    return now
 
 
 def _file_system() -> OsFileSystem:

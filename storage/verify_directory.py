@@ -45,9 +45,11 @@ def verify_beside(
 ) -> list[Problem]:
     """Checkpoints against the logs that `reports` tell of, and folders that are no live partition's.
 
-    With a node at work (`in_use`) those that it is about to delete are no inconsistency.
+    With a node at work (`in_use`) those that it is about to delete are no inconsistency, and checkpoints, which are
+    read after the logs, may be ahead of what was seen of them.
     """
-    ends = {basename(report.directory): report.log_end_offset for report in reports if report.error is None}
+    settled = [] if in_use else [report for report in reports if report.error is None]
+    ends = {basename(report.directory): report.log_end_offset for report in settled}
     known = {basename(report.directory) for report in reports}
     problems: list[Problem] = []
     for name in _CHECKPOINTS:

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from storage import log_commands
+from storage import log_commands, log_inspect_commands
 from storage.config import LogConfig
 from storage.draws import Draws
 from storage.log_commands import log as log_group
 from storage.log_manager import LogManager
 from storage.os_filesystem import OsFileSystem
+from storage.verify import PartitionReport
 from tests.storage.log_helpers import NOW_MS, append_each
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -144,6 +145,30 @@ def test_what_a_node_is_about_to_delete_is_no_inconsistency(directory: Path) -> 
         logs.close_handles()
     found = json.loads(run("verify", directory, "--json").stdout)["problems"]
     assert [each["rule"] for each in found] == ["LL6", "LL6", "LL4"]
+
+
+def test_a_problem_that_only_one_look_at_a_running_nodes_files_shows_is_none(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compaction swaps segments between the look at a log and the one at its index."""
+    looks: list[str] = []
+
+    def look(file_system: OsFileSystem, path: str, *, deep: bool, in_use: bool) -> PartitionReport:
+        looks.append(path)
+        report = PartitionReport(directory=path, log_end_offset=5)  # the checkpoint is ahead of what was seen
+        report.add(f"{path}/x.index", len(looks), "IX14", "swapped meanwhile")
+        if path.endswith("u-0"):
+            report.add(f"{path}/x.log", 8, "FR11", "damaged")
+        return report
+
+    monkeypatch.setattr(log_inspect_commands, "verify_partition", look)
+    logs = manager(directory)
+    try:
+        result = run("verify", directory, "--json")
+    finally:
+        logs.shutdown()
+    assert [each["path"] for each in json.loads(result.stdout)["problems"]] == ["u-0/x.log"]
+    assert [Path(path).name for path in looks] == ["t-0", "t-0", "u-0", "u-0", "u-0"]
 
 
 UNREADABLE = "t-0: Permission denied"
