@@ -9,9 +9,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from storage.filesystem import FileSystem, basename, join
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 Result = TypeVar("Result")
 
@@ -40,7 +43,7 @@ def for_each_partition(
     With more than one job `work` and its results go between processes: a function of a module, or a partial of one.
     """
     with ExitStack() as stack:
-        advance = _progress(stack, len(paths), title)
+        bar = _progress(stack, len(paths), title)
         results: Iterator[Result]
         if jobs <= 1 or len(paths) <= 1:
             results = map(work, paths)
@@ -52,14 +55,18 @@ def for_each_partition(
             stack.callback(pool.shutdown, cancel_futures=True)
             results = pool.map(work, paths)
         for path, result in zip(paths, results, strict=True):
-            advance(basename(path))
+            if bar is not None:
+                bar.stop()  # who prints the result begins on a line of its own
             yield result
+            if bar is not None:
+                bar.update(bar.task_ids[0], advance=1, name=basename(path))
+                bar.start()
 
 
-def _progress(stack: ExitStack, count: int, title: str) -> Callable[[str], None]:
+def _progress(stack: ExitStack, count: int, title: str) -> Progress | None:
     """Tells of a partition that is done; in a pipe the results themselves are enough."""
     if not sys.stderr.isatty() or count < 2:
-        return lambda name: None
+        return None
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -74,5 +81,5 @@ def _progress(stack: ExitStack, count: int, title: str) -> Callable[[str], None]
             transient=True,
         )
     )
-    task = progress.add_task(title, total=count, name="")
-    return lambda name: progress.update(task, advance=1, name=name)
+    progress.add_task(title, total=count, name="")
+    return progress

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -169,6 +175,24 @@ def test_a_problem_that_only_one_look_at_a_running_nodes_files_shows_is_none(
         logs.shutdown()
     assert [each["path"] for each in json.loads(result.stdout)["problems"]] == ["u-0/x.log"]
     assert [Path(path).name for path in looks] == ["t-0", "t-0", "u-0", "u-0", "u-0"]
+
+
+@pytest.mark.slow
+def test_on_a_terminal_each_result_has_a_line_of_its_own(directory: Path) -> None:
+    """The progress goes to the same terminal: it must leave the line before a result is printed."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "replog", "log", "verify", str(directory)]
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, cwd=GOLDEN.parents[1]) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while chunk := os.read(ours, 1 << 16):
+                shown += chunk
+        os.close(ours)
+    assert process.returncode == 0
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
+    lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
+    assert "verify" in text and [line[:4] for line in lines if "sound" in line] == ["t-0:", "u-0:"]
 
 
 UNREADABLE = "t-0: Permission denied"
