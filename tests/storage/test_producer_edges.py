@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from storage.batch import Record, RecordBatch, build_batch
 from storage.errors import InvalidProducerEpoch, OutOfOrderSequence
 from storage.filesystem import read_file
 from storage.log import AppendOrigin
@@ -42,10 +43,15 @@ def test_ps1_the_copy_has_all_but_the_batches() -> None:
 def test_ps2_a_batch_counts_with_its_greatest_timestamp_and_a_marker_with_its_kind() -> None:
     manager = new_manager()
     info = manager.prepare_update(PID, REPLICATION)
-    batch = data(0, 0, count=3, transactional=True)
-    first = next(iter(batch.records())).timestamp
-    info.append(batch)
-    assert info.updated.last_timestamp == batch.max_timestamp >= first
+    content = build_batch(
+        [Record(offset, NOW + 5 * (offset == 1), b"k", b"v") for offset in range(3)],
+        producer_id=PID,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    info.append(RecordBatch(content, 0, len(content)))
+    assert info.updated.last_timestamp == NOW + 5
     completed = info.append(marker(3, commit=False))
     assert completed is not None and completed.is_aborted
     info.append(data(4, 3, transactional=True))

@@ -93,7 +93,9 @@ def test_lv8_the_checksum_of_a_message_outside_a_wrapper_is_the_callers() -> Non
 
 
 def test_lv8_an_empty_key_is_a_key() -> None:
-    assert validated(produced(key=b""), replace(CREATE, is_compacted=True)).last_offset == BASE + 2
+    for target in (None, Compression.GZIP):  # in place, and built anew
+        rules = replace(CREATE, is_compacted=True, target_codec=target)
+        assert validated(produced(key=b""), rules).last_offset == BASE + 2
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
