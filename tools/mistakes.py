@@ -103,8 +103,8 @@ MISTAKES: tuple[Mistake, ...] = (
         rule="LS13: the indexes lose what lies at or above the offset",
         edits=(
             Edit(
-                path="storage/segment.py",
-                old="        self.offset_index.truncate_to(offset)\n        self.time_index.truncate_to(offset)\n",
+                path="storage/segment_indexes.py",
+                old="        self.offset.truncate_to(offset)\n        self.time.truncate_to(offset)\n",
                 new="",
             ),
         ),
@@ -305,9 +305,9 @@ MISTAKES: tuple[Mistake, ...] = (
             Edit(
                 path="storage/producer_state.py",
                 old="            if completed is not None:\n"
-                "                prepared.completed.append(completed)\n        return prepared\n",
+                "                prepared.completed.append(completed)\n            if is_transactional:\n",
                 new="            self.update(info)\n            if completed is not None:\n"
-                "                prepared.completed.append(completed)\n        return prepared\n",
+                "                prepared.completed.append(completed)\n            if is_transactional:\n",
             ),
         ),
         tests=(
@@ -378,5 +378,146 @@ MISTAKES: tuple[Mistake, ...] = (
         tests=(
             "tests/sim/test_run_lives.py::test_what_the_controller_lost_before_it_was_on_disk_never_counts",
         ),
+    ),
+    # rules one step to the side
+    Mistake(
+        name="iteration-drops-the-last-batch",
+        rule="FR8d: a batch that ends with the file is whole",
+        edits=(
+            Edit(
+                path="storage/file_records.py",
+                old="if size_bytes > limit - position:\n",
+                new="if size_bytes >= limit - position:\n",
+            ),
+        ),
+        tests=(STORAGE + "test_file_records_edges.py::test_fr8d_a_batch_that_ends_with_the_file_is_whole",),
+    ),
+    Mistake(
+        name="checksum-of-a-cut-header",
+        rule="FR11: a batch of magic 2 has 61 bytes at least",
+        edits=(
+            Edit(
+                path="storage/batch.py",
+                old=("        if self.size_bytes < HEADER_SIZE:\n            return False\n"),
+                new="",
+            ),
+        ),
+        tests=(
+            STORAGE
+            + "test_file_records_edges.py::test_fr11_a_batch_below_61_bytes_is_unsound_whatever_its_checksum_says",
+        ),
+    ),
+    Mistake(
+        name="transaction-index-never-synced",
+        rule="IX31: a flush syncs the transaction index",
+        edits=(
+            Edit(
+                path="storage/transaction_index.py",
+                old=("        if self._file is not None:\n            self._file.sync()\n"),
+                new="        return\n",
+            ),
+        ),
+        tests=(STORAGE + "test_index_edges.py::test_ix31_a_flush_syncs_what_is_open_and_opens_nothing",),
+    ),
+    Mistake(
+        name="index-entry-at-the-interval",
+        rule="LS1: an entry is due strictly above index.interval.bytes",
+        edits=(
+            Edit(
+                path="storage/segment.py",
+                old="due = bisect_right(starts, counted_from + interval, noted)",
+                new="due = bisect_right(starts, counted_from + interval - 1, noted)",
+            ),
+        ),
+        tests=(
+            STORAGE + "test_segment_edges.py::test_ls1_the_interval_runs_on_from_batch_to_batch_within_a_set",
+        ),
+    ),
+    Mistake(
+        name="jitter-forgotten",
+        rule="LS4: a segment rolls earlier by its jitter",
+        edits=(
+            Edit(
+                path="storage/segment.py",
+                old="if waited_ms > max_segment_ms - self._roll_jitter_ms:",
+                new="if waited_ms > max_segment_ms:",
+            ),
+        ),
+        tests=(STORAGE + "test_segment_edges.py::test_ls4_the_jitter_makes_the_time_shorter",),
+    ),
+    Mistake(
+        name="truncation-not-synced",
+        rule="LS13: what a truncation cut is cut on the disk",
+        edits=(
+            Edit(
+                path="storage/segment.py",
+                old=("        if removed_bytes > 0:\n            self.records.flush()\n"),
+                new="",
+            ),
+        ),
+        tests=(STORAGE + "test_segment_edges.py::test_ls13_the_cut_is_on_disk",),
+    ),
+    Mistake(
+        name="moved-files-stay",
+        rule="LS22: a deleted segment is found in the directory that took its live name",
+        edits=(Edit(path="storage/segment.py", old="if moved is not None:", new="if False:"),),
+        tests=(
+            STORAGE
+            + "test_segment_end_edges.py::test_ls22_files_of_a_future_directory_are_found_under_its_live_name",
+        ),
+    ),
+    Mistake(
+        name="equal-offsets-in-order",
+        rule="AP4: each batch of a follower's set ends above the one before",
+        edits=(
+            Edit(
+                path="storage/log_append.py",
+                old="all(map(lt, last_offsets, last_offsets[1:]))",
+                new="all(map(int.__le__, last_offsets, last_offsets[1:]))",
+            ),
+        ),
+        tests=(STORAGE + "test_log_append_edges.py::test_ap4_equal_last_offsets_are_out_of_order",),
+    ),
+    Mistake(
+        name="recovery-point-goes-back",
+        rule="FL1: a flush below the recovery point leaves it",
+        edits=(
+            Edit(
+                path="storage/log_flush.py",
+                old="self._local.recovery_point = max(self._local.recovery_point, reached)",
+                new="self._local.recovery_point = reached",
+            ),
+        ),
+        tests=(
+            STORAGE
+            + "test_log_append_edges.py::test_fl1_the_recovery_point_moves_to_the_offset_and_never_back",
+        ),
+    ),
+    Mistake(
+        name="retention-spares-the-log-start",
+        rule="RT4: what lies below the log start goes whatever cleanup.policy says",
+        edits=(
+            Edit(
+                path="storage/log_retention.py",
+                old="deleted = self._delete_while(self._is_below_log_start)",
+                new="deleted = 0",
+            ),
+        ),
+        tests=(
+            STORAGE
+            + "test_log_marks_edges.py::test_rt4_what_lies_below_the_log_start_goes_whatever_the_policy",
+        ),
+    ),
+    Mistake(
+        name="last-segment-below-log-start",
+        rule="RT7: the last segment never goes for the log start",
+        edits=(
+            Edit(
+                path="storage/log_retention.py",
+                old="following is not None and following.base_offset <= self.log_start_offset",
+                new="following is None or following.base_offset <= self.log_start_offset",
+            ),
+        ),
+        tests=(STORAGE + "test_log_marks_edges.py::test_rt7_the_last_segment_never_goes_for_the_log_start",),
     ),
 )

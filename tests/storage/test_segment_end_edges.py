@@ -244,7 +244,7 @@ def test_ls22_every_file_that_is_missing_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-def test_ls22_a_future_directory_that_took_its_live_name_loses_the_deleted_files_there(is_open: bool) -> None:
+def test_ls22_files_of_a_future_directory_are_found_under_its_live_name(is_open: bool) -> None:
     """A copy between log directories ends while files of it wait for file.delete.delay.ms."""
     file_system = new_file_system()
     future = f"logs/some.topic-3.{'0a' * 16}-future"

@@ -249,3 +249,10 @@ def test_ap13_a_follower_takes_what_its_leader_took(log: PartitionLog) -> None:
     records = batch(producer_id=PID, producer_epoch=0, sequence=0, is_transactional=True)
     log.append_as_follower(records, leader_epoch=0, now_ms=NOW_MS)
     assert log.log_end_offset == 1
+
+
+def test_ap13_an_open_transaction_of_another_producer_epoch_confirms_nothing(log: PartitionLog) -> None:
+    begun(log, asked(log))
+    with pytest.raises(InvalidTransactionState, match="has not confirmed"):
+        begun(log, None, sequence=0, epoch=1)
+    assert log.log_end_offset == 1

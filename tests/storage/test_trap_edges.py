@@ -1,23 +1,76 @@
-"""Traps of the format that no rule names: ends of text files, digits of names, levels of codecs (T15, T16, T21)."""
+"""Traps of the format that no rule names: ends of text files, digits of names, levels of codecs (T3 to T21)."""
 
 from __future__ import annotations
 
 import struct
 from pathlib import Path
 
-from storage.batch import HEADER_SIZE, Compression, RecordBatch
+import pytest
+
+from storage.batch import (
+    HEADER_SIZE,
+    Compression,
+    RecordBatch,
+    TimestampType,
+    set_last_offset,
+    set_max_timestamp,
+)
 from storage.batch_format import ATTRIBUTES_AT, SIZE_FIELD_AT
 from storage.checkpoints import OffsetCheckpoint, PartitionMetadataFile
 from storage.compression import compress
 from storage.config import LogConfig
 from storage.crc32c import crc32c
+from storage.errors import StorageError
 from storage.filesystem import OpenMode, read_file
 from storage.leader_epochs import LeaderEpochCache
+from storage.legacy_builder import build_message
 from storage.loader_files import offset_of_name
 from storage.os_filesystem import OsFileSystem
+from storage.producer_snapshot import snapshot_name
 from storage.segment_names import offset_name
 from storage.start_recovery import _Task, _unflushed_bytes
-from tests.storage.log_helpers import DIRECTORY, NOW_MS, append_each, new_file_system, open_log, produced
+from tests.storage.log_helpers import (
+    DIRECTORY,
+    NOW_MS,
+    append_each,
+    filled_segment,
+    new_disk,
+    new_file_system,
+    open_log,
+    open_segment,
+    produced,
+)
+
+
+def test_t3_a_close_does_not_ask_for_a_maximum_to_write() -> None:
+    file_system = new_file_system()
+    path = filled_segment(file_system, range(3)).time_index_path
+    file_system.unlink(path)
+    open_segment(file_system, file_already_exists=True).close()
+    assert not file_system.exists(path)
+
+
+def test_t8_a_changed_timestamp_of_an_old_message_renews_its_checksum() -> None:
+    data = bytearray(build_message(3, magic=1, timestamp=5, key=b"k", value=b"v"))
+    assert set_max_timestamp(data, 0, timestamp_type=TimestampType.LOG_APPEND, max_timestamp=99)
+    assert RecordBatch(data, 0, len(data)).is_valid()
+    before = bytes(data[12:])
+    set_last_offset(data, 0, 70)  # which it leaves out
+    assert bytes(data[12:]) == before and RecordBatch(data, 0, len(data)).is_valid()
+
+
+def test_t12_the_snapshot_of_a_roll_is_on_disk_or_the_recovery_point_stays() -> None:
+    disk = new_disk()
+    log = open_log(new_file_system(disk))
+    append_each(log, 3)
+    disk.call_log = []
+    log.roll()
+    assert f"sync {DIRECTORY}/{snapshot_name(3)}" in disk.call_log and log.recovery_point == 3
+    append_each(log, 3)
+    disk.fail(1, path_suffix=snapshot_name(6))
+    with pytest.raises(StorageError):
+        log.roll()
+    assert log.recovery_point == 3
 
 
 def test_t15_text_files_end_with_a_line_end_and_partition_metadata_does_not() -> None:
