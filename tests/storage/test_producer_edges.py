@@ -282,6 +282,7 @@ def rebuilt(
     return manager
 
 
+@pytest.mark.covers("LogLoaderTest.testSkipLoadingIfEmptyProducerStateBeforeTruncation")
 def test_ps24_an_empty_state_that_was_at_the_end_already_is_not_filled() -> None:
     assert rebuilt((1, 0), (2, 0), map_end=9).producers == {}
     assert sorted(rebuilt((1, 0), (2, 0)).producers) == [1, 2]
