@@ -334,6 +334,18 @@ def test_fl1_a_flush_that_a_truncation_overtakes_promises_what_stayed() -> None:
     assert log.recovery_point == 2
 
 
+def test_fl1_a_flush_of_everything_takes_an_empty_active_segment_in_and_one_up_to_the_end_does_not() -> None:
+    disk, log = disk_and_log()
+    append_each(log, 3)
+    log.roll()
+    active = f"{DIRECTORY}/{3:020d}.log"
+    disk.call_log = []
+    log.flush(3)
+    assert f"sync {active}" not in disk.call_log
+    log.flush()
+    assert f"sync {active}" in disk.call_log
+
+
 def test_fl2_below_the_recovery_point_there_is_nothing_to_flush() -> None:
     disk, log = disk_and_log()
     append_each(log, 5)

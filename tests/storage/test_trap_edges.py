@@ -1,4 +1,4 @@
-"""Traps of the format that no rule names: ends of text files, digits of names, levels of codecs (T3 to T21)."""
+"""Traps of the format that no rule names: ends of text files, digits of names, levels of codecs (T3 to T36)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storage.checkpoints import OffsetCheckpoint, PartitionMetadataFile
 from storage.compression import compress
 from storage.config import LogConfig
 from storage.crc32c import crc32c
-from storage.errors import StorageError
+from storage.errors import RecordBatchTooLarge, StorageError
 from storage.filesystem import OpenMode, read_file
 from storage.leader_epochs import LeaderEpochCache
 from storage.legacy_builder import build_message
@@ -32,7 +32,9 @@ from storage.start_recovery import _Task, _unflushed_bytes
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    append_batch,
     append_each,
+    batch,
     filled_segment,
     new_disk,
     new_file_system,
@@ -103,6 +105,28 @@ def test_t16_recovery_before_the_start_passes_over_other_digits(tmp_path: Path) 
         directory=str(tmp_path), config=LogConfig(), log_start_offset=0, recovery_point=0, now_ms=NOW_MS
     )
     assert _unflushed_bytes(OsFileSystem(), task) == 100
+
+
+def test_t17_gzip_is_written_at_the_default_level() -> None:
+    data = b"".join(b"%d,%d;" % (number * number, number % 7) for number in range(3000))
+    packed = compress(Compression.GZIP, data)
+    assert packed == compress(Compression.GZIP, data, level=6)
+    assert packed != compress(Compression.GZIP, data, level=1)
+
+
+def test_t33_the_epochs_of_a_set_that_is_too_large_stay() -> None:
+    size = len(batch(0))
+    log = open_log(new_file_system(), LogConfig(segment_bytes=size, segment_index_bytes=1200))
+    with pytest.raises(RecordBatchTooLarge):
+        log.append_as_follower(batch(0, epoch=3) + batch(1, epoch=3), leader_epoch=3, now_ms=NOW_MS)
+    assert (log.latest_epoch, log.log_end_offset) == (3, 0)
+
+
+def test_t36_without_timestamps_the_files_time_does_not_matter() -> None:
+    segment = open_segment(new_file_system())
+    append_batch(segment, batch(0, timestamp=-1))
+    segment.set_modified(NOW_MS - 5000)
+    assert segment.time_waited_for_roll(NOW_MS + 7, -1) == 7
 
 
 def test_t21_another_level_of_the_topics_codec_is_stored_as_it_came() -> None:
