@@ -123,7 +123,7 @@ def _timestamp_deltas(
     columns = [payload[each:end:stride] for each in range(at, behind)]
     if not columns[-1].isascii() or any(min(column) < 0x80 for column in columns[:-1]):
         return None
-    return {read_varlong(bytes(encoded), 0)[0] for encoded in set(zip(*columns, strict=True))}
+    return {read_varlong(bytes(encoded), 0)[0] for encoded in dict.fromkeys(zip(*columns, strict=True))}
 
 
 def _scan(payload: bytes | bytearray, position: int, first: int, record_count: int) -> RecordScan | None:
