@@ -36,6 +36,7 @@ check: $(SETUP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m cluster.rpc.generate --check
+	$(BIN)/python tools/rules_table.py --check
 
 format: $(SETUP)
 	$(BIN)/ruff format .
