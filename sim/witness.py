@@ -94,7 +94,12 @@ class Witness:
         }
 
     def expect(
-        self, topic_partition: TopicPartition, *, min_isr: int, flush_promised: bool, is_compacted: bool = False
+        self,
+        topic_partition: TopicPartition,
+        *,
+        min_isr: int,
+        flush_promised: bool,
+        is_compacted: bool = False,
     ) -> None:
         """A partition that the scenario creates."""
         name = str(topic_partition)

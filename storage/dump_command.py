@@ -22,7 +22,9 @@ from storage.dump_decoders import (
 from storage.os_filesystem import OsFileSystem
 
 _LINES_A_WRITE = 512
-_CLASS_HELP = "One of Kafka's org.apache.kafka.tools.api.{String,Integer,Long,Default}Decoder (bytes, shown in hex)."
+_CLASS_HELP = (
+    "One of Kafka's org.apache.kafka.tools.api.{String,Integer,Long,Default}Decoder (bytes, shown in hex)."
+)
 _TOPIC_DECODERS: Mapping[str, Callable[[], RecordDecoder]] = {  # in Kafka's order of precedence
     "offsets_decoder": offsets_decoder,
     "transaction_log_decoder": transaction_log_decoder,
