@@ -149,7 +149,7 @@ def test_a_partition_that_cannot_be_read_is_one_line_and_the_others_are_told(dat
     assert f"idempotent-0: error: {data}/idempotent-0/{name}: Is a directory" in lines
     assert lines[-1] == "3 partitions, 0 problems, 1 could not be read"
     assert json.loads(run("verify", data, "--json").stdout)["sound"] is False
-    assert run("stats", data).exit_code == 1
+    assert run("stats", data).exit_code == 2
 
 
 def test_stats_count_what_the_dump_shows() -> None:
