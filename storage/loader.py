@@ -17,7 +17,7 @@ from storage.checkpoints import LEADER_EPOCH_CHECKPOINT
 from storage.config import LONG_MAX, LogConfig
 from storage.draws import Draws
 from storage.errors import CorruptBatch, CorruptIndex, InvalidOffset, SegmentOffsetOverflow, StorageError
-from storage.filesystem import FileSystem, basename, join
+from storage.filesystem import FileSystem, OpenMode, basename, join
 from storage.leader_epochs import LeaderEpochCache
 from storage.loader_files import finish_interrupted_swaps, list_live_files
 from storage.misfits import Misfit, find_misfit, find_step_back, overflows
@@ -235,13 +235,17 @@ class _Loader:
             self._recover_at_once(segment)
             return
         if name + TIME_INDEX_SUFFIX not in names:
-            segment.time_index.resize(0)
+            self._make_empty(segment.time_index_path)
         try:
             if name + TRANSACTION_INDEX_SUFFIX in names:
                 segment.sanity_check()
         except CorruptIndex as error:
             logger.warning("transaction index damaged: segment=%s reason=%s", segment.path, error)
             self._recover_at_once(segment)
+
+    def _make_empty(self, path: str) -> None:
+        """Without the zeros of a new index: after a power loss they would count as entries."""
+        self._file_system.open(path, OpenMode.CREATE_NEW).close()
 
     def _recover_at_once(self, segment: LogSegment) -> None:
         """It or an earlier segment may be damaged. Where all of them are about to be recovered, in order, that comes

@@ -11,7 +11,7 @@ from sim.disk import SimDisk
 from storage.errors import StorageError
 from storage.filesystem import OpenMode, join
 from storage.log import PartitionLog
-from storage.replace_segments import SWAP_SUFFIX
+from storage.replace_segments import CLEANED_SUFFIX, SWAP_SUFFIX, create_cleaned_segment, replace_segments
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
@@ -145,3 +145,38 @@ def test_a_full_disk_at_the_index_of_a_flush_is_one_error() -> None:
         log.flush()
     with pytest.raises(StorageError, match="offline"):
         append_each(log, 1)
+
+
+def test_an_empty_time_index_is_made_without_the_zeros_of_a_new_one() -> None:
+    """Its length was set twice, and the first alone may survive: then the zeros count as entries."""
+    disk = new_disk()
+    log = log_of(disk, 30)
+    log.close(NOW_MS)
+    name = f"{0:020d}.timeindex"
+    disk.file_system(Life()).unlink(f"{DIRECTORY}/{name}")
+    disk.sync_all()
+    disk.arm_crash(1, path_suffix=name, verbs={"set_length"})
+    log = open_log(disk.file_system(Life()), clean=True)
+    assert log.segments.base_offsets[0] == 0
+    assert disk.file_system(Life()).stat(f"{DIRECTORY}/{name}").size_bytes == 0
+
+
+def test_a_new_segment_is_renamed_only_when_its_names_are_on_the_disk() -> None:
+    """The rename of one of its files alone may survive: what is left of the others undoes it."""
+    disk = new_disk()
+    log = log_of(disk, 30)
+    disk.sync_all()
+    files = disk.file_system(Life())
+    base_offset = log.segments.base_offsets[0]
+    new = create_cleaned_segment(files, DIRECTORY, base_offset, log.config, NOW_MS)
+    new.append(base_offset, produced(1))
+    new.on_become_inactive()
+    new.flush()
+    disk.arm_crash(1, path_suffix=CLEANED_SUFFIX, verbs={"rename"})
+    old = log.segments.get(base_offset)
+    assert old is not None
+    with pytest.raises(Dead):
+        replace_segments(files, DIRECTORY, log.segments, [new], [old])
+    disk.lose_power("none")
+    left = [name for name in disk.file_system(Life()).list(DIRECTORY) if name.endswith(CLEANED_SUFFIX)]
+    assert f"{base_offset:020d}.log{CLEANED_SUFFIX}" in left
