@@ -137,12 +137,6 @@ def _mark_then_shut_down(manager: LogManager, *args: Any, **kwargs: Any) -> bool
     return _sound_shutdown(manager, *args, **kwargs)
 
 
-def _mark_from_the_lowest(file_system: FileSystem, directory: str, coming: list[LogSegment]) -> None:
-    for segment in coming:
-        segment.change_file_suffixes(CLEANED_SUFFIX, SWAP_SUFFIX)
-        file_system.sync_directory(directory)
-
-
 def _mark_without_sync(file_system: FileSystem, directory: str, coming: list[LogSegment]) -> None:
     for segment in reversed(coming):
         segment.change_file_suffixes(CLEANED_SUFFIX, SWAP_SUFFIX)
@@ -233,14 +227,6 @@ MISTAKES: tuple[PlantedMistake, ...] = (
         what="the mark of a clean stop is there while the next process works",
         workload="stop-start",
         replacements=(Replacement(owner=CleanShutdownFile, name="delete", wrong=CleanShutdownFile.exists),),
-    ),
-    PlantedMistake(
-        name="swap-from-the-lowest",
-        what="cleaned segments become .swap from the lowest base offset on",
-        workload="swap",
-        replacements=(
-            Replacement(owner=storage.replace_segments, name="_mark_complete", wrong=_mark_from_the_lowest),
-        ),
     ),
     PlantedMistake(
         name="deletion-before-swap-is-durable",
