@@ -13,11 +13,11 @@ from bench import kafka_peer
 from bench.floors import recovery_floor
 from bench.storage_data import BATCH_SIZES, CONFIG, batch_of, blocks_of, label, ratio, scratch
 from bench.table import Line
+from cluster.local.log_workers import for_each_partition
 from storage.batch import stamp
 from storage.crc32c import crc32c
 from storage.leader_epochs import LeaderEpochCache
 from storage.log import PartitionLog
-from storage.log_workers import for_each_partition
 from storage.os_filesystem import OsFileSystem
 from storage.producer_state import ProducerStateManager
 from storage.segment import LogSegment

@@ -35,11 +35,11 @@ MOUNTS = {
         summary="A topic to standard output, up to the high watermark.",
     ),
     "dump": Mount(
-        module="storage.dump_command",
+        module="replog.dump_command",
         summary="What a log, index or snapshot file holds, in kafka-dump-log's lines.",
     ),
     "log": Mount(
-        module="storage.log_commands",
+        module="replog.log_commands",
         summary="Verify, recover or truncate a log directory offline, or print its stats.",
     ),
     "nodes": Mount(

@@ -26,6 +26,7 @@ from cluster.controller.config import ControllerConfig
 from cluster.effects import Effect, Observe
 from cluster.local.layout import UnusableInput
 from cluster.local.properties import configured
+from cluster.local.start_recovery import recover_before_start
 from cluster.local.tuning import keep_freed_memory, loop_factory
 from cluster.messages import CONTROLLER_ID
 from cluster.runtime import Core, Runtime, log_observation
@@ -35,7 +36,6 @@ from storage.draws import Draws
 from storage.errors import CorruptCheckpoint, DirectoryInUse, ForeignDirectory, StorageError
 from storage.os_filesystem import OsFileSystem
 from storage.recovery_cut import RecoveryCut
-from storage.start_recovery import recover_before_start
 
 logger = logging.getLogger(__name__)
 

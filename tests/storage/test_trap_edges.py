@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.local.start_recovery import _Task, _unflushed_bytes
 from storage.batch import (
     HEADER_SIZE,
     Compression,
@@ -28,7 +29,6 @@ from storage.loader_files import offset_of_name
 from storage.os_filesystem import OsFileSystem
 from storage.producer_snapshot import snapshot_name
 from storage.segment_names import offset_name
-from storage.start_recovery import _Task, _unflushed_bytes
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,

@@ -10,9 +10,8 @@ from functools import partial
 
 import click
 
-from storage.errors import reason_of
-from storage.filesystem import OpenMode, dirname, join
-from storage.log_command_options import (
+from cluster.local.log_workers import default_jobs, for_each_partition
+from replog.log_command_options import (
     UNUSABLE,
     VIOLATED,
     clean_path,
@@ -23,9 +22,10 @@ from storage.log_command_options import (
     json_option,
     quiet_logging,
 )
+from storage.errors import reason_of
+from storage.filesystem import OpenMode, dirname, join
 from storage.log_manager import LOCK_FILE
 from storage.log_stats import PartitionStats, TotalStats, partition_stats, total_stats
-from storage.log_workers import default_jobs, for_each_partition
 from storage.os_filesystem import OsFileSystem
 from storage.verify import (
     PartitionReport,

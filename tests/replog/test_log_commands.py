@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from storage import log_commands, log_inspect_commands
+from replog import log_commands, log_inspect_commands
+from replog.log_commands import log as log_group
 from storage.config import LogConfig
 from storage.draws import Draws
-from storage.log_commands import log as log_group
 from storage.log_manager import LogManager
 from storage.os_filesystem import OsFileSystem
 from storage.verify import PartitionReport

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from storage import log_inspect_commands
+from replog import log_inspect_commands
+from replog.dump_command import dump
+from replog.log_commands import log as log_group
 from storage.dump import DumpOptions, dump_files
-from storage.dump_command import dump
-from storage.log_commands import log as log_group
 from storage.os_filesystem import OsFileSystem
 
 GOLDEN = Path(__file__).parents[1] / "golden"

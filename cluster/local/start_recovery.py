@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from cluster.local.log_workers import SMALL_BYTES, for_each_partition
 from storage.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -23,7 +24,6 @@ from storage.errors import CorruptCheckpoint, StorageError
 from storage.filesystem import FileSystem, basename, join
 from storage.log import PartitionLog
 from storage.log_manager import lock_directory
-from storage.log_workers import SMALL_BYTES, for_each_partition
 from storage.os_filesystem import OsFileSystem
 from storage.recovery_cut import RecoveryCut, ReportCut
 from storage.topics import METADATA_TOPIC, parse_directory_name

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from storage.log_commands import log
+from replog.log_commands import log
 
 
 def listing(directory: Path) -> list[str]:

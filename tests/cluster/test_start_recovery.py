@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from storage import start_recovery
+from cluster.local import start_recovery
+from cluster.local.start_recovery import recover_before_start
 from storage.batch import Record, build_batch
 from storage.checkpoints import RECOVERY_POINT_CHECKPOINT, CleanShutdownFile, OffsetCheckpoint
 from storage.config import LogConfig
@@ -14,7 +15,6 @@ from storage.errors import DirectoryInUse
 from storage.log_manager import LogManager
 from storage.os_filesystem import OsFileSystem
 from storage.recovery_cut import RecoveryCut
-from storage.start_recovery import recover_before_start
 
 CONFIG = LogConfig()
 NOW = 1_700_000_000_000

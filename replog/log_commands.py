@@ -12,16 +12,8 @@ from functools import partial
 
 import click
 
-from storage.checkpoints import (
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    OffsetCheckpoint,
-)
-from storage.config import LogConfig
-from storage.errors import CorruptCheckpoint, StorageError, reason_of
-from storage.filesystem import dirname, join
-from storage.log import PartitionLog
-from storage.log_command_options import (
+from cluster.local.log_workers import default_jobs, for_each_partition
+from replog.log_command_options import (
     UNUSABLE,
     clean_path,
     directory_argument,
@@ -31,9 +23,17 @@ from storage.log_command_options import (
     json_option,
     quiet_logging,
 )
-from storage.log_inspect_commands import stats, verify
+from replog.log_inspect_commands import stats, verify
+from storage.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    OffsetCheckpoint,
+)
+from storage.config import LogConfig
+from storage.errors import CorruptCheckpoint, StorageError, reason_of
+from storage.filesystem import dirname, join
+from storage.log import PartitionLog
 from storage.log_manager import LOCK_FILE, lock_directory
-from storage.log_workers import default_jobs, for_each_partition
 from storage.os_filesystem import OsFileSystem
 from storage.recovery_cut import RecoveryCut
 from storage.topics import parse_directory_name
