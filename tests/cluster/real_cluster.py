@@ -6,18 +6,20 @@ import contextlib
 import io
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from replog.cli import main
 
 HOST = "127.0.0.1"
 DEADLINE_S = 60.0
+LOOK_S = 0.02  # between two questions of one that waits
 REPLOG = [sys.executable, "-m", "replog"]
 # Kafka's session timeout is 9 s: what waits for the death of a node to be noticed waits less here.
 FAST_SESSIONS = ("--config", "broker.session.timeout.ms=2000", "--config", "broker.heartbeat.interval.ms=300")
@@ -59,11 +61,22 @@ def replog_process(*arguments: str, given: bytes = b"") -> subprocess.CompletedP
     )
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
+def _is_over(pid: int, within_s: float) -> bool:
+    """Waits for the end of a process, our child or not: the kernel tells."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], max(within_s, 0))[0])
+    finally:
+        os.close(handle)
+
+
+def assert_all_end(pids: Iterable[int], what: str) -> None:
     deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
+    for pid in pids:
+        assert _is_over(pid, deadline - time.monotonic()), what
 
 
 def is_running(pid: int) -> bool:
@@ -92,6 +105,13 @@ class Up:
         assert self.process.stdout is not None
         line = self.process.stdout.readline().decode().strip()
         assert line == f"ready {self.bootstrap}", (line, self.stop(), self.errors())
+
+    def assert_soon(self, condition: Callable[[], bool], what: str) -> None:
+        """What only asking can tell comes to hold before the deadline, and while this `up` runs."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert not _is_over(self.process.pid, LOOK_S), f"{what}: `up` has ended"
+            assert time.monotonic() < deadline, what
 
     def pid(self, node: int | str) -> int:
         directory = "controller" if node == "controller" else f"node-{node}"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.real_cluster import DEADLINE_S, FAST_SESSIONS, REPLOG, ROOT, Up, replog, running, until
+from tests.cluster.real_cluster import DEADLINE_S, FAST_SESSIONS, REPLOG, ROOT, Up, replog, running
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,9 @@ def test_topics_are_created_listed_described_altered_and_deleted(cluster: Up) ->
     altered = cluster.run("topics", "alter", "made", "--config", "min.insync.replicas=1")
     assert altered.returncode == 0, altered.stderr
     assert cluster.run("topics", "delete", "made").returncode == 0
-    until(lambda: b"made\n" not in cluster.run("topics", "list").stdout, "a deleted topic stays")
+    cluster.assert_soon(
+        lambda: b"made\n" not in cluster.run("topics", "list").stdout, "a deleted topic stays"
+    )
 
 
 def test_a_topic_that_exists_is_not_called_created(cluster: Up) -> None:
@@ -59,7 +61,9 @@ def test_an_interrupted_produce_tells_what_became_of_the_records(cluster: Up) ->
         assert producer.stdin is not None
         producer.stdin.write(b"a\nb\nc\n")
         producer.stdin.flush()
-        until(lambda: cluster.describe("cut-short")[0]["high_watermark"] == 3, "nothing is committed")
+        cluster.assert_soon(
+            lambda: cluster.describe("cut-short")[0]["high_watermark"] == 3, "nothing is committed"
+        )
         producer.send_signal(signal.SIGINT)
         out, err = producer.communicate(timeout=DEADLINE_S)
     assert (producer.returncode, err) == (3, b"error: interrupted\n")
@@ -183,7 +187,9 @@ def test_no_acknowledged_line_is_lost_or_doubled_when_the_leader_is_killed(tmp_p
             assert producer.stdin is not None and producer.stdout is not None
             producer.stdin.writelines(line + b"\n" for line in lines[:30_000])
             producer.stdin.flush()
-            until(lambda: int(str(up.describe("t")[0]["high_watermark"])) > 10_000, "nothing is committed")
+            up.assert_soon(
+                lambda: int(str(up.describe("t")[0]["high_watermark"])) > 10_000, "nothing is committed"
+            )
             up.kill(leader)
             producer.stdin.writelines(line + b"\n" for line in lines[30_000:])
             producer.stdin.close()
@@ -192,7 +198,7 @@ def test_no_acknowledged_line_is_lost_or_doubled_when_the_leader_is_killed(tmp_p
         consumed = up.run("consume", "t", "--from-beginning", "--until-end", "--timeout-ms", "20000")
         assert consumed.stdout.splitlines() == lines
         assert replog("nodes", "start", str(leader), "--data", str(up.data)).returncode == 0
-        until(lambda: len(up.describe("t")[0]["isr"]) == 3, "the killed node does not rejoin")  # type: ignore[arg-type]
+        up.assert_soon(lambda: len(up.describe("t")[0]["isr"]) == 3, "the killed node does not rejoin")  # type: ignore[arg-type]
         assert up.stop() == 0
 
 
@@ -203,7 +209,7 @@ def test_what_was_acknowledged_is_there_after_an_orderly_stop_and_a_new_start(tm
         create(up, "kept", "--replication-factor", "2")
         assert up.run("produce", "kept", given=b"\n".join(lines)).returncode == 0
         assert replog("nodes", "restart", "1", "--data", str(tmp_path)).returncode == 0
-        until(lambda: len(up.describe("kept")[0]["isr"]) == 2, "the restarted node does not rejoin")  # type: ignore[arg-type]
+        up.assert_soon(lambda: len(up.describe("kept")[0]["isr"]) == 2, "the restarted node does not rejoin")  # type: ignore[arg-type]
     with running(tmp_path, 2) as up:
         consumed = up.run(
             "consume", "kept", "--from-beginning", "--max-messages", "1000", "--timeout-ms", "20000"

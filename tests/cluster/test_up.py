@@ -13,12 +13,12 @@ from tests.cluster.real_cluster import (
     FAST_SESSIONS,
     HOST,
     Up,
+    assert_all_end,
     free_port,
     is_running,
     replog,
     replog_process,
     running,
-    until,
 )
 
 
@@ -52,7 +52,7 @@ def test_nodes_die_with_their_parent(tmp_path: Path) -> None:
     with running(tmp_path, 1) as up:
         pids = up.pids()
         up.stop(signal.SIGKILL)
-        until(lambda: not any(is_running(pid) for pid in pids), "nodes outlive a killed `up`")
+        assert_all_end(pids, "nodes outlive a killed `up`")
         assert list(tmp_path.rglob("pid")) == []
 
 
@@ -60,7 +60,9 @@ def test_a_dead_node_is_reported_once_and_started_again_on_request_only(tmp_path
     with running(tmp_path, 1, *FAST_SESSIONS) as up:
         pid = up.pid(1)
         up.kill(1)
-        until(lambda: not (tmp_path / "node-1" / "pid").exists(), "the pid file of a killed node stays")
+        up.assert_soon(
+            lambda: not (tmp_path / "node-1" / "pid").exists(), "the pid file of a killed node stays"
+        )
         listed = json.loads(replog("nodes", "list", "--data", str(tmp_path), "--json").stdout)["nodes"]
         assert [(node["node"], node["state"]) for node in listed] == [("controller", "ready"), (1, "dead")]
         started = replog("nodes", "start", "1", "--data", str(tmp_path))
@@ -170,7 +172,7 @@ def test_a_node_that_does_not_exist_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_signal_before_ready_ends_it_too(tmp_path: Path) -> None:
     up = Up(tmp_path, 1)
-    until(lambda: (tmp_path / "controller").exists(), "the start begins")
+    up.assert_soon(lambda: (tmp_path / "controller").exists(), "the start begins")
     assert up.stop() == 0
     assert list(tmp_path.rglob("pid")) == []
     for stream in (up.process.stdout, up.process.stderr):
