@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pkgutil import resolve_name
+
 import pytest
 
 from sim.bugs import BugError, Replacement, bugs, install, replaced
@@ -37,6 +39,9 @@ def test_an_unknown_bug_names_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(bugs()))
-def test_each_bug_finds_its_targets(name: str) -> None:
+def test_each_bug_finds_its_targets_and_gives_them_back(name: str) -> None:
+    targets = [each.target for each in bugs()[name].replacements]
+    sound = [resolve_name(target) for target in targets]
     with install(name):
-        pass
+        assert all(resolve_name(target) != before for target, before in zip(targets, sound, strict=True))
+    assert [resolve_name(target) for target in targets] == sound

@@ -173,7 +173,7 @@ class ClusterMachine(RuleBasedStateMachine):
             self.judge(self.cluster)
 
 
-def run_machine(examples: int, steps: int) -> None:
+def assert_machine_holds(examples: int, steps: int) -> None:
     run_state_machine_as_test(
         ClusterMachine,
         settings=settings(
@@ -189,10 +189,10 @@ def run_machine(examples: int, steps: int) -> None:
 
 
 def test_a_cluster_keeps_the_rules_whatever_happens_to_it() -> None:
-    run_machine(examples=45, steps=12)
+    assert_machine_holds(examples=45, steps=12)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_cluster_keeps_the_rules_whatever_happens_to_it_for_long() -> None:
-    run_machine(examples=2_000, steps=20)
+    assert_machine_holds(examples=2_000, steps=20)

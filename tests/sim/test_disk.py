@@ -215,6 +215,7 @@ class TestArmedFaults:
         disk.fail(1, errno.EIO)
         disk.disarm()
         file.append(b"x")
+        assert file.read_at(0, 9) == b"x" and not disk.has_faults
 
     def test_operations_and_the_call_log_count_mutating_calls(self) -> None:
         disk = new_disk()

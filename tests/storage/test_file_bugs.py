@@ -61,6 +61,7 @@ def test_kafka_7076_an_index_whose_last_offset_is_its_base_is_no_damage() -> Non
     index = OffsetIndex(new_file_system(), join(DIRECTORY, "45.index"), 45, max_index_size=80)
     index.append(45, 0)
     index.sanity_check()
+    assert index.last_offset == 45 and index.entries == 1
 
 
 def test_kafka_7283_a_damaged_index_below_the_recovery_point_is_not_looked_at() -> None:

@@ -372,6 +372,7 @@ def test_ep6_flush_into_a_directory_that_has_gone_is_no_error() -> None:
     cache.truncate_from_end(0)
     file_system.rename("/log", "/log.deleted")
     cache.flush()
+    assert cache.entries == [] and not file_system.exists(PATH)
 
 
 @pytest.mark.covers(

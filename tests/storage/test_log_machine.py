@@ -8,7 +8,14 @@ from typing import final
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from sim.crash import Dead, Life
 from sim.disk import PowerLoss, SimDisk
@@ -338,8 +345,12 @@ TestLogMachine = pytest.mark.slow(LogMachine.TestCase)
 TestLogMachine.settings = SETTINGS
 
 
+def assert_machine_holds(examples: int, steps: int) -> None:
+    """The machine's own invariants and rules assert."""
+    short = settings(SETTINGS, max_examples=examples, stateful_step_count=steps)
+    run_state_machine_as_test(LogMachine, settings=short)
+
+
 def test_a_few_lives_of_a_log() -> None:
     """The same machine, short enough for every run."""
-    from hypothesis.stateful import run_state_machine_as_test
-
-    run_state_machine_as_test(LogMachine, settings=settings(SETTINGS, max_examples=6, stateful_step_count=12))
+    assert_machine_holds(examples=6, steps=12)

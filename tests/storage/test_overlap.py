@@ -129,11 +129,11 @@ def test_reads_beside_appends_rolls_truncations_and_deletions_see_whole_batches(
     def read() -> None:
         for segment in list(log.segments):
             try:
-                read_segment(segment)
+                assert_whole_batches_in(segment)
             except (OSError, ValueError, StorageError):
                 with standing_still:  # an error is allowed while a segment is cut or deleted, not for good
                     if segment in list(log.segments):
-                        read_segment(segment)
+                        assert_whole_batches_in(segment)
 
     with Readers(read, read):
         for _ in for_seconds(seconds):
@@ -147,7 +147,7 @@ def test_reads_beside_appends_rolls_truncations_and_deletions_see_whole_batches(
     log.close()
 
 
-def read_segment(segment: LogSegment) -> None:
+def assert_whole_batches_in(segment: LogSegment) -> None:
     """From somewhere inside to its end; each batch is whole, sound, and one that was written so."""
     end = segment.size_bytes
     found = segment.read(segment.base_offset + 5, 5000, end)

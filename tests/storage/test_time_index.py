@@ -209,8 +209,10 @@ def test_ix24_sanity(content: bytes, reason: str) -> None:
 
 @pytest.mark.covers("TimeIndexTest.testSanityCheck")
 def test_ix24_sound_indexes_pass() -> None:
-    new_index().sanity_check()
-    filled(5).sanity_check()
+    for entries in (0, 5):
+        index = filled(entries)
+        index.sanity_check()
+        assert index.entries == entries
 
 
 @pytest.mark.covers("TimeIndexTest.testEntry", "TimeIndexTest.testEntryOverflow")
