@@ -4,7 +4,7 @@
 
 A test belongs to the rule that its name begins with: `test_ls10_...`. It holds an idea of Kafka's tests when it is
 marked `@pytest.mark.covers("LogSegmentTest.testTruncate")`. Exit status: 0 all well, 1 the file is out of date or a
-rule has no test, 2 a mark names no class of Kafka's.
+rule has no test, 2 a mark names no test of Kafka's.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from kafka_tests import NOT_APPLICABLE, classes, misnamed
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "rules.md"
@@ -55,58 +57,6 @@ GROUPS = (
     RuleGroup(name="CL", subject="compaction", kafka="LogCleaner", count=28),
     RuleGroup(name="BB", subject="building and converting batches", kafka="MemoryRecordsBuilder", count=6),
 )
-
-# Test methods of each class at the examined version; a parameterised one counts once.
-KAFKA_TESTS = {
-    "LogSegmentTest": 24,
-    "OffsetIndexTest": 11,
-    "TimeIndexTest": 11,
-    "TransactionIndexTest": 11,
-    "LogSegmentsTest": 6,
-    "LogOffsetMetadataTest": 4,
-    "LogValidatorTest": 54,
-    "ProducerStateManagerTest": 54,
-    "OffsetMapTest": 6,
-    "CleanShutdownFileHandlerTest": 3,
-    "LeaderEpochCheckpointFileWithFailureHandlerTest": 2,
-    "OffsetCheckpointFileWithFailureHandlerTest": 7,
-    "PartitionMetadataFileTest": 5,
-    "FileRecordsTest": 23,
-    "FileLogInputStreamTest": 7,
-    "ByteBufferLogInputStreamTest": 4,
-    "DefaultRecordBatchTest": 22,
-    "DefaultRecordTest": 20,
-    "AbstractLegacyRecordBatchTest": 11,
-    "LegacyRecordTest": 3,
-    "SimpleLegacyRecordTest": 4,
-    "MemoryRecordsTest": 20,
-    "MemoryRecordsBuilderTest": 26,
-    "ControlRecordTypeTest": 3,
-    "ControlRecordUtilsTest": 3,
-    "EndTransactionMarkerTest": 6,
-    "GzipCompressionTest": 3,
-    "Lz4CompressionTest": 13,
-    "NoCompressionTest": 1,
-    "SnappyCompressionTest": 1,
-    "ZstdCompressionTest": 2,
-    "UnifiedLogTest": 147,
-    "LocalLogTest": 37,
-    "LogLoaderTest": 38,
-    "LogManagerTest": 49,
-    "LogConfigTest": 26,
-    "LogCleanerTest": 49,
-    "LogCleanerManagerTest": 31,
-    "LogCleanerIntegrationTest": 3,
-    "LogCleanerLagIntegrationTest": 1,
-    "LogCleanerParameterizedIntegrationTest": 5,
-    "LogConcurrencyTest": 2,
-    "BrokerCompressionTest": 1,
-    "VerificationGuardTest": 2,
-    "LeaderEpochFileCacheTest": 44,
-    "LeaderEpochIntegrationTest": 3,
-    "OffsetsForLeaderEpochTest": 3,
-    "DumpLogSegmentsTest": 19,
-}
 
 _RULE = re.compile(r"test_([a-z]{1,2}\d+[a-z]?)_")
 _GROUP_NAMES = {group.name.lower() for group in GROUPS} | {"t"}
@@ -187,19 +137,40 @@ def page(found: Collected) -> str:
         "",
         "## Ideas of Kafka's own tests",
         "",
-        "How many test methods of each class have a test here that holds the same idea (`@pytest.mark.covers`).",
-        "Left out are remote storage, metrics, and what belongs to the Java runtime.",
+        "How many test methods of each class have a test here that holds the same idea (`@pytest.mark.covers`),",
+        "and how many ask for what there is not here, with the reason below.",
         "",
-        "| Kafka's test class | its tests | held here |",
-        "| --- | ---: | ---: |",
+        "| Kafka's test class | its tests | held here | do not apply | left |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        *_idea_rows(set(found.ideas)),
+        "",
+        "### What does not apply",
+        "",
+        "| Kafka's test class | tests | reason |",
+        "| --- | --- | --- |",
+        *(f"| {entry.test_class} | {', '.join(entry.tests)} | {entry.reason} |" for entry in NOT_APPLICABLE),
+        "",
     ]
-    total = 0
-    for name, count in KAFKA_TESTS.items():
-        held = min(count, len({idea for idea in found.ideas if idea.split(".")[0] == name}))
-        total += held
-        lines.append(f"| {name} | {count} | {held} |")
-    lines += [f"| all | {sum(KAFKA_TESTS.values())} | {total} |", ""]
+    left = _left(set(found.ideas))
+    if left:
+        lines += ["### Left", "", *(f"- {name}" for name in left), ""]
     return "\n".join(lines)
+
+
+def _excused() -> set[str]:
+    return {name for entry in NOT_APPLICABLE for name in entry.names}
+
+
+def _left(held: set[str]) -> list[str]:
+    return [name for names in classes().values() for name in names if name not in held | _excused()]
+
+
+def _idea_rows(held: set[str]) -> Iterator[str]:
+    excused, left = _excused(), set(_left(held))
+    groups = {**classes(), "all": tuple(name for names in classes().values() for name in names)}
+    for group, names in groups.items():
+        counts = [len(set(names) & part) for part in (held, excused, left)]
+        yield f"| {group} | {len(names)} | " + " | ".join(map(str, counts)) + " |"
 
 
 def _ticket_tests(tests: Path) -> Iterator[str]:
@@ -219,9 +190,9 @@ def main() -> int:
     parser.add_argument("--rule", help="list the tests of one rule")
     arguments = parser.parse_args()
     found = collect(ROOT / "tests")
-    unknown = sorted(idea for idea in found.ideas if idea.split(".")[0] not in KAFKA_TESTS)
-    if unknown:
-        print(f"no test class of Kafka's: {', '.join(unknown)}", file=sys.stderr)
+    wrong = list(misnamed(set(found.ideas)))
+    if wrong:
+        print("\n".join(wrong), file=sys.stderr)
         return 2
     if arguments.rule:
         print("\n".join(tests_of(arguments.rule, found)))

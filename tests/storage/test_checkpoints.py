@@ -46,10 +46,6 @@ def file_system_with(content: bytes, path: str = PATH) -> FileSystem:
     return file_system
 
 
-@pytest.mark.covers(
-    "OffsetCheckpointFileWithFailureHandlerTest.shouldPersistOverwriteAndReloadFile",
-    "OffsetCheckpointFileWithFailureHandlerTest.shouldHandleMultipleLines",
-)
 def test_offset_checkpoint_is_created_empty_and_reads_as_no_entries() -> None:
     file_system = new_disk()[1]
     checkpoint = OffsetCheckpoint(file_system, PATH)
@@ -57,6 +53,10 @@ def test_offset_checkpoint_is_created_empty_and_reads_as_no_entries() -> None:
     assert checkpoint.read() == {}
 
 
+@pytest.mark.covers(
+    "OffsetCheckpointFileWithFailureHandlerTest.shouldPersistAndOverwriteAndReloadFile",
+    "OffsetCheckpointFileWithFailureHandlerTest.shouldHandleMultipleLines",
+)
 def test_offset_checkpoint_is_overwritten_and_read_by_another_instance() -> None:
     file_system = new_disk()[1]
     OffsetCheckpoint(file_system, PATH).write({("foo", 0): 5, ("foo.bar-1", 12): 1 << 62})

@@ -277,7 +277,12 @@ def test_cl5_dirty_records_older_than_the_greatest_lag_are_due_whatever_their_sh
     assert found is not None and found.filth.compaction_delay_ms == 1
 
 
-@pytest.mark.covers("LogCleanerManagerTest.testLogsWithSegmentsToDeleteShouldConsiderUncleanablePartitions")
+@pytest.mark.covers(
+    "LogCleanerManagerTest.testLogsWithSegmentsToDeleteShouldNotConsiderCleanupPolicyDeleteLogs",
+    "LogCleanerManagerTest.testLogsWithSegmentsToDeleteShouldConsiderCleanupPolicyCompactDeleteLogs",
+    "LogCleanerManagerTest.testLogsWithSegmentsToDeleteShouldConsiderCleanupPolicyCompactLogs",
+    "LogCleanerManagerTest.testLogsWithSegmentsToDeleteShouldNotConsiderUncleanablePartitions",
+)
 def test_cl6_compacted_logs_are_shortened_by_the_cleaner() -> None:
     directory = Directory()
     directory.add("plain", 5, policy="delete")
@@ -402,7 +407,6 @@ def test_kafka_6266_an_invalid_checkpoint_is_written_anew_though_its_log_is_not_
     assert directory.stored()[("tp0", 0)] == 18
 
 
-@pytest.mark.covers("LogCleanerManagerTest.testHandleLogDirFailureShouldRemoveCheckPointAndDirtyPartitions")
 def test_cl6_a_log_that_is_offline_is_not_cleaned() -> None:
     directory = three_logs()
     directory.logs["tp2-0"].mark_offline("flush", OSError(5, "gone"))

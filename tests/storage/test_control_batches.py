@@ -142,7 +142,7 @@ def test_long_texts_and_many_voters_have_lengths_of_two_bytes() -> None:
 
 
 @pytest.mark.covers(
-    "ControlRecordTypeTest.testParse",
+    "ControlRecordTypeTest.testRoundTrip",
     "ControlRecordTypeTest.testParseUnknownType",
     "ControlRecordTypeTest.testParseUnknownVersion",
 )

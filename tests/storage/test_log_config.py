@@ -19,7 +19,6 @@ from storage.topics import (
 from tests.storage.log_helpers import new_file_system, open_segment
 
 
-@pytest.mark.covers("LogConfigTest.testFromPropsEmpty")
 def test_properties_round_trip_by_their_dotted_names() -> None:
     config = LogConfig(segment_bytes=500, preallocate=True, cleanup_policy="compact,delete")
     properties = config.to_properties()
