@@ -8,5 +8,5 @@ from cluster.rpc import generate
 
 
 def test_generated_code_equals_the_protocol_files() -> None:
-    pytest.importorskip("grpc_tools")
+    pytest.importorskip("grpc_tools", reason="grpcio-tools is absent: install the group `dev`")
     assert generate.differences() == []

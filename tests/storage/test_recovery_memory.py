@@ -52,7 +52,9 @@ def _growth(directory: Path) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells the peak of a process")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="/proc is absent, where Linux tells the peak of a process"
+)
 def test_recovery_of_a_segment_eight_times_as_long_takes_no_more_memory(tmp_path: Path) -> None:
     short = _growth(_segment(tmp_path / "short-0", 32 << 20))
     long = _growth(_segment(tmp_path / "long-0", 256 << 20))
