@@ -108,6 +108,19 @@ def test_cl4_what_is_overdue_has_cleanable_bytes() -> None:
     assert directory.manager.grab_filthiest(NOW_MS + 2) is None
 
 
+def test_cl4_an_overdue_log_with_clean_bytes_only_is_not_due() -> None:
+    """The dirty segments are not replicated yet: the clean ones alone would be copied, and nothing come of it."""
+    directory = Directory()
+    log = directory.add("t", 21, checkpoint=10)
+    log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1))
+    log.update_high_watermark(10)
+    filth = log.log_to_clean(log.cleanable_offsets(10, NOW_MS + 2), NOW_MS + 2)
+    assert filth.compaction_delay_ms > 0 and filth.clean_bytes > 0 and filth.cleanable_bytes == 0
+    assert directory.manager.grab_filthiest(NOW_MS + 2) is None
+    log.update_high_watermark(21)
+    assert directory.manager.grab_filthiest(NOW_MS + 2) is not None
+
+
 def with_first_times(*times: int) -> CleanedLog:
     """A segment for each; the last one is active."""
     log = CleanedLog(replace(DIRTY, max_compaction_lag_ms=100))

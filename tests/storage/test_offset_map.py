@@ -107,6 +107,46 @@ def test_cl7_a_table_for_fewer_keys_is_smaller_and_says_the_same() -> None:
     assert len(OffsetMap(10 * SLOT_BYTES, expected_keys=5000)._table) == 10 * SLOT_BYTES
 
 
+class Chosen:
+    """In place of MD5: a key of 16 bytes is its own hash."""
+
+    def __init__(self, key: bytes, **_: object) -> None:
+        self._key = key
+
+    def digest(self) -> bytes:
+        return self._key
+
+
+def test_cl7_a_slot_is_free_when_all_of_its_24_bytes_are_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hash of zeros is a key as any other, but at offset 0, where its slot reads as free (Kafka's too)."""
+    monkeypatch.setattr("storage.offset_map._md5", Chosen)
+    zeros, neighbour = bytes(16), (10).to_bytes(4, "big") + bytes([1] * 12)  # both begin at slot 0 of 10
+    offsets = OffsetMap(10 * SLOT_BYTES)
+    assert offsets.put(zeros, 5) == -1
+    assert (offsets.put(zeros, 6), len(offsets)) == (5, 1)
+    assert (offsets.put(neighbour, 7), len(offsets)) == (-1, 2)
+    assert (offsets.get(zeros), offsets.get(neighbour)) == (6, 7)
+    at_zero = OffsetMap(10 * SLOT_BYTES)
+    at_zero.put(zeros, 0)
+    assert at_zero.put(zeros, 1) == -1
+
+
+def test_cl7_the_lowest_int_is_put_at_slot_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.offset_map._md5", Chosen)
+    lowest = bytes.fromhex("80000000") + bytes([7] * 12)
+    offsets = OffsetMap(100 * SLOT_BYTES)
+    offsets.put(lowest, 3)
+    assert bytes(offsets._table[:SLOT_BYTES]) == lowest + struct.pack(">q", 3)
+    assert offsets.get(lowest) == 3
+
+
+def test_cl7_the_latest_offset_is_that_of_the_last_put_though_it_is_lower() -> None:
+    offsets = OffsetMap(10 * SLOT_BYTES)
+    offsets.put(b"a", 7)
+    offsets.put(b"b", 3)
+    assert offsets.latest_offset == 3
+
+
 def test_t49_keys_of_one_hash_are_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
     class Short:
         def __init__(self, key: bytes, **_: object) -> None:

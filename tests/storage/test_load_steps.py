@@ -1,0 +1,198 @@
+"""Steps of a start that only the disk, or a load under one odd condition, tells: rules LL10, LL11, LL14, LL25, PS25."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.disk import SimFileSystem
+from storage.batch import Record, build_batch
+from storage.control_records import encode_end_transaction_marker
+from storage.errors import CorruptBatch
+from storage.filesystem import join, read_file
+from storage.log import AppendOrigin
+from storage.producer_rebuild import rebuild_producer_state
+from storage.producer_snapshot import decode_snapshot
+from storage.recovery_cut import RecoveryCut
+from tests.storage.log_helpers import (
+    DIRECTORY,
+    NOW_MS,
+    append_each,
+    batch,
+    new_disk,
+    new_file_system,
+    new_producers,
+    open_log,
+    produced,
+)
+from tests.storage.test_start_up import SIZE, THREE, file_of, names, put, stopped
+
+# LL10: the indexes of a segment
+
+
+@pytest.mark.parametrize(("clean", "recovery_point"), [(True, 0), (False, 9)])
+def test_ll10_a_missing_time_index_is_made_at_once_and_without_a_byte(
+    clean: bool, recovery_point: int
+) -> None:
+    """Zeros of a new index would count as entries at the next start."""
+    file_system = new_file_system()
+    stopped(file_system, clean=True)
+    file_system.unlink(file_of(3, "timeindex"))
+    log = open_log(file_system, THREE, clean=clean, recovery_point=recovery_point)
+    assert read_file(file_system, file_of(3, "timeindex")) == b""
+    segment = log.segments.get(3)
+    assert segment is not None and segment.time_index.entries == 0
+
+
+@pytest.mark.parametrize(("count", "base_offset"), [(12, 3), (0, 0)])
+def test_ll10_indexes_made_anew_are_whole_on_the_disk_before_the_offset_index_has_its_name(
+    count: int, base_offset: int
+) -> None:
+    """An empty segment has no records whose walk would sync anything by the way."""
+    disk = new_disk()
+    file_system = new_file_system(disk)
+    stopped(file_system, count, clean=True)
+    expected = []
+    for suffix in ("index", "timeindex"):
+        path = file_of(base_offset, suffix)
+        expected.append(read_file(file_system, path) if file_system.exists(path) else b"")
+        if file_system.exists(path):
+            file_system.unlink(path)
+    disk.sync_all()
+    before: list[list[bytes]] = []
+
+    def look(verb: str, path: str) -> None:
+        if verb == "rename" and path == file_of(base_offset, "index.cleaned"):
+            before.append([disk.durable_bytes(each) for each in (path, file_of(base_offset, "timeindex"))])
+
+    disk.observer = look
+    open_log(file_system, THREE, clean=True)
+    (durable,) = before
+    assert all(found.startswith(entries) for found, entries in zip(durable, expected, strict=True))
+
+
+# LL11, LL25: producers at a start
+
+
+def of_four_producers(file_system: SimFileSystem) -> None:
+    """Producer 1 writes offset 0, producer 2 the offset 1, 3 the next two, and 4 the rest; no snapshot is left."""
+    log = open_log(file_system, THREE)
+    for offset, producer_id in enumerate((1, 2, 3, 3, 4, 4, 4, 4, 4)):
+        sequence = offset - {1: 0, 2: 1, 3: 2, 4: 4}[producer_id]
+        data = produced(producer_id=producer_id, producer_epoch=0, sequence=sequence)
+        log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS)
+    log.close()
+    for name in names(file_system, ".snapshot"):
+        file_system.unlink(join(DIRECTORY, name))
+
+
+def test_ll11_a_segment_recovered_at_once_does_not_know_who_wrote_below_the_log_start() -> None:
+    file_system = new_file_system()
+    of_four_producers(file_system)
+    file_system.unlink(file_of(3, "index"))
+    open_log(file_system, THREE, clean=True, log_start_offset=1)
+    snapshot = decode_snapshot(read_file(file_system, file_of(6, "snapshot")))
+    assert sorted(entry.producer_id for entry in snapshot) == [2, 3, 4]
+
+
+def test_ll25_a_snapshot_at_the_log_start_of_the_checkpoint_is_not_loaded() -> None:
+    """PS16: what it knows lies below the start; the records from there on say who is known."""
+    file_system = new_file_system()
+    of_four_producers(file_system)
+    put(file_system, file_of(3, "snapshot"), snapshot_of_first_segment())
+    log = open_log(file_system, THREE, clean=True, log_start_offset=4)
+    assert sorted(log.producer_state.producers) == [4]
+
+
+def test_ll25_nor_is_one_at_the_first_base_where_that_is_above_the_checkpoint() -> None:
+    file_system = new_file_system()
+    of_four_producers(file_system)
+    for suffix in ("log", "index", "timeindex"):
+        file_system.unlink(file_of(0, suffix))
+    put(file_system, file_of(3, "snapshot"), snapshot_of_first_segment())
+    log = open_log(file_system, THREE, clean=True)
+    assert (log.log_start_offset, sorted(log.producer_state.producers)) == (3, [3, 4])
+
+
+def snapshot_of_first_segment() -> bytes:
+    """At offset 3: of producers 1, 2 and 3."""
+    file_system = new_file_system()
+    log = open_log(file_system, THREE)
+    for producer_id in (1, 2, 3):
+        data = produced(producer_id=producer_id, producer_epoch=0, sequence=0)
+        log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS)
+    log.close()
+    return read_file(file_system, file_of(3, "snapshot"))
+
+
+# LL14: the walk ends at the first cut
+
+
+def test_ll14_behind_the_first_cut_nothing_is_walked_and_its_snapshots_go() -> None:
+    cuts: list[RecoveryCut] = []
+    file_system = new_file_system()
+    stopped(file_system)
+    for base_offset in (3, 9):
+        content = read_file(file_system, file_of(base_offset))
+        put(file_system, file_of(base_offset), content[:-1] + bytes([content[-1] ^ 0xFF]))
+    log = open_log(file_system, THREE, cuts=cuts)
+    assert [(cut.path, cut.position, cut.removed_bytes) for cut in cuts] == [
+        (file_of(3), 2 * SIZE, SIZE),
+        (file_of(9), 0, 3 * SIZE),
+        (file_of(6), 0, 3 * SIZE),
+    ]
+    assert log.segments.base_offsets == [0, 3] and log.log_end_offset == 5
+    append_each(log, 1)
+    assert log.log_end_offset == 6
+
+
+# PS25: replay from the records
+
+
+def test_ps25_an_error_of_the_replay_tells_file_and_byte() -> None:
+    file_system = new_file_system()
+    log = open_log(file_system, THREE)
+    append_each(log, 1)
+    marker = build_batch(
+        [Record(1, NOW_MS, b"\xff\xff\x00\x00", bytes(6))],
+        base_offset=1,
+        partition_leader_epoch=0,
+        producer_id=1,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+    log.segments.active.append(1, marker)
+    with pytest.raises(CorruptBatch, match="control record") as raised:
+        rebuild_producer_state(
+            new_producers(file_system),
+            log.segments,
+            log_start_offset=0,
+            last_offset=2,
+            now_ms=NOW_MS,
+            is_clean=False,
+        )
+    assert (raised.value.path, raised.value.position) == (file_of(0), SIZE)
+
+
+def test_ps25_a_replay_leaves_the_transaction_index_alone() -> None:
+    file_system = new_file_system()
+    log = open_log(file_system, THREE)
+    data = batch(epoch=-1, producer_id=1, producer_epoch=0, sequence=0, is_transactional=True)
+    log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS)
+    key, value = encode_end_transaction_marker(is_commit=False, coordinator_epoch=0)
+    marker = build_batch(
+        [Record(0, NOW_MS, key, value)],
+        producer_id=1,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+    log.append_as_leader(marker, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    before = read_file(file_system, file_of(0, "txnindex"))
+    assert len(before) == 34
+    producers = new_producers(file_system)
+    rebuild_producer_state(
+        producers, log.segments, log_start_offset=0, last_offset=2, now_ms=NOW_MS, is_clean=False
+    )
+    assert producers.ongoing_transactions == [] and producers.first_unstable_transaction is not None
+    assert read_file(file_system, file_of(0, "txnindex")) == before
