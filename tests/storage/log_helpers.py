@@ -8,6 +8,7 @@ from sim.crash import Life
 from sim.disk import SimDisk, SimFileSystem
 from storage.batch import Record, RecordBatch, build_batch, iterate_batches
 from storage.config import LogConfig
+from storage.control_records import encode_end_transaction_marker
 from storage.draws import Draws
 from storage.leader_epochs import LeaderEpochCache
 from storage.log import PartitionLog
@@ -85,6 +86,34 @@ def produced(
     )
 
 
+def marker(
+    producer_id: int,
+    *,
+    is_commit: bool,
+    offset: int = 0,
+    epoch: int = -1,
+    producer_epoch: int = 0,
+    coordinator_epoch: int = 0,
+    timestamp: int = NOW_MS,
+) -> bytes:
+    """The end of a transaction."""
+    key, value = encode_end_transaction_marker(is_commit=is_commit, coordinator_epoch=coordinator_epoch)
+    return build_batch(
+        [Record(offset, timestamp, key, value)],
+        base_offset=offset,
+        partition_leader_epoch=epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+SIZE = len(batch(0))
+THREE = LogConfig(segment_bytes=3 * SIZE, segment_index_bytes=1200, index_interval_bytes=SIZE)
+ROOMY = LogConfig(segment_index_bytes=1200)
+
+
 def open_segment(
     file_system: SimFileSystem,
     base_offset: int = 0,
@@ -145,10 +174,25 @@ def open_log(
     )
 
 
+def disk_and_log(config: LogConfig = ROOMY) -> tuple[SimDisk, PartitionLog]:
+    disk = new_disk()
+    return disk, open_log(new_file_system(disk), config)
+
+
 def append_each(log: PartitionLog, count: int, *, epoch: int = 0, value_bytes: int = 10) -> None:
     """`count` batches of one record, as a leader."""
     for _ in range(count):
         log.append_as_leader(produced(value_bytes=value_bytes), leader_epoch=epoch, now_ms=NOW_MS)
+
+
+def filled_log(count: int, *, segment_batches: int) -> PartitionLog:
+    """Batches of one record, all of one size, so many a segment, and an index entry for nearly each."""
+    config = LogConfig(
+        segment_bytes=segment_batches * SIZE, segment_index_bytes=1200, index_interval_bytes=SIZE
+    )
+    log = open_log(new_file_system(), config)
+    append_each(log, count)
+    return log
 
 
 def offsets_in(data: bytes) -> list[int]:
@@ -168,3 +212,15 @@ def read_offsets(log: PartitionLog, start_offset: int | None = None) -> list[int
         found += offsets
         position = next(iter(iterate_batches(data))).next_offset
     return found
+
+
+def all_bytes(log: PartitionLog) -> bytes:
+    return b"".join(each.records.read_slice(0, each.size_bytes) for each in log.segments)
+
+
+def bases(log: PartitionLog) -> list[int]:
+    return log.segments.base_offsets
+
+
+def epochs(log: PartitionLog) -> list[tuple[int, int]]:
+    return [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries]

@@ -6,10 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sim.disk import SimDisk
 from storage.batch import Compression, Record, RecordBatch, TimestampType, build_batch, iterate_batches
 from storage.config import LogConfig
-from storage.control_records import encode_end_transaction_marker
 from storage.crc32c import crc32c
 from storage.errors import (
     CorruptBatch,
@@ -26,10 +24,15 @@ from storage.fetch_data import Isolation
 from storage.filesystem import read_file
 from storage.legacy_builder import build_message_set
 from storage.log import AppendInfo, AppendOrigin, PartitionLog
+from tests.storage.append_helpers import INT_MAX, end_transaction, follow, lead, sequenced
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    ROOMY,
+    all_bytes,
     batch,
+    disk_and_log,
+    epochs,
     new_disk,
     new_file_system,
     offsets_in,
@@ -39,69 +42,7 @@ from tests.storage.log_helpers import (
 )
 from tests.storage.produced_sets import sent
 
-INT_MAX = 2**31 - 1
-ROOMY = LogConfig(segment_index_bytes=1200)
-
-
-def lead(
-    log: PartitionLog,
-    data: bytes,
-    epoch: int = 0,
-    *,
-    now_ms: int = NOW_MS,
-    origin: AppendOrigin = AppendOrigin.CLIENT,
-) -> AppendInfo:
-    return log.append_as_leader(data, leader_epoch=epoch, now_ms=now_ms, origin=origin)
-
-
-def follow(log: PartitionLog, data: bytes, epoch: int = 100) -> AppendInfo:
-    return log.append_as_follower(data, leader_epoch=epoch, now_ms=NOW_MS)
-
-
-def epochs(log: PartitionLog) -> list[tuple[int, int]]:
-    return [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries]
-
-
-def all_bytes(log: PartitionLog) -> bytes:
-    return b"".join(each.records.read_slice(0, each.size_bytes) for each in log.segments)
-
-
-def sequenced(sequence: int, count: int = 1, *, epoch: int = 0, is_transactional: bool = False) -> bytes:
-    return batch(
-        0,
-        count,
-        epoch=-1,
-        producer_id=9,
-        producer_epoch=epoch,
-        sequence=sequence,
-        is_transactional=is_transactional,
-    )
-
-
-def marker(*, commit: bool = True, producer_epoch: int = 0, coordinator_epoch: int = 0) -> bytes:
-    key, value = encode_end_transaction_marker(is_commit=commit, coordinator_epoch=coordinator_epoch)
-    return build_batch(
-        [Record(0, NOW_MS, key, value)],
-        producer_id=9,
-        producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
-    )
-
-
-def end(
-    log: PartitionLog, *, commit: bool = True, producer_epoch: int = 0, coordinator_epoch: int = 0
-) -> AppendInfo:
-    data = marker(commit=commit, producer_epoch=producer_epoch, coordinator_epoch=coordinator_epoch)
-    return lead(log, data, origin=AppendOrigin.COORDINATOR)
-
-
 # The order
-
-
-def disk_and_log(config: LogConfig = ROOMY) -> tuple[SimDisk, PartitionLog]:
-    disk = new_disk()
-    return disk, open_log(new_file_system(disk), config)
 
 
 def test_ap1_epochs_are_on_disk_before_the_bytes_and_a_roll_between_them() -> None:
@@ -373,19 +314,19 @@ def test_ps7_a_zombie_coordinator_is_fenced(with_data: bool) -> None:
     for sequence, coordinator_epoch in enumerate((1, 2)):
         if with_data:
             lead(log, sequenced(sequence, is_transactional=True))
-        end(log, coordinator_epoch=coordinator_epoch)
+        end_transaction(log, is_commit=True, coordinator_epoch=coordinator_epoch)
     log_end = log.log_end_offset
     with pytest.raises(TransactionCoordinatorFenced):
-        end(log, coordinator_epoch=1)
+        end_transaction(log, is_commit=True, coordinator_epoch=1)
     assert log.log_end_offset == log_end
 
 
 @pytest.mark.covers("UnifiedLogTest.testEndTxnWithFencedProducerEpoch")
 def test_ps3_a_marker_of_an_older_producer_epoch_is_refused() -> None:
     log = open_log(new_file_system())
-    end(log, producer_epoch=5, coordinator_epoch=1)
+    end_transaction(log, is_commit=True, producer_epoch=5, coordinator_epoch=1)
     with pytest.raises(InvalidProducerEpoch):
-        end(log, producer_epoch=4, coordinator_epoch=1)
+        end_transaction(log, is_commit=True, producer_epoch=4, coordinator_epoch=1)
 
 
 def test_ap14_when_the_transaction_index_cannot_be_written_data_and_log_end_stay() -> None:
@@ -395,7 +336,7 @@ def test_ap14_when_the_transaction_index_cannot_be_written_data_and_log_end_stay
     lead(log, sequenced(0, 10, is_transactional=True))
     disk.fail(1, verbs={"write_at"}, path_suffix=".txnindex")
     with pytest.raises(StorageError):
-        end(log, commit=False)
+        end_transaction(log, is_commit=False)
     assert log.log_end_offset == 11 and log.offline_reason is not None
     assert log.producer_state.map_end_offset == 10, "what was not taken in is replayed by the next start"
     assert log.producer_state.first_unstable_offset == 0
@@ -424,7 +365,7 @@ def check_the_offsets_of_a_failed_marker_are_used() -> None:
     size = log.size_bytes
     disk.fail(1, verbs={"write_at"}, path_suffix=".txnindex")
     with pytest.raises(StorageError):
-        end(log, commit=False)
+        end_transaction(log, is_commit=False)
     assert log.log_end_offset == 11 and log.size_bytes > size
     assert log.last_stable_offset == 0, "nobody reads what may have been aborted"
 

@@ -11,13 +11,13 @@ from storage.record import Record
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    SIZE,
     append_each,
     batch,
     new_file_system,
     produced,
 )
 
-SIZE = len(batch(0))
 Call = tuple[str, str, int, int]  # verb, path, position or size, bytes
 Calls = list[Call]
 Names = list[str]

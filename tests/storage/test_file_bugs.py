@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from sim.crash import Life
-from storage.config import LogConfig
 from storage.file_records import FileRecords
 from storage.filesystem import OpenMode, join, read_file
 from storage.offset_index import OffsetIndex
@@ -16,6 +15,8 @@ from storage.os_filesystem import OsFileSystem
 from storage.producer_snapshot import encode_snapshot
 from tests.storage.log_helpers import (
     DIRECTORY,
+    SIZE,
+    THREE,
     append_each,
     batch,
     new_disk,
@@ -24,9 +25,6 @@ from tests.storage.log_helpers import (
     open_segment,
     read_offsets,
 )
-
-SIZE = len(batch(0))
-THREE = LogConfig(segment_bytes=3 * SIZE, segment_index_bytes=1200, index_interval_bytes=SIZE)
 
 
 def holding(content: bytes) -> FileRecords:

@@ -19,10 +19,13 @@ from storage.errors import (
     StorageError,
     UnexpectedAppendOffset,
 )
-from storage.log import AppendInfo, AppendOrigin, PartitionLog
+from storage.log import AppendInfo, AppendOrigin
+from tests.storage.append_helpers import INT_MAX, follow, lead
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    ROOMY,
+    all_bytes,
     append_each,
     batch,
     new_disk,
@@ -32,21 +35,6 @@ from tests.storage.log_helpers import (
     read_offsets,
 )
 from tests.storage.produced_sets import sent
-
-INT_MAX = 2**31 - 1
-LARGE = LogConfig(segment_index_bytes=1200)
-
-
-def lead(log: PartitionLog, data: bytes, epoch: int = 0) -> AppendInfo:
-    return log.append_as_leader(data, leader_epoch=epoch, now_ms=NOW_MS)
-
-
-def follow(log: PartitionLog, data: bytes, epoch: int = 100) -> AppendInfo:
-    return log.append_as_follower(data, leader_epoch=epoch, now_ms=NOW_MS)
-
-
-def all_bytes(log: PartitionLog) -> bytes:
-    return b"".join(each.records.read_slice(0, each.size_bytes) for each in log.segments)
 
 
 def stamped(data: bytes, epoch: int) -> bytes:
@@ -266,7 +254,7 @@ def test_an_incomplete_last_batch_of_a_fetch_is_left_out() -> None:
 
 def test_a_set_of_many_batches_is_one_write() -> None:
     disk = new_disk()
-    log = open_log(new_file_system(disk), LARGE)
+    log = open_log(new_file_system(disk), ROOMY)
     follow(log, batch(0))
     disk.call_log = []
     follow(log, b"".join(batch(offset) for offset in range(1, 30)))
@@ -302,7 +290,7 @@ def sequenced(sequence: int, count: int = 1, producer_epoch: int = 0) -> bytes:
 
 
 def test_ap12_a_repeat_of_the_last_five_batches_gives_the_old_offsets_and_writes_nothing() -> None:
-    log = open_log(new_file_system(), LARGE)
+    log = open_log(new_file_system(), ROOMY)
     for sequence in range(6):
         lead(log, sequenced(sequence))
     size = log.size_bytes

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from sim.disk import SimDisk
 from storage.batch import Record, TimestampType
 from storage.config import LogConfig
 from storage.errors import (
@@ -20,16 +19,20 @@ from storage.errors import (
 )
 from storage.file_records import FileRecords
 from storage.legacy_builder import build_message_set
-from storage.log import AppendInfo, AppendOrigin, LogOffsetMetadata, PartitionLog
+from storage.log import AppendOrigin, LogOffsetMetadata, PartitionLog
 from storage.producer_snapshot import snapshot_name
 from storage.segment import LogSegment
 from storage.segments import LogSegments
+from tests.storage.append_helpers import INT_MAX, follow, lead, sequenced
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    ROOMY,
+    SIZE,
     append_each,
     batch,
-    new_disk,
+    disk_and_log,
+    epochs,
     new_file_system,
     open_log,
     open_segment,
@@ -37,19 +40,7 @@ from tests.storage.log_helpers import (
     read_offsets,
 )
 
-INT_MAX = 2**31 - 1
-SIZE = len(batch(0))
-ROOMY = LogConfig(segment_index_bytes=1200)
 LOG = f"{0:020d}.log"
-
-
-def follow(log: PartitionLog, data: bytes, epoch: int = 100) -> AppendInfo:
-    return log.append_as_follower(data, leader_epoch=epoch, now_ms=NOW_MS)
-
-
-def disk_and_log(config: LogConfig = ROOMY) -> tuple[SimDisk, PartitionLog]:
-    disk = new_disk()
-    return disk, open_log(new_file_system(disk), config)
 
 
 def message(offset: int, timestamp: int = NOW_MS) -> bytes:
@@ -61,46 +52,32 @@ def message(offset: int, timestamp: int = NOW_MS) -> bytes:
     )
 
 
-def epochs(log: PartitionLog) -> list[tuple[int, int]]:
-    return [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries]
-
-
-def numbered(sequence: int, *, is_transactional: bool = False) -> bytes:
-    return batch(
-        0, epoch=-1, producer_id=9, producer_epoch=0, sequence=sequence, is_transactional=is_transactional
-    )
-
-
-def lead(log: PartitionLog, data: bytes, epoch: int = 0) -> AppendInfo:
-    return log.append_as_leader(data, leader_epoch=epoch, now_ms=NOW_MS)
-
-
 # Append
 
 
 def test_ap1_the_epoch_comes_before_the_size_and_the_roll_before_the_producer() -> None:
     _, log = disk_and_log(LogConfig(segment_bytes=2 * SIZE, segment_index_bytes=1200))
-    lead(log, numbered(0))
+    lead(log, sequenced(0))
     with pytest.raises(RecordBatchTooLarge):
         lead(log, produced(value_bytes=3 * SIZE), epoch=4)
     assert epochs(log) == [(0, 0), (4, 1)]
-    lead(log, numbered(1), epoch=4)
+    lead(log, sequenced(1), epoch=4)
     with pytest.raises(OutOfOrderSequence):
-        lead(log, numbered(7), epoch=4)
+        lead(log, sequenced(7), epoch=4)
     assert log.segments.base_offsets == [0, 2]
 
 
 def test_ap1_producers_transactions_and_marks_follow_the_bytes() -> None:
     disk, log = disk_and_log()
     lead(log, produced(3))
-    lead(log, numbered(0, is_transactional=True))
+    lead(log, sequenced(0, is_transactional=True))
     lead(log, produced(2))
     assert log.producer_state.map_end_offset == log.log_end_offset == 6
     log.update_high_watermark(6)
     assert log.last_stable_offset == 3
     disk.fail(1, path_suffix=LOG)
     with pytest.raises(StorageError):
-        lead(log, numbered(1, is_transactional=True))
+        lead(log, sequenced(1, is_transactional=True))
     entry = log.producer_state.last_entry(9)
     assert entry is not None and entry.last_sequence == 0
 

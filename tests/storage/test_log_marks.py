@@ -5,6 +5,8 @@ Rules RD1 to RD4, RD11, RD12, T9, T25; Kafka: UnifiedLogTest, LocalLogTest.
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from storage.config import LogConfig
@@ -12,25 +14,16 @@ from storage.errors import OffsetOutOfRange
 from storage.log import Isolation, LogOffsetMetadata, PartitionLog
 from tests.storage.log_helpers import (
     NOW_MS,
+    SIZE,
     append_each,
     batch,
-    new_file_system,
+    filled_log,
     offsets_in,
-    open_log,
     produced,
     read_offsets,
 )
 
-SIZE = len(batch(0))
-
-
-def log_of(count: int, *, segment_batches: int = 100) -> PartitionLog:
-    config = LogConfig(
-        segment_bytes=segment_batches * SIZE, segment_index_bytes=1200, index_interval_bytes=SIZE
-    )
-    log = open_log(new_file_system(), config)
-    append_each(log, count)
-    return log
+log_of = partial(filled_log, segment_batches=100)
 
 
 def follow(log: PartitionLog, *data: bytes) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from storage.config import LogConfig
 from storage.errors import OffsetOutOfRange
 from storage.log import Isolation, LogOffsetMetadata, PartitionLog
 from tests.storage.log_helpers import (
     NOW_MS,
+    SIZE,
     append_each,
     batch,
+    filled_log,
     new_file_system,
     offsets_in,
     open_log,
@@ -18,16 +21,7 @@ from tests.storage.log_helpers import (
     read_offsets,
 )
 
-SIZE = len(batch(0))
-
-
-def log_of(count: int, *, segment_batches: int = 5) -> PartitionLog:
-    config = LogConfig(
-        segment_bytes=segment_batches * SIZE, segment_index_bytes=1200, index_interval_bytes=SIZE
-    )
-    log = open_log(new_file_system(), config)
-    append_each(log, count)
-    return log
+log_of = partial(filled_log, segment_batches=5)
 
 
 def read(log: PartitionLog, offset: int, isolation: Isolation, max_size: int = 10_000) -> list[int]:

@@ -15,7 +15,9 @@ from storage.segment import LogSegment
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    SIZE,
     append_each,
+    bases,
     batch,
     new_disk,
     new_file_system,
@@ -23,8 +25,6 @@ from tests.storage.log_helpers import (
     produced,
     read_offsets,
 )
-
-SIZE = len(batch(0))
 
 
 def log_of(
@@ -40,10 +40,6 @@ def log_of(
     append_each(log, count)
     log.update_high_watermark(count if high_watermark is None else high_watermark)
     return log
-
-
-def bases(log: PartitionLog) -> list[int]:
-    return log.segments.base_offsets
 
 
 def suffixed(file_system: FileSystem, suffix: str) -> list[str]:

@@ -8,11 +8,12 @@ from sim.disk import PowerLoss
 from storage.config import LogConfig
 from storage.errors import StorageError
 from storage.filesystem import OpenMode
-from storage.log import PartitionLog
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    SIZE,
     append_each,
+    bases,
     batch,
     new_disk,
     new_file_system,
@@ -20,13 +21,6 @@ from tests.storage.log_helpers import (
     produced,
     read_offsets,
 )
-
-SIZE = len(batch(0))
-
-
-def bases(log: PartitionLog) -> list[int]:
-    return log.segments.base_offsets
-
 
 # Roll
 

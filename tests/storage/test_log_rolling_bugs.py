@@ -12,8 +12,10 @@ from storage.log import PartitionLog
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    SIZE,
     append_batch,
     append_each,
+    bases,
     batch,
     new_file_system,
     open_log,
@@ -22,12 +24,7 @@ from tests.storage.log_helpers import (
     read_offsets,
 )
 
-SIZE = len(batch(0))
 WIDE = 1 << 31
-
-
-def bases(log: PartitionLog) -> list[int]:
-    return log.segments.base_offsets
 
 
 def append_at(log: PartitionLog, timestamp: int, now_ms: int = NOW_MS) -> None:

@@ -8,9 +8,7 @@ from storage.config import LogConfig
 from storage.file_records import TimestampAndOffset
 from storage.log import PartitionLog
 from storage.log_read import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
-from tests.storage.log_helpers import NOW_MS, append_each, batch, new_file_system, open_log, produced
-
-SIZE = len(batch(0))
+from tests.storage.log_helpers import NOW_MS, SIZE, append_each, new_file_system, open_log, produced
 
 
 def log_of(*timestamps: int, segment_batches: int = 2) -> PartitionLog:

@@ -17,9 +17,7 @@ from storage.log import AppendOrigin, Isolation, PartitionLog
 from storage.record import Record
 from storage.segment import LogSegment
 from storage.transaction_index import AbortedTransaction, AbortedTransactions
-from tests.storage.log_helpers import NOW_MS, batch, new_file_system, offsets_in, open_log, produced
-
-SIZE = len(batch(0))
+from tests.storage.log_helpers import NOW_MS, SIZE, batch, new_file_system, offsets_in, open_log, produced
 
 
 def new_log(file_system: SimFileSystem | None = None, segment_bytes: int = 1 << 30) -> PartitionLog:

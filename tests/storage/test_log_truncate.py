@@ -6,28 +6,22 @@ import pytest
 
 from sim.crash import Dead, Life
 from sim.disk import PowerLoss
-from storage.config import LogConfig
 from storage.filesystem import read_file
 from storage.log import LogOffsetMetadata, PartitionLog
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    SIZE,
     SMALL,
+    THREE,
     append_each,
-    batch,
+    epochs,
     new_disk,
     new_file_system,
     open_log,
     produced,
     read_offsets,
 )
-
-SIZE = len(batch(0))
-THREE = LogConfig(segment_bytes=3 * SIZE, segment_index_bytes=1200, index_interval_bytes=SIZE)
-
-
-def epochs(log: PartitionLog) -> list[tuple[int, int]]:
-    return [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries]
 
 
 def test_rt9_at_or_beyond_the_end_the_log_answers_that_nothing_changed() -> None:

@@ -14,16 +14,15 @@ from storage.verify import Problem, verify_partition
 from storage.verify_directory import verify_log_directory
 from tests.storage.log_helpers import (
     DIRECTORY,
+    SIZE,
     SMALL,
     append_each,
-    batch,
     new_disk,
     new_file_system,
     open_log,
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-SIZE = len(batch(0))
 
 
 def stopped(file_system: SimFileSystem, count: int = 60) -> None:

@@ -9,7 +9,6 @@ import pytest
 from sim.crash import Dead, Life
 from sim.disk import SimDisk, SimFileSystem
 from sim.disk_faults import Applied
-from storage.config import LogConfig
 from storage.filesystem import join
 from storage.log import PartitionLog
 from storage.replace_segments import create_cleaned_segment, replace_segments
@@ -18,6 +17,7 @@ from storage.segments import LogSegments
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    THREE,
     append_batch,
     append_each,
     batch,
@@ -29,8 +29,6 @@ from tests.storage.log_helpers import (
     read_offsets,
 )
 
-SIZE = len(batch(0))
-THREE = LogConfig(segment_bytes=3 * SIZE, segment_index_bytes=1200, index_interval_bytes=SIZE)
 OLD = list(range(12))  # three a segment
 
 

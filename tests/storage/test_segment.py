@@ -11,6 +11,7 @@ from storage.segment import LogSegment
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    SIZE,
     SMALL,
     append_batch,
     batch,
@@ -20,7 +21,6 @@ from tests.storage.log_helpers import (
     open_segment,
 )
 
-SIZE = len(batch(0))  # of a batch of one record
 INT_MAX = 2**31 - 1
 
 

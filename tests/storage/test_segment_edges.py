@@ -15,6 +15,7 @@ from storage.segment import LogSegment, log_path
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    SIZE,
     SMALL,
     append_batch,
     batch,
@@ -27,7 +28,6 @@ from tests.storage.log_helpers import (
 )
 from tests.storage.producers import marker
 
-SIZE = len(batch(0))
 TWO = LogConfig(index_interval_bytes=2 * SIZE, segment_index_bytes=1200)
 EACH = LogConfig(index_interval_bytes=0, segment_index_bytes=1200)
 

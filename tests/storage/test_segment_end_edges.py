@@ -19,6 +19,7 @@ from storage.transaction_index import AbortedTransaction
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    SIZE,
     SMALL,
     append_batch,
     append_each,
@@ -30,7 +31,6 @@ from tests.storage.log_helpers import (
     open_segment,
 )
 
-SIZE = len(batch(0))
 INT_MAX = 2**31 - 1
 EACH = LogConfig(index_interval_bytes=0, segment_index_bytes=1200)
 KINDS = ("index", "log", "timeindex", "txnindex")

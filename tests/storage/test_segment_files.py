@@ -13,6 +13,7 @@ from storage.transaction_index import AbortedTransaction
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    SIZE,
     append_batch,
     append_each,
     batch,
@@ -24,7 +25,6 @@ from tests.storage.log_helpers import (
     open_segment,
 )
 
-SIZE = len(batch(0))
 INDEX, TIME_INDEX = f"{DIRECTORY}/{0:020d}.index", f"{DIRECTORY}/{0:020d}.timeindex"
 TRANSACTION_INDEX = f"{DIRECTORY}/{0:020d}.txnindex"
 

@@ -13,6 +13,7 @@ from storage.segment import LogSegment, log_path
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    SIZE,
     SMALL,
     append_batch,
     batch,
@@ -24,7 +25,6 @@ from tests.storage.log_helpers import (
     open_segment,
 )
 
-SIZE = len(batch(0))
 PATH = log_path(DIRECTORY, 0)
 
 

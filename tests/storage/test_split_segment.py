@@ -18,6 +18,7 @@ from storage.split_segment import CHUNK_BYTES, append_from_file, split_overflowe
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    SIZE,
     batch,
     new_disk,
     new_file_system,
@@ -25,7 +26,6 @@ from tests.storage.log_helpers import (
     open_segment,
 )
 
-SIZE = len(batch(0))
 CONFIG = LogConfig(segment_index_bytes=1200, index_interval_bytes=0)
 BEYOND = 2**31
 
