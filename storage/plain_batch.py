@@ -24,7 +24,7 @@ from storage.compression import Compression
 from storage.crc32c import crc32c
 from storage.filesystem import Buffer
 from storage.record import MAX_INT64, NO_TIMESTAMP
-from storage.record_scan import scan_records
+from storage.record_shape import RecordShapes
 from storage.validator_rules import ValidationResult, ValidationRules
 
 _STAMPED = struct.Struct(">qii")  # base offset, size field, leader epoch
@@ -34,7 +34,7 @@ _STAMPED = struct.Struct(">qii")  # base offset, size field, leader epoch
 class PlainBatches:
     """Of one topic: what stays the same from batch to batch is read from the rules once."""
 
-    __slots__ = ("_after_max_ms", "_before_max_ms", "_is_compacted", "_largest_bytes")
+    __slots__ = ("_after_max_ms", "_before_max_ms", "_is_compacted", "_largest_bytes", "_shapes")
 
     def __init__(self, rules: ValidationRules, max_message_bytes: int) -> None:
         takes_plain = (
@@ -44,6 +44,7 @@ class PlainBatches:
         )
         self._largest_bytes = max_message_bytes if takes_plain else 0
         self._is_compacted = rules.is_compacted
+        self._shapes = RecordShapes(HEADER_SIZE)
         self._before_max_ms, self._after_max_ms = rules.before_max_ms, rules.after_max_ms
 
     def take(
@@ -80,7 +81,7 @@ class PlainBatches:
         ):
             return None
         buffer = records if isinstance(records, bytearray) else bytearray(records)
-        scan = scan_records(buffer, HEADER_SIZE, record_count)
+        scan = self._shapes.scan(buffer, record_count)
         if scan is None or (scan.has_null_key and self._is_compacted):
             return None
         least = base_timestamp + scan.least_timestamp_delta
