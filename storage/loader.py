@@ -94,6 +94,7 @@ class _Loader:
             set()
         )  # base offsets of segments that recovery may cut as it sees fit
         self._unsplittable: set[int] = set()  # base offsets
+        self._swapped_without_index: frozenset[int] = frozenset()  # base offsets
         self._recover_from = LONG_MAX  # base of the first segment that recovery will walk
         self._file_system.make_directory(self._directory)
         self._epochs = LeaderEpochCache(self._file_system, join(self._directory, LEADER_EPOCH_CHECKPOINT))
@@ -102,7 +103,7 @@ class _Loader:
         request = self._request
         if not request.is_clean:
             self._settle_names()
-        finish_interrupted_swaps(request)
+        self._swapped_without_index = finish_interrupted_swaps(request)
         self._splitting(self._load_segments)
         recovery_point, log_end_offset = self._splitting(self._recover_log)
         self._epochs.truncate_from_end(log_end_offset)
@@ -230,6 +231,9 @@ class _Loader:
         """
         name = offset_name(segment.base_offset)
         if name + INDEX_SUFFIX not in names:
+            is_walked = segment.base_offset >= self._recover_from
+            if is_walked and segment.base_offset in self._swapped_without_index:
+                return  # a cut now would leave what follows it in the log, which the walk takes away (LL14)
             if self._request.is_clean or segment.base_offset < self._request.recovery_point:
                 logger.error("offset index missing: segment=%s", segment.path)
             self._recover_at_once(segment)
@@ -337,6 +341,7 @@ class _Loader:
         # A truncation that a dying process did not sync is in the page cache only: before anything is written behind
         # it, it must hold, or a power loss would mix what was removed with what came later. Kafka leaves it open.
         segment.records.flush()
+        self._epochs.flush()
         producers.take_snapshot()
         self._removed_bytes += removed_bytes
         return removed_bytes

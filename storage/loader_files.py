@@ -79,12 +79,15 @@ def list_live_files(file_system: FileSystem, directory: str) -> LiveFiles:
     return LiveFiles(base_offsets=sorted(base_offsets), orphan_indexes=orphans, names=present)
 
 
-def finish_interrupted_swaps(request: LoadRequest) -> None:
-    """LL6 to LL9: after it the directory holds live files only (and what is no segment's)."""
+def finish_interrupted_swaps(request: LoadRequest) -> frozenset[int]:
+    """LL6 to LL9: after it the directory holds live files only (and what is no segment's).
+
+    Gives the base offsets of the swaps that came without an offset index.
+    """
     file_system, directory = request.file_system, request.directory
     swaps = _remove_leftovers(file_system, directory)
     if not swaps:
-        return
+        return frozenset()
     low, high = _swap_range(request, swaps)
     for name in file_system.list(directory):
         offset = offset_of_name(name)
@@ -94,6 +97,13 @@ def finish_interrupted_swaps(request: LoadRequest) -> None:
             file_system.unlink(join(directory, name))
     file_system.sync_directory(directory)  # while the swap files still tell what they replace
     _rename_swaps(file_system, directory)
+    bases = {base for base in map(offset_of_name, swaps) if base is not None}
+    return frozenset(base for base in bases if _is_without_index(base, swaps))
+
+
+def _is_without_index(base_offset: int, swaps: list[str]) -> bool:
+    name = offset_name(base_offset)
+    return name + LOG_SUFFIX + SWAP_SUFFIX in swaps and name + INDEX_SUFFIX + SWAP_SUFFIX not in swaps
 
 
 def _remove_leftovers(file_system: FileSystem, directory: str) -> list[str]:

@@ -76,10 +76,12 @@ class SegmentIndexes:
                 time_index.append_all([each.timestamp for each in times], [each.offset for each in times])
                 return
         for entry in entries:
-            self._append(*entry)
+            self.append(*entry)
 
-    def _append(self, last_offset: int, position: int, max_timestamp: TimestampOffset) -> None:
-        """An index that contradicts the bytes just written was damaged before a clean start, which trusts it (LL17).
+    def append(self, last_offset: int, position: int, max_timestamp: TimestampOffset) -> None:
+        """The next entry of each.
+
+        An index that contradicts the bytes just written was damaged before a clean start, which trusts it (LL17).
 
         It is emptied: a lookup then scans from further back. The append must not fail for it, its bytes are there.
         """
@@ -106,10 +108,18 @@ class SegmentIndexes:
             logger.warning("last time entry left out: path=%s reason=%s", index.path, error)
 
     def truncate_to(self, offset: int) -> None:
-        """Without the entries of `offset` and above; of full size again (LS13)."""
+        """Without the entries of `offset` and above; of full size again (LS13).
+
+        One with more entries than that size holds, as after a lower segment.index.bytes, is emptied: a lookup then
+        scans from further back. Kafka's truncation fails.
+        """
         self.offset.truncate_to(offset)
         self.time.truncate_to(offset)
         self.transactions.truncate_to(offset)
+        for index in (self.offset, self.time):
+            if index.size_bytes > self._max_bytes:
+                logger.warning("index emptied: path=%s entries=%d", index.path, index.entries)
+                index.truncate()
         self.resize()
 
     def resize(self) -> None:

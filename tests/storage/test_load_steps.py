@@ -6,16 +6,17 @@ import pytest
 
 from sim.disk import SimFileSystem
 from storage.batch import Record, build_batch
-from storage.control_records import encode_end_transaction_marker
 from storage.errors import CorruptBatch
 from storage.filesystem import join, read_file
-from storage.log import AppendOrigin
 from storage.producer_rebuild import rebuild_producer_state
 from storage.producer_snapshot import decode_snapshot
 from storage.recovery_cut import RecoveryCut
+from tests.storage.append_helpers import end_transaction
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    SIZE,
+    THREE,
     append_each,
     batch,
     new_disk,
@@ -23,8 +24,9 @@ from tests.storage.log_helpers import (
     new_producers,
     open_log,
     produced,
+    read_offsets,
 )
-from tests.storage.test_start_up import SIZE, THREE, file_of, names, put, stopped
+from tests.storage.start_up_helpers import file_of, names, put, stopped
 
 # LL10: the indexes of a segment
 
@@ -145,6 +147,37 @@ def test_ll14_behind_the_first_cut_nothing_is_walked_and_its_snapshots_go() -> N
     assert log.log_end_offset == 6
 
 
+def with_torn_swap(file_system: SimFileSystem) -> None:
+    """Of the second of four segments, without an index, and its last record is not whole."""
+    stopped(file_system)
+    put(file_system, file_of(3, "log.swap"), read_file(file_system, file_of(3))[:-5])
+
+
+def test_ll14_a_cut_in_a_swap_without_an_index_ends_the_log_too() -> None:
+    file_system = new_file_system()
+    with_torn_swap(file_system)
+    cuts: list[RecoveryCut] = []
+    log = open_log(file_system, THREE, cuts=cuts)
+    assert log.segments.base_offsets == [0, 3] and read_offsets(log) == [0, 1, 2, 3, 4]
+    assert [(cut.path, cut.removed_bytes) for cut in cuts] == [
+        (file_of(3), SIZE - 5),
+        (file_of(9), 3 * SIZE),
+        (file_of(6), 3 * SIZE),
+    ]
+    append_each(log, 1)
+    assert log.log_end_offset == 6
+
+
+def test_ll10_a_swap_without_an_index_that_was_flushed_gets_one_at_once() -> None:
+    file_system = new_file_system()
+    with_torn_swap(file_system)
+    log = open_log(file_system, THREE, recovery_point=9)
+    assert log.segments.base_offsets == [0, 3, 6, 9] and log.log_end_offset == 12
+    segment = log.segments.get(3)
+    assert segment is not None and segment.read_next_offset() == 5
+    assert file_system.exists(segment.offset_index_path)
+
+
 # PS25: replay from the records
 
 
@@ -179,15 +212,7 @@ def test_ps25_a_replay_leaves_the_transaction_index_alone() -> None:
     log = open_log(file_system, THREE)
     data = batch(epoch=-1, producer_id=1, producer_epoch=0, sequence=0, is_transactional=True)
     log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS)
-    key, value = encode_end_transaction_marker(is_commit=False, coordinator_epoch=0)
-    marker = build_batch(
-        [Record(0, NOW_MS, key, value)],
-        producer_id=1,
-        producer_epoch=0,
-        is_transactional=True,
-        is_control=True,
-    )
-    log.append_as_leader(marker, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    end_transaction(log, 1, is_commit=False)
     before = read_file(file_system, file_of(0, "txnindex"))
     assert len(before) == 34
     producers = new_producers(file_system)
