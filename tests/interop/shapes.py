@@ -14,9 +14,9 @@ from storage.batch import Record, build_batch
 from storage.cleaner_plan import CleanerConfig
 from storage.compression import Compression
 from storage.config import LogConfig
-from storage.control_records import encode_end_transaction_marker
 from storage.draws import Draws
 from storage.log import AppendOrigin, PartitionLog
+from tests.storage.log_helpers import marker
 
 START_MS: Final = 1_700_000_000_000
 CODECS: Final = tuple(Compression)
@@ -91,14 +91,7 @@ class Writer:
         self.now_ms += 10
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        key, value = encode_end_transaction_marker(is_commit=is_commit, coordinator_epoch=0)
-        batch = build_batch(
-            [Record(0, self.now_ms, key, value)],
-            producer_id=producer_id,
-            producer_epoch=0,
-            is_transactional=True,
-            is_control=True,
-        )
+        batch = marker(producer_id, is_commit=is_commit, timestamp=self.now_ms)
         self.log.append_as_leader(batch, leader_epoch=0, now_ms=self.now_ms, origin=AppendOrigin.COORDINATOR)
         transaction = self._open.pop(producer_id)
         if not is_commit:

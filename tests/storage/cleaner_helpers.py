@@ -12,11 +12,10 @@ from storage.batch import Record, RecordBatch, build_batch
 from storage.cleaner import Compaction
 from storage.cleaner_plan import CleanerConfig
 from storage.config import LogConfig
-from storage.control_records import encode_end_transaction_marker
 from storage.log import AppendOrigin
 from storage.log_compact import CleanableOffsets
 from storage.offset_map import SLOT_BYTES
-from tests.storage.log_helpers import NOW_MS, new_disk, new_file_system, open_log
+from tests.storage.log_helpers import NOW_MS, marker, new_disk, new_file_system, open_log
 
 DAY_MS = 86_400_000
 COMPACTED = LogConfig(
@@ -71,15 +70,8 @@ class CleanedLog:
         self.put(*puts, producer_id=producer_id, transactional=True)
 
     def end(self, producer_id: int, *, is_commit: bool) -> None:
-        key, value = encode_end_transaction_marker(is_commit=is_commit, coordinator_epoch=0)
-        marker = build_batch(
-            [Record(0, self.now_ms, key, value)],
-            producer_id=producer_id,
-            producer_epoch=0,
-            is_transactional=True,
-            is_control=True,
-        )
-        self.append(marker, AppendOrigin.COORDINATOR)
+        data = marker(producer_id, is_commit=is_commit, timestamp=self.now_ms)
+        self.append(data, AppendOrigin.COORDINATOR)
 
     def commit(self, producer_id: int) -> None:
         self.end(producer_id, is_commit=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from sim.crash import Life
 from sim.disk import SimDisk
 from storage.batch import Record, RecordBatch, build_batch
-from storage.control_records import encode_end_transaction_marker
 from storage.draws import Draws
 from storage.filesystem import FileSystem, OpenMode
 from storage.producer_append import AppendOrigin, CompletedTransaction
 from storage.producer_snapshot import snapshot_name
 from storage.producer_state import ProducerStateManager
+from tests.storage import log_helpers
 
 PID = 1
 INT_MAX = (1 << 31) - 1
@@ -56,14 +56,13 @@ def marker(
     coordinator_epoch: int = 0,
     timestamp: int = NOW,
 ) -> RecordBatch:
-    key, value = encode_end_transaction_marker(is_commit=commit, coordinator_epoch=coordinator_epoch)
-    content = build_batch(
-        [Record(offset, timestamp, key, value)],
-        base_offset=offset,
-        producer_id=pid,
+    content = log_helpers.marker(
+        pid,
+        is_commit=commit,
+        offset=offset,
         producer_epoch=epoch,
-        is_transactional=True,
-        is_control=True,
+        coordinator_epoch=coordinator_epoch,
+        timestamp=timestamp,
     )
     return RecordBatch(content, 0, len(content))
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from storage.batch import build_batch
 from storage.config import LogConfig
-from storage.control_records import encode_end_transaction_marker
 from storage.filesystem import Buffer, File, FileStat, FileSystem, Lock, OpenMode, ReadMap
 from storage.log import PartitionLog
-from storage.record import Record
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
     SIZE,
     append_each,
     batch,
+    marker,
     new_file_system,
     produced,
 )
@@ -143,17 +141,8 @@ def test_log_files_are_only_appended_to_truncated_renamed_or_deleted() -> None:
     log = open_recorded(file_system, config)
     append_each(log, 20)
     log.append_as_follower(batch(25) + batch(27), leader_epoch=0, now_ms=NOW_MS)
-    key, value = encode_end_transaction_marker(is_commit=False, coordinator_epoch=0)
     begun = batch(28, producer_id=1, producer_epoch=0, sequence=0, is_transactional=True)
-    ended = build_batch(
-        [Record(29, NOW_MS, key, value)],
-        base_offset=29,
-        partition_leader_epoch=0,
-        producer_id=1,
-        producer_epoch=0,
-        is_transactional=True,
-        is_control=True,
-    )
+    ended = marker(1, is_commit=False, offset=29, epoch=0)
     log.append_as_follower(begun + ended, leader_epoch=0, now_ms=NOW_MS)
     log.roll()
     log.roll()

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from sim.crash import Dead, Life
-from sim.disk import SimDisk
 from storage.checkpoints import (
     CleanShutdownFile,
     LeaderEpochCheckpoint,
@@ -16,10 +15,10 @@ from storage.checkpoints import (
     OffsetCheckpoint,
     PartitionMetadataFile,
 )
-from storage.draws import Draws
 from storage.errors import CorruptCheckpoint
 from storage.filesystem import FileSystem, OpenMode, read_file
 from storage.os_filesystem import OsFileSystem
+from tests.storage.producers import new_disk
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PATH = "/log/some-checkpoint"
@@ -28,14 +27,6 @@ TOPIC_ID = "1zxQwcBXTBGyuwEJ8DLp_w"
 
 def golden_id(path: Path) -> str:
     return str(path.relative_to(GOLDEN))
-
-
-def new_disk() -> tuple[SimDisk, FileSystem]:
-    disk = SimDisk(Draws(1), lambda: 0)
-    file_system = disk.file_system(Life())
-    file_system.make_directory("/log")
-    file_system.sync_directory("/")
-    return disk, file_system
 
 
 def file_system_with(content: bytes, path: str = PATH) -> FileSystem:

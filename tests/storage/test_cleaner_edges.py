@@ -14,14 +14,13 @@ from storage.cleaner_filter import LastRecord, Retention
 from storage.cleaner_plan import Source, group_segments
 from storage.cleaner_rebuild import empty_batch
 from storage.cleaner_transactions import CleanedTransactions
-from storage.control_records import encode_end_transaction_marker
 from storage.crc32c import crc32c
 from storage.errors import StorageError
 from storage.filesystem import read_file
 from storage.legacy_builder import build_message, build_message_set
 from storage.transaction_index import AbortedTransaction
 from tests.storage.cleaner_helpers import COMPACTED, DAY_MS, CleanedLog, run
-from tests.storage.log_helpers import NOW_MS, batch, new_file_system
+from tests.storage.log_helpers import NOW_MS, batch, marker, new_file_system
 from tests.storage.test_cleaner import HUGE, bases_of, segments_of
 from tests.storage.test_cleaner_filter import filter_of, record
 from tests.storage.test_cleaner_filter import run as filtered
@@ -284,15 +283,7 @@ def of_transaction(offset: int, pid: int = 1) -> RecordBatch:
 
 
 def marker_bytes(offset: int, *, commit: bool, pid: int = 1) -> bytes:
-    key, value = encode_end_transaction_marker(is_commit=commit, coordinator_epoch=0)
-    return build_batch(
-        [Record(offset, NOW_MS, key, value)],
-        base_offset=offset,
-        producer_id=pid,
-        producer_epoch=0,
-        is_transactional=True,
-        is_control=True,
-    )
+    return marker(pid, is_commit=commit, offset=offset)
 
 
 def test_cl12_an_empty_control_batch_may_go() -> None:

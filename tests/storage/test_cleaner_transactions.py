@@ -14,7 +14,7 @@ from storage.fetch_data import Isolation
 from storage.log import AppendOrigin
 from storage.transaction_index import AbortedTransaction
 from tests.storage.cleaner_helpers import COMPACTED, DAY_MS, CleanedLog
-from tests.storage.log_helpers import NOW_MS, batch
+from tests.storage.log_helpers import NOW_MS, batch, marker
 
 
 def clean_twice(log: CleanedLog, first_dirty: int = 0) -> int:
@@ -382,15 +382,7 @@ def test_cl14_a_producer_without_data_is_kept_by_the_marker_of_its_epoch() -> No
     clean_twice(log)
     assert log.last_offsets() == [0, 1, 2]
     assert [each.record_count for each in log.batches()] == [0, 0, 1]
-    key, value = encode_end_transaction_marker(is_commit=True, coordinator_epoch=0)
-    newer = build_batch(
-        [Record(0, NOW_MS, key, value)],
-        producer_id=1,
-        producer_epoch=1,
-        is_transactional=True,
-        is_control=True,
-    )
-    log.append(newer, AppendOrigin.COORDINATOR)
+    log.append(marker(1, is_commit=True, producer_epoch=1), AppendOrigin.COORDINATOR)
     log.roll()
     clean_twice(log)
     assert log.last_offsets() == [2, 3]
@@ -425,15 +417,7 @@ def test_kafka_17076_the_last_batch_of_a_round_stays_though_it_is_empty() -> Non
 
 
 def control(offset: int, producer_id: int, *, is_commit: bool) -> RecordBatch:
-    key, value = encode_end_transaction_marker(is_commit=is_commit, coordinator_epoch=0)
-    data = build_batch(
-        [Record(offset, NOW_MS, key, value)],
-        base_offset=offset,
-        producer_id=producer_id,
-        producer_epoch=0,
-        is_transactional=True,
-        is_control=True,
-    )
+    data = marker(producer_id, is_commit=is_commit, offset=offset)
     return RecordBatch(data, 0, len(data))
 
 

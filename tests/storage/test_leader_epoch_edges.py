@@ -7,7 +7,8 @@ import pytest
 from storage.filesystem import read_file
 from storage.leader_epochs import LeaderEpochCache
 from tests.storage.log_helpers import DIRECTORY, append_each, new_epochs, new_file_system, open_log
-from tests.storage.test_leader_epochs import PATH, A, cache_of, file_content, new_disk
+from tests.storage.producers import new_disk
+from tests.storage.test_leader_epochs import PATH, A, cache_of, file_content
 
 THREE_LINES = b"0\n3\n2 6\n3 8\n4 11\n"
 

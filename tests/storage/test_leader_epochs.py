@@ -7,22 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.crash import Dead, Life
-from sim.disk import SimDisk
-from storage.draws import Draws
 from storage.errors import CorruptCheckpoint, InvalidRecord
-from storage.filesystem import FileSystem, OpenMode, read_file
+from storage.filesystem import OpenMode, read_file
 from storage.leader_epochs import UNDEFINED, LeaderEpochCache
+from tests.storage.producers import new_disk
 
 PATH = "/log/leader-epoch-checkpoint"
 A = [(2, 6), (3, 8), (4, 11)]
-
-
-def new_disk() -> tuple[SimDisk, FileSystem]:
-    disk = SimDisk(Draws(1), lambda: 0)
-    file_system = disk.file_system(Life())
-    file_system.make_directory("/log")
-    file_system.sync_directory("/")
-    return disk, file_system
 
 
 def cache_of(*entries: tuple[int, int]) -> LeaderEpochCache:

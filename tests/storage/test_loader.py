@@ -8,12 +8,14 @@ from sim.crash import Dead, Life
 from sim.disk import SimFileSystem
 from storage.config import LogConfig
 from storage.errors import CorruptBatch, CorruptCheckpoint, StorageError
-from storage.filesystem import OpenMode, join, read_file
+from storage.filesystem import join, read_file
 from storage.log import PartitionLog
 from storage.recovery_cut import RecoveryCut
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    SIZE,
+    THREE,
     append_each,
     batch,
     new_disk,
@@ -23,23 +25,7 @@ from tests.storage.log_helpers import (
     produced,
     read_offsets,
 )
-
-SIZE = len(batch(0))
-THREE = LogConfig(segment_bytes=3 * SIZE, segment_index_bytes=1200, index_interval_bytes=SIZE)
-
-
-def file_of(base_offset: int, suffix: str = "log") -> str:
-    return join(DIRECTORY, f"{base_offset:020d}.{suffix}")
-
-
-def poke(file_system: SimFileSystem, path: str, position: int, data: bytes) -> None:
-    file = file_system.open(path, OpenMode.CREATE)
-    file.write_at(position, data)
-    file.close()
-
-
-def copy(file_system: SimFileSystem, old: str, new: str) -> None:
-    poke(file_system, new, 0, read_file(file_system, old))
+from tests.storage.start_up_helpers import copy, file_of, poke, stopped
 
 
 def raw_segment(
@@ -56,16 +42,6 @@ def raw_segment(
 
 def batches(*offsets: int) -> bytes:
     return b"".join(batch(offset) for offset in offsets)
-
-
-def stopped(file_system: SimFileSystem, count: int = 12, *, clean: bool = False) -> None:
-    """A log of single records, three a segment, then a crash or an orderly stop."""
-    log = open_log(file_system, THREE)
-    append_each(log, count)
-    if clean:
-        log.close()
-    else:
-        log.close_handles()
 
 
 def reopen(file_system: SimFileSystem, **fields: int | bool) -> tuple[PartitionLog, list[RecoveryCut]]:

@@ -9,12 +9,20 @@ import pytest
 from sim.disk import SimFileSystem
 from storage.batch import Record, build_batch
 from storage.config import LogConfig
-from storage.control_records import encode_end_transaction_marker
 from storage.filesystem import join
-from storage.log import AppendOrigin, PartitionLog
+from storage.log import PartitionLog
 from storage.producer_snapshot import snapshot_name
-from tests.storage.log_helpers import DIRECTORY, NOW_MS, append_each, new_file_system, open_log, produced
-from tests.storage.test_start_up import THREE, file_of, names
+from tests.storage.append_helpers import end_transaction
+from tests.storage.log_helpers import (
+    DIRECTORY,
+    NOW_MS,
+    THREE,
+    append_each,
+    new_file_system,
+    open_log,
+    produced,
+)
+from tests.storage.start_up_helpers import file_of, names
 
 WIDE = LogConfig(segment_bytes=5_000, segment_index_bytes=1200, index_interval_bytes=50)
 ABORTED = [(1, 0, 29, 8), (2, 8, 74, 36)]  # producer, first and last offset, last stable offset
@@ -33,18 +41,6 @@ def transactional(log: PartitionLog, pid: int, count: int, sequences: dict[int, 
     log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS)
 
 
-def end(log: PartitionLog, pid: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> None:
-    key, value = encode_end_transaction_marker(is_commit=commit, coordinator_epoch=coordinator_epoch)
-    data = build_batch(
-        [Record(0, NOW_MS, key, value)],
-        producer_id=pid,
-        producer_epoch=epoch,
-        is_transactional=True,
-        is_control=True,
-    )
-    log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
-
-
 def four_producers(file_system: SimFileSystem, config: LogConfig) -> PartitionLog:
     """Interleaved transactions up to offset 90, of which those that end at 29 and at 74 are aborted."""
     log, sequences = open_log(file_system, config), dict[int, int]()
@@ -52,14 +48,14 @@ def four_producers(file_system: SimFileSystem, config: LogConfig) -> PartitionLo
     append_each(log, 3)  # 5
     transactional(log, 2, 2, sequences)  # 8
     transactional(log, 1, 19, sequences)  # 10
-    end(log, 1, commit=False)  # 29
+    end_transaction(log, 1, is_commit=False)  # 29
     append_each(log, 6)  # 30
     transactional(log, 3, 6, sequences)  # 36
     append_each(log, 3)  # 42
     transactional(log, 2, 29, sequences)  # 45
-    end(log, 2, commit=False)  # 74
+    end_transaction(log, 2, is_commit=False)  # 74
     transactional(log, 3, 8, sequences)  # 75
-    end(log, 3, commit=True)  # 83
+    end_transaction(log, 3, is_commit=True)  # 83
     append_each(log, 6)  # 84
     assert log.log_end_offset == 90
     return log
@@ -146,10 +142,10 @@ def test_ps25_a_marker_of_a_lower_coordinator_epoch_that_is_in_the_log_is_taken_
     file_system = new_file_system()
     log, sequences = open_log(file_system, WIDE), dict[int, int]()
     transactional(log, 1, 1, sequences)
-    end(log, 1, commit=False, coordinator_epoch=5)
+    end_transaction(log, 1, is_commit=False, coordinator_epoch=5)
     log.producer_state.remove_expired(NOW_MS + 10 * 86_400_000)
     assert log.producer_state.producers == {}
-    end(log, 1, commit=False, coordinator_epoch=4)
+    end_transaction(log, 1, is_commit=False, coordinator_epoch=4)
     log.close_handles()
     remove(file_system, ".snapshot")
     log = open_log(file_system, WIDE)
@@ -160,7 +156,7 @@ def test_ps25_transactions_that_a_scan_completes_are_open_no_more() -> None:
     file_system = new_file_system()
     log, sequences = open_log(file_system, WIDE), dict[int, int]()
     transactional(log, 1, 3, sequences)
-    end(log, 1, commit=True)
+    end_transaction(log, 1, is_commit=True)
     append_each(log, 2)
     log.truncate_to(5)  # rebuilds from the records
     assert log.producer_state.ongoing_transactions == []

@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from sim.disk import SimDisk
 from storage.batch import Record, build_batch
 from storage.config import LogConfig
-from storage.control_records import encode_end_transaction_marker
 from storage.fetch_data import Isolation
 from storage.filesystem import read_file
-from storage.log import AppendOrigin, LogOffsetMetadata, PartitionLog
+from storage.log import LogOffsetMetadata, PartitionLog
 from storage.log_truncate import LogTruncations
+from tests.storage.append_helpers import end_transaction, follow
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    SIZE,
     append_each,
     batch,
-    new_disk,
+    disk_and_log,
     new_file_system,
     offsets_in,
     open_log,
@@ -27,15 +27,9 @@ from tests.storage.log_helpers import (
     read_offsets,
 )
 
-SIZE = len(batch(0))
 THREE = LogConfig(segment_bytes=3 * SIZE, segment_index_bytes=1200)
 ROOMY = LogConfig(segment_index_bytes=1200, index_interval_bytes=0)
 EPOCHS = f"{DIRECTORY}/leader-epoch-checkpoint"
-
-
-def disk_and_log(config: LogConfig = THREE) -> tuple[SimDisk, PartitionLog]:
-    disk = new_disk()
-    return disk, open_log(new_file_system(disk), config)
 
 
 def log_of(count: int, config: LogConfig = THREE, *, high_watermark: int | None = None) -> PartitionLog:
@@ -46,10 +40,6 @@ def log_of(count: int, config: LogConfig = THREE, *, high_watermark: int | None 
     return log
 
 
-def follow(log: PartitionLog, data: bytes) -> None:
-    log.append_as_follower(data, leader_epoch=100, now_ms=NOW_MS)
-
-
 def send(log: PartitionLog, producer_id: int, sequence: int = 0) -> int:
     data = batch(
         0, epoch=-1, producer_id=producer_id, producer_epoch=0, sequence=sequence, is_transactional=True
@@ -58,16 +48,7 @@ def send(log: PartitionLog, producer_id: int, sequence: int = 0) -> int:
 
 
 def end(log: PartitionLog, producer_id: int, *, commit: bool = False) -> int:
-    key, value = encode_end_transaction_marker(is_commit=commit, coordinator_epoch=0)
-    data = build_batch(
-        [Record(0, NOW_MS, key, value)],
-        producer_id=producer_id,
-        producer_epoch=0,
-        is_transactional=True,
-        is_control=True,
-    )
-    origin = AppendOrigin.COORDINATOR
-    return log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS, origin=origin).first_offset
+    return end_transaction(log, producer_id, is_commit=commit).first_offset
 
 
 def offsets(log: PartitionLog, start: int, isolation: Isolation) -> list[int]:
@@ -268,7 +249,7 @@ def test_rt7_the_last_segment_never_goes_for_the_log_start() -> None:
 
 
 def test_rt9_segments_go_from_the_end_each_for_good_before_the_next() -> None:
-    disk, log = disk_and_log()
+    disk, log = disk_and_log(THREE)
     append_each(log, 12)
     disk.call_log = []
     log.truncate_to(4)
@@ -342,7 +323,7 @@ def test_rt12_a_flush_that_was_prepared_promises_nothing_any_more() -> None:
 
 
 def test_rt14_the_snapshot_is_taken_before_the_segments_close_and_its_name_is_synced_last() -> None:
-    disk, log = disk_and_log()
+    disk, log = disk_and_log(THREE)
     append_each(log, 2)
     disk.call_log = []
     log.close()
@@ -354,7 +335,7 @@ def test_rt14_the_snapshot_is_taken_before_the_segments_close_and_its_name_is_sy
 
 
 def test_rt15_both_directories_are_synced_after_the_rename() -> None:
-    disk, log = disk_and_log()
+    disk, log = disk_and_log(THREE)
     append_each(log, 1)
     disk.call_log = []
     assert log.rename_directory("topic-0.x-delete")

@@ -8,15 +8,13 @@ from __future__ import annotations
 import pytest
 
 from sim.disk import SimFileSystem
-from storage.batch import build_batch
 from storage.config import LogConfig
-from storage.control_records import encode_end_transaction_marker
 from storage.errors import InvalidProducerEpoch, StorageError, TransactionCoordinatorFenced
 from storage.filesystem import OpenMode, read_file
-from storage.log import AppendOrigin, Isolation, PartitionLog
-from storage.record import Record
+from storage.log import Isolation, PartitionLog
 from storage.segment import LogSegment
 from storage.transaction_index import AbortedTransaction, AbortedTransactions
+from tests.storage.append_helpers import end_transaction
 from tests.storage.log_helpers import NOW_MS, SIZE, batch, new_file_system, offsets_in, open_log, produced
 
 
@@ -47,19 +45,13 @@ class Producer:
 
     def end(self, *, commit: bool, coordinator_epoch: int = 0, epoch: int | None = None) -> int:
         """Gives the marker's offset."""
-        key, value = encode_end_transaction_marker(is_commit=commit, coordinator_epoch=coordinator_epoch)
-        marker = build_batch(
-            [Record(0, NOW_MS, key, value)],
-            base_offset=0,
-            producer_id=self._producer_id,
+        return end_transaction(
+            self._log,
+            self._producer_id,
+            is_commit=commit,
             producer_epoch=self._epoch if epoch is None else epoch,
-            is_transactional=True,
-            is_control=True,
-        )
-        info = self._log.append_as_leader(
-            marker, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR
-        )
-        return info.last_offset
+            coordinator_epoch=coordinator_epoch,
+        ).last_offset
 
 
 def plain(log: PartitionLog, count: int) -> None:

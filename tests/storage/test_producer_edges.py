@@ -12,9 +12,8 @@ from storage.producer_append import BATCHES_KEPT
 from storage.producer_rebuild import rebuild_producer_state
 from storage.producer_snapshot import snapshot_name
 from storage.producer_state import ProducerStateManager
-from tests.storage.log_helpers import DIRECTORY, NOW_MS, new_file_system, new_producers, open_log
+from tests.storage.log_helpers import DIRECTORY, NOW_MS, THREE, new_file_system, new_producers, open_log
 from tests.storage.producers import INT_MAX, NOW, PID, append, data, marker, names, new_disk, write_garbage
-from tests.storage.test_start_up import THREE
 
 COORDINATOR, REPLICATION = AppendOrigin.COORDINATOR, AppendOrigin.REPLICATION
 

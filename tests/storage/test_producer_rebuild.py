@@ -9,27 +9,25 @@ import pytest
 from sim.crash import Life
 from sim.disk import SimDisk
 from sim.disk_handles import SimFileSystem
-from storage.batch import Record, build_batch
 from storage.config import LogConfig
-from storage.control_records import encode_end_transaction_marker
 from storage.crc32c import crc32c
 from storage.errors import OutOfOrderSequence, StorageError, TransactionCoordinatorFenced
 from storage.fetch_data import Isolation
-from storage.log import AppendInfo, AppendOrigin, PartitionLog
+from storage.log import AppendInfo, PartitionLog
 from storage.producer_rebuild import rebuild_producer_state
 from storage.producer_snapshot import snapshot_name, snapshot_offset
 from storage.producer_state import ProducerStateManager
+from tests.storage.append_helpers import end_transaction
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    ROOMY,
     append_each,
     batch,
     new_disk,
     new_file_system,
     open_log,
 )
-
-ROOMY = LogConfig(segment_index_bytes=1200)
 
 
 def send(
@@ -54,20 +52,6 @@ def send(
         timestamp=timestamp,
     )
     return log.append_as_leader(records, leader_epoch=0, now_ms=now_ms)
-
-
-def end(
-    log: PartitionLog, *, commit: bool, pid: int = 1, epoch: int = 0, coordinator_epoch: int = 0
-) -> AppendInfo:
-    key, value = encode_end_transaction_marker(is_commit=commit, coordinator_epoch=coordinator_epoch)
-    records = build_batch(
-        [Record(0, NOW_MS, key, value)],
-        producer_id=pid,
-        producer_epoch=epoch,
-        is_transactional=True,
-        is_control=True,
-    )
-    return log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
 
 
 def snapshots(file_system: SimFileSystem) -> list[int]:
@@ -362,7 +346,7 @@ def test_ps16_what_a_truncation_leaves_of_a_transaction_is_open(offset: int, exp
     send(log, 0, is_transactional=True)
     for _ in range(5):
         append_each(log, 1)
-    end(log, commit=True)
+    end_transaction(log, 1, is_commit=True)
     append_each(log, 2)
     log.update_high_watermark(106)
     assert log.producer_state.first_unstable_offset is None
@@ -375,7 +359,7 @@ def test_ps14_a_truncation_takes_a_late_transaction_or_brings_it_back() -> None:
     log = open_log(new_file_system(), ROOMY)
     append_each(log, 1)
     send(log, 0, is_transactional=True)
-    end(log, commit=True)
+    end_transaction(log, 1, is_commit=True)
     late = NOW_MS + 900_000 + 300_001
     assert not log.producer_state.has_late_transaction(late)
     log.truncate_to(2)
@@ -464,7 +448,7 @@ def test_ps7_what_is_known_of_active_producers() -> None:
     send(log, 0, 5, pid=23, is_transactional=True)
     entry = log.producer_state.producers[23]
     assert (entry.last_sequence, entry.transaction_first_offset, entry.coordinator_epoch) == (4, 0, -1)
-    end(log, commit=True, pid=23, coordinator_epoch=15)
+    end_transaction(log, 23, is_commit=True, coordinator_epoch=15)
     assert (entry.last_sequence, entry.transaction_first_offset, entry.coordinator_epoch) == (4, None, 15)
     send(log, 0, 3, pid=983)
     assert log.producer_state.producers[983].last_sequence == 2
@@ -483,14 +467,14 @@ def test_ps16_a_finished_transaction_is_finished_after_a_restart(with_data: bool
     if with_data:
         send(log, 0, is_transactional=True)
         send(log, 1, is_transactional=True)
-    end(log, commit=False, coordinator_epoch=3)
+    end_transaction(log, 1, is_commit=False, coordinator_epoch=3)
     log.close(NOW_MS) if clean else log.close_handles()
     again = open_log(file_system, ROOMY, clean=clean, recovery_point=log.log_end_offset)
     entry = again.producer_state.producers[1]
     assert (entry.last_sequence, entry.last_offset) == ((1, 1) if with_data else (-1, -1))
     assert (entry.transaction_first_offset, entry.last_timestamp) == (None, NOW_MS)
     with pytest.raises(TransactionCoordinatorFenced):
-        end(again, commit=False, coordinator_epoch=2)
+        end_transaction(again, 1, is_commit=False, coordinator_epoch=2)
     with pytest.raises(OutOfOrderSequence):
         send(again, 7)
 
@@ -504,7 +488,7 @@ def test_ps25_an_aborted_transaction_stays_ended_after_a_restart(clean: bool) ->
     file_system = new_file_system()
     log = open_log(file_system, ROOMY)
     send(log, 0, 4, is_transactional=True)
-    end(log, commit=False)
+    end_transaction(log, 1, is_commit=False)
     log.update_high_watermark(5)
     assert log.producer_state.first_unstable_offset is None
     log.close(NOW_MS) if clean else log.close_handles()
@@ -526,7 +510,7 @@ def test_ps22_the_first_unstable_offset_of_a_log() -> None:
     send(log, 0, 2, is_transactional=True)
     append_each(log, 1)
     assert log.producer_state.first_unstable_offset == 3
-    end(log, commit=True)
+    end_transaction(log, 1, is_commit=True)
     assert log.producer_state.first_unstable_offset == 3
     log.update_high_watermark(6)
     assert log.producer_state.first_unstable_offset == 3, "the marker at 6 is not below it"
@@ -541,10 +525,10 @@ def test_ps22_of_several_producers_the_earliest_counts() -> None:
     append_each(log, 1)
     send(log, 0, 2, pid=983, is_transactional=True)
     assert log.last_stable_offset == 0
-    end(log, commit=False, pid=137)
+    end_transaction(log, 137, is_commit=False)
     log.update_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 3
-    end(log, commit=True, pid=983)
+    end_transaction(log, 983, is_commit=True)
     log.update_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == log.log_end_offset == 7
 
@@ -553,7 +537,7 @@ def test_ps11_the_index_is_told_the_last_stable_offset_of_each_abort() -> None:
     log = open_log(new_file_system(), ROOMY)
     send(log, 0, pid=1, is_transactional=True)
     send(log, 0, pid=2, is_transactional=True)
-    end(log, commit=False, pid=1)
-    end(log, commit=False, pid=2)
+    end_transaction(log, 1, is_commit=False)
+    end_transaction(log, 2, is_commit=False)
     found = [tuple(entry) for entry in log.active_segment.transaction_index.entries()]
     assert [entry[-4:] for entry in found] == [(1, 0, 2, 1), (2, 1, 3, 4)]

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from sim.disk import SimFileSystem
 from storage.config import LogConfig
 from storage.filesystem import OpenMode, join, read_file
 from storage.log import PartitionLog
@@ -14,6 +13,8 @@ from storage.producer_snapshot import encode_snapshot
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    SIZE,
+    THREE,
     append_each,
     batch,
     new_disk,
@@ -22,33 +23,7 @@ from tests.storage.log_helpers import (
     produced,
     read_offsets,
 )
-
-SIZE = len(batch(0))
-THREE = LogConfig(segment_bytes=3 * SIZE, segment_index_bytes=1200, index_interval_bytes=SIZE)
-
-
-def file_of(offset: int, suffix: str = "log") -> str:
-    return join(DIRECTORY, f"{offset:020d}.{suffix}")
-
-
-def put(file_system: SimFileSystem, path: str, data: bytes) -> None:
-    file = file_system.open(path, OpenMode.CREATE)
-    file.set_length(0)
-    file.write_at(0, data)
-    file.close()
-
-
-def names(file_system: SimFileSystem, ending: str = "") -> list[str]:
-    return [name for name in file_system.list(DIRECTORY) if name.endswith(ending)]
-
-
-def stopped(file_system: SimFileSystem, count: int = 12, *, clean: bool = False) -> None:
-    log = open_log(file_system, THREE)
-    append_each(log, count)
-    if clean:
-        log.close()
-    else:
-        log.close_handles()
+from tests.storage.start_up_helpers import file_of, names, put, stopped
 
 
 def entries(log: PartitionLog) -> Iterator[tuple[int, list[tuple[int, ...]], list[tuple[int, ...]]]]:

@@ -12,6 +12,8 @@ from storage.recovery_cut import RecoveryCut
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    SIZE,
+    THREE,
     append_each,
     batch,
     new_disk,
@@ -21,7 +23,7 @@ from tests.storage.log_helpers import (
     read_offsets,
 )
 from tests.storage.recorded_calls import recorded
-from tests.storage.test_start_up import SIZE, THREE, file_of, names, put, stopped
+from tests.storage.start_up_helpers import file_of, names, put, stopped
 
 EPOCHS = join(DIRECTORY, "leader-epoch-checkpoint")
 

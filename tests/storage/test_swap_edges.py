@@ -9,9 +9,9 @@ from storage.errors import StorageError
 from storage.filesystem import read_file
 from storage.replace_segments import replace_segments
 from storage.segments import LogSegments
-from tests.storage.log_helpers import DIRECTORY, batch, new_disk, new_file_system, open_segment
+from tests.storage.log_helpers import DIRECTORY, THREE, batch, new_disk, new_file_system, open_segment
 from tests.storage.recorded_calls import recorded
-from tests.storage.test_replace_segments import THREE, cleaned, old_log
+from tests.storage.test_replace_segments import cleaned, old_log
 from tests.storage.test_split_segment import BEYOND, CONFIG, overflowed, split
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from storage.batch import build_batch
-from storage.control_records import encode_end_transaction_marker
 from storage.errors import InvalidProducerEpoch, InvalidTransactionState, OutOfOrderSequence
 from storage.log import PartitionLog
 from storage.producer_append import AppendOrigin
 from storage.producer_state import ProducerStateManager
-from storage.record import Record
 from storage.transaction_verification import TransactionVerifications, VerificationGuard
+from tests.storage.append_helpers import end_transaction
 from tests.storage.log_helpers import NOW_MS, batch, new_file_system, open_log
 from tests.storage.producers import DAY_MS, PID, append, data, marker, new_disk
 
@@ -69,15 +67,7 @@ def begun(
 
 
 def ended(log: PartitionLog, *, epoch: int = 0) -> None:
-    key, value = encode_end_transaction_marker(is_commit=True, coordinator_epoch=0)
-    records = build_batch(
-        [Record(0, NOW_MS, key, value)],
-        producer_id=PID,
-        producer_epoch=epoch,
-        is_transactional=True,
-        is_control=True,
-    )
-    log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    end_transaction(log, PID, is_commit=True, producer_epoch=epoch)
 
 
 def asked(log: PartitionLog, *, sequence: int = 0, epoch: int = 0) -> VerificationGuard | None:

@@ -12,10 +12,10 @@ import pytest
 from storage.batch import HEADER_SIZE, Record, RecordBatch, TimestampType, build_batch
 from storage.compression import Compression, compress, decompress
 from storage.config import LogConfig
-from storage.control_records import encode_end_transaction_marker
 from storage.errors import InvalidRecord, InvalidTimestamp, UnsupportedCompression
 from storage.producer_append import AppendOrigin
 from storage.validator import ValidationRules
+from tests.storage.log_helpers import marker
 from tests.storage.produced_sets import (
     BASE,
     CODECS,
@@ -255,14 +255,7 @@ def test_lv28_a_coordinators_batch_that_spans_too_many_offsets_is_built_anew() -
 
 @pytest.mark.covers("LogValidatorTest.testControlRecordsNotCompressed")
 def test_lv21_control_records_are_never_compressed() -> None:
-    key, value = encode_end_transaction_marker(is_commit=True, coordinator_epoch=3)
-    content = build_batch(
-        [Record(0, NOW, key, value)],
-        producer_id=5,
-        producer_epoch=1,
-        is_transactional=True,
-        is_control=True,
-    )
+    content = marker(5, is_commit=True, producer_epoch=1, coordinator_epoch=3, timestamp=NOW)
     rules = ValidationRules(target_codec=Compression.GZIP)
     batch = only_batch(validated(content, rules, AppendOrigin.COORDINATOR))
     assert batch.compression is Compression.NONE and batch.is_control and batch.base_offset == BASE

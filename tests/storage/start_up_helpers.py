@@ -1,0 +1,44 @@
+"""A log that has stopped, and what somebody did to its files before it starts again."""
+
+from __future__ import annotations
+
+from sim.disk import SimFileSystem
+from storage.filesystem import OpenMode, join, read_file
+from tests.storage.log_helpers import DIRECTORY, THREE, append_each, open_log
+
+
+def file_of(offset: int, suffix: str = "log") -> str:
+    return join(DIRECTORY, f"{offset:020d}.{suffix}")
+
+
+def names(file_system: SimFileSystem, ending: str = "") -> list[str]:
+    return [name for name in file_system.list(DIRECTORY) if name.endswith(ending)]
+
+
+def stopped(file_system: SimFileSystem, count: int = 12, *, clean: bool = False) -> None:
+    """A log of single records, three a segment, then a crash or an orderly stop."""
+    log = open_log(file_system, THREE)
+    append_each(log, count)
+    if clean:
+        log.close()
+    else:
+        log.close_handles()
+
+
+def poke(file_system: SimFileSystem, path: str, position: int, data: bytes) -> None:
+    """Over what is there."""
+    file = file_system.open(path, OpenMode.CREATE)
+    file.write_at(position, data)
+    file.close()
+
+
+def put(file_system: SimFileSystem, path: str, data: bytes) -> None:
+    """In place of what is there."""
+    file = file_system.open(path, OpenMode.CREATE)
+    file.set_length(0)
+    file.write_at(0, data)
+    file.close()
+
+
+def copy(file_system: SimFileSystem, old: str, new: str) -> None:
+    poke(file_system, new, 0, read_file(file_system, old))
