@@ -23,7 +23,8 @@ from cluster.replica.flushes import Flushes
 from cluster.replica.follower import Asked, FetchState, Follower
 from cluster.replica.replica import Replica
 from cluster.replica.truncation import InFetchTruncation, TruncationStrategy
-from storage.errors import CorruptBatch, StorageError
+from storage.errors import CorruptBatch, StorageError, UnexpectedAppendOffset
+from storage.log import AppendInfo, PartitionLog
 
 WAIT_TIMER = "replica.fetch:"
 
@@ -233,13 +234,21 @@ class Fetchers:
 
     def append(self, now_ms: int, replica: Replica, asked: Asked, records: bytes) -> None:
         """FET-9 (KAFKA-18723): only what a leader of at most the asked epoch wrote; the log skips the rest."""
-        info = replica.log.append_as_follower(
-            records, leader_epoch=self.highest_epoch_to_append(asked), now_ms=now_ms
-        )
+        try:
+            info = self._append_to_log(now_ms, replica, asked, records)
+        except UnexpectedAppendOffset as error:
+            if not _holds_log_start(replica.log, error):
+                raise
+            self._context.truncate_fully(replica, error.first_offset)
+            info = self._append_to_log(now_ms, replica, asked, records)
         if not info.is_empty:
             assert replica.log.log_end_offset == info.last_offset + 1, (replica.log.log_end_offset, info)
             self._context.tell_appended(replica, info.first_offset, info.last_offset, "follower")
             self._flushes.maybe_flush(replica)
+
+    def _append_to_log(self, now_ms: int, replica: Replica, asked: Asked, records: bytes) -> AppendInfo:
+        epoch = self.highest_epoch_to_append(asked)
+        return replica.log.append_as_follower(records, leader_epoch=epoch, now_ms=now_ms)
 
     def highest_epoch_to_append(self, asked: Asked) -> int:
         assert asked.leader_epoch != NO_EPOCH
@@ -262,3 +271,9 @@ class Fetchers:
             self._context.truncate_fully(replica, answer.log_start_offset)
         else:
             self._delay(now_ms, follower)  # the leader's log has moved to where ours ends meanwhile
+
+
+def _holds_log_start(log: PartitionLog, refused: UnexpectedAppendOffset) -> bool:
+    """The leader's log starts within its first batch, which an empty log must take whole (KAFKA-6975)."""
+    is_empty = log.log_start_offset == log.log_end_offset
+    return is_empty and refused.first_offset < log.log_end_offset <= refused.last_offset
