@@ -59,6 +59,32 @@ class AppendInfo(NamedTuple):
         return self.first_offset < 0
 
 
+def one_batch_appended(
+    first_offset: int,
+    last_offset: int,
+    max_timestamp: int,
+    log_start_offset: int,
+    leader_epoch: int,
+    size_bytes: int,
+) -> AppendInfo:
+    """By a leader, on a topic of create time. As the tuple that it is: its constructor takes four times as long."""
+    fields = (
+        first_offset,
+        last_offset,
+        max_timestamp,
+        last_offset,
+        NO_TIMESTAMP,
+        log_start_offset,
+        leader_epoch,
+        1,
+        size_bytes,
+        False,
+        False,
+        0,
+    )
+    return tuple.__new__(AppendInfo, fields)
+
+
 @final
 class Analysis:
     """The whole, sound batches at the start of a set of records; `size_bytes` of them."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from storage.batch import NO_TIMESTAMP, iterate_batches
+from typing import Final
+
+from storage.batch import iterate_batches
 from storage.config import INT_MAX, LONG_MAX
 from storage.errors import InvalidRecord, OffsetsExhausted, RecordBatchTooLarge, UnexpectedAppendOffset
 from storage.filesystem import Buffer
@@ -14,12 +16,17 @@ from storage.log_append import (
     check_batch_size,
     check_in_order,
     check_produced,
+    one_batch_appended,
 )
 from storage.log_flush import LogFlushes
 from storage.producer_append import AppendOrigin, BatchMetadata
 from storage.producer_state import PreparedAppend
 from storage.transaction_verification import VerificationGuard
 from storage.validator import ValidationResult, validate_and_assign
+
+# A member of an enumeration takes as long to look up as a short call.
+_CLIENT: Final = AppendOrigin.CLIENT
+_RAFT_LEADER: Final = AppendOrigin.RAFT_LEADER
 
 
 class LogAppends(LogFlushes):
@@ -29,7 +36,7 @@ class LogAppends(LogFlushes):
         *,
         leader_epoch: int,
         now_ms: int,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
+        origin: AppendOrigin = _CLIENT,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Give the records offsets from the log end on, stamp the epoch, and write them.
@@ -40,13 +47,11 @@ class LogAppends(LogFlushes):
         TransactionCoordinatorFenced, UnsupportedCompression, OffsetsExhausted; nothing is written then.
         """
         self._begin(now_ms)
-        if origin == AppendOrigin.RAFT_LEADER:
+        if origin == _RAFT_LEADER:
             return self._append_numbered(records, leader_epoch, origin)
         plain = None
-        if origin == AppendOrigin.CLIENT:
-            plain = self._plain.take(
-                records, base_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms
-            )
+        if origin == _CLIENT:
+            plain = self._plain.take(records, self._local.log_end_offset, leader_epoch, now_ms)
         if plain is None:
             result = self._validate(records, leader_epoch, origin)
         elif (written := self._append_plain(plain, leader_epoch)) is not None:
@@ -83,8 +88,8 @@ class LogAppends(LogFlushes):
 
     def _append_plain(self, batch: ValidationResult, leader_epoch: int) -> AppendInfo | None:
         """`_write` for a batch of no producer that needs no roll; None, and nothing is written, for another."""
-        records, first_offset, last_offset, max_timestamp, *_ = batch
-        if batch.has_producer_id or last_offset >= LONG_MAX:
+        records, first_offset, last_offset, max_timestamp, _, _, _, has_producer_id = batch
+        if has_producer_id or last_offset >= LONG_MAX:
             return None
         try:
             self.leader_epochs.assign(leader_epoch, first_offset)
@@ -96,16 +101,8 @@ class LogAppends(LogFlushes):
             raise self._go_offline("append", error) from error
         self.producer_state.map_end_offset = last_offset + 1
         self._refresh_first_unstable()
-        return AppendInfo(
-            first_offset,
-            last_offset,
-            max_timestamp,
-            last_offset,
-            NO_TIMESTAMP,
-            self.log_start_offset,
-            leader_epoch,
-            1,
-            len(records),
+        return one_batch_appended(
+            first_offset, last_offset, max_timestamp, self.log_start_offset, leader_epoch, len(records)
         )
 
     def append_as_follower(self, records: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:

@@ -226,16 +226,18 @@ class LogSegment:
         assert self.records.size_bytes == position + len(data), (position, len(data))
 
     def append_batch(self, last_offset: int, max_timestamp: int, batch: Buffer) -> int:
-        """One whole batch, as `append`; gives its position."""
-        if not self.can_hold(last_offset):
-            raise SegmentOffsetOverflow(self.path, self.base_offset, last_offset)
+        """One whole batch for which the segment need not roll, as `append`; gives its position."""
         position = self.records.append(batch)
-        if max_timestamp > self.max_timestamp.timestamp:
-            self._max_timestamp = TimestampOffset(max_timestamp, last_offset)
-        if self._bytes_since_last_index_entry > self._index_interval_bytes:
-            self.indexes.append_all(((last_offset, position, self.max_timestamp),))
-            self._bytes_since_last_index_entry = 0
-        self._bytes_since_last_index_entry += len(batch)
+        greatest = self._max_timestamp
+        if greatest is None:
+            greatest = self.max_timestamp
+        if max_timestamp > greatest[0]:
+            greatest = self._max_timestamp = TimestampOffset(max_timestamp, last_offset)
+        unindexed_bytes = self._bytes_since_last_index_entry
+        if unindexed_bytes > self._index_interval_bytes:
+            self.indexes.append(last_offset, position, greatest)
+            unindexed_bytes = 0
+        self._bytes_since_last_index_entry = unindexed_bytes + len(batch)
         return position
 
     def _note_batches(self, position: int, size_bytes: int, columns: BatchColumns) -> None:

@@ -13,11 +13,12 @@ from storage.segment import LogSegment
 class LogSegments:
     """At most one segment a base offset. Ranges are [from, to) in offsets."""
 
-    __slots__ = ("_bases", "_by_base")
+    __slots__ = ("_bases", "_by_base", "_last")
 
     def __init__(self) -> None:
         self._bases: list[int] = []
         self._by_base: dict[int, LogSegment] = {}
+        self._last: LogSegment | None = None  # asked for at every append
 
     def __len__(self) -> int:
         return len(self._bases)
@@ -39,13 +40,14 @@ class LogSegments:
 
     @property
     def last(self) -> LogSegment | None:
-        return self._by_base[self._bases[-1]] if self._bases else None
+        return self._last
 
     @property
     def active(self) -> LogSegment:
         """The one that takes appends: the last. A log that is open has one."""
-        assert self._bases, "a log without a segment"
-        return self._by_base[self._bases[-1]]
+        active = self._last
+        assert active is not None, "a log without a segment"
+        return active
 
     @property
     def size_bytes(self) -> int:
@@ -60,16 +62,19 @@ class LogSegments:
         if before is None:
             self._bases.insert(bisect_left(self._bases, segment.base_offset), segment.base_offset)
         self._by_base[segment.base_offset] = segment
+        self._last = self._by_base[self._bases[-1]]
         return before
 
     def remove(self, base_offset: int) -> None:
         """Nothing when there is none."""
         if self._by_base.pop(base_offset, None) is not None:
             del self._bases[bisect_left(self._bases, base_offset)]
+            self._last = self._by_base[self._bases[-1]] if self._bases else None
 
     def clear(self) -> None:
         self._bases.clear()
         self._by_base.clear()
+        self._last = None
 
     def update_parent_directory(self, directory: str) -> None:
         """The directory was renamed: only the remembered paths change."""

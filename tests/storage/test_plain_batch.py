@@ -29,7 +29,7 @@ RULES = (CREATE, COMPACTED, LIMITED, LOG_APPEND, replace(CREATE, target_codec=Co
 
 
 def taken(content: bytes | bytearray, rules: ValidationRules = CREATE) -> ValidationResult | None:
-    return PlainBatches(rules, LIMIT).take(content, base_offset=BASE, leader_epoch=17, now_ms=NOW)
+    return PlainBatches(rules, LIMIT).take(content, BASE, 17, NOW)
 
 
 def check_against_the_long_way(content: bytes, rules: ValidationRules) -> bool:
@@ -80,7 +80,7 @@ def test_what_is_not_plain_is_left_to_the_long_way() -> None:
     assert not check_against_the_long_way(plain() + plain(), CREATE)
     assert not check_against_the_long_way(plain()[:-1], CREATE)
     assert not check_against_the_long_way(b"", CREATE)
-    assert PlainBatches(CREATE, 10).take(plain(), base_offset=BASE, leader_epoch=17, now_ms=NOW) is None
+    assert PlainBatches(CREATE, 10).take(plain(), BASE, 17, NOW) is None
 
 
 @pytest.mark.parametrize(
