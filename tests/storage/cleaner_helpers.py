@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import final
 
@@ -15,9 +16,11 @@ from storage.config import LogConfig
 from storage.log import AppendOrigin
 from storage.log_compact import CleanableOffsets
 from storage.offset_map import SLOT_BYTES
-from tests.storage.log_helpers import NOW_MS, marker, new_disk, new_file_system, open_log
+from storage.segment import LogSegment
+from tests.storage.log_helpers import NOW_MS, batch, marker, new_disk, new_file_system, open_log, open_segment
 
 DAY_MS = 86_400_000
+HUGE = 2**31 - 1  # a limit that no group reaches
 COMPACTED = LogConfig(
     segment_bytes=1024, segment_index_bytes=1024, cleanup_policy="compact", delete_retention_ms=DAY_MS
 )
@@ -179,3 +182,21 @@ def run(compaction: Compaction) -> None:
 
 def sorted_unique(numbers: Sequence[int]) -> bool:
     return all(before < after for before, after in pairwise(numbers))
+
+
+def segments_of(sizes: list[int]) -> list[LogSegment]:
+    """Segments with so many batches of one size each, ten offsets apart."""
+    file_system = new_file_system()
+    segments = []
+    for place, count in enumerate(sizes):
+        segment = open_segment(file_system, 10 * place, replace(COMPACTED, index_interval_bytes=0))
+        for offset in range(10 * place, 10 * place + count):
+            data = batch(offset, timestamp=NOW_MS + offset)
+            segment.append(offset, data)
+        segment.on_become_inactive()
+        segments.append(segment)
+    return segments
+
+
+def bases_of(groups: list[list[LogSegment]]) -> list[list[int]]:
+    return [[segment.base_offset for segment in group] for group in groups]
