@@ -87,7 +87,8 @@ class ValidationResult(NamedTuple):
     first_offset: int
     last_offset: int
     max_timestamp: int
-    # -1 without a timestamp; of a batch of many records the last offset. Uncompressed magic 1 tells it exactly.
+    # Of a batch of many records the last offset; uncompressed magic 1 tells it exactly. Without a timestamp -1, but of
+    # a compressed batch that stayed in place the last offset all the same (LV24). Kafka before 4.1, which dropped it.
     offset_of_max_timestamp: int
     log_append_time_ms: int  # -1 on a create-time topic
     sizes_may_have_changed: bool  # then each batch is to be held against max.message.bytes once more

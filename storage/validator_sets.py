@@ -118,7 +118,7 @@ class SetValidation:
         self._set_timestamp(wrapper, max_timestamp)
         if rules.is_log_append:
             max_timestamp = self._assignment.now_ms
-        return self._result(last_offset, max_timestamp, -1 if max_timestamp == NO_TIMESTAMP else last_offset)
+        return self._result(last_offset, max_timestamp, last_offset)
 
     def _set_timestamp(self, batch: RecordBatch, create_time: int) -> None:
         """LV12: of magic 1 it is the message's own; magic 0 has no place for one."""
