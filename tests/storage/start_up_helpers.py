@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from sim.disk import SimFileSystem
 from storage.filesystem import OpenMode, join, read_file
-from tests.storage.log_helpers import DIRECTORY, THREE, append_each, open_log
+from storage.log import PartitionLog
+from storage.recovery_cut import RecoveryCut
+from tests.storage.log_helpers import DIRECTORY, THREE, append_each, batch, open_log, open_segment
 
 
 def file_of(offset: int, suffix: str = "log") -> str:
@@ -42,3 +44,32 @@ def put(file_system: SimFileSystem, path: str, data: bytes) -> None:
 
 def copy(file_system: SimFileSystem, old: str, new: str) -> None:
     poke(file_system, new, 0, read_file(file_system, old))
+
+
+def raw_segment(
+    file_system: SimFileSystem, base_offset: int, data: bytes, *, with_index: bool = True
+) -> None:
+    segment = open_segment(file_system, base_offset, THREE)
+    segment.records.append(data)
+    if with_index:
+        assert segment.offset_index.entries == segment.time_index.entries == 0
+        segment.offset_index.resize(0)
+        segment.time_index.resize(0)
+    segment.close_handlers()
+
+
+def batches(*offsets: int) -> bytes:
+    return b"".join(batch(offset) for offset in offsets)
+
+
+def reopen(file_system: SimFileSystem, **fields: int | bool) -> tuple[PartitionLog, list[RecoveryCut]]:
+    cuts: list[RecoveryCut] = []
+    log = open_log(
+        file_system,
+        THREE,
+        clean=bool(fields.get("clean", False)),
+        recovery_point=int(fields.get("recovery_point", 0)),
+        log_start_offset=int(fields.get("log_start_offset", 0)),
+        cuts=cuts,
+    )
+    return log, cuts

@@ -12,7 +12,7 @@ from storage.checkpoints import CleanShutdownFile
 from storage.errors import InconsistentTopicId
 from storage.filesystem import OpenMode, join, read_file
 from tests.storage.log_helpers import NOW_MS, SMALL, append_each, new_disk, produced
-from tests.storage.test_log_manager import DIRECTORY, TOPIC_ID, manager, started
+from tests.storage.log_manager_helpers import DIRECTORY, TOPIC_ID, manager, started
 
 CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint")
 OTHER_ID = "B" * 21 + "w"

@@ -1,5 +1,6 @@
-"""Producers and transactions of a log that is reopened, truncated, compacted or cut from the front: rules PS16 to PS25,
-traps T11, T12, T45, T46.
+"""Producers and transactions of a log that is reopened or compacted, and its snapshots.
+
+Rules PS7, PS15, PS16, PS22 to PS25, traps T11, T12, T45, T46.
 """
 
 from __future__ import annotations
@@ -9,11 +10,10 @@ import pytest
 from sim.crash import Life
 from sim.disk import SimDisk
 from sim.disk_handles import SimFileSystem
-from storage.config import LogConfig
 from storage.crc32c import crc32c
 from storage.errors import OutOfOrderSequence, StorageError, TransactionCoordinatorFenced
 from storage.fetch_data import Isolation
-from storage.log import AppendInfo, PartitionLog
+from storage.log import PartitionLog
 from storage.producer_rebuild import rebuild_producer_state
 from storage.producer_snapshot import snapshot_name, snapshot_offset
 from storage.producer_state import ProducerStateManager
@@ -28,57 +28,9 @@ from tests.storage.log_helpers import (
     new_file_system,
     open_log,
 )
-
-
-def send(
-    log: PartitionLog,
-    sequence: int = 0,
-    count: int = 1,
-    *,
-    pid: int = 1,
-    epoch: int = 0,
-    is_transactional: bool = False,
-    timestamp: int = NOW_MS,
-    now_ms: int = NOW_MS,
-) -> AppendInfo:
-    records = batch(
-        0,
-        count,
-        epoch=-1,
-        producer_id=pid,
-        producer_epoch=epoch,
-        sequence=sequence,
-        is_transactional=is_transactional,
-        timestamp=timestamp,
-    )
-    return log.append_as_leader(records, leader_epoch=0, now_ms=now_ms)
-
-
-def snapshots(file_system: SimFileSystem) -> list[int]:
-    found = (snapshot_offset(name) for name in file_system.list(DIRECTORY))
-    return sorted(offset for offset in found if offset is not None)
-
-
-def remove_snapshots(file_system: SimFileSystem) -> None:
-    for offset in snapshots(file_system):
-        file_system.unlink(f"{DIRECTORY}/{snapshot_name(offset)}")
-
-
-def last_sequences(log: PartitionLog) -> dict[int, int]:
-    return {pid: entry.last_sequence for pid, entry in sorted(log.producer_state.producers.items())}
-
+from tests.storage.producer_log_helpers import last_sequences, remove_snapshots, segmented, send, snapshots
 
 # Rebuilding
-
-
-def segmented(file_system: SimFileSystem, segments: int) -> PartitionLog:
-    """A record of producer 1 in each segment, the last of which holds one too."""
-    log = open_log(file_system, ROOMY)
-    for number in range(segments):
-        if number:
-            log.roll(now_ms=NOW_MS)
-        send(log, number)
-    return log
 
 
 def rebuilt(log: PartitionLog, *, is_clean: bool, file_system: SimFileSystem) -> ProducerStateManager:
@@ -275,138 +227,6 @@ def test_ps25_of_compacted_batches_the_header_tells_the_last_sequence(
     entry = log.producer_state.last_entry(1)
     assert entry is not None and (entry.last_offset, entry.last_offset_delta) == (26, 3)
     assert send(log, 0, 4).is_duplicate and not send(log, 4).is_duplicate
-
-
-# Truncation and the log's start
-
-
-@pytest.mark.covers("UnifiedLogTest.testProducerIdMapTruncateTo")
-def test_ps16_a_truncation_takes_the_snapshots_behind_it() -> None:
-    file_system = new_file_system()
-    log = open_log(file_system, ROOMY)
-    for number in range(3):
-        send(log, number)
-        log.producer_state.take_snapshot()
-    assert snapshots(file_system) == [1, 2, 3]
-    for offset, expected in ((2, [1, 2]), (1, [1]), (0, [])):
-        log.truncate_to(offset)
-        assert (snapshots(file_system), log.producer_state.map_end_offset) == (expected, offset)
-        assert last_sequences(log) == ({1: offset - 1} if offset else {})
-
-
-@pytest.mark.covers("UnifiedLogTest.testProducerIdMapTruncateToWithNoSnapshots")
-def test_ps16_without_snapshots_a_truncation_reads_the_log() -> None:
-    file_system = new_file_system()
-    log = open_log(file_system, ROOMY)
-    send(log, 0)
-    send(log, 1)
-    remove_snapshots(file_system)
-    log.producer_state.reload_snapshots()
-    log.truncate_to(1)
-    assert last_sequences(log) == {1: 0}
-
-
-@pytest.mark.covers("UnifiedLogTest.testProducerIdMapTruncateFullyAndStartAt")
-def test_ps17_a_full_truncation_takes_producers_and_snapshots() -> None:
-    file_system = new_file_system()
-    log = segmented(file_system, 3)
-    assert snapshots(file_system) == [1, 2]
-    log.truncate_fully_and_start_at(29)
-    assert (last_sequences(log), log.producer_state.map_end_offset) == ({}, 29)
-    assert [offset for offset in snapshots(file_system) if offset != 29] == []
-
-
-@pytest.mark.covers(
-    "UnifiedLogTest.testTruncateBelowFirstUnstableOffset",
-    "UnifiedLogTest.testTruncateFullyAndStartBelowFirstUnstableOffset",
-    "UnifiedLogTest.testTruncateFullyAndStart",
-)
-@pytest.mark.parametrize("fully", [False, True])
-def test_kafka_12153_a_truncation_below_an_open_transaction_forgets_it(fully: bool) -> None:
-    file_system = new_file_system()
-    log = open_log(file_system, ROOMY)
-    append_each(log, 3)
-    send(log, 0, 2, is_transactional=True)
-    log.close_handles()
-    log = open_log(file_system, ROOMY)
-    assert log.producer_state.first_unstable_offset == 3
-    if fully:
-        log.truncate_fully_and_start_at(2, 1)
-        assert (log.log_start_offset, log.log_end_offset) == (1, 2)
-    else:
-        log.truncate_to(0)
-    assert log.producer_state.first_unstable_offset is None and last_sequences(log) == {}
-    assert log.last_stable_offset == log.high_watermark
-
-
-@pytest.mark.covers("ProducerStateManagerTest.testFirstUnstableOffsetAfterTruncation")
-@pytest.mark.parametrize(("offset", "expected"), [(106, None), (100, 99)])
-def test_ps16_what_a_truncation_leaves_of_a_transaction_is_open(offset: int, expected: int | None) -> None:
-    log = open_log(new_file_system(), ROOMY, log_start_offset=99)
-    send(log, 0, is_transactional=True)
-    for _ in range(5):
-        append_each(log, 1)
-    end_transaction(log, 1, is_commit=True)
-    append_each(log, 2)
-    log.update_high_watermark(106)
-    assert log.producer_state.first_unstable_offset is None
-    log.truncate_to(offset)
-    assert log.producer_state.first_unstable_offset == expected
-
-
-@pytest.mark.covers("ProducerStateManagerTest.testHasLateTransactionUpdatedAfterPartialTruncation")
-def test_ps14_a_truncation_takes_a_late_transaction_or_brings_it_back() -> None:
-    log = open_log(new_file_system(), ROOMY)
-    append_each(log, 1)
-    send(log, 0, is_transactional=True)
-    end_transaction(log, 1, is_commit=True)
-    late = NOW_MS + 900_000 + 300_001
-    assert not log.producer_state.has_late_transaction(late)
-    log.truncate_to(2)
-    assert log.producer_state.has_late_transaction(late)
-    assert not log.producer_state.has_late_transaction(late - 1)
-    log.truncate_to(0)
-    assert not log.producer_state.has_late_transaction(late)
-
-
-@pytest.mark.covers("UnifiedLogTest.testDeleteSnapshotsOnIncrementLogStartOffset")
-def test_ps18_a_moved_log_start_keeps_producers_whose_records_are_gone() -> None:
-    file_system = new_file_system()
-    log = open_log(file_system, ROOMY)
-    send(log, 0, pid=1)
-    log.roll(now_ms=NOW_MS)
-    send(log, 0, pid=2)
-    log.roll(now_ms=NOW_MS)
-    log.update_high_watermark(2)
-    log.maybe_increment_log_start_offset(2)
-    log.delete_old_segments(NOW_MS)
-    assert snapshots(file_system) == [2]
-    assert last_sequences(log) == {1: 0, 2: 0}
-    assert send(log, 0, pid=2).is_duplicate
-
-
-@pytest.mark.covers("UnifiedLogTest.testProducerIdExpirationOnSegmentDeletion")
-def test_ps13_a_producer_whose_records_retention_took_stays_known() -> None:
-    config = LogConfig(segment_index_bytes=1200, retention_ms=1000)
-    log = open_log(new_file_system(), config)
-    send(log, 0, pid=1, timestamp=NOW_MS - 10_000)
-    log.roll(now_ms=NOW_MS)
-    send(log, 0, pid=2)
-    log.update_high_watermark(2)
-    assert log.delete_old_segments(NOW_MS) == 1
-    assert sorted(log.producer_state.producers) == [1, 2]
-
-
-@pytest.mark.covers(
-    "UnifiedLogTest.testPeriodicProducerIdExpiration", "UnifiedLogTest.testProducerExpireCheckAfterDelete"
-)
-def test_ps13_a_log_forgets_idle_producers_when_told_the_time() -> None:
-    log = open_log(new_file_system(), LogConfig(segment_index_bytes=1200, producer_id_expiration_ms=200))
-    send(log)
-    log.remove_expired_producers(NOW_MS + 199)
-    assert sorted(log.producer_state.producers) == [1]
-    log.remove_expired_producers(NOW_MS + 200)
-    assert not log.producer_state.producers
 
 
 # Snapshots
