@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import final
 
 SCRIPT = Path(__file__).parents[1] / "tools" / "kafka-judge"
 
@@ -28,6 +29,24 @@ def recovery_mb_s(directory: Path) -> float:
     return _ask("recover", str(directory))[0]["recover_mb_s"]
 
 
-def append_mb_s(megabytes: int, directory: Path) -> list[dict[str, float]]:
-    """One a batch size: `leader_mb_s`, `follower_mb_s`, `records` in a batch."""
-    return _ask(str(megabytes), str(directory))
+@final
+class LeaderAppends:
+    """Kafka's leader, warm, one pass of `megabytes` (of 2^20 bytes) whenever it is asked; to be closed by `with`."""
+
+    def __init__(self, megabytes: int, directory: Path) -> None:
+        command = [sys.executable, str(SCRIPT), "bench", "leader", str(megabytes), str(directory)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> LeaderAppends:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def pass_mb_s(self, batch_bytes: int) -> tuple[float, int]:
+        """MB (of 10^6 bytes) a second, and how many records a batch has."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(f"{batch_bytes}\n")
+        self._process.stdin.flush()
+        found = json.loads(self._process.stdout.readline())
+        return found["leader_mb_s"], found["records"]

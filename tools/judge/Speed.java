@@ -1,7 +1,10 @@
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
 import java.io.File;
 import java.io.IOException;
+import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.util.Comparator;
 import java.util.Properties;
@@ -26,7 +29,8 @@ import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
  *
  * <p>One JSON object a batch size: leader and follower append a batch a call, and LogSegment.recover over the file that
  * the leader wrote, in MB (10^6 bytes) a second, the best of several passes. With the arguments recover DIRECTORY... only
- * that last one, over the first segment of each directory.
+ * that last one, over the first segment of each directory. With leader MEGABYTES DIRECTORY one pass of the leader's append
+ * for each batch size that comes on standard input, so that another's passes can lie between them.
  */
 public final class Speed {
     private static final int[] BATCH_BYTES = {1 << 10, 16 << 10, 256 << 10};
@@ -44,6 +48,10 @@ public final class Speed {
                 double megabytes = LogFileUtils.logFile(directory, 0).length() / 1e6;
                 System.out.println(json.createObjectNode().put("recover_mb_s", megabytes / recover(directory)));
             }
+            return;
+        }
+        if (arguments[0].equals("leader")) {
+            appendWhenAsked(Long.parseLong(arguments[1]) << 20, new File(arguments[2]), json);
             return;
         }
         long total = Long.parseLong(arguments[0]) << 20;
@@ -69,6 +77,19 @@ public final class Speed {
             line.put("batch_bytes", batch.length).put("records", records);
             line.put("leader_mb_s", leader).put("follower_mb_s", follower).put("recover_mb_s", recovery);
             System.out.println(line);
+        }
+    }
+
+    private static void appendWhenAsked(long total, File root, ObjectMapper json) throws IOException {
+        var asked = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
+        for (var line = asked.readLine(); line != null; line = asked.readLine()) {
+            var batch = bytesOf(batch(Integer.parseInt(line)));
+            long batches = total / batch.length;
+            var directory = new File(root, "leader" + line + "-0");
+            double seconds = appendAsLeader(directory, batch, batches);
+            remove(directory);
+            var answer = json.createObjectNode().put("batch_bytes", batch.length).put("records", count(batch));
+            System.out.println(answer.put("leader_mb_s", batches * (double) batch.length / 1e6 / seconds));
         }
     }
 
