@@ -12,10 +12,7 @@ from storage.errors import CorruptBatch, StorageError
 from storage.file_records import FileRecords
 from storage.filesystem import FileSystem, OpenMode, read_file
 from tests.storage.file_records_helpers import PATH, THREE, batch_of, bytes_of, holding, with_three
-from tests.storage.file_system_fixture import both_file_systems
 from tests.storage.index_helpers import simulated
-
-__all__ = ["both_file_systems"]
 
 
 class TestOpenAndAppend:

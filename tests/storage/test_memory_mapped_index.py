@@ -12,10 +12,7 @@ from storage.filesystem import FileSystem, OpenMode, read_file
 from storage.lazy_index import lazy_offset_index, lazy_time_index
 from storage.memory_mapped_index import Unpack
 from storage.offset_index import OffsetIndex
-from tests.storage.file_system_fixture import both_file_systems
 from tests.storage.index_helpers import BASE, all_entries, fill, new_index, simulated
-
-__all__ = ["both_file_systems"]
 
 
 class TestFile:
