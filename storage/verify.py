@@ -34,6 +34,7 @@ from storage.verify_producers import ProducerWatch
 _LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 _KEPT_SUFFIX = ".checkpoint" + DELETED_SUFFIX
 _LOG_NAME = re.compile(r"[0-9]{20,}\.log", re.ASCII)
+_LOOKS = 5  # retention deletes some segments at a time, and rarely
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +69,21 @@ def verify_partition(
 ) -> PartitionReport:
     """`deep` decodes every record too. OSError where the directory or a file cannot be read.
 
-    With a node at work (`in_use`) files on their way in or out are no inconsistency: a compaction writes `.cleaned`
-    ones, retention leaves `.deleted` ones for file.delete.delay.ms.
+    A file that goes under the look, deleted by a node, makes it begin anew. With a node at work (`in_use`) files on
+    their way in or out are no inconsistency: a compaction writes `.cleaned` ones, retention leaves `.deleted` ones for
+    file.delete.delay.ms; and a directory that was deleted meanwhile holds nothing.
     """
-    return _Verification(file_system, directory, deep, in_use).run()
+    looks = 0
+    while True:
+        looks += 1
+        try:
+            return _Verification(file_system, directory, deep, in_use).run()
+        except FileNotFoundError:
+            is_gone = not file_system.exists(directory)
+            if is_gone and in_use:
+                return PartitionReport(directory=directory)
+            if is_gone or looks == _LOOKS:
+                raise
 
 
 class _Verification:
