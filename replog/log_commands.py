@@ -221,7 +221,7 @@ def _offline(file_system: OsFileSystem, path: str) -> Iterator[list[str]]:
         if not partitions and not looks_like_log_directory(file_system, path):
             fail(f"{path} holds no partition")
     if log_directory != path and not file_system.exists(join(log_directory, LOCK_FILE)):
-        _read_checkpoint(file_system, _recovery_points(file_system, path))
+        _tell_damaged_checkpoints(file_system, log_directory)
         yield partitions
         return
     try:
@@ -229,9 +229,7 @@ def _offline(file_system: OsFileSystem, path: str) -> Iterator[list[str]]:
     except StorageError as error:
         fail(str(error))
     try:
-        _read_checkpoint(
-            file_system, _recovery_points(file_system, path)
-        )  # refused before anything is changed
+        _tell_damaged_checkpoints(file_system, log_directory)
         yield partitions
     finally:
         lock.release()
@@ -266,13 +264,24 @@ def _key(path: str) -> tuple[str, int]:
     return parsed.topic, parsed.partition
 
 
+def _tell_damaged_checkpoints(file_system: OsFileSystem, log_directory: str) -> None:
+    """They are taken as a node takes them: every offset in one counts as 0, so no record is lost for it."""
+    for name in (LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT):
+        path = join(log_directory, name)
+        try:
+            if file_system.exists(path):
+                OffsetCheckpoint(file_system, path).read()
+        except CorruptCheckpoint as error:
+            click.echo(f"warning: {error}; every offset in it counts as 0", err=True)
+        except OSError as error:
+            fail(reason_of(error))
+
+
 def _read_checkpoint(file_system: OsFileSystem, path: str) -> dict[tuple[str, int], int]:
-    if not file_system.exists(path):
-        return {}
     try:
-        return OffsetCheckpoint(file_system, path).read()
-    except CorruptCheckpoint as error:
-        fail(str(error))
+        return OffsetCheckpoint(file_system, path).read() if file_system.exists(path) else {}
+    except CorruptCheckpoint:  # told before
+        return {}
 
 
 def _recovery_points(file_system: OsFileSystem, path: str) -> str:

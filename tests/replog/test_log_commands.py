@@ -230,17 +230,22 @@ def test_the_reason_of_the_machine_is_told_once(directory: Path, monkeypatch: py
         assert run(command, directory).stderr == f"error: {directory}: Not a directory\n"
 
 
-def test_recover_and_truncate_refuse_a_damaged_checkpoint_before_they_change_anything(
-    directory: Path,
+@pytest.mark.parametrize("name", ["log-start-offset-checkpoint", "recovery-point-offset-checkpoint"])
+def test_recover_and_truncate_take_a_damaged_checkpoint_as_a_node_does_and_tell_it_once(
+    directory: Path, name: str
 ) -> None:
-    (directory / "recovery-point-offset-checkpoint").write_text("0\nx\n")
+    (directory / name).write_text("0\nx\n")
     (log,) = (directory / "t-0").glob("*.log")
-    content = log.read_bytes()
-    log.write_bytes(content + b"torn")
-    for arguments in (("recover", directory), ("truncate", directory / "t-0", "--to-offset", "1")):
-        result = run(*arguments)
-        assert result.exit_code == 2 and result.stdout == "" and result.stderr.count("\n") == 1
-        assert log.read_bytes() == content + b"torn"
+    log.write_bytes(log.read_bytes() + b"torn")
+    warning = f"warning: {directory / name} line 2: the number of entries is no number: 'x'; "
+    result = run("recover", directory, "--json")
+    summary = json.loads(result.stdout)
+    assert result.exit_code == 0 and summary["removed_bytes"] == 4
+    assert [each["log_start_offset"] for each in summary["partitions"]] == [0, 0]
+    assert result.stderr == warning + "every offset in it counts as 0\n"
+    result = run("truncate", directory / "t-0", "--to-offset", "1")
+    assert result.exit_code == 0 and result.stderr == warning + "every offset in it counts as 0\n"
+    assert (directory / name).read_text() == "0\nx\n"
 
 
 def test_an_interrupted_recover_lowers_the_checkpoints_of_what_it_cut(
