@@ -65,6 +65,11 @@ NOT_APPLICABLE = (
     ),
     NotApplicable(
         test_class="MemoryRecordsBuilderTest",
+        tests=("testWriteEndTxnMarkerNonTransactionalBatch",),
+        reason="a marker's batch is made as a whole, and always transactional",
+    ),
+    NotApplicable(
+        test_class="MemoryRecordsBuilderTest",
         tests=("testLegacyCompressionRate",),
         reason="sizes are not estimated from an earlier ratio",
     ),
