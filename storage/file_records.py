@@ -23,13 +23,12 @@ from storage.batch import (
 from storage.batch_format import CRC_COVERS_FROM, SIZE_FIELD, SIZE_FIELD_AT
 from storage.crc32c import crc32c, crc32c_from
 from storage.errors import CorruptBatch, StorageError
-from storage.filesystem import Buffer, FileSystem, OpenMode, basename, join
+from storage.filesystem import Buffer, FileSystem, OpenMode, ReadMap, basename, join
 
 MAX_FILE_BYTES: Final = 2**31 - 1  # positions are 32-bit in the offset index
 FIRST_BLOCK_BYTES: Final = 1 << 14  # a search starts near its target: most need one small read
 BLOCK_BYTES: Final = 1 << 18  # stays in the second-level cache between the read and the checksum
 
-WINDOW_BYTES: Final = 1 << 24  # of a mapped file that stay in memory behind a walk
 LONG_BATCH_BYTES: Final = 1 << 22  # above this a size field is not believed before the checksum is
 
 # Of magic 2: base offset, size field, leader epoch, magic, CRC, attributes, last offset delta, base
@@ -134,20 +133,15 @@ class FileRecords:
             yield batch
 
     def scan_headers(
-        self, start: int = 0, end: int | None = None, *, is_live: bool = True
+        self, start: int = 0, end: int | None = None
     ) -> Generator[tuple[memoryview, int, int, HeaderFields], None, None]:
-        """Walk [start, end) as `batches` does and check each checksum: what recovery is made of.
+        """Walk [start, end) as `batches` does and check each checksum.
 
         Gives (buffer, place in the buffer, position in the file, header fields). The buffer is filled anew
         when the walk goes on: take a copy of what must last. Of magic 0 and 1 the fields are put in magic
         2's places (the size field stays second). Raises CorruptBatch at the first batch that is not sound.
-
-        A file that is not live (nobody appends or truncates until the walk ends) is read through a map: copying
-        it would cost as much as the checksums. Close the generator before the file is changed.
         """
         limit = self._size_bytes if end is None else end
-        if not is_live and limit - start >= HEADER_SIZE:
-            start = yield from self._scan_map(start, limit)
         buffer = memoryview(bytearray(min(BLOCK_BYTES, max(limit - start, HEADER_SIZE))))
         unpack, checksum, position = HEADER.unpack_from, crc32c, start
         while position < limit - HEADER_SIZE_UP_TO_MAGIC:
@@ -180,36 +174,6 @@ class FileRecords:
             else:
                 yield buffer, 0, position, self._checked_odd(buffer, 0, position, size_bytes - LOG_OVERHEAD)
                 position += size_bytes
-
-    def _scan_map(
-        self, start: int, limit: int
-    ) -> Generator[tuple[memoryview, int, int, HeaderFields], None, int]:
-        """As far as batches are sound and of magic 2; gives where that ends.
-
-        What is odd there is the caller's to judge, from a copy: an error that held a piece of the map would keep
-        it from closing.
-        """
-        mapped = self._file.map_for_reading()
-        try:
-            buffer = mapped.view
-            end, at = min(limit, len(buffer)), start
-            unpack, checksum, last_start = HEADER.unpack_from, crc32c, end - HEADER_SIZE
-            release_at = start + WINDOW_BYTES
-            while at <= last_start:
-                if at >= release_at:
-                    mapped.release_until(at)
-                    release_at = at + WINDOW_BYTES
-                header = unpack(buffer, at)
-                batch_end = at + LOG_OVERHEAD + header[1]
-                if batch_end > end or header[3] < CURRENT_MAGIC or batch_end - at < HEADER_SIZE:
-                    break
-                if checksum(buffer[at + CRC_COVERS_FROM : batch_end]) != header[4]:
-                    break
-                yield buffer, at, at, header
-                at = batch_end
-            return at
-        finally:
-            mapped.close()
 
     def _check_long(self, position: int, size_bytes: int) -> None:
         """Nothing is allocated for a size field that is damage: a long batch is checked in blocks first."""
@@ -329,6 +293,10 @@ class FileRecords:
 
     def flush(self) -> None:
         self._file.sync()
+
+    def map_for_reading(self) -> ReadMap:
+        """The whole file; while it is mapped nobody may truncate it. ValueError when it is empty."""
+        return self._file.map_for_reading()
 
     def rename_to(self, path: str) -> None:
         self._file_system.rename(self._path, path)

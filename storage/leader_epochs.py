@@ -145,12 +145,20 @@ class LeaderEpochCache:
         """
         if epoch == self.last_epoch and start_offset >= self._last_start and epoch >= 0:
             return False
+        self.note(epoch, start_offset)
+        self._write()
+        return True
+
+    def note(self, epoch: int, start_offset: int) -> None:
+        """`assign` in memory only, until `flush`: for recovery, which finds the same again after a crash.
+
+        It would else sync once for each epoch. Raises InvalidRecord.
+        """
         if epoch < 0 or start_offset < 0:
             raise InvalidRecord(f"{self.path}: leader epoch {epoch} at offset {start_offset} is negative")
         self._insert(epoch, start_offset)
-        self._write()
-        assert self.last_epoch == epoch and self._last_start == start_offset, (epoch, start_offset)
-        return True
+        self._is_dirty = True
+        assert self.last_epoch == epoch and self._last_start <= start_offset, (epoch, start_offset)
 
     def truncate_from_end(self, end_offset: int) -> bool:
         """Drop the epochs that start at or beyond `end_offset`; nothing for a negative one (EP6, EP8)."""

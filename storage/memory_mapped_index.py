@@ -17,7 +17,7 @@ check before the read could close the gap. The lock of the log directory keeps o
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, TypeVar
 
 from storage.errors import CorruptIndex, SegmentOffsetOverflow
@@ -281,3 +281,8 @@ class MemoryMappedIndex:
             self._map = self._file.map_for_reading() if self._length else None
             self._view = self._map.view if self._map is not None else memoryview(b"")
         self._version += 1
+
+
+def is_rising(column: Sequence[int]) -> bool:
+    """Whether each is above the one before. Sorting what is sorted costs less than a loop of comparisons."""
+    return sorted(column) == list(column) and len(set(column)) == len(column)

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from operator import lt
 from typing import ClassVar, Final, NamedTuple, final
 
 from storage.errors import CorruptIndex, InvalidOffset
-from storage.memory_mapped_index import MemoryMappedIndex
+from storage.memory_mapped_index import MemoryMappedIndex, is_rising
 
 ENTRY: Final = struct.Struct(">ii")
 _COLUMN: Final = struct.Struct(">i")
@@ -53,7 +52,7 @@ class OffsetIndex(MemoryMappedIndex):
             return
         self._check_free(len(offsets))
         before = self._last_offset if self._entries else self._base_offset - 1
-        if before >= offsets[0] or not all(map(lt, offsets, offsets[1:])):
+        if before >= offsets[0] or not is_rising(offsets):
             raise InvalidOffset(
                 f"{self._path}: {len(offsets)} offsets do not strictly increase from {before}"
             )

@@ -5,11 +5,13 @@ Kafka: LogSegment.recover; rules LS10 to LS12.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from storage.batch import LOG_OVERHEAD, RecordBatch
-from storage.batch_format import CONTROL_FLAG, CURRENT_MAGIC
+from storage.batch import RecordBatch
+from storage.batch_format import CONTROL_FLAG, CRC_COVERS_FROM, CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD
+from storage.crc32c import crc32c
 from storage.errors import (
     CorruptBatch,
     InvalidOffset,
@@ -18,6 +20,7 @@ from storage.errors import (
     SegmentOffsetOverflow,
 )
 from storage.leader_epochs import LeaderEpochCache
+from storage.mapped_walk import MappedWalk
 from storage.memory_mapped_index import MAX_RELATIVE_OFFSET
 from storage.producer_state import ProducerStateManager
 from storage.recovery_cut import RecoveryCut, ReportCut, ignore_cut, report_cut
@@ -27,6 +30,10 @@ if TYPE_CHECKING:
     from storage.segment import LogSegment
 
 ENTRIES_HELD: Final = 1 << 13  # so that a long segment takes no more memory than a short one
+
+# Of magic 2: base offset, size field, leader epoch, magic, CRC, flags, last offset delta, max timestamp, producer id
+_FIELDS: Final = struct.Struct(">qiibIhi8xqq")
+_PRODUCER: Final = struct.Struct(">51xhi").unpack_from  # producer epoch, base sequence
 
 
 def do_nothing() -> None:
@@ -42,7 +49,8 @@ def recover_segment(
 ) -> int:
     """Gives the bytes cut. `producers` and `epochs` follow the batches that stay.
 
-    `before_cut` runs when something is to be cut and is not yet. Raises InvalidOffset when offsets go back (the caller
+    `epochs` is to be flushed before anything says that this need not be done again. `before_cut` runs when something
+    is to be cut and is not yet. Raises InvalidOffset when offsets go back (the caller
     empties the segment, LL16) and SegmentOffsetOverflow for an offset above the segment's range; the file is as it
     was then, the indexes are not.
     """
@@ -79,82 +87,71 @@ class _Walk:
         self.valid_bytes = 0
         self.max_timestamp = TimestampOffset(-1, segment.base_offset)
         # The columns of both indexes, of each batch that gets an entry; written now and then.
-        self._offsets: list[int] = []
-        self._positions: list[int] = []
-        self._times: list[int] = []
-        self._time_offsets: list[int] = []
+        self._columns: tuple[list[int], list[int], list[int], list[int]] = [], [], [], []
 
     def run(self) -> None:
         """The work of one batch stands in one loop, without a call: it decides how fast a broker comes back."""
         segment, producers, epochs = self._segment, self._producers, self._epochs
-        base = segment.base_offset
-        last_allowed = base + MAX_RELATIVE_OFFSET
-        interval = next_indexed = segment.index_interval_bytes
-        latest_epoch = epochs.last_epoch
-        max_timestamp, max_timestamp_offset, last_indexed, last_indexed_time = -1, base, -1, -1
-        offsets = self._offsets
-        add_offset, add_position = offsets.append, self._positions.append
-        add_time, add_time_offset = self._times.append, self._time_offsets.append
-        position, size, last = 0, -LOG_OVERHEAD, producers.map_end_offset - 1
-        before, is_refused, is_replayed = last, False, True
-        headers = segment.records.scan_headers(is_live=False)
+        base, interval, latest_epoch = segment.base_offset, segment.index_interval_bytes, epochs.last_epoch
+        last_allowed, next_indexed, last_indexed = base + MAX_RELATIVE_OFFSET, interval, -1
+        max_timestamp, max_timestamp_offset, last_indexed_time = -1, base, -1
+        offsets, positions, times, time_offsets = self._columns
+        at, pause, followed = 0, 0, producers.map_end_offset - 1
+        unpack, checksum = _FIELDS.unpack_from, crc32c
+        walk = MappedWalk(segment.records, ENTRIES_HELD * max(interval, 1))
+        view, limit = walk.view, walk.limit
         try:
-            for buffer, at, position, header in headers:
-                before = last
-                (
-                    first,
-                    size,
-                    epoch,
-                    magic,
-                    _,
-                    flags,
-                    delta,
-                    _,
-                    timestamp,
-                    producer_id,
-                    p_epoch,
-                    sequence,
-                    _,
-                ) = header
+            while True:
+                if at < pause:
+                    first, size, epoch, magic, crc, flags, delta, timestamp, producer_id = unpack(view, at)
+                    end = at + LOG_OVERHEAD + size
+                    is_sound = (
+                        at + HEADER_SIZE <= end <= limit
+                        and magic >= CURRENT_MAGIC
+                        and checksum(view[at + CRC_COVERS_FROM : end]) == crc
+                    )
+                else:
+                    self.write_indexes()
+                    pause, is_sound = walk.pass_by(at), False
+                    if at < pause:
+                        continue
+                if not is_sound:
+                    odd = walk.odd_batch(at)
+                    if odd is None:
+                        return
+                    first, size, epoch, magic, _, flags, delta, _, timestamp, producer_id, *_ = odd
+                    end = at + LOG_OVERHEAD + size
                 last = first + delta
                 if not base <= last <= last_allowed:
-                    is_refused = True
-                    self._refuse(position, last)
+                    self._refuse(at, last)
                 if timestamp > max_timestamp:
                     max_timestamp, max_timestamp_offset = timestamp, last
-                if position > next_indexed:  # strictly, and never for the first batch (LS10)
+                if at > next_indexed:  # strictly, and never for the first batch (LS10)
                     if last <= last_indexed:
-                        is_refused = True
-                        raise InvalidOffset(f"{segment.path} at byte {position}: offset {last} goes back")
-                    last_indexed, next_indexed = last, position + interval
-                    if len(offsets) == ENTRIES_HELD:
-                        self.write_indexes()
-                    add_offset(last)
-                    add_position(position)
+                        raise InvalidOffset(f"{segment.path} at byte {at}: offset {last} goes back")
+                    last_indexed, next_indexed = last, at + interval
+                    offsets.append(last)
+                    positions.append(at)
                     if max_timestamp > last_indexed_time:
                         last_indexed_time = max_timestamp
-                        add_time(max_timestamp)
-                        add_time_offset(max_timestamp_offset)
+                        times.append(max_timestamp)
+                        time_offsets.append(max_timestamp_offset)
+                batch_at, at = at, end  # what raises from here on leaves the batch in the file
                 if epoch > latest_epoch:
-                    epochs.assign(epoch, first)
+                    epochs.note(epoch, first)
                     latest_epoch = epoch
                 if producer_id >= 0:
-                    is_replayed = False
                     if flags & CONTROL_FLAG:
-                        control = bytes(
-                            buffer[at : at + size + LOG_OVERHEAD]
-                        )  # outlives the walk in an error
-                        self._replay_control(RecordBatch(control, 0, len(control), position))
+                        self._replay_control(bytes(view[batch_at:at]), batch_at)
                     else:
+                        p_epoch, sequence = _PRODUCER(view, batch_at)
                         producers.replay_data(flags, delta, timestamp, producer_id, p_epoch, sequence, first)
-                    is_replayed = True
                 elif magic < CURRENT_MAGIC:
-                    last = before  # producers do not follow magic 0 and 1
+                    continue  # producers do not follow magic 0 and 1
+                followed = last
         finally:
-            headers.close()  # before the file is cut
-            # What raised inside the loop is the batch's own fault, or the scan's, which stopped behind it.
-            self.valid_bytes = position if is_refused else position + size + LOG_OVERHEAD
-            producers.map_end_offset = (last if is_replayed and not is_refused else before) + 1
+            walk.close()  # before the file is cut
+            self.valid_bytes, producers.map_end_offset = at, followed + 1
             self.max_timestamp = TimestampOffset(max_timestamp, max_timestamp_offset)
 
     def write_indexes(self) -> None:
@@ -164,11 +161,12 @@ class _Walk:
         Raises InvalidOffset when the offsets of the greatest timestamps go back.
         """
         offset_index, time_index = self._segment.offset_index, self._segment.time_index
+        offsets, positions, times, time_offsets = self._columns
         room = offset_index.free_entries
-        offset_index.append_all(self._offsets[:room], self._positions[:room])
+        offset_index.append_all(offsets[:room], positions[:room])
         room = max(time_index.free_entries - 1, 0)  # the last slot is for the entry at the end
-        time_index.append_all(self._times[:room], self._time_offsets[:room])
-        for column in (self._offsets, self._positions, self._times, self._time_offsets):
+        time_index.append_all(times[:room], time_offsets[:room])
+        for column in self._columns:
             column.clear()
 
     def _refuse(self, position: int, last_offset: int) -> None:
@@ -179,13 +177,14 @@ class _Walk:
         reason = f"offset {last_offset} lies below the segment's base offset"
         raise CorruptBatch(segment.path, position, reason)
 
-    def _replay_control(self, batch: RecordBatch) -> None:
-        completed = self._producers.replay(batch)
+    def _replay_control(self, control: bytes, position: int) -> None:
+        """`control` outlives the walk in an error."""
+        completed = self._producers.replay(RecordBatch(control, 0, len(control), position))
         if completed is None:
             return
         self._segment.note_completed(completed, self._producers.last_stable_offset(completed))
         try:
             self._producers.complete_transaction(completed)
         except InvalidTransactionState as error:
-            place = f"{self._segment.path} at byte {batch.position}"
+            place = f"{self._segment.path} at byte {position}"
             raise InvalidTransactionState(f"{place}: {error}") from error

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from operator import le, lt
 from typing import ClassVar, Final, NamedTuple, final
 
 from storage.errors import CorruptIndex, InvalidOffset
-from storage.memory_mapped_index import MemoryMappedIndex
+from storage.memory_mapped_index import MemoryMappedIndex, is_rising
 
 ENTRY: Final = struct.Struct(">qi")
 _TIMESTAMP: Final = struct.Struct(">q")
@@ -74,9 +73,9 @@ class TimeIndex(MemoryMappedIndex):
             return
         self._check_free(len(timestamps))
         last, base = self._last_entry, self._base_offset
-        if last.timestamp >= timestamps[0] or not all(map(lt, timestamps, timestamps[1:])):
+        if last.timestamp >= timestamps[0] or not is_rising(timestamps):
             raise ValueError(f"{self._path}: timestamps do not strictly increase from {last.timestamp}")
-        if last.offset > offsets[0] or not all(map(le, offsets, offsets[1:])):
+        if last.offset > offsets[0] or sorted(offsets) != list(offsets):
             raise InvalidOffset(f"{self._path}: offsets fall below {last.offset} or one another")
         self.relative_offset(offsets[0])
         self.relative_offset(offsets[-1])

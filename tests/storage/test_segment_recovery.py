@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from sim.disk import SimFileSystem
+from storage.batch import Record
 from storage.config import LogConfig
 from storage.errors import InvalidOffset, SegmentOffsetOverflow
 from storage.filesystem import OpenMode
+from storage.legacy_builder import build_message_set
 from storage.recovery_cut import RecoveryCut
 from storage.segment import LogSegment, log_path
 from tests.storage.log_helpers import (
@@ -22,6 +24,7 @@ from tests.storage.log_helpers import (
     new_file_system,
     new_producers,
     offsets_in,
+    open_log,
     open_segment,
 )
 
@@ -170,6 +173,57 @@ def test_ls10_epochs_and_producers_follow_what_stays() -> None:
     entry = producers.last_entry(7)
     assert entry is not None and (entry.last_sequence, entry.last_offset) == (3, 3)
     assert producers.map_end_offset == 4
+
+
+def test_ls10_recovery_notes_epochs_and_the_load_brings_them_to_disk_once() -> None:
+    """Before anything says that the segment need not be walked again; a crash in between finds them again (EP12)."""
+    file_system = new_file_system()
+    segment = open_segment(file_system)
+    for epoch in range(3):
+        append_batch(segment, batch(epoch, epoch=epoch))
+    segment.close_handlers()
+    segment = open_segment(file_system, file_already_exists=True)
+    epochs = new_epochs(file_system)
+    segment.recover(new_producers(file_system), epochs)
+    assert epochs.is_dirty and not new_epochs(file_system).entries
+    segment.close_handlers()
+    open_log(file_system, clean=False).close_handles()
+    assert new_epochs(file_system).entries == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_ls10_the_epochs_of_a_flushed_segment_are_on_disk_before_its_index_has_its_name() -> None:
+    """Then a later start takes the index, and looks at no batch."""
+    file_system = new_file_system()
+    segment = open_segment(file_system)
+    append_batch(segment, batch(0, epoch=4))
+    segment.close()  # without an index: nobody asked for it
+    seen = []
+    rename = file_system.rename
+
+    def watched(old: str, new: str) -> None:
+        if new == segment.offset_index_path:
+            seen.append([tuple(entry) for entry in new_epochs(file_system).entries])
+        rename(old, new)
+
+    file_system.rename = watched  # type: ignore[method-assign]
+    open_log(file_system, clean=True).close_handles()
+    assert seen == [[(4, 0)]]
+
+
+def test_ls10_magic_0_and_1_between_batches_of_magic_2_are_walked() -> None:
+    file_system = new_file_system()
+    segment = open_segment(file_system)
+    old = [
+        build_message_set([Record(offset, offset, b"k", b"v")], magic=magic, base_offset=offset)
+        for offset, magic in ((1, 0), (2, 1))
+    ]
+    segment.records.append(batch(0) + old[0] + old[1] + batch(3) + old[0][:-1])
+    sound = segment.size_bytes - len(old[0]) + 1
+    segment.close_handlers()
+    segment, removed, (cut,) = recover(file_system, config=LogConfig(index_interval_bytes=0))
+    assert (segment.size_bytes, removed, cut.position) == (sound, len(old[0]) - 1, sound)
+    positions = [len(batch(0)), len(batch(0)) + len(old[0]), sound - len(batch(3))]
+    assert columns(segment)[0] == list(zip((1, 2, 3), positions, strict=True))
 
 
 def test_ls12_offsets_that_go_back_at_an_index_entry_raise() -> None:
