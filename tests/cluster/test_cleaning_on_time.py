@@ -232,6 +232,19 @@ def test_cl5_after_max_compaction_lag_ms_a_log_is_cleaned_however_clean_it_is() 
     assert sum(each.size_bytes for each in log.segments if each.base_offset < active) < old_bytes
 
 
+@pytest.mark.covers("LogManagerTest.testTopicConfigChangeStopCleaningIfCompactIsRemoved")
+def test_cl23_a_round_ends_without_effect_when_its_topic_is_no_longer_compacted() -> None:
+    setup = broker_with(COMPACT)
+    produce(setup, *duplicates(10, 3))
+    log = log_of(setup)
+    before = log.size_bytes
+    effects = setup.fire("logs.cleaner", 15_000)
+    setup.metadata(TopicConfigRecord(topic="t", configs=(*SMALL.items(), ("cleanup.policy", "delete"))))
+    assert not log.config.is_compacted
+    assert observed(run_jobs(setup, effects), "log.compacted") == []
+    assert log.size_bytes == before and not [name for name in names(setup) if name.endswith(".cleaned")]
+
+
 @pytest.mark.covers("LogCleanerIntegrationTest.testMarksPartitionsAsOfflineAndPopulatesUncleanableMetrics")
 def test_cl6_logs_with_damage_are_uncleanable_and_the_others_are_cleaned() -> None:
     setup = broker_with(COMPACT, "t", "u", "v")

@@ -260,3 +260,14 @@ def test_ll1_a_directory_is_the_same_however_its_path_is_written(path: str) -> N
     logs.load(NOW_MS)
     found = logs.get("test-a", 1)
     assert found is not None and found.recovery_point == 50
+
+
+@pytest.mark.covers("LogManagerTest.testCreateLogWithTargetedLogDirectorySetAsUnassigned")
+def test_a_log_for_which_no_directory_is_named_is_made_in_one_that_works() -> None:
+    disk = new_disk()
+    logs = LogDirectories(disk.file_system(Life()), ["one", "two"], SMALL, NOW_MS, Draws(1))
+    logs.load(NOW_MS)
+    logs.fail("one", "gone")
+    log = logs.create("t", 0, directory=None)
+    append_each(log, 1)
+    assert log.directory == "two/t-0" and read_offsets(log) == [0]

@@ -107,6 +107,7 @@ def test_kafka_13773_a_full_disk_while_recovering_leaves_no_mark() -> None:
     assert manager(disk).was_clean is False
 
 
+@pytest.mark.covers("LogManagerTest.testWaitForAllToComplete")
 def test_kafka_10723_one_log_that_does_not_close_leaves_no_other_half_closed() -> None:
     disk = new_disk()
     logs = started(disk)
