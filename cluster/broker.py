@@ -5,7 +5,8 @@ It joins the parts: logs, replicas, the observer of metadata, the life cycle. Ka
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import assert_never, final
 
@@ -56,17 +57,20 @@ ACKS_NONE = 0
 
 @final
 class Broker:
-    """One life of a broker, over `directory` on `fs`. One thread calls it."""
+    """One life of a broker, over its log directories on `fs`, a single one or several. One thread calls it."""
 
-    def __init__(self, config: BrokerConfig, fs: FileSystem, directory: str, draws: Draws) -> None:
+    def __init__(
+        self, config: BrokerConfig, fs: FileSystem, directories: str | Sequence[str], draws: Draws
+    ) -> None:
         self.config = config
         self.node_id = config.node_id
         self.image = MetadataImage()
         self._outbox = Outbox()
-        self._logs = BrokerLogs(config, fs, directory, draws, self._outbox)
+        self._logs = BrokerLogs(config, fs, directories, draws, self._outbox)
         self.manager = ReplicaManager(config, self.image, self._outbox, self._logs, self.on_fatal)
         self._context = self.manager.context
         self.maintenance = LogMaintenance(self._context, self._logs)
+        self._logs.on_offline = self._on_directory_offline
         self.metadata = MetadataObserver(self._context, self.manager.roles)
         self.lifecycle = Lifecycle(self._context, self, draws)
         self.metadata.attach(self.lifecycle)
@@ -87,7 +91,7 @@ class Broker:
     def start(self, now_ms: int) -> list[Effect]:
         """Loads the logs, then asks for registration and metadata. Raises DirectoryInUse, StorageError, OSError."""
         self._logs.open(now_ms)
-        self._outbox.observe("broker.started", clean=int(self._logs.manager.was_clean))
+        self._outbox.observe("broker.started", clean=int(self._logs.directories.was_clean))
         self._logs.start_checkpoints(now_ms)
         self.maintenance.start(now_ms)
         self.manager.isr_changes.start(now_ms)
@@ -103,18 +107,31 @@ class Broker:
 
         Under load this makes of five produced batches one answer to each follower instead of five.
         """
-        try:
-            for event in events:
-                if self._is_stopped:
-                    break
-                self._dispatch(now_ms, event)
-            if self._is_stopped:
-                return self._outbox.take()
-            if self.state is not BrokerState.SHUTTING_DOWN:
-                self.manager.settle(now_ms)
-        except (StorageError, OSError) as error:
-            self.on_fatal(str(error))
+        for event in events:
+            self._survive(partial(self._dispatch, now_ms, event))
+        if self.state is not BrokerState.SHUTTING_DOWN:
+            self._survive(partial(self.manager.settle, now_ms))
+            if self._context.has_newly_offline and not self._is_stopped:
+                self._context.has_newly_offline = False
+                self._survive(partial(self.manager.settle, now_ms))
+                self.lifecycle.beat(now_ms)
         return self._outbox.take()
+
+    def _survive(self, work: Callable[[], None]) -> None:
+        """Does it, unless the broker has ended. A disk that fails ends the broker only with its last log directory."""
+        if self._is_stopped:
+            return
+        try:
+            work()
+        except (StorageError, OSError) as error:
+            try:
+                self._logs.on_disk_failed(self._logs.find_offline_log(), error)
+            except (StorageError, OSError) as last:
+                self.on_fatal(str(last))
+
+    def _on_directory_offline(self, directory: str) -> None:
+        self.manager.on_directory_offline(directory)
+        self.maintenance.on_directory_offline(directory)
 
     def _dispatch(self, now_ms: int, event: Event) -> None:
         match event:
@@ -181,9 +198,12 @@ class Broker:
 
     def previous_broker_epoch(self) -> int:
         """-1 unless the last stop was clean (ELE-9)."""
-        manager = self._logs.manager
-        epoch = manager.previous_broker_epoch
-        return epoch if manager.was_clean and epoch is not None else NO_PREVIOUS_EPOCH
+        directories = self._logs.directories
+        epoch = directories.previous_broker_epoch
+        return epoch if directories.was_clean and epoch is not None else NO_PREVIOUS_EPOCH
+
+    def offline_partitions(self) -> tuple[TopicPartition, ...]:
+        return tuple(sorted(self._context.offline))
 
     def metadata_offset(self) -> int:
         return self.image.next_offset

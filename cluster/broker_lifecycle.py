@@ -15,6 +15,7 @@ from cluster.messages import (
     RegisterBrokerRequest,
     RegisterBrokerResponse,
     ResponseBody,
+    TopicPartition,
     TransportError,
 )
 from cluster.replica.context import NO_BROKER_EPOCH, ReplicaContext
@@ -43,6 +44,9 @@ class Surroundings(Protocol):
 
     def metadata_offset(self) -> int:
         """Next offset of the metadata log to be read."""
+
+    def offline_partitions(self) -> tuple[TopicPartition, ...]:
+        """Placed here, in log directories that cannot be used."""
 
     def has_caught_up(self) -> bool:
         """It has replayed its own registration, and acts on what came before."""
@@ -133,6 +137,7 @@ class Lifecycle:
             metadata_offset=self._surroundings.metadata_offset(),
             want_fence=self.wants_fence(),
             want_shutdown=self.state is BrokerState.PENDING_SHUTDOWN,
+            offline_partitions=self._surroundings.offline_partitions(),
         )
         self._context.outbox.cancel_timer(HEARTBEAT_TIMER)
         self._context.outbox.send(

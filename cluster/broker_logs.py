@@ -1,12 +1,13 @@
-"""A broker's log directory: the log manager, whose directory it is, and its checkpoints.
+"""A broker's log directories: whose they are, their checkpoints, and what becomes of one that fails.
 
-Kafka: LogManager, BrokerMetadataCheckpoint, ReplicaManager.checkpointHighWatermarks.
+Kafka: LogManager, BrokerMetadataCheckpoint, ReplicaManager.checkpointHighWatermarks, LogDirFailureHandler.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from typing import final
 
 from cluster.config import BrokerConfig
@@ -18,11 +19,14 @@ from storage.checkpoints import MetaProperties, MetaPropertiesFile
 from storage.cleaner_manager import CleanerManager
 from storage.config import LogConfig
 from storage.draws import Draws
-from storage.errors import CorruptCheckpoint, ForeignDirectory, StorageError
+from storage.errors import ConfigError, CorruptCheckpoint, ForeignDirectory, StorageError
 from storage.filesystem import FileSystem, basename, dirname
 from storage.log import PartitionLog, RecoveryCut
+from storage.log_directories import LogDirectories, is_disk_error
 from storage.log_manager import LogManager
 from storage.topics import directory_name, parse_directory_name
+
+logger = logging.getLogger(__name__)
 
 HIGH_WATERMARK_TIMER = "checkpoint.high_watermark"
 RECOVERY_POINT_TIMER = "checkpoint.recovery_point"
@@ -35,34 +39,48 @@ def text_topic_id(topic_id: str) -> str:
     return base64.urlsafe_b64encode(bytes.fromhex(topic_id)).decode().rstrip("=")
 
 
+def _nobody(directory: str) -> None:
+    return
+
+
 @final
 class BrokerLogs:
-    """`open` first. Everything that can fail on the disk raises OSError or StorageError."""
+    """`open` first. Everything that can fail on the disk raises OSError or StorageError.
+
+    `on_offline` is told of a directory that fails later; its files are closed by a job, behind those that use them.
+    """
 
     def __init__(
-        self, config: BrokerConfig, fs: FileSystem, directory: str, draws: Draws, outbox: Outbox
+        self,
+        config: BrokerConfig,
+        fs: FileSystem,
+        directories: str | Sequence[str],
+        draws: Draws,
+        outbox: Outbox,
     ) -> None:
         self._config = config
         self._file_system = fs
-        self._directory = directory
+        self._paths = [directories] if isinstance(directories, str) else list(directories)
         self._draws = draws
         self._outbox = outbox
-        self._manager: LogManager | None = None
+        self._directories: LogDirectories | None = None
+        self._marked: set[str] = set()  # directories that say which cluster they belong to
         self._cuts: list[RecoveryCut] = []
+        self.on_offline: Callable[[str], None] = _nobody
         self.cluster_id = ""
 
     @property
-    def manager(self) -> LogManager:
-        assert self._manager is not None, "not started"
-        return self._manager
+    def directories(self) -> LogDirectories:
+        assert self._directories is not None, "not started"
+        return self._directories
 
     # start
 
     def open(self, now_ms: int) -> None:
-        """Locks the directory and loads every log. Raises DirectoryInUse."""
-        self._manager = LogManager(
+        """Locks the directories and loads every log. Raises DirectoryInUse; NoLogDirectory when all of them fail."""
+        self._directories = directories = LogDirectories(
             self._file_system,
-            self._directory,
+            self._paths,
             self._config.log,
             now_ms,
             self._draws.child("logs"),
@@ -70,26 +88,30 @@ class BrokerLogs:
         )
         try:
             self._check_owner()
-            self._manager.load(now_ms)
+            directories.load(now_ms)
         except BaseException:
-            self._manager.close_handles()
+            directories.close_handles()
             raise
+        directories.on_offline = self._on_offline
         for cut in self._cuts:
             self._tell_cut(cut)
+        for each in directories.offline:
+            self._tell_offline(each.directory, each.reason)
 
     def _check_owner(self) -> None:
         """The directory of another node must not be served under this one's name."""
         try:
-            owner = MetaPropertiesFile(self._file_system, self._directory).read()
-        except CorruptCheckpoint as error:
+            owners = self.directories.read_owners()
+        except (CorruptCheckpoint, ConfigError) as error:
             raise ForeignDirectory(str(error)) from error
-        if owner is None:
-            return
-        if owner.node_id != self._config.node_id:
-            raise ForeignDirectory(
-                f"{self._directory} belongs to node {owner.node_id}, not to {self._config.node_id}"
-            )
-        self.cluster_id = owner.cluster_id or ""
+        for directory, owner in owners.items():
+            if owner.node_id != self._config.node_id:
+                raise ForeignDirectory(
+                    f"{directory} belongs to node {owner.node_id}, not to {self._config.node_id}"
+                )
+            if owner.cluster_id:
+                self.cluster_id = owner.cluster_id
+                self._marked.add(directory)
 
     def _tell_cut(self, cut: RecoveryCut) -> None:
         self._outbox.observe(
@@ -101,50 +123,120 @@ class BrokerLogs:
             reason=cut.reason,
         )
 
+    def _tell_offline(self, directory: str, reason: str) -> None:
+        self._outbox.observe("log_directory.offline", directory=directory, reason=reason)
+
     def remember_cluster(self, cluster_id: str) -> None:
-        """From the first registration on the directory belongs to that cluster."""
-        if self.cluster_id or not cluster_id:
+        """From the first registration on the directories belong to that cluster; a new one from now on."""
+        self.cluster_id = self.cluster_id or cluster_id
+        if not self.cluster_id:
             return
-        self.cluster_id = cluster_id
-        file = MetaPropertiesFile(self._file_system, self._directory)
-        file.write(MetaProperties(node_id=self._config.node_id, cluster_id=cluster_id))
+        owner = MetaProperties(node_id=self._config.node_id, cluster_id=self.cluster_id)
+        for manager in list(self.directories.online):
+            if manager.directory not in self._marked:
+                self._marked.add(manager.directory)
+                try:
+                    MetaPropertiesFile(self._file_system, manager.directory).write(owner)
+                except OSError as error:
+                    self.directories.fail(manager.directory, error)
 
     # partitions
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        return self.directories.get(topic, partition)
+
+    def may_lie_offline(self, topic_partition: TopicPartition) -> bool:
+        """Its log is not here, and could be in a directory that cannot be read: an empty one made in its place would
+        pass for all that this broker ever had (KIP-112).
+        """
+        log = self.get(topic_partition.topic, topic_partition.partition)
+        return log is None and bool(self.directories.offline)
 
     def open_or_create(
         self, topic: TopicImage, partition: int, config: LogConfig, now_ms: int
     ) -> PartitionLog:
         """The log of that very topic: one of an earlier topic of the same name goes first (ROL-5)."""
         topic_id = text_topic_id(topic.topic_id)
-        known_id = self.manager.topic_ids.get(directory_name(topic.name, partition))
-        if known_id is not None and known_id != topic_id:
-            self.manager.delete(topic.name, partition)
-        log = self.manager.get(topic.name, partition)
+        manager = self.directories.manager_of(topic.name, partition)
+        if manager is not None:
+            known_id = manager.topic_ids.get(directory_name(topic.name, partition))
+            if known_id is not None and known_id != topic_id:
+                manager.delete(topic.name, partition)
+        log = self.get(topic.name, partition)
         if log is None:
-            return self.manager.create(topic.name, partition, config, topic_id, now_ms)
+            return self.directories.create(topic.name, partition, config, topic_id, now_ms)
         log.update_config(config)
         return log
 
     def delete(self, replica: Replica) -> None:
-        self.manager.delete(replica.topic_partition.topic, replica.topic_partition.partition)
+        self.directories.delete(replica.topic_partition.topic, replica.topic_partition.partition)
 
     def set_strays_aside(self, expected: dict[TopicPartition, str]) -> None:
         """At the first image: what it does not know is kept under another name, as Kafka keeps it (ROL-5, LL4)."""
-        for name in list(self.manager.logs):
+        for manager in list(self.directories.online):
+            try:
+                self._set_strays_aside(manager, expected)
+            except (StorageError, OSError) as error:
+                if not is_disk_error(error):
+                    raise
+                self.directories.fail(manager.directory, error)
+
+    def _set_strays_aside(self, manager: LogManager, expected: dict[TopicPartition, str]) -> None:
+        for name in list(manager.logs):
             parsed = parse_directory_name(name)
             topic_partition = TopicPartition(parsed.topic, parsed.partition)
             wanted_id = expected.get(topic_partition)
-            known_id = self.manager.topic_ids.get(name)
+            known_id = manager.topic_ids.get(name)
             is_other = wanted_id is not None and known_id not in (None, text_topic_id(wanted_id))
             if wanted_id is None or is_other:
-                path = self.manager.set_aside(parsed.topic, parsed.partition)
+                path = manager.set_aside(parsed.topic, parsed.partition)
                 self._outbox.observe(
                     "replica.set_aside", topic_partition=str(topic_partition), path=path or ""
                 )
 
-    def new_cleaner(self) -> CleanerManager:
-        """Over the logs as they come and go."""
-        return CleanerManager(self._file_system, self._directory, self.manager.logs)
+    def new_cleaners(self) -> dict[str, CleanerManager]:
+        """By directory, over its logs as they come and go."""
+        return {
+            manager.directory: CleanerManager(self._file_system, manager.directory, manager.logs)
+            for manager in self.directories.online
+        }
+
+    # failure
+
+    def on_disk_failed(self, log: PartitionLog | None, error: Exception) -> None:
+        """Takes offline the directory that is to blame, of a call on `log` where it was one (AP16).
+
+        Raises `error` where no disk is to blame, or that of the last directory (PRO-9).
+        """
+        os_error = error if isinstance(error, OSError) else error.__cause__
+        path = os_error.filename if isinstance(os_error, OSError) else None
+        if log is not None and (log.offline_reason is not None or path is None):
+            path = log.directory
+        is_disks = is_disk_error(error) or (log is not None and log.offline_reason is not None)
+        if not is_disks or not isinstance(path, str):
+            raise error
+        directory = self.directories.directory_of(path)
+        if directory is not None:
+            self.directories.fail(directory, error)
+        elif not self._is_offline(path):
+            raise error
+
+    def _is_offline(self, path: str) -> bool:
+        """What comes late of a directory that is gone already is no news."""
+        return any(path.startswith(each.directory + "/") for each in self.directories.offline)
+
+    def find_offline_log(self) -> PartitionLog | None:
+        """One that failed without anybody having been told of it."""
+        for manager in self.directories.online:
+            for log in manager.logs.values():
+                if log.offline_reason is not None:
+                    return log
+        return None
+
+    def _on_offline(self, manager: LogManager, reason: str) -> None:
+        self._tell_offline(manager.directory, reason)
+        self._outbox.run_job("close", manager.close_handles, _note_unclosed)
+        self.on_offline(manager.directory)
 
     # checkpoints
 
@@ -158,12 +250,29 @@ class BrokerLogs:
 
     def _on_high_watermark_timer(self, now_ms: int) -> None:
         """HWM-8: late is harmless. The values are of now, the writing is a job."""
-        write = self.manager.prepare_checkpoint()
-        self._outbox.run_job("checkpoint", write, lambda at_ms, error: self._on_written(at_ms, error))
+        writes = [(manager, manager.prepare_checkpoint()) for manager in self.directories.online]
+        failed: list[tuple[LogManager, OSError]] = []
 
-    def _on_written(self, now_ms: int, error: Exception | None) -> None:
+        def write_all() -> None:
+            for manager, write in writes:
+                try:
+                    write()
+                except OSError as error:
+                    failed.append((manager, error))
+
+        self._outbox.run_job(
+            "checkpoint", write_all, lambda at_ms, error: self._on_written(at_ms, failed, error)
+        )
+
+    def _on_written(
+        self, now_ms: int, failed: list[tuple[LogManager, OSError]], error: Exception | None
+    ) -> None:
         if error is not None:
             raise StorageError(f"checkpoint of high watermarks: {error}") from error
+        for manager, reason in failed:
+            told = StorageError(f"checkpoint of high watermarks: {reason}")
+            told.__cause__ = reason
+            self.directories.fail(manager.directory, told)
         self._arm_high_watermarks(now_ms)
 
     def _arm_recovery_points(self, now_ms: int) -> None:
@@ -172,21 +281,30 @@ class BrokerLogs:
 
     def _on_recovery_point_timer(self, now_ms: int) -> None:
         """Within the step: a truncation lowers the file at once, and an older value must not raise it again."""
-        self.manager.checkpoint_recovery_points()
+        for manager in list(self.directories.online):
+            try:
+                manager.checkpoint_recovery_points()
+            except OSError as error:
+                self.directories.fail(manager.directory, error)
         self._arm_recovery_points(now_ms)
 
     # end
 
     def prepare_shutdown(self, broker_epoch: int, now_ms: int) -> Callable[[], None]:
         """Flush, close, checkpoints, the mark of a clean stop: nobody else may touch the logs from here on."""
-        manager = self.manager
+        directories = self.directories
 
         def shut_down() -> None:
-            manager.shutdown(broker_epoch, now_ms)
+            directories.shutdown(broker_epoch, now_ms)
 
         return shut_down
 
     def close_handles(self) -> None:
         """As in a crash."""
-        if self._manager is not None:
-            self._manager.close_handles()
+        if self._directories is not None:
+            self._directories.close_handles()
+
+
+def _note_unclosed(now_ms: int, error: Exception | None) -> None:
+    if error is not None:
+        logger.error("files of an offline log directory not closed: reason=%s", error)

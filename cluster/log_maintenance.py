@@ -6,6 +6,7 @@ Kafka: LogManager.cleanupLogs, LogCleaner.CleanerThread, LogManager.deleteLogs; 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -16,9 +17,10 @@ from cluster.messages import TopicPartition
 from cluster.replica.context import ReplicaContext
 from cluster.replica.replica import Replica
 from storage.cleaner import Compaction, Work
-from storage.cleaner_manager import CleanerManager, Key, key_of
+from storage.cleaner_manager import Candidate, CleanerManager, Key, key_of
 from storage.cleaner_plan import CleanerConfig
 from storage.errors import StorageError
+from storage.filesystem import dirname
 from storage.log import PartitionLog
 from storage.segment import LogSegment
 
@@ -51,7 +53,7 @@ class LogMaintenance:
     def __init__(self, context: ReplicaContext, logs: BrokerLogs) -> None:
         self._context, self._logs = context, logs
         self._outbox, self._config = context.outbox, context.config
-        self._cleaner: CleanerManager | None = None
+        self.cleaners: dict[str, CleanerManager] = {}  # by log directory, of those that work
         self._round: _Round | None = None
         self._doomed: deque[tuple[int, LogSegment]] = deque()  # when its files go
         self._now_ms = 0
@@ -60,14 +62,13 @@ class LogMaintenance:
         context.on_log_truncated = self._on_log_truncated
         context.on_log_removed = self._on_log_removed
 
-    @property
-    def cleaner(self) -> CleanerManager:
-        assert self._cleaner is not None, "not started"
-        return self._cleaner
+    def cleaner_of(self, log: PartitionLog) -> CleanerManager:
+        """That of its directory. KeyError once the directory is offline."""
+        return self.cleaners[dirname(log.directory)]
 
     def start(self, now_ms: int) -> None:
         config = self._config
-        self._cleaner = self._logs.new_cleaner()
+        self.cleaners = self._logs.new_cleaners()
         first_ms = now_ms + config.log_initial_task_delay_ms
         self._outbox.set_timer(RETENTION_TIMER, first_ms, self._on_retention_timer)
         self._outbox.set_timer(PRODUCERS_TIMER, first_ms, self._on_producers_timer)
@@ -90,18 +91,38 @@ class LogMaintenance:
     def _on_log_opened(self, replica: Replica) -> None:
         log = replica.log
         log.delete_files_with(self._doom)
-        self.cleaner.truncate_checkpoint(
+        self.cleaner_of(log).truncate_checkpoint(
             key_of(log), log.log_end_offset
         )  # that of an earlier topic of the name
 
     def _on_log_truncated(self, replica: Replica) -> None:
         """A round that runs works on records that are gone; what comes in their place is dirty (RT16)."""
         log = replica.log
-        self.cleaner.abort(key_of(log))
-        self.cleaner.truncate_checkpoint(key_of(log), log.active_segment.base_offset)
+        cleaner = self.cleaner_of(log)
+        cleaner.abort(key_of(log))
+        try:
+            cleaner.truncate_checkpoint(key_of(log), log.active_segment.base_offset)
+        except OSError as error:
+            self._context.on_disk_failed(log, error)
 
     def _on_log_removed(self, replica: Replica) -> None:
-        self.cleaner.forget(key_of(replica.log))
+        self.cleaner_of(replica.log).forget(key_of(replica.log))
+
+    def on_directory_offline(self, directory: str) -> None:
+        """Nothing of it is touched any more. A round that works there ends with its slice."""
+        self.cleaners.pop(directory, None)
+        gone = [segment for _, segment in self._doomed if self._is_in(segment, directory)]
+        self._doomed = deque(each for each in self._doomed if not self._is_in(each[1], directory))
+
+        def close() -> None:
+            for segment in gone:
+                segment.close_handlers()
+
+        if gone:
+            self._outbox.run_job("close", close, lambda now_ms, error: None)
+
+    def _is_in(self, segment: LogSegment, directory: str) -> bool:
+        return dirname(segment.directory) == directory
 
     # Retention
 
@@ -116,7 +137,13 @@ class LogMaintenance:
     def _shorten(self, replica: Replica, now_ms: int) -> None:
         self._now_ms = now_ms
         log = replica.log
-        count = log.delete_old_segments(now_ms)
+        if log.offline_reason is not None:
+            return  # its directory failed a moment ago
+        try:
+            count = log.delete_old_segments(now_ms)
+        except StorageError as error:
+            self._context.on_disk_failed(log, error)
+            return
         if count == 0:
             return
         self._context.touch(replica.topic_partition)
@@ -158,20 +185,28 @@ class LogMaintenance:
     def _on_deletion_timer(self, now_ms: int) -> None:
         due = [segment for at_ms, segment in self._doomed if at_ms <= now_ms]
         self._doomed = deque(each for each in self._doomed if each[0] > now_ms)
+        failed: list[OSError] = []
 
         def delete() -> None:
             for segment in due:
-                segment.delete()
+                try:
+                    segment.delete()
+                except OSError as error:
+                    failed.append(error)
 
         if due:
-            self._outbox.run_job("delete", delete, self._on_deleted)
+            self._outbox.run_job("delete", delete, lambda _, error: self._on_deleted(failed, error))
         if self._doomed:
             at_ms = min(at_ms for at_ms, _ in self._doomed)
             self._outbox.set_timer(DELETION_TIMER, at_ms, self._on_deletion_timer)
 
-    def _on_deleted(self, now_ms: int, error: Exception | None) -> None:
+    def _on_deleted(self, failed: list[OSError], error: Exception | None) -> None:
         if error is not None:
             raise StorageError(f"old segments cannot be deleted: {error}") from error
+        for each in failed:
+            told = StorageError(f"old segments cannot be deleted: {each}")
+            told.__cause__ = each
+            self._context.on_disk_failed(None, told)
 
     # Compaction
 
@@ -186,7 +221,7 @@ class LogMaintenance:
         self._arm_cleaner(now_ms)
 
     def _begin_round(self, now_ms: int) -> bool:
-        found = self.cleaner.grab_filthiest(now_ms)
+        found = self._grab_filthiest(now_ms)
         if found is None:
             return False
         config = CleanerConfig(
@@ -197,11 +232,28 @@ class LogMaintenance:
             compaction = found.log.prepare_compaction(found.offsets, config, now_ms)
         except ValueError as error:  # nothing whole to clean: it will be found again when there is
             logger.warning("log not cleaned: log=%s reason=%s", found.log.directory, error)
-            self.cleaner.done_cleaning(key_of(found.log), None)
+            self.cleaner_of(found.log).done_cleaning(key_of(found.log), None)
             return False
         self._round = _Round(found.log, compaction)
         self._go_on(now_ms)
         return True
+
+    def _grab_filthiest(self, now_ms: int) -> Candidate | None:
+        """Of all directories: one round runs at a time."""
+        found: list[tuple[CleanerManager, Candidate]] = []
+        for directory, cleaner in list(self.cleaners.items()):
+            try:
+                candidate = cleaner.find_filthiest(now_ms)
+            except OSError as error:
+                self._logs.directories.fail(directory, error)
+                continue
+            if candidate is not None:
+                found.append((cleaner, candidate))
+        if not found:
+            return None
+        cleaner, filthiest = max(found, key=lambda each: each[1].filth.cleanable_ratio)
+        cleaner.grab(filthiest)
+        return filthiest
 
     def _go_on(self, now_ms: int) -> None:
         """The next slice, after what it prepared was taken over."""
@@ -211,9 +263,11 @@ class LogMaintenance:
         try:
             work = next(running.pieces, None)
         except StorageError as error:
-            if running.log.offline_reason is not None:
-                raise
-            self._fail(now_ms, running, error)
+            if running.log.offline_reason is None:
+                self._fail(now_ms, running, error)
+            else:
+                self._context.on_disk_failed(running.log, error)
+                self._drop_round(now_ms, running)
             return
         if work is None:
             self._finish(now_ms, running)
@@ -224,7 +278,9 @@ class LogMaintenance:
         running = self._round
         if running is None or self._is_stopped:
             return
-        if self.cleaner.is_aborted(running.key) or not running.log.config.is_compacted:
+        if running.log.offline_reason is not None:
+            self._drop_round(now_ms, running)
+        elif self.cleaner_of(running.log).is_aborted(running.key) or not running.log.config.is_compacted:
             self._end_round(now_ms, running, None)  # an error is what the abortion made of the work
         elif error is not None:
             self._fail(now_ms, running, error)
@@ -232,10 +288,14 @@ class LogMaintenance:
             self._go_on(now_ms)
 
     def _fail(self, now_ms: int, running: _Round, error: Exception) -> None:
-        """CL6: damage concerns one log, a disk that fails all of them."""
+        """CL6: damage concerns one log, a disk that fails all of its directory."""
         if isinstance(error, OSError):
-            raise running.log.mark_offline("compaction", error) from error
-        self.cleaner.mark_uncleanable(running.key, error)
+            told = running.log.mark_offline("compaction", error)
+            told.__cause__ = error
+            self._context.on_disk_failed(running.log, told)
+            self._drop_round(now_ms, running)
+            return
+        self.cleaner_of(running.log).mark_uncleanable(running.key, error)
         self._outbox.observe(
             "log.uncleanable", topic_partition=str(TopicPartition(*running.key)), reason=str(error)
         )
@@ -255,18 +315,30 @@ class LogMaintenance:
 
     def _end_round(self, now_ms: int, running: _Round, end_offset: int | None) -> None:
         """Another one at once where one was done, else after the back-off."""
-        if end_offset is None:
-            running.compaction.abort()
         self._round = None
-        counts = self.cleaner.done_cleaning(running.key, end_offset)
+        counts = False
+        try:
+            if end_offset is None:
+                running.compaction.abort()
+            counts = self.cleaner_of(running.log).done_cleaning(running.key, end_offset)
+        except OSError as error:
+            self._context.on_disk_failed(running.log, error)
         self._shorten_compacted(now_ms)
         if counts:
             self._on_cleaner_timer(now_ms)
         else:
             self._arm_cleaner(now_ms)
 
+    def _drop_round(self, now_ms: int, running: _Round) -> None:
+        """Its disk failed: what it has written so far stays for the next start to remove (LL6)."""
+        self._round = None
+        with contextlib.suppress(OSError, StorageError):
+            running.compaction.abort()
+        self._arm_cleaner(now_ms)
+
     def _shorten_compacted(self, now_ms: int) -> None:
-        for log in self.cleaner.logs_to_shorten():
+        logs = [log for cleaner in self.cleaners.values() for log in cleaner.logs_to_shorten()]
+        for log in logs:
             replica = self._context.replicas.get(TopicPartition(log.topic, log.partition))
             if replica is not None:
                 self._shorten(replica, now_ms)

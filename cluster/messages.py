@@ -295,6 +295,7 @@ class BrokerHeartbeatRequest:
     metadata_offset: int  # next offset of the metadata log that this broker will read
     want_fence: bool = False
     want_shutdown: bool = False
+    offline_partitions: tuple[TopicPartition, ...] = ()  # all of this life's, each time (KIP-858)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,7 @@ def broker_heartbeat_request_to_wire(value: BrokerHeartbeatRequest) -> controlle
         metadata_offset=value.metadata_offset,
         want_fence=value.want_fence,
         want_shutdown=value.want_shutdown,
+        offline_partitions=[common.topic_partition_to_wire(each) for each in value.offline_partitions],
     )
 
 
@@ -76,6 +77,9 @@ def broker_heartbeat_request_from_wire(
         metadata_offset=message.metadata_offset,
         want_fence=message.want_fence,
         want_shutdown=message.want_shutdown,
+        offline_partitions=tuple(
+            [common.topic_partition_from_wire(each) for each in message.offline_partitions]
+        ),
     )
 
 

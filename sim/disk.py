@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Final, final
 
 from sim.crash import Life
-from sim.disk_faults import MUTATING, WRITES, Applied, Interruption, Trigger
+from sim.disk_faults import EIO_ALWAYS, MUTATING, WRITES, Applied, Interruption, Trigger
 from sim.disk_file import Fate, FileNode
 from sim.disk_handles import SimFile, SimFileSystem
 from sim.disk_names import DirectoryNode, NameChange, Node, durable_node, missing, sync_names
@@ -44,6 +44,7 @@ class SimDisk:
         self._lives: list[Life] = []
         self._locked: list[FileNode] = []
         self._triggers: list[Trigger] = []
+        self._broken: list[str] = []  # directories that raise EIO
         self._dirty_files: dict[int, FileNode] = {}
         self._dirty_directories: dict[int, DirectoryNode] = {}
         self._mapped: dict[int, FileNode] = {}
@@ -154,6 +155,14 @@ class SimDisk:
         )
         self._arm(trigger)
 
+    def break_directory(self, path: str) -> None:
+        """From now on every read and change at or below `path` raises EIO, in this life and the next, until `mend`."""
+        self._broken.append(path)
+
+    def mend(self) -> None:
+        """What lies in broken directories is as it was; a sync that failed meanwhile saved nothing."""
+        self._broken.clear()
+
     def disarm(self) -> None:
         """Nothing that was armed and has not struck will strike."""
         self._triggers.clear()
@@ -240,7 +249,7 @@ class SimDisk:
 
     @property
     def has_faults(self) -> bool:
-        return bool(self._triggers)
+        return bool(self._triggers or self._broken)
 
     def begin(self, verb: str, path: str, *detail: int | str) -> Interruption | None:
         """Before each mutating call; the caller obeys what strikes it."""
@@ -249,9 +258,11 @@ class SimDisk:
         self.operations += 1
         if self.call_log is not None:
             self.call_log.append(" ".join((verb, path, *map(str, detail))))
-        return self.strike(verb, path) if self._triggers else None
+        return self.strike(verb, path) if self.has_faults else None
 
     def strike(self, verb: str, path: str) -> Interruption | None:
+        if any(path == broken or path.startswith(f"{broken}/") for broken in self._broken):
+            return Interruption(disk=self, trigger=EIO_ALWAYS, verb=verb, path=path)
         struck = [trigger for trigger in self._triggers if trigger.strikes(verb, path)]
         if not struck:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,6 +58,11 @@ class Trigger:
             return False
         self.countdown -= 1
         return self.countdown == 0
+
+
+EIO_ALWAYS: Final = Trigger(
+    countdown=0, verbs=frozenset(), path_suffix="", applied=Applied.NOTHING, error_number=errno.EIO
+)
 
 
 @final

@@ -70,7 +70,17 @@ class CleanerManager:
         return dict(self._checkpoints)
 
     def grab_filthiest(self, now_ms: int) -> Candidate | None:
-        """The log with the greatest share of dirty bytes among those that are due, marked as being cleaned (CL4).
+        """As `find_filthiest`, marked as being cleaned."""
+        filthiest = self.find_filthiest(now_ms)
+        if filthiest is not None:
+            self.grab(filthiest)
+        return filthiest
+
+    def grab(self, candidate: Candidate) -> None:
+        self._state(key_of(candidate.log)).is_running = True
+
+    def find_filthiest(self, now_ms: int) -> Candidate | None:
+        """The log with the greatest share of dirty bytes among those that are due (CL4).
 
         One whose state cannot be told is uncleanable from then on (CL6). Raises OSError of the checkpoint.
         """
@@ -78,9 +88,7 @@ class CleanerManager:
         due = [each for each in candidates if each is not None and _is_due(each)]
         if not due:
             return None
-        filthiest = max(due, key=lambda each: each.filth.cleanable_ratio)
-        self._state(key_of(filthiest.log)).is_running = True
-        return filthiest
+        return max(due, key=lambda each: each.filth.cleanable_ratio)
 
     def _may_clean(self, log: PartitionLog) -> bool:
         key = key_of(log)

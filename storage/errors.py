@@ -159,6 +159,10 @@ class DirectoryInUse(StorageError):
     """Another process holds the lock of the log directory."""
 
 
+class NoLogDirectory(StorageError):
+    """None of a broker's log directories can be used."""
+
+
 class ForeignDirectory(StorageError):
     """Not this node's: another node's directory, another program's files, a mark that says nothing."""
 

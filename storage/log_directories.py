@@ -1,21 +1,21 @@
-"""Several log directories of one broker, of which one may fail: its logs go offline, the others go on.
+"""The log directories of one broker, of which one may fail: its logs go offline, the others go on.
 
-Each has its own lock, checkpoints and mark of an orderly stop (`log_manager.py`). Kafka: LogManager,
-LogDirFailureChannel (KIP-112); rules LL1 to LL5, AP16.
+Each has its own lock, checkpoints and mark of an orderly stop (`log_manager.py`). With one directory alone, its
+errors are raised as they come. Kafka: LogManager, LogDirFailureChannel (KIP-112); rules LL1 to LL5, AP16.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
 from storage.checkpoints import NO_BROKER_EPOCH, MetaProperties, MetaPropertiesFile
 from storage.config import LogConfig
 from storage.draws import Draws
-from storage.errors import ConfigError, CorruptCheckpoint, StorageError
-from storage.filesystem import FileSystem
+from storage.errors import ConfigError, CorruptCheckpoint, NoLogDirectory, StorageError, reason_of
+from storage.filesystem import FileSystem, dirname
 from storage.log import PartitionLog
 from storage.log_manager import ConfigOf, LogManager
 from storage.recovery_cut import ReportCut, ignore_cut
@@ -30,12 +30,18 @@ class OfflineDirectory:
     reason: str
 
 
+def _close(manager: LogManager, reason: str) -> None:
+    manager.close_handles()
+
+
 @final
 class LogDirectories:
     """`online` are the managers of the directories that work, in the order given; `offline` tells of the others.
 
     A directory in use by another process keeps all from starting (DirectoryInUse), and so does a log that is damaged
     beyond repair: only the disk's own errors take a directory away. ConfigError for a directory given twice.
+    `on_offline` is told of each that fails once they are loaded, and has its handles closed: at once, or when no other
+    thread works on its files any more.
     """
 
     def __init__(
@@ -51,8 +57,11 @@ class LogDirectories:
         self._file_system = file_system
         self.online: list[LogManager] = []
         self.offline: list[OfflineDirectory] = []
+        self.on_offline: Callable[[LogManager, str], None] = _close
+        paths = _distinct(directories)
+        self._is_single = len(paths) == 1
         try:
-            for directory in _distinct(directories):
+            for directory in paths:
                 self._open(directory, default_config, now_ms, draws, report)
         except BaseException:
             self.close_handles()
@@ -65,6 +74,8 @@ class LogDirectories:
         try:
             manager = LogManager(self._file_system, directory, default_config, now_ms, draws, report=report)
         except OSError as error:
+            if self._is_single:
+                raise
             self._note_offline(directory, error)
         else:
             self.online.append(manager)
@@ -78,9 +89,9 @@ class LogDirectories:
                 try:
                     manager.load(now_ms, config_of=config_of)
                 except (StorageError, OSError) as error:
-                    if not is_disk_error(error):
+                    if self._is_single or not is_disk_error(error):
                         raise
-                    self._drop(manager, error)
+                    self._drop_at_start(manager, error)
             self._check_any()
             self._check_duplicates()
         except BaseException:
@@ -90,7 +101,7 @@ class LogDirectories:
     def _check_any(self) -> None:
         if not self.online:
             told = "; ".join(f"{each.directory}: {each.reason}" for each in self.offline)
-            raise StorageError(f"no log directory can be used: {told}")
+            raise NoLogDirectory(f"no log directory can be used: {told}")
 
     def _check_duplicates(self) -> None:
         """LL4: which of two copies holds the truth is an operator's to say."""
@@ -137,7 +148,7 @@ class LogDirectories:
         """The log of the partition, made in `directory`, or where the fewest logs are, when there is none.
 
         A directory whose disk fails goes offline and the next one is tried; `directory` has no substitute. Raises as
-        LogManager.create, and StorageError when no directory is left.
+        LogManager.create, so also what the disk of the last directory says.
         """
         known = self.manager_of(topic, partition)
         if known is not None:
@@ -153,7 +164,7 @@ class LogDirectories:
             except (StorageError, OSError) as error:
                 if not is_disk_error(error):
                     raise
-                self._drop(manager, error)
+                self._fail(manager, error)
         wanted = "" if directory is None else f" {directory}"
         raise StorageError(f"no log directory{wanted} can take {directory_name(topic, partition)}")
 
@@ -163,23 +174,47 @@ class LogDirectories:
 
     # Failure
 
-    def fail(self, directory: str, reason: str) -> list[str]:
-        """Take a directory offline: nothing of it is flushed or marked. Gives the names of the logs that went."""
+    def directory_of(self, path: str | None) -> str | None:
+        """The one that works and holds `path`, or is it."""
+        while path:
+            if any(manager.directory == path for manager in self.online):
+                return path
+            path = dirname(path)
+        return None
+
+    def fail(self, directory: str, error: Exception) -> list[str]:
+        """Take a directory offline: nothing of it is flushed or marked, its logs refuse every call (AP16).
+
+        Gives the names of the logs that went. Raises `error` where no other directory is left, and takes nothing
+        offline then.
+        """
         manager = next((manager for manager in self.online if manager.directory == directory), None)
         if manager is None:
             return []
-        names = list(manager.logs)
-        self._drop(manager, reason)
-        return names
+        self._fail(manager, error)
+        return list(manager.logs)
 
-    def _drop(self, manager: LogManager, reason: object) -> None:
+    def _fail(self, manager: LogManager, error: Exception) -> None:
+        if len(self.online) == 1:
+            raise error
+        self.online.remove(manager)
+        for log in manager.logs.values():
+            if log.offline_reason is None:
+                log.mark_offline("log directory", OSError(str(error)))
+        told = self._note_offline(manager.directory, error)
+        self.on_offline(manager, told.reason)
+
+    def _drop_at_start(self, manager: LogManager, error: Exception) -> None:
         self.online.remove(manager)
         manager.close_handles()
-        self._note_offline(manager.directory, reason)
+        self._note_offline(manager.directory, error)
 
-    def _note_offline(self, directory: str, reason: object) -> None:
+    def _note_offline(self, directory: str, error: Exception) -> OfflineDirectory:
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
         logger.error("log directory offline: directory=%s reason=%s", directory, reason)
-        self.offline.append(OfflineDirectory(directory=directory, reason=str(reason)))
+        told = OfflineDirectory(directory=directory, reason=reason)
+        self.offline.append(told)
+        return told
 
     # Checkpoints and the end
 
@@ -191,19 +226,30 @@ class LogDirectories:
                 manager.checkpoint_log_start_offsets()
                 manager.checkpoint_high_watermarks()
             except OSError as error:
-                self._drop(manager, error)
+                self._fail(manager, error)
 
     def read_owners(self) -> dict[str, MetaProperties]:
         """`meta.properties` by directory, where there is one. Raises CorruptCheckpoint.
 
         Directories of several nodes or clusters are no broker's: ConfigError.
         """
-        files = [
-            (each.directory, MetaPropertiesFile(self._file_system, each.directory)) for each in self.online
-        ]
-        owners = {directory: owner for directory, file in files if (owner := file.read()) is not None}
+        owners = {}
+        for manager in list(self.online):
+            try:
+                owner = MetaPropertiesFile(self._file_system, manager.directory).read()
+            except OSError as error:
+                if self._is_single:
+                    raise
+                self._drop_at_start(manager, error)
+                continue
+            if owner is not None:
+                owners[manager.directory] = owner
+        self._check_any()
         if len({(owner.node_id, owner.cluster_id) for owner in owners.values()}) > 1:
-            told = ", ".join(f"{name} node {owner.node_id}" for name, owner in owners.items())
+            told = ", ".join(
+                f"{name} of node {owner.node_id} in cluster {owner.cluster_id}"
+                for name, owner in owners.items()
+            )
             raise ConfigError(f"log directories of several owners: {told}")
         ids = [owner.directory_id for owner in owners.values() if owner.directory_id is not None]
         if len(ids) != len(set(ids)):
@@ -212,6 +258,8 @@ class LogDirectories:
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH, now_ms: int | None = None) -> bool:
         """Whether each that works was stopped in order; one that fails does not keep the others from it (LL5)."""
+        if self._is_single:
+            return self.online[0].shutdown(broker_epoch, now_ms)
         return all([_stopped(manager, broker_epoch, now_ms) for manager in self.online])
 
     def close_handles(self) -> None:

@@ -50,6 +50,7 @@ class BrokerControl:
             return Decision(reply=self._registered(known.broker_epoch))
         self.check_no_live_session(request, now_ms)
         self.sessions.end(request.broker_id)
+        self.partitions.offline.pop(request.broker_id, None)
         records: list[MetadataRecord] = [*self.records_for_old_incarnation(known)]
         broker_epoch = self.image.next_offset + len(records)
         records.append(
@@ -90,13 +91,14 @@ class BrokerControl:
         self.partitions.check_broker_epoch(request.broker_id, request.broker_epoch)
         broker = self.image.brokers[request.broker_id]
         self.sessions.touch(request.broker_id, now_ms, request.metadata_offset)
+        offline = self.partitions.records_for_offline(request.broker_id, request.offline_partitions)
         if broker.fenced:
             return self._heartbeat_of_fenced(broker, request, now_ms)
         if request.want_fence:
             return self._fence_on_request(request)
         if broker.in_controlled_shutdown or request.want_shutdown:
             return self._shut_down(broker, request)
-        return Decision(reply=self._beat(request, is_fenced=False))
+        return Decision(reply=self._beat(request, is_fenced=False), records=tuple(offline))
 
     def _heartbeat_of_fenced(
         self, broker: BrokerRegistration, request: BrokerHeartbeatRequest, now_ms: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 from cluster.controller.decisions import Decision
 from cluster.controller.elections import Election, IsActive, LeaderElection
 from cluster.errors import ClusterError, ErrorCode
-from cluster.messages import AlterPartitionRequest, AlterPartitionResponse
+from cluster.messages import AlterPartitionRequest, AlterPartitionResponse, TopicPartition
 from cluster.metadata import MetadataImage, PartitionRegistration, TopicImage
 from cluster.metadata_records import LEADER_UNCHANGED, PartitionChangeRecord
 
@@ -23,6 +23,9 @@ class PartitionControl:
     def __init__(self, image: MetadataImage, election: LeaderElection) -> None:
         self.image = image
         self.election = election
+        # By broker, as its last heartbeat said: partitions of it in log directories that failed (KIP-858). Not in the
+        # log: a controller that restarts hears it again.
+        self.offline: dict[int, frozenset[TopicPartition]] = {}
 
     # AlterPartition
 
@@ -107,10 +110,29 @@ class PartitionControl:
         """KIP-841 and KIP-903: active, and of the incarnation that the leader saw fetching."""
         for member in request.new_isr:
             is_same_life = self.image.broker_epoch(member.broker_id) == member.broker_epoch
-            if not self.image.is_active(member.broker_id) or not is_same_life:
+            is_offline = self.is_offline(member.broker_id, request.topic_partition)
+            if not self.image.is_active(member.broker_id) or not is_same_life or is_offline:
                 raise ClusterError(
                     ErrorCode.INELIGIBLE_REPLICA, f"{request.topic_partition}: broker {member.broker_id}"
                 )
+
+    # log directories that fail
+
+    def is_offline(self, broker_id: int, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self.offline.get(broker_id, ())
+
+    def records_for_offline(
+        self, broker_id: int, topic_partitions: tuple[TopicPartition, ...]
+    ) -> list[PartitionChangeRecord]:
+        """What the broker cannot read it neither leads nor is in sync in; the last member stays (ELE-5, KIP-858)."""
+        self.offline[broker_id] = frozenset(topic_partitions)
+        records = []
+        for topic_partition in topic_partitions:
+            partition = self.image.partition(topic_partition)
+            if partition is not None and (broker_id in partition.isr or partition.leader == broker_id):
+                isr = self.election.isr_without(partition, broker_id)
+                records.append(self._elect(partition, isr, self.image.is_active))
+        return [record for record in records if record is not None]
 
     # brokers come and go
 
@@ -144,7 +166,8 @@ class PartitionControl:
         records = []
         for partition in topic.partitions.values():
             if not partition.has_leader:
-                outcome = self.election.elect(partition, partition.isr, self.image.is_active, unclean=True)
+                is_usable = self._can_read(partition, self.image.is_active)
+                outcome = self.election.elect(partition, partition.isr, is_usable, unclean=True)
                 records.append(self.change_record(partition, outcome))
         return [record for record in records if record is not None]
 
@@ -155,7 +178,16 @@ class PartitionControl:
         self, partition: PartitionRegistration, isr: tuple[int, ...], is_active: IsActive
     ) -> PartitionChangeRecord | None:
         unclean = self.allows_unclean_election(self.image.topics[partition.topic_partition.topic])
-        return self.change_record(partition, self.election.elect(partition, isr, is_active, unclean=unclean))
+        outcome = self.election.elect(partition, isr, self._can_read(partition, is_active), unclean=unclean)
+        return self.change_record(partition, outcome)
+
+    def _can_read(self, partition: PartitionRegistration, is_active: IsActive) -> IsActive:
+        """ELE-2: a replica in a log directory that failed is as good as down."""
+
+        def is_usable(replica: int) -> bool:
+            return is_active(replica) and not self.is_offline(replica, partition.topic_partition)
+
+        return is_usable
 
     def allows_unclean_election(self, topic: TopicImage) -> bool:
         """ELE-4 holds only where the topic says so."""

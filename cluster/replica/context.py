@@ -12,14 +12,20 @@ from cluster.metadata import MetadataImage
 from cluster.replica.outbox import Outbox
 from cluster.replica.replica import Replica
 from storage.errors import StorageError
+from storage.log import PartitionLog
 
 NO_BROKER_EPOCH = -1
 
 OnLog = Callable[[Replica], None]
+OnDiskFailed = Callable[[PartitionLog | None, Exception], None]
 
 
 def _nobody(replica: Replica) -> None:
     return
+
+
+def _raise(log: PartitionLog | None, error: Exception) -> None:
+    raise error
 
 
 @final
@@ -28,6 +34,10 @@ class ReplicaContext:
 
     Whoever is parked on one of them is looked at before the step ends; where only the log grew, those who wait for
     records: what has been produced is no safer for it.
+
+    `offline` are the partitions placed here whose log directory cannot be used: there is no replica of them, and none
+    is made in this life. `on_disk_failed` takes the directory offline that is to blame for an error, and raises the
+    error where that cannot be: the disk is not to blame, or no directory would be left.
     """
 
     def __init__(self, config: BrokerConfig, image: MetadataImage, outbox: Outbox) -> None:
@@ -38,6 +48,9 @@ class ReplicaContext:
         self.broker_epoch = NO_BROKER_EPOCH  # of this life, once registered
         self.is_shutting_down = False
         self.replicas: dict[TopicPartition, Replica] = {}
+        self.offline: set[TopicPartition] = set()
+        self.has_newly_offline = False  # and the controller has not been told
+        self.on_disk_failed: OnDiskFailed = _raise
         self._touched: dict[TopicPartition, bool] = {}  # whether more than the end moved
         # Told by roles and truncations to who works on logs in the background.
         self.on_log_opened: OnLog = _nobody
@@ -57,6 +70,8 @@ class ReplicaContext:
         replica = self.replicas.get(topic_partition)
         if replica is not None:
             return replica
+        if topic_partition in self.offline:
+            raise ClusterError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} is in an offline directory")
         if self.image.partition(topic_partition) is not None:
             raise ClusterError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic_partition} is not here")
         raise ClusterError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic_partition} is not known")
@@ -69,10 +84,23 @@ class ReplicaContext:
         return registration.leader, registration.leader_epoch
 
     def check_online(self, topic_partition: TopicPartition, error: StorageError) -> None:
-        """PRO-9: with one log directory, a log that went offline ends the broker (KAFKA-10778): raised again."""
+        """PRO-9: a log that went offline takes its directory with it before anything else is appended (KAFKA-10778).
+
+        With the last directory the broker ends: raised again.
+        """
         replica = self.replicas.get(topic_partition)
         if replica is not None and replica.log.offline_reason is not None:
-            raise error
+            self.on_disk_failed(replica.log, error)
+
+    def take_offline(self, topic_partition: TopicPartition) -> None:
+        """Whoever waits for it is answered, and the controller told, at the end of the step."""
+        self.offline.add(topic_partition)
+        self.has_newly_offline = True
+        self.touch(topic_partition)
+
+    def forget_offline(self, topic: str) -> None:
+        """The topic is gone; one that is made anew has nothing in an offline directory."""
+        self.offline = {each for each in self.offline if each.topic != topic}
 
     # what moves a replica, and must be told
 

@@ -12,6 +12,7 @@ from typing import final
 from cluster.replica.context import ReplicaContext
 from cluster.replica.leader import promises_flush
 from cluster.replica.replica import Replica
+from storage.errors import StorageError
 
 OnFailure = Callable[[str], None]
 
@@ -43,8 +44,12 @@ class Flushes:
         return promises_flush(log) and log.recovery_point < log.log_end_offset
 
     def _flush(self, replica: Replica, up_to: int) -> None:
+        try:
+            prepared = replica.log.prepare_flush(up_to)
+        except StorageError as error:
+            self._context.on_disk_failed(replica.log, error)
+            return
         replica.is_flushing = True
-        prepared = replica.log.prepare_flush(up_to)
 
         def then(now_ms: int, error: Exception | None) -> None:
             self._on_flushed(now_ms, replica, prepared.offset, error)
@@ -55,8 +60,8 @@ class Flushes:
         replica.is_flushing = False
         if self._context.replicas.get(replica.topic_partition) is not replica:
             return  # deleted meanwhile
-        if error is not None:  # PRO-9: what the disk holds is not known any more
-            self._on_failure(f"flush of {replica.topic_partition}: {error}")
+        if error is not None:
+            self._fail(replica, error)
             return
         replica.log.flushed(up_to)  # less, where a truncation came between
         if self.is_behind(replica):
@@ -65,3 +70,12 @@ class Flushes:
             self.maybe_flush(replica)
         self._context.advance_high_watermark(replica, now_ms)
         self._context.touch(replica.topic_partition)
+
+    def _fail(self, replica: Replica, error: Exception) -> None:
+        """PRO-9: what the disk holds is not known any more."""
+        told = StorageError(f"flush of {replica.topic_partition}: {error}")
+        told.__cause__ = error
+        try:
+            self._context.on_disk_failed(replica.log, told)
+        except StorageError:
+            self._on_failure(str(told))

@@ -31,6 +31,7 @@ class ListOffsetsHandler:
         except ClusterError as error:
             answer = ListOffsetsResponse(topic_partition=request.topic_partition, error=error.code)
         except StorageError as error:
+            self._context.check_online(request.topic_partition, error)
             answer = ListOffsetsResponse(topic_partition=request.topic_partition, error=ErrorCode(error.code))
         self._context.outbox.reply(call, answer)
 

@@ -25,6 +25,7 @@ from cluster.replica.list_offsets import ListOffsetsHandler
 from cluster.replica.outbox import Outbox
 from cluster.replica.produce import ProduceHandler
 from cluster.replica.roles import Logs, Roles
+from storage.filesystem import dirname
 
 MAX_SETTLING_ROUNDS = 1_000
 
@@ -42,6 +43,7 @@ class ReplicaManager:
         on_failure: OnFailure,
     ) -> None:
         self.context = ReplicaContext(config, image, outbox)
+        self.context.on_disk_failed = logs.on_disk_failed
         self.flushes = Flushes(self.context, on_failure)
         self.fetchers = Fetchers(self.context, self.flushes)
         self.isr_changes = IsrChanges(self.context)
@@ -86,6 +88,14 @@ class ReplicaManager:
         else:
             raise AssertionError("replicas do not come to rest")
         self.fetchers.pump(now_ms)
+
+    def on_directory_offline(self, directory: str) -> None:
+        """AP16: its partitions are neither led nor followed here any more; those of others go on."""
+        replicas = self.context.replicas
+        for topic_partition in sorted(replicas):
+            replica = replicas[topic_partition]
+            if dirname(replica.log.directory) == directory:
+                self.roles.go_offline(replica)
 
     def stop(self, now_ms: int) -> None:
         """Nobody is served or followed any more; all who wait are answered."""

@@ -159,6 +159,10 @@ class ProduceHandler:
         topic_partition = waiting.success.topic_partition
         replica = self._context.replicas.get(topic_partition)
         leader = None if replica is None else replica.leader
+        if topic_partition in self._context.offline:
+            return self._refuse(
+                topic_partition, ErrorCode.KAFKA_STORAGE_ERROR, "its log directory failed while it waited"
+            )
         if self.has_lost_leadership(leader, waiting):
             return self._refuse(
                 topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership ended while it waited"

@@ -17,11 +17,18 @@ from cluster.replica.isr_changes import IsrChanges
 from cluster.replica.leader import Leader
 from cluster.replica.replica import Replica
 from storage.config import LogConfig
+from storage.errors import StorageError
 from storage.log import PartitionLog
 
 
 class Logs(Protocol):
-    """The log directory, as far as roles need it."""
+    """The log directories, as far as roles need them."""
+
+    def on_disk_failed(self, log: PartitionLog | None, error: Exception) -> None:
+        """As ReplicaContext says."""
+
+    def may_lie_offline(self, topic_partition: TopicPartition) -> bool:
+        """Its log is in no directory that works, and not all of them do."""
 
     def open_or_create(
         self, topic: TopicImage, partition: int, config: LogConfig, now_ms: int
@@ -60,7 +67,10 @@ class Roles:
             {each.topic_partition: image.topics[each.topic_partition.topic].topic_id for each in mine}
         )
         for registration in mine:
-            self.apply(now_ms, registration)
+            if self._logs.may_lie_offline(registration.topic_partition):
+                self._tell_offline(registration.topic_partition, registration.leader_epoch)
+            else:
+                self.apply(now_ms, registration)
 
     def apply_delta(self, now_ms: int, delta: MetadataDelta) -> None:
         """Only the outcome counts: epochs may have been skipped within the delta (CTL-5)."""
@@ -74,6 +84,18 @@ class Roles:
                 self.apply(now_ms, registration)
 
     def apply(self, now_ms: int, registration: PartitionRegistration) -> None:
+        """A disk that fails meanwhile takes its partitions with it; the others' roles are applied all the same."""
+        try:
+            self._apply(now_ms, registration)
+        except (StorageError, OSError) as error:
+            replica = self._context.replicas.get(registration.topic_partition)
+            self._context.on_disk_failed(None if replica is None else replica.log, error)
+            if replica is None:  # it has no log yet: another directory can take it
+                self.apply(now_ms, registration)
+
+    def _apply(self, now_ms: int, registration: PartitionRegistration) -> None:
+        if registration.topic_partition in self._context.offline:
+            return
         replica = self._context.replicas.get(registration.topic_partition)
         if self._context.broker_id not in registration.replicas:
             if replica is not None:
@@ -196,8 +218,22 @@ class Roles:
 
     # ends
 
+    def go_offline(self, replica: Replica) -> None:
+        """AP16: its disk failed. What lies there comes back with a start that can read it."""
+        self._fetchers.remove(replica.topic_partition)
+        replica.leader = replica.follower = None
+        del self._context.replicas[replica.topic_partition]
+        self._tell_offline(replica.topic_partition, replica.leader_epoch)
+
+    def _tell_offline(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        self._context.take_offline(topic_partition)
+        self._context.outbox.observe(
+            "replica.offline", topic_partition=str(topic_partition), leader_epoch=leader_epoch
+        )
+
     def _remove_topic(self, name: str, topic_id: str) -> None:
         """By id: a topic of that name may have been made again within the delta."""
+        self._context.forget_offline(name)
         for replica in list(self._context.replicas.values()):
             if replica.topic_partition.topic == name and replica.topic_id == topic_id:
                 self.remove(replica)
@@ -214,5 +250,8 @@ class Roles:
             leader_epoch=replica.leader_epoch,
             log_end_offset=replica.log.log_end_offset,
         )
-        self._context.on_log_removed(replica)
-        self._logs.delete(replica)
+        try:
+            self._context.on_log_removed(replica)
+            self._logs.delete(replica)
+        except (StorageError, OSError) as error:
+            self._context.on_disk_failed(replica.log, error)

@@ -37,14 +37,21 @@ BROKER_EPOCH = 1
 
 @final
 class BrokerSetup:
-    """`boot` brings it up: registered with epoch 1, caught up, unfenced."""
+    """`boot` brings it up: registered with epoch 1, caught up, unfenced; what it is given is in the first image."""
 
-    def __init__(self, disk: SimDisk | None = None, *, life: int = 1, **settings: int) -> None:
+    def __init__(
+        self,
+        disk: SimDisk | None = None,
+        *,
+        life: int = 1,
+        directories: str | tuple[str, ...] = "data",
+        **settings: int,
+    ) -> None:
         self.now_ms = 1_000_000
         self.disk = disk or SimDisk(Draws(3), lambda: self.now_ms)
         config = replace(BrokerConfig(node_id=1, port=9001), **settings)  # type: ignore[arg-type]  # ints only
         file_system = self.disk.file_system(Life(f"1#{life}"))
-        self.broker = Broker(config, file_system, "data", Draws(5).child("life", life))
+        self.broker = Broker(config, file_system, directories, Draws(5).child("life", life))
         self._next_call = 0
         self.metadata_end = 0
         self.metadata_fetch = -1  # the call in flight
@@ -87,7 +94,7 @@ class BrokerSetup:
             self.metadata_fetch, FetchMetadataResponse(high_watermark=self.metadata_end, records=data)
         )
 
-    def boot(self) -> list[Effect]:
+    def boot(self, *records: MetadataRecord) -> list[Effect]:
         registration = only_sent(self.start(), RegisterBrokerRequest)
         effects = self.answer(
             registration.call, RegisterBrokerResponse(broker_epoch=BROKER_EPOCH, cluster_id=CLUSTER_ID)
@@ -95,7 +102,7 @@ class BrokerSetup:
         beat = only_sent(effects, BrokerHeartbeatRequest)
         self.answer(beat.call, BrokerHeartbeatResponse(is_fenced=True))
         beat = only_sent(
-            self.metadata(ClusterRecord(cluster_id=CLUSTER_ID), self.own_registration()),
+            self.metadata(ClusterRecord(cluster_id=CLUSTER_ID), self.own_registration(), *records),
             BrokerHeartbeatRequest,
         )
         return self.answer(beat.call, BrokerHeartbeatResponse(is_fenced=False, is_caught_up=True))

@@ -124,6 +124,7 @@ class ControllerBench:
         metadata_offset: int | None = None,
         want_fence: bool = False,
         want_shutdown: bool = False,
+        offline: tuple[TopicPartition, ...] = (),
     ) -> BrokerHeartbeatResponse:
         """As the broker's current incarnation, caught up, unless told otherwise."""
         image = self.controller.image
@@ -134,6 +135,7 @@ class ControllerBench:
                 metadata_offset=image.next_offset if metadata_offset is None else metadata_offset,
                 want_fence=want_fence,
                 want_shutdown=want_shutdown,
+                offline_partitions=offline,
             )
         )
         assert isinstance(answer, BrokerHeartbeatResponse)

@@ -358,7 +358,7 @@ def test_hwm8_high_watermarks_are_checkpointed_as_a_job_and_found_again() -> Non
     setup.disk.crash_process()
     again = BrokerSetup(setup.disk, life=2)
     again.start()
-    assert again.broker._logs.manager.logs["t-0"].high_watermark == 1
+    assert again.broker._logs.directories.online[0].logs["t-0"].high_watermark == 1
 
 
 def test_recovery_points_are_checkpointed_every_minute() -> None:

@@ -87,7 +87,7 @@ def test_rol5_removed_from_the_replicas_the_copy_goes() -> None:
     setup.place(leader=2)
     setup.place(leader=2, replicas=(2, 3), isr=(2, 3), partition_epoch=1)
     assert setup.manager.context.replicas == {}
-    assert setup.logs.manager.logs == {}
+    assert setup.logs.directories.online[0].logs == {}
 
 
 def test_rol5_a_topic_made_again_in_one_delta_begins_empty() -> None:
@@ -113,7 +113,7 @@ def test_rol5_what_the_first_image_does_not_place_here_is_set_aside() -> None:
     setup.place(leader=1, isr=(1,))
     setup.manager.context.replicas.clear()
     setup.manager.roles.apply_image(setup.now_ms)
-    assert list(setup.logs.manager.logs) == ["t-0"]
+    assert list(setup.logs.directories.online[0].logs) == ["t-0"]
     assert list(setup.manager.context.replicas) == [T0]
     aside = observed(setup.outbox.take(), "replica.set_aside")
     assert [each["topic_partition"] for each in aside] == ["stray-0"]

@@ -151,7 +151,7 @@ def test_nothing_is_done_to_logs_whose_topic_is_not_known_yet() -> None:
     again.fire("logs.retention")
     again.fire("logs.cleaner")
     again.fire("logs.producers")
-    assert again.broker._logs.manager.logs["t-0"].log_start_offset == 0
+    assert again.broker._logs.directories.online[0].logs["t-0"].log_start_offset == 0
 
 
 # Compaction
@@ -170,7 +170,7 @@ def test_cl4_the_cleaner_cleans_in_jobs_and_notes_how_far() -> None:
     assert int(told["bytes_after"]) < int(told["bytes_before"])
     active = len(list(log.active_segment.records.batches()))
     assert len(keys_in(log)) == 2 + active
-    assert setup.broker.maintenance.cleaner.checkpoints == {("t", 0): log.active_segment.base_offset}
+    assert setup.broker.maintenance.cleaners["data"].checkpoints == {("t", 0): log.active_segment.base_offset}
     assert timer_of(everything, "logs.cleaner") == setup.now_ms + 15_000
     assert of(setup.fire("logs.cleaner", 15_000), RunJob) == []  # nothing is dirty
 
@@ -196,7 +196,7 @@ def test_compaction_finds_its_checkpoint_again_after_a_crash() -> None:
     setup.disk.crash_process()
     again = BrokerSetup(setup.disk, life=2)
     again.start()
-    assert list(again.broker.maintenance.cleaner.checkpoints) == [("t", 0)]
+    assert list(again.broker.maintenance.cleaners["data"].checkpoints) == [("t", 0)]
 
 
 def begin_round(setup: BrokerSetup) -> RunJob:
@@ -230,11 +230,11 @@ def test_rt16_a_truncation_aborts_the_round_and_lowers_the_checkpoint() -> None:
     assert_dropped(setup, setup.finish(job))
     assert log_of(setup).log_end_offset == 5
     assert keys_in(log_of(setup)) == [b"0", b"1", b"0", b"1", b"0"]
-    setup.broker.maintenance.cleaner._update(("t", 0), 5)
+    setup.broker.maintenance.cleaners["data"]._update(("t", 0), 5)
     produce(setup, *(number % 2 for number in range(7)))
     setup.broker._context.truncate(setup.broker.replicas()[T0], 6)
     base = log_of(setup).active_segment.base_offset
-    assert setup.broker.maintenance.cleaner.checkpoints[("t", 0)] == min(5, base)
+    assert setup.broker.maintenance.cleaners["data"].checkpoints[("t", 0)] == min(5, base)
 
 
 def test_truncating_everything_aborts_the_round() -> None:
@@ -250,7 +250,7 @@ def test_cl23_a_topic_that_is_deleted_meanwhile_takes_the_round_with_it() -> Non
     setup.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID))
     effects = finish_as_it_ends(setup, job)
     assert of(effects, Stop) == []
-    assert setup.broker.maintenance.cleaner.checkpoints == {}
+    assert setup.broker.maintenance.cleaners["data"].checkpoints == {}
 
 
 def test_a_topic_that_is_not_compacted_any_more_drops_the_round() -> None:
@@ -297,7 +297,7 @@ def test_a_topic_of_the_same_name_begins_dirty() -> None:
     run_jobs(setup, setup.fire("logs.cleaner", 15_000))
     setup.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID))
     setup.metadata(TopicRecord(name="t", topic_id="2f" * 16, configs=tuple(COMPACT.items())), LED_HERE)
-    assert setup.broker.maintenance.cleaner.checkpoints == {}
+    assert setup.broker.maintenance.cleaners["data"].checkpoints == {}
     produce(setup, *(number % 2 for number in range(12)))
     assert of(setup.fire("logs.cleaner", 15_000), RunJob) != []
 

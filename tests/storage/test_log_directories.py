@@ -186,10 +186,56 @@ def test_ap16_a_directory_that_fails_later_is_not_marked_and_its_logs_are_gone()
     logs = started(disk)
     for partition, directory in enumerate(THREE):
         append_each(logs.create("t", partition, directory=directory), 4)
-    assert logs.fail("two", "the disk is gone") == ["t-1"] and logs.fail("two", "again") == []
+    gone = logs.get("t", 1)
+    assert logs.fail("two", OSError("the disk is gone")) == ["t-1"] and logs.fail("two", OSError()) == []
     assert logs.get("t", 1) is None and logs.get("t", 2) is not None
+    assert gone is not None
+    with pytest.raises(StorageError, match="two/t-1 is offline: log directory failed: the disk is gone"):
+        append_each(gone, 1)
     assert logs.shutdown()
     assert [exists(disk, join(name, ".kafka_cleanshutdown")) for name in THREE] == [True, False, True]
+
+
+def test_ap16_the_last_directory_does_not_fail_alone() -> None:
+    logs = started(new_disk(), ("one", "two"))
+    logs.fail("one", OSError("the disk is gone"))
+    with pytest.raises(OSError, match="this one too"):
+        logs.fail("two", OSError("this one too"))
+    assert [manager.directory for manager in logs.online] == ["two"]
+
+
+def test_ap16_who_works_on_the_files_closes_them() -> None:
+    """A descriptor that is closed under another thread's write may be another file's by then."""
+    logs = started(new_disk())
+    log = logs.create("t", 0, directory="two")
+    append_each(log, 4)
+    told: list[tuple[str, str]] = []
+    logs.on_offline = lambda manager, reason: told.append((manager.directory, reason))
+    logs.fail("two", OSError("the disk is gone"))
+    assert told == [("two", "the disk is gone")]
+    assert log.active_segment.records.size_bytes > 0
+    assert sum(batch.record_count for batch in log.active_segment.records.batches()) == 4
+
+
+def test_the_directory_of_a_path_is_told_of_those_that_work() -> None:
+    logs = started(new_disk())
+    assert logs.directory_of("two/t-0/x.log") == "two" and logs.directory_of("two") == "two"
+    assert logs.directory_of("twos/t-0") is None and logs.directory_of(None) is None
+    logs.fail("two", OSError("the disk is gone"))
+    assert logs.directory_of("two/t-0/x.log") is None
+
+
+def test_ll1_the_error_of_an_only_directory_is_raised_as_it_came() -> None:
+    disk = new_disk()
+    disk.fail(1, verbs={"make_directory"}, path_suffix="one")
+    with pytest.raises(OSError, match="one"):
+        opened(disk, ["one"])
+    logs = started(disk, ["one"])
+    append_each(logs.create("t", 0), 4)
+    disk.crash_process()
+    disk.fail(1, verbs={"read"}, path_suffix=f"one/t-0/{0:020d}.log")
+    with pytest.raises(StorageError, match="t-0 cannot be loaded"):
+        started(disk, ["one"])
 
 
 @pytest.mark.covers(
