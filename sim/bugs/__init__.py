@@ -28,7 +28,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bug:
-    """`story` says what is wrong; `found_by` which scenario shows it."""
+    """`story` says what is wrong; `found_by` which scenario, or which workload of a sweep, shows it."""
 
     name: str
     story: str
@@ -61,6 +61,15 @@ def replaced(replacement: Replacement) -> Iterator[None]:
         setattr(owner, name, original)
 
 
+@contextmanager
+def planted(bug: Bug) -> Iterator[None]:
+    """All replacements are in until the block ends, or none. Raises BugError."""
+    with ExitStack() as stack:
+        for replacement in bug.replacements:
+            stack.enter_context(replaced(replacement))
+        yield
+
+
 def bugs() -> dict[str, Bug]:
     """All, by name."""
     from sim.bugs.catalogue import CATALOGUE
@@ -74,7 +83,5 @@ def install(name: str) -> Iterator[None]:
     known = bugs()
     if name not in known:
         raise BugError(f"unknown bug {name!r}: known are {', '.join(sorted(known))}")
-    with ExitStack() as stack:
-        for replacement in known[name].replacements:
-            stack.enter_context(replaced(replacement))
+    with planted(known[name]):
         yield

@@ -85,7 +85,7 @@ def find_mistakes(jobs: int) -> int:
     ):
         found += violation is not None
         shown = "NOT FOUND" if violation is None else f"{violation.problem[:90]}"
-        print(f"{mistake.name:<28} {mistake.workload:<18} {shown}", flush=True)
+        print(f"{mistake.name:<28} {mistake.found_by:<18} {shown}", flush=True)
     print(f"{found} of {len(MISTAKES)} planted mistakes found")
     return 0 if found == len(MISTAKES) else 1
 

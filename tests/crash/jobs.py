@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 
+from sim.bugs import planted
 from tests.crash.fault_sweep import FaultReport, sweep_faults
 from tests.crash.faulty import FaultKind
-from tests.crash.mistakes import MISTAKES, planted
+from tests.crash.mistakes import MISTAKES
 from tests.crash.sweep import Report, Sweep, Violation
 from tests.crash.workloads import WORKLOADS
 
@@ -24,7 +25,7 @@ def search(name: str) -> Violation | None:
     logging.disable(logging.CRITICAL)
     mistake = MISTAKES_BY_NAME[name]
     with planted(mistake):
-        report = Sweep(BY_NAME[mistake.workload], at_most=64, most_violations=1).run()
+        report = Sweep(BY_NAME[mistake.found_by], at_most=64, most_violations=1).run()
     return report.violations[0] if report.violations else None
 
 

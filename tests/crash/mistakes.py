@@ -1,64 +1,23 @@
-"""Storage mistakes that a sweep must find: each is put over the sound code from outside, and taken away again.
-
-A mistake names what it replaces; a name that has gone is an error, not a mistake that nobody found.
-"""
+"""Storage mistakes that a sweep must find, each put over the sound code from outside; `found_by` names the workload."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
-import storage.checkpoints
-import storage.file_records
-import storage.producer_snapshot
-import storage.replace_segments
-import storage.segment_recovery
+from sim.bugs import Bug, Make, Replacement
 from storage.checkpoints import CleanShutdownFile
 from storage.filesystem import FileSystem, OpenMode, dirname
-from storage.loader import _Loader
 from storage.local_log import LocalLog
-from storage.log_flush import PreparedFlush
 from storage.log_manager import LogManager
 from storage.replace_segments import CLEANED_SUFFIX, SWAP_SUFFIX
 from storage.segment import LogSegment
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement:
-    owner: object
-    name: str
-    wrong: Callable[..., Any]
+Original = Callable[..., object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlantedMistake:
-    """`workload` is the one whose sweep is to find it."""
-
-    name: str
-    what: str
-    workload: str
-    replacements: tuple[Replacement, ...]
-
-
-@contextlib.contextmanager
-def planted(mistake: PlantedMistake) -> Iterator[None]:
-    """AttributeError, before anything is replaced, when a name is not there."""
-    sound = [(each, _own_attribute(each.owner, each.name)) for each in mistake.replacements]
-    try:
-        for each, _ in sound:
-            setattr(each.owner, each.name, each.wrong)
-        yield
-    finally:
-        for each, original in sound:
-            setattr(each.owner, each.name, original)
-
-
-def _own_attribute(owner: object, name: str) -> object:
-    if name not in vars(owner):
-        raise AttributeError(f"{owner} has no {name} of its own: the mistake is to be planted elsewhere")
-    return vars(owner)[name]
+def _always(wrong: Original) -> Make:
+    return lambda _: wrong
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -102,24 +61,24 @@ def _forget_timestamp_only(segment: LogSegment) -> None:
     segment._max_timestamp = None
 
 
-_sound_write_indexes = storage.segment_recovery._Walk.write_indexes
+def _write_indexes_if_empty(sound: Original) -> Original:
+    def write_indexes(walk: Any) -> None:
+        if walk._segment.offset_index.entries == 0 and walk._segment.time_index.entries == 0:
+            sound(walk)
+
+    return write_indexes
 
 
-def _write_indexes_if_empty(walk: Any) -> None:
-    if walk._segment.offset_index.entries == 0 and walk._segment.time_index.entries == 0:
-        _sound_write_indexes(walk)
+def _cut_then_delete(sound: Original) -> Original:
+    def recover(
+        segment: LogSegment, producers: Any, epochs: Any, report: Any, before_cut: Callable[[], None]
+    ) -> object:
+        removed_bytes = sound(segment, producers, epochs, report)
+        if removed_bytes:
+            before_cut()
+        return removed_bytes
 
-
-_sound_recover = LogSegment.recover
-
-
-def _cut_then_delete(
-    segment: LogSegment, producers: Any, epochs: Any, report: Any, before_cut: Callable[[], None]
-) -> int:
-    removed_bytes = _sound_recover(segment, producers, epochs, report)
-    if removed_bytes:
-        before_cut()
-    return removed_bytes
+    return recover
 
 
 def _delete_segments_from_front(log: LocalLog, doomed: list[LogSegment]) -> None:
@@ -129,12 +88,12 @@ def _delete_segments_from_front(log: LocalLog, doomed: list[LogSegment]) -> None
         log.file_system.sync_directory(log.directory)
 
 
-_sound_shutdown = LogManager.shutdown
+def _mark_then_shut_down(sound: Original) -> Original:
+    def shutdown(manager: LogManager, *args: Any, **kwargs: Any) -> object:
+        CleanShutdownFile(manager._file_system, manager.directory).write(-1)
+        return sound(manager, *args, **kwargs)
 
-
-def _mark_then_shut_down(manager: LogManager, *args: Any, **kwargs: Any) -> bool:
-    CleanShutdownFile(manager._file_system, manager.directory).write(-1)
-    return _sound_shutdown(manager, *args, **kwargs)
+    return shutdown
 
 
 def _mark_without_sync(file_system: FileSystem, directory: str, coming: list[LogSegment]) -> None:
@@ -146,112 +105,131 @@ def _rename_nothing(manager: LogManager, log: Any, suffix: str) -> str:
     return str(log.directory)
 
 
-MISTAKES: tuple[PlantedMistake, ...] = (
-    PlantedMistake(
+MISTAKES: tuple[Bug, ...] = (
+    Bug(
         name="checkpoint-without-sync",
-        what="a checkpoint is renamed into its place before its bytes are on the disk",
-        workload="create",
+        story="a checkpoint is renamed into its place before its bytes are on the disk",
         replacements=(
-            Replacement(owner=storage.checkpoints, name="replace_file", wrong=_replace_without_sync),
+            Replacement(target="storage.checkpoints:replace_file", make=_always(_replace_without_sync)),
         ),
+        found_by="create",
     ),
-    PlantedMistake(
+    Bug(
         name="recovery-point-before-sync",
-        what="a roll moves the recovery point and leaves the syncs for later",
-        workload="roll",
-        replacements=(Replacement(owner=LocalLog, name="_flush_all", wrong=_move_recovery_point_only),),
-    ),
-    PlantedMistake(
-        name="flush-without-sync",
-        what="a flush moves the recovery point and syncs nothing",
-        workload="append",
-        replacements=(Replacement(owner=PreparedFlush, name="__call__", wrong=_nothing),),
-    ),
-    PlantedMistake(
-        name="roll-without-sync",
-        what="a roll begins a segment before the one before it, and its name, are on the disk",
-        workload="roll",
-        replacements=(Replacement(owner=LocalLog, name="_flush_all", wrong=_nothing),),
-    ),
-    PlantedMistake(
-        name="truncation-without-sync",
-        what="another history is appended before the cut of the old one is on the disk",
-        workload="truncate",
-        replacements=(Replacement(owner=LogSegment, name="cut_records", wrong=_cut_without_sync),),
-    ),
-    PlantedMistake(
-        name="truncation-from-front",
-        what="a truncation deletes the segments it removes from the first on",
-        workload="truncate-segments",
+        story="a roll moves the recovery point and leaves the syncs for later",
         replacements=(
-            Replacement(owner=LocalLog, name="_delete_from_end", wrong=_delete_segments_from_front),
-        ),
-    ),
-    PlantedMistake(
-        name="snapshot-without-checksum",
-        what="a producer snapshot is taken as it is",
-        workload="start",
-        replacements=(Replacement(owner=storage.producer_snapshot, name="crc32c", wrong=_any_checksum),),
-    ),
-    PlantedMistake(
-        name="recovery-without-checksum",
-        what="recovery takes every whole frame for a sound batch",
-        workload="append",
-        replacements=(Replacement(owner=storage.file_records, name="crc32c", wrong=_any_checksum),),
-    ),
-    PlantedMistake(
-        name="recovery-keeps-indexes",
-        what="recovery keeps the index entries that it finds",
-        workload="truncate",
-        replacements=(
-            Replacement(owner=LogSegment, name="reset_indexes", wrong=_forget_timestamp_only),
             Replacement(
-                owner=storage.segment_recovery._Walk, name="write_indexes", wrong=_write_indexes_if_empty
+                target="storage.local_log:LocalLog._flush_all", make=_always(_move_recovery_point_only)
             ),
         ),
+        found_by="roll",
     ),
-    PlantedMistake(
-        name="recovery-cuts-first",
-        what="recovery cuts the damaged segment before it deletes those behind it",
-        workload="start-cut",
-        replacements=(Replacement(owner=LogSegment, name="recover", wrong=_cut_then_delete),),
-    ),
-    PlantedMistake(
-        name="clean-mark-before-flush",
-        what="the mark of a clean stop is written before the logs are closed",
-        workload="stop-start",
-        replacements=(Replacement(owner=LogManager, name="shutdown", wrong=_mark_then_shut_down),),
-    ),
-    PlantedMistake(
-        name="clean-mark-stays",
-        what="the mark of a clean stop is there while the next process works",
-        workload="stop-start",
-        replacements=(Replacement(owner=CleanShutdownFile, name="delete", wrong=CleanShutdownFile.exists),),
-    ),
-    PlantedMistake(
-        name="deletion-before-swap-is-durable",
-        what="the old segments go before the names of the new ones are on the disk",
-        workload="swap",
+    Bug(
+        name="flush-without-sync",
+        story="a flush moves the recovery point and syncs nothing",
         replacements=(
-            Replacement(owner=storage.replace_segments, name="_mark_complete", wrong=_mark_without_sync),
+            Replacement(target="storage.log_flush:PreparedFlush.__call__", make=_always(_nothing)),
         ),
+        found_by="append",
     ),
-    PlantedMistake(
+    Bug(
+        name="roll-without-sync",
+        story="a roll begins a segment before the one before it, and its name, are on the disk",
+        replacements=(Replacement(target="storage.local_log:LocalLog._flush_all", make=_always(_nothing)),),
+        found_by="roll",
+    ),
+    Bug(
+        name="truncation-without-sync",
+        story="another history is appended before the cut of the old one is on the disk",
+        replacements=(
+            Replacement(target="storage.segment:LogSegment.cut_records", make=_always(_cut_without_sync)),
+        ),
+        found_by="truncate",
+    ),
+    Bug(
+        name="truncation-from-front",
+        story="a truncation deletes the segments it removes from the first on",
+        replacements=(
+            Replacement(
+                target="storage.local_log:LocalLog._delete_from_end",
+                make=_always(_delete_segments_from_front),
+            ),
+        ),
+        found_by="truncate-segments",
+    ),
+    Bug(
+        name="snapshot-without-checksum",
+        story="a producer snapshot is taken as it is",
+        replacements=(Replacement(target="storage.producer_snapshot:crc32c", make=_always(_any_checksum)),),
+        found_by="start",
+    ),
+    Bug(
+        name="recovery-without-checksum",
+        story="recovery takes every whole frame for a sound batch",
+        replacements=(Replacement(target="storage.file_records:crc32c", make=_always(_any_checksum)),),
+        found_by="append",
+    ),
+    Bug(
+        name="recovery-keeps-indexes",
+        story="recovery keeps the index entries that it finds",
+        replacements=(
+            Replacement(
+                target="storage.segment:LogSegment.reset_indexes", make=_always(_forget_timestamp_only)
+            ),
+            Replacement(target="storage.segment_recovery:_Walk.write_indexes", make=_write_indexes_if_empty),
+        ),
+        found_by="truncate",
+    ),
+    Bug(
+        name="recovery-cuts-first",
+        story="recovery cuts the damaged segment before it deletes those behind it",
+        replacements=(Replacement(target="storage.segment:LogSegment.recover", make=_cut_then_delete),),
+        found_by="start-cut",
+    ),
+    Bug(
+        name="clean-mark-before-flush",
+        story="the mark of a clean stop is written before the logs are closed",
+        replacements=(
+            Replacement(target="storage.log_manager:LogManager.shutdown", make=_mark_then_shut_down),
+        ),
+        found_by="stop-start",
+    ),
+    Bug(
+        name="clean-mark-stays",
+        story="the mark of a clean stop is there while the next process works",
+        replacements=(
+            Replacement(
+                target="storage.checkpoints:CleanShutdownFile.delete", make=_always(CleanShutdownFile.exists)
+            ),
+        ),
+        found_by="stop-start",
+    ),
+    Bug(
+        name="deletion-before-swap-is-durable",
+        story="the old segments go before the names of the new ones are on the disk",
+        replacements=(
+            Replacement(target="storage.replace_segments:_mark_complete", make=_always(_mark_without_sync)),
+        ),
+        found_by="swap",
+    ),
+    Bug(
         name="swap-before-flush",
-        what="cleaned segments become .swap before their bytes are on the disk",
-        workload="swap",
-        replacements=(Replacement(owner=LogSegment, name="flush", wrong=_nothing),),
+        story="cleaned segments become .swap before their bytes are on the disk",
+        replacements=(Replacement(target="storage.segment:LogSegment.flush", make=_always(_nothing)),),
+        found_by="swap",
     ),
-    PlantedMistake(
+    Bug(
         name="names-of-a-dead-process",
-        what="recovery builds on names that a dead process gave or took and no sync made durable",
-        workload="start-cut",
-        replacements=(Replacement(owner=_Loader, name="_settle_names", wrong=_nothing),),
+        story="recovery builds on names that a dead process gave or took and no sync made durable",
+        replacements=(Replacement(target="storage.loader:_Loader._settle_names", make=_always(_nothing)),),
+        found_by="start-cut",
     ),
-    PlantedMistake(
+    Bug(
         name="deletion-in-place",
-        what="a partition is deleted file by file under its own name",
-        workload="delete",
-        replacements=(Replacement(owner=LogManager, name="_move_away", wrong=_rename_nothing),),
+        story="a partition is deleted file by file under its own name",
+        replacements=(
+            Replacement(target="storage.log_manager:LogManager._move_away", make=_always(_rename_nothing)),
+        ),
+        found_by="delete",
     ),
 )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
+
 import pytest
 
+from sim.bugs import planted
 from sim.crash import Life
 from sim.disk import SimDisk, Tear
 from storage.draws import Draws
 from storage.filesystem import OpenMode, read_file
 from tests.crash.jobs import BY_NAME
-from tests.crash.mistakes import MISTAKES, planted
+from tests.crash.mistakes import MISTAKES
 from tests.crash.model import Batch, Expectation, Found, Log, judge
 from tests.crash.states import AFTER_AN_APPEND, Loss, StateName, survivor_sets, torn_losses
 from tests.crash.sweep import Sweep
@@ -44,10 +47,11 @@ def test_each_planted_mistake_is_found(mistake: object) -> None:
 
 def test_a_mistake_is_taken_away_again() -> None:
     for mistake in MISTAKES:
-        sound = [vars(each.owner)[each.name] for each in mistake.replacements]
+        targets = [each.target for each in mistake.replacements]
+        sound = [resolve_name(target) for target in targets]
         with planted(mistake):
-            assert [vars(each.owner)[each.name] for each in mistake.replacements] != sound
-        assert [vars(each.owner)[each.name] for each in mistake.replacements] == sound
+            assert all(resolve_name(target) != before for target, before in zip(targets, sound, strict=True))
+        assert [resolve_name(target) for target in targets] == sound
 
 
 def test_up_to_twelve_pending_changes_every_set_may_survive() -> None:
