@@ -10,7 +10,9 @@ from typing import TypeVar
 from cluster.config import BrokerConfig
 from cluster.controller.config import ControllerConfig
 from cluster.local.layout import UnusableInput
+from storage.config import LogConfig
 from storage.errors import ConfigError
+from storage.server_settings import ALL_SERVER_NAMES, log_config_of_server
 
 Config = TypeVar("Config", BrokerConfig, ControllerConfig)
 Properties = Iterable[tuple[str, str]]
@@ -24,14 +26,20 @@ def check_properties(properties: Properties) -> None:
     """Raises UnusableInput at a name that no node has, or a value that it cannot take."""
     properties = tuple(properties)
     known = {**_settable(BrokerConfig), **_settable(ControllerConfig)}
+    _log_config(properties, LogConfig())
     for name, value in properties:
+        if name in ALL_SERVER_NAMES:
+            continue
         if name.replace(".", "_") not in known:
-            raise UnusableInput(f"--config {name}: no such property; there are {', '.join(_dotted(known))}")
+            raise UnusableInput(
+                f"--config {name}: no such property; there are {', '.join(_known_names(known))}"
+            )
         _parse(name, value, known[name.replace(".", "_")])
 
 
 def configured(config: Config, properties: Properties) -> Config:
-    """`config` with those of the properties that it has. Raises UnusableInput."""
+    """`config` with those of the properties that it has, a broker's with those for all topics. Raises UnusableInput."""
+    properties = tuple(properties)
     fields = _settable(type(config))
     chosen = {
         field: _parse(name, value, fields[field])
@@ -39,9 +47,19 @@ def configured(config: Config, properties: Properties) -> Config:
         if (field := name.replace(".", "_")) in fields
     }
     try:
-        return dataclasses.replace(config, **chosen)  # type: ignore[arg-type]  # parsed by the field's own type
+        changed = dataclasses.replace(config, **chosen)  # type: ignore[arg-type]  # parsed by the field's own type
     except ConfigError as error:
         raise UnusableInput(str(error)) from error
+    if isinstance(changed, BrokerConfig):
+        changed = dataclasses.replace(changed, log=_log_config(properties, changed.log))
+    return changed
+
+
+def _log_config(properties: Properties, base: LogConfig) -> LogConfig:
+    try:
+        return log_config_of_server(dict(properties), base)
+    except ConfigError as error:
+        raise UnusableInput(f"--config {error}") from error
 
 
 def _settable(cls: type[BrokerConfig | ControllerConfig]) -> dict[str, type]:
@@ -52,8 +70,8 @@ def _settable(cls: type[BrokerConfig | ControllerConfig]) -> dict[str, type]:
     }
 
 
-def _dotted(fields: Iterable[str]) -> list[str]:
-    return sorted(name.replace("_", ".") for name in fields)
+def _known_names(fields: Iterable[str]) -> list[str]:
+    return sorted({*(name.replace("_", ".") for name in fields), *ALL_SERVER_NAMES})
 
 
 def _parse(name: str, value: str, kind: type) -> int | bool | str:

@@ -1,0 +1,92 @@
+"""What a broker is told once for all topics: Kafka's server names of the topics' settings, and their units.
+
+A topic that sets a property itself overrides it. Where a setting has several names the first one given counts, as
+`log.retention.ms` before `log.retention.minutes`. Kafka: ServerTopicConfigSynonyms, KafkaConfig.extractLogConfigMap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from storage.config import LogConfig
+from storage.errors import ConfigError
+
+_MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
+
+
+class ServerName(NamedTuple):
+    """A server's property, one of whose units is `unit` of the topic's."""
+
+    name: str
+    unit: int = 1
+
+
+def _names(*names: str) -> tuple[ServerName, ...]:
+    return tuple(map(ServerName, names))
+
+
+# By topic property. The controller alone decides on unclean elections, and by the topic's own setting.
+SERVER_NAMES: Mapping[str, tuple[ServerName, ...]] = {
+    "segment.bytes": _names("log.segment.bytes"),
+    "segment.ms": (ServerName("log.roll.ms"), ServerName("log.roll.hours", _HOUR_MS)),
+    "segment.jitter.ms": (ServerName("log.roll.jitter.ms"), ServerName("log.roll.jitter.hours", _HOUR_MS)),
+    "segment.index.bytes": _names("log.index.size.max.bytes"),
+    "index.interval.bytes": _names("log.index.interval.bytes"),
+    "flush.messages": _names("log.flush.interval.messages"),
+    "flush.ms": _names("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    "max.message.bytes": _names("message.max.bytes"),
+    "retention.bytes": _names("log.retention.bytes"),
+    "retention.ms": (
+        ServerName("log.retention.ms"),
+        ServerName("log.retention.minutes", _MINUTE_MS),
+        ServerName("log.retention.hours", _HOUR_MS),
+    ),
+    "cleanup.policy": _names("log.cleanup.policy"),
+    "delete.retention.ms": _names("log.cleaner.delete.retention.ms"),
+    "min.compaction.lag.ms": _names("log.cleaner.min.compaction.lag.ms"),
+    "max.compaction.lag.ms": _names("log.cleaner.max.compaction.lag.ms"),
+    "min.cleanable.dirty.ratio": _names("log.cleaner.min.cleanable.ratio"),
+    "file.delete.delay.ms": _names("log.segment.delete.delay.ms"),
+    "compression.type": _names("compression.type"),
+    "compression.gzip.level": _names("compression.gzip.level"),
+    "compression.lz4.level": _names("compression.lz4.level"),
+    "compression.zstd.level": _names("compression.zstd.level"),
+    "message.timestamp.type": _names("log.message.timestamp.type"),
+    "message.timestamp.before.max.ms": _names("log.message.timestamp.before.max.ms"),
+    "message.timestamp.after.max.ms": _names("log.message.timestamp.after.max.ms"),
+    "min.insync.replicas": _names("min.insync.replicas"),
+    "preallocate": _names("log.preallocate"),
+    "producer.id.expiration.ms": _names("producer.id.expiration.ms"),
+}
+
+ALL_SERVER_NAMES = tuple(each.name for names in SERVER_NAMES.values() for each in names)
+
+
+def log_config_of_server(properties: Mapping[str, str], base: LogConfig) -> LogConfig:
+    """`base` with what `properties` say by server names; other names are passed over.
+
+    Raises ConfigError, which names the server's property, for a value that cannot be used.
+    """
+    chosen: dict[str, str] = {}
+    for topic_name, names in SERVER_NAMES.items():
+        given = next((each for each in names if each.name in properties), None)
+        if given is None:
+            continue
+        chosen[topic_name] = _in_units_of_topic(given, properties[given.name])
+        try:
+            LogConfig.from_properties({topic_name: chosen[topic_name]})
+        except ConfigError as error:
+            raise ConfigError(f"{given.name}={properties[given.name]}: as {error}") from error
+    return LogConfig.from_properties({**base.to_properties(), **chosen})
+
+
+def _in_units_of_topic(given: ServerName, text: str) -> str:
+    """A negative number of hours or minutes means none, as -1 milliseconds does."""
+    if given.unit == 1:
+        return text
+    try:
+        number = int(text.strip())
+    except ValueError as error:
+        raise ConfigError(f"{given.name}={text}: is no number") from error
+    return str(number * given.unit) if number >= 0 else "-1"

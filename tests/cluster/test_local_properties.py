@@ -1,0 +1,39 @@
+"""`--config NAME=VALUE` of a node: its own properties, and by Kafka's server names those for all of its topics."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.config import BrokerConfig
+from cluster.controller.config import ControllerConfig
+from cluster.local.layout import UnusableInput
+from cluster.local.properties import check_properties, configured
+
+GIVEN = (("replica.lag.time.max.ms", "777"), ("log.retention.hours", "2"), ("log.segment.bytes", "4096"))
+
+
+def test_a_broker_takes_its_own_properties_and_those_for_all_topics() -> None:
+    check_properties(GIVEN)
+    config = configured(BrokerConfig(node_id=1), GIVEN)
+    assert config.replica_lag_time_max_ms == 777
+    assert (config.log.retention_ms, config.log.segment_bytes) == (7_200_000, 4096)
+    assert config.log.segment_ms == BrokerConfig(node_id=1).log.segment_ms
+
+
+def test_a_controller_passes_over_what_is_for_brokers() -> None:
+    assert configured(ControllerConfig(), GIVEN) == ControllerConfig()
+
+
+def test_a_server_name_is_known_and_a_topics_name_is_not() -> None:
+    with pytest.raises(
+        UnusableInput, match=r"--config retention\.ms: no such property; .*log\.retention\.ms"
+    ):
+        check_properties([("retention.ms", "1")])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("log.roll.ms", "0"), ("log.cleanup.policy", "keep"), ("log.retention.hours", "many")]
+)
+def test_an_unusable_value_for_all_topics_is_one_line(name: str, value: str) -> None:
+    with pytest.raises(UnusableInput, match=f"^--config {name}={value}: .*$"):
+        check_properties([(name, value)])
