@@ -79,18 +79,14 @@ class FileRecords:
         if length > MAX_FILE_BYTES:
             self._file.close()
             raise StorageError(f"{path}: {length} bytes, above the most that a segment may have")
-        self._size_bytes = length
+        self.size_bytes = length  # where the records end
         if preallocate_bytes and not file_already_exists and not read_only:
             self._file.set_length(preallocate_bytes)
-            self._size_bytes = 0
+            self.size_bytes = 0
 
     @property
     def path(self) -> str:
         return self._path
-
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
 
     def append(self, data: Buffer) -> int:
         """Whole batches at the end of the records; gives their position. ValueError above 2^31-1 bytes (FR4).
@@ -98,11 +94,11 @@ class FileRecords:
         When the write fails the records end where they did; what it left behind is overwritten by the next
         one.
         """
-        position = self._size_bytes
+        position = self.size_bytes
         if len(data) > MAX_FILE_BYTES - position:
             raise ValueError(f"{self._path}: {len(data)} bytes do not fit behind {position}")
         self._file.write_at(position, data)
-        self._size_bytes = position + len(data)
+        self.size_bytes = position + len(data)
         return position
 
     def read_slice(self, position: int, size: int) -> bytes:
@@ -110,9 +106,9 @@ class FileRecords:
 
         ValueError outside the records; StorageError where the file has become shorter than they are (FR15).
         """
-        if position < 0 or size < 0 or position > self._size_bytes:
-            raise ValueError(f"{self._path}: slice of {size} at {position} of {self._size_bytes} bytes")
-        wanted = min(size, self._size_bytes - position)
+        if position < 0 or size < 0 or position > self.size_bytes:
+            raise ValueError(f"{self._path}: slice of {size} at {position} of {self.size_bytes} bytes")
+        wanted = min(size, self.size_bytes - position)
         data = self._file.read_at(position, wanted)
         if len(data) < wanted:
             raise StorageError(
@@ -141,7 +137,7 @@ class FileRecords:
         when the walk goes on: take a copy of what must last. Of magic 0 and 1 the fields are put in magic
         2's places (the size field stays second). Raises CorruptBatch at the first batch that is not sound.
         """
-        limit = self._size_bytes if end is None else end
+        limit = self.size_bytes if end is None else end
         buffer = memoryview(bytearray(min(BLOCK_BYTES, max(limit - start, HEADER_SIZE))))
         unpack, checksum, position = HEADER.unpack_from, crc32c, start
         while position < limit - HEADER_SIZE_UP_TO_MAGIC:
@@ -279,17 +275,17 @@ class FileRecords:
         The file is touched only if it is longer, so that an equal size leaves its modification time alone.
         Raises StorageError when the records are shorter.
         """
-        original = self._size_bytes
+        original = self.size_bytes
         if not 0 <= target_size_bytes <= original:
             raise StorageError(f"{self._path}: cannot truncate {original} bytes to {target_size_bytes}")
         if target_size_bytes < self._file.size():
             self._file.truncate(target_size_bytes)
-            self._size_bytes = target_size_bytes
+            self.size_bytes = target_size_bytes
         return original - target_size_bytes
 
     def trim(self) -> None:
         """Cut a preallocated tail off (FR6)."""
-        self.truncate_to(self._size_bytes)
+        self.truncate_to(self.size_bytes)
 
     def flush(self) -> None:
         self._file.sync()
@@ -354,7 +350,7 @@ class FileRecords:
         self, start: int, end: int | None, *, with_bodies: bool
     ) -> Iterator[tuple[bytes, int, int, int]]:
         """FR8: (block, place in the block, position in the file, size) of each batch in [start, end)."""
-        limit = self._size_bytes if end is None else end
+        limit = self.size_bytes if end is None else end
         position, block, block_position, block_bytes = start, b"", start, FIRST_BLOCK_BYTES
         while position < limit - HEADER_SIZE_UP_TO_MAGIC:
             at = position - block_position

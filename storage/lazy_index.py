@@ -27,35 +27,35 @@ class LazyIndex(Generic[Index]):
         self._file_system = file_system
         self._path = path
         self._opened = opened
-        self._index: Index | None = None
+        self.index: Index | None = None  # None until it is opened; `get` opens it
         self._lock = allocate_lock()
         self._is_deleted = False  # a reader that comes too late must not make the file anew
 
     def get(self) -> Index:
         """FileNotFoundError once it is deleted, when it was never opened."""
-        index = self._index
+        index = self.index
         if index is not None:
             return index
         with self._lock:
             if self._is_deleted:
                 raise FileNotFoundError(errno.ENOENT, "deleted", self._path)
-            if self._index is None:
-                self._index = self._opened(self._path)
-            return self._index
+            if self.index is None:
+                self.index = self._opened(self._path)
+            return self.index
 
     @property
     def is_open(self) -> bool:
-        return self._index is not None
+        return self.index is not None
 
     @property
     def path(self) -> str:
-        return self._path if self._index is None else self._index.path
+        return self._path if self.index is None else self.index.path
 
     def rename_to(self, path: str) -> None:
         """A file that is not there yet needs no renaming, as long as nobody has opened it."""
         with self._lock:
-            if self._index is not None:
-                self._index.rename_to(path)
+            if self.index is not None:
+                self.index.rename_to(path)
             else:
                 if self._file_system.exists(self._path):
                     self._file_system.rename(self._path, path)
@@ -64,15 +64,15 @@ class LazyIndex(Generic[Index]):
     def update_parent_directory(self, directory: str) -> None:
         """The directory was renamed: only the remembered path changes."""
         with self._lock:
-            if self._index is not None:
-                self._index.update_parent_directory(directory)
+            if self.index is not None:
+                self.index.update_parent_directory(directory)
             self._path = join(directory, basename(self._path))
 
     def delete_if_exists(self) -> bool:
         with self._lock:
             self._is_deleted = True
-            if self._index is not None:
-                return self._index.delete_if_exists()
+            if self.index is not None:
+                return self.index.delete_if_exists()
             try:
                 self._file_system.unlink(self._path)
             except FileNotFoundError:
@@ -80,12 +80,12 @@ class LazyIndex(Generic[Index]):
             return True
 
     def close(self) -> None:
-        if self._index is not None:
-            self._index.close()
+        if self.index is not None:
+            self.index.close()
 
     def close_handler(self) -> None:
-        if self._index is not None:
-            self._index.close_handler()
+        if self.index is not None:
+            self.index.close_handler()
 
 
 def lazy_offset_index(

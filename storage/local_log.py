@@ -79,9 +79,9 @@ class LocalLog:
         self, last_offset: int, max_timestamp: int, batch: Buffer, now_ms: int, max_segment_ms: int
     ) -> bool:
         """One whole batch, as `append`; False, and nothing is written, where the active segment must roll first."""
-        active = self.segments.active
+        active, size_bytes = self.segments.active, len(batch)
         if active.should_roll(
-            messages_size=len(batch),
+            messages_size=size_bytes,
             max_timestamp=max_timestamp,
             max_offset=last_offset,
             now_ms=now_ms,
@@ -91,7 +91,7 @@ class LocalLog:
             return False
         assert last_offset >= self.log_end_offset, (last_offset, self.log_end)
         position = active.append_batch(last_offset, max_timestamp, batch)
-        self._set_log_end(last_offset + 1, active.base_offset, position + len(batch))
+        self._set_log_end(last_offset + 1, active.base_offset, position + size_bytes)
         return True
 
     def read(

@@ -40,6 +40,7 @@ class MemoryMappedIndex:
     """
 
     entry_size: ClassVar[int]
+    kept_entries: ClassVar[int] = 0  # how many slots at the end an append leaves free
 
     def __init__(
         self,
@@ -63,6 +64,7 @@ class MemoryMappedIndex:
             raise ValueError(f"{path}: {max_index_size} bytes do not hold an entry of {self.entry_size}")
         self._file = file_system.open(path, OpenMode.READ if read_only else OpenMode.CREATE)
         self._length = self._entries = 0
+        self.is_full = False  # asked for before every append to the segment
         try:
             if created:
                 self._file.set_length(self._whole_entries(max_index_size))
@@ -70,7 +72,7 @@ class MemoryMappedIndex:
         except BaseException:
             self._file.close()
             raise
-        self._entries = 0 if created else self._length // self.entry_size
+        self._set_entries(0 if created else self.max_entries)
         self._load_last_entry()
 
     @property
@@ -98,10 +100,6 @@ class MemoryMappedIndex:
     def size_bytes(self) -> int:
         """What the entries take."""
         return self._entries * self.entry_size
-
-    @property
-    def is_full(self) -> bool:
-        return self._entries >= self._length // self.entry_size
 
     @property
     def free_entries(self) -> int:
@@ -197,9 +195,17 @@ class MemoryMappedIndex:
 
     def _append_entries(self, packed: bytes) -> None:
         assert not self._read_only, self._path
-        assert self.size_bytes + len(packed) <= self._length, (self._path, self._entries, len(packed))
-        self._file.write_at(self.size_bytes, packed)
-        self._entries += len(packed) // self.entry_size  # after the bytes, for readers without a lock
+        entry_size, size_bytes = self.entry_size, len(packed)
+        end = self._entries * entry_size
+        assert end + size_bytes <= self._length, (self._path, self._entries, size_bytes)
+        self._file.write_at(end, packed)
+        # After the bytes, for readers without a lock.
+        self._set_entries(self._entries + size_bytes // entry_size)
+
+    def _set_entries(self, entries: int) -> None:
+        """Also to be called where the length changed."""
+        self._entries = entries
+        self.is_full = entries >= self._length // self.entry_size - self.kept_entries
 
     def _check_free(self, entries: int) -> None:
         if entries > self.free_entries:
@@ -207,7 +213,7 @@ class MemoryMappedIndex:
 
     def _truncate_to_entries(self, entries: int) -> None:
         assert entries <= self._entries, (self._path, entries, self._entries)
-        self._entries = entries
+        self._set_entries(entries)
         self._version += 1  # behind it: who began before counts with places that the next append writes to
         self._load_last_entry()
 
@@ -239,7 +245,7 @@ class MemoryMappedIndex:
             low, high = 0, first_warm
         while low < high:
             middle = (low + high + 1) >> 1
-            (found,) = unpack(view, middle * entry_size + column)
+            found = unpack(view, middle * entry_size + column)[0]
             if found > target:
                 high = middle - 1
             elif found < target:
@@ -280,6 +286,7 @@ class MemoryMappedIndex:
         else:
             self._map = self._file.map_for_reading() if self._length else None
             self._view = self._map.view if self._map is not None else memoryview(b"")
+        self._set_entries(self._entries)
         self._version += 1
 
 

@@ -290,10 +290,9 @@ class LogSegment:
         size = self.records.size_bytes
         if size > max_segment_bytes - messages_size or not self.can_hold(max_offset):
             return True
-        if size > 0:
-            waited_ms = self.time_waited_for_roll(now_ms, max_timestamp)
-            if waited_ms > max_segment_ms - self._roll_jitter_ms:
-                return True
+        most_ms = max_segment_ms - self._roll_jitter_ms
+        if size > 0 and self.time_waited_for_roll(now_ms, max_timestamp) > most_ms:
+            return True
         return self.indexes.are_full
 
     def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:

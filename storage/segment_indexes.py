@@ -58,7 +58,10 @@ class SegmentIndexes:
     @property
     def are_full(self) -> bool:
         """Whether either of them is."""
-        return self.lazy_offset.get().is_full or self.lazy_time.get().is_full
+        offset_index, time_index = self.lazy_offset.index, self.lazy_time.index
+        if offset_index is None or time_index is None:
+            offset_index, time_index = self.offset, self.time
+        return offset_index.is_full or time_index.is_full
 
     def append_all(self, entries: Sequence[IndexEntry]) -> None:
         """Those of one set, by one write an index; one by one where an index has no room or contradicts them."""

@@ -32,12 +32,8 @@ class TimestampOffset(NamedTuple):
 @final
 class TimeIndex(MemoryMappedIndex):
     entry_size: ClassVar[int] = ENTRY.size
+    kept_entries: ClassVar[int] = 1  # the last slot is for roll and close (IX3)
     _last_entry: TimestampOffset
-
-    @property
-    def is_full(self) -> bool:
-        """One slot early: the last is for roll and close (IX3)."""
-        return self._entries >= self._length // self.entry_size - 1
 
     @property
     def last_entry(self) -> TimestampOffset:

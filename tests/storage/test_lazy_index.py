@@ -31,7 +31,7 @@ def overtaken(lazy: LazyIndex[OffsetIndex], index: OffsetIndex) -> None:
     holder: Any = lazy
 
     def open_first() -> None:
-        holder._index = index
+        holder.index = index
 
     holder._lock = Overtaken(open_first)
 
