@@ -227,7 +227,7 @@ def test_cl5_after_max_compaction_lag_ms_a_log_is_cleaned_however_clean_it_is() 
     produce(setup, *duplicates(10, 1, start=100))
     expected = last_values(log)
     clean(setup, HOUR_MS + 1)
-    assert setup.broker.maintenance.cleaner.checkpoints[("t", 0)] >= active
+    assert setup.broker.maintenance.cleaners["data"].checkpoints[("t", 0)] >= active
     assert last_values(log) == expected
     assert sum(each.size_bytes for each in log.segments if each.base_offset < active) < old_bytes
 
@@ -257,6 +257,6 @@ def test_cl6_logs_with_damage_are_uncleanable_and_the_others_are_cleaned() -> No
     before = {topic: log_of(setup, topic).size_bytes for topic in ("t", "u", "v")}
     told = observed(clean(setup, 15_000) + clean(setup, 15_000) + clean(setup, 15_000), "log.uncleanable")
     assert {each["topic_partition"] for each in told} == {"t-0", "u-0"}
-    assert setup.broker.maintenance.cleaner.uncleanable == {("t", 0), ("u", 0)}
+    assert setup.broker.maintenance.cleaners["data"].uncleanable == {("t", 0), ("u", 0)}
     after = {topic: log_of(setup, topic).size_bytes for topic in ("t", "u", "v")}
     assert after["v"] < before["v"] and (after["t"], after["u"]) == (before["t"], before["u"])

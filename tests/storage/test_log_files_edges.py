@@ -267,7 +267,7 @@ def test_a_log_for_which_no_directory_is_named_is_made_in_one_that_works() -> No
     disk = new_disk()
     logs = LogDirectories(disk.file_system(Life()), ["one", "two"], SMALL, NOW_MS, Draws(1))
     logs.load(NOW_MS)
-    logs.fail("one", "gone")
+    logs.fail("one", OSError("gone"))
     log = logs.create("t", 0, directory=None)
     append_each(log, 1)
     assert log.directory == "two/t-0" and read_offsets(log) == [0]
