@@ -19,7 +19,7 @@ from storage.checkpoints import MetaProperties, MetaPropertiesFile
 from storage.cleaner_manager import CleanerManager
 from storage.config import LogConfig
 from storage.draws import Draws
-from storage.errors import ConfigError, CorruptCheckpoint, ForeignDirectory, StorageError
+from storage.errors import ConfigError, CorruptCheckpoint, DirectoryFailed, ForeignDirectory, StorageError
 from storage.filesystem import FileSystem, basename, dirname
 from storage.log import PartitionLog, RecoveryCut
 from storage.log_directories import LogDirectories, is_disk_error
@@ -251,13 +251,13 @@ class BrokerLogs:
     def _on_high_watermark_timer(self, now_ms: int) -> None:
         """HWM-8: late is harmless. The values are of now, the writing is a job."""
         writes = [(manager, manager.prepare_checkpoint()) for manager in self.directories.online]
-        failed: list[tuple[LogManager, OSError]] = []
+        failed: list[tuple[LogManager, DirectoryFailed]] = []
 
         def write_all() -> None:
             for manager, write in writes:
                 try:
                     write()
-                except OSError as error:
+                except DirectoryFailed as error:
                     failed.append((manager, error))
 
         self._outbox.run_job(
@@ -265,14 +265,12 @@ class BrokerLogs:
         )
 
     def _on_written(
-        self, now_ms: int, failed: list[tuple[LogManager, OSError]], error: Exception | None
+        self, now_ms: int, failed: list[tuple[LogManager, DirectoryFailed]], error: Exception | None
     ) -> None:
         if error is not None:
             raise StorageError(f"checkpoint of high watermarks: {error}") from error
         for manager, reason in failed:
-            told = StorageError(f"checkpoint of high watermarks: {reason}")
-            told.__cause__ = reason
-            self.directories.fail(manager.directory, told)
+            self.directories.fail(manager.directory, reason)
         self._arm_high_watermarks(now_ms)
 
     def _arm_recovery_points(self, now_ms: int) -> None:
@@ -284,7 +282,7 @@ class BrokerLogs:
         for manager in list(self.directories.online):
             try:
                 manager.checkpoint_recovery_points()
-            except OSError as error:
+            except DirectoryFailed as error:
                 self.directories.fail(manager.directory, error)
         self._arm_recovery_points(now_ms)
 

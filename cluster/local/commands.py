@@ -38,22 +38,38 @@ def _pairs(values: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
 @click.option(
     "--config", multiple=True, metavar="NAME=VALUE", help="A property of every node, in Kafka's name."
 )
-def up(nodes: int, port: int, controller_port: int | None, data: Path, config: tuple[str, ...]) -> None:
+@click.option(
+    "--log-dirs",
+    metavar="DIR,DIR...",
+    help="Where the brokers keep their logs, perhaps a disk each (Kafka's log.dirs): broker I in node-I of each. "
+    "One that fails takes its partitions offline, the others go on.  [default: --data]",
+)
+def up(
+    nodes: int,
+    port: int,
+    controller_port: int | None,
+    data: Path,
+    config: tuple[str, ...],
+    log_dirs: str | None,
+) -> None:
     """Run a cluster on this machine, a process a node, until Ctrl-C.
 
     Prints `ready HOST:PORT` in a pipe, a live table on a terminal. A node that dies stays dead:
     `replog nodes start I` brings it back.
     """
-    from cluster.local.properties import check_properties
+    from cluster.local.properties import check_properties, take_paths
     from cluster.local.up import prepared, run_up
 
     try:
+        properties, paths, metadata_log_dir = take_paths(_pairs(config, "--config"), log_dirs)
         spec = ClusterSpec(
             data=data.absolute(),
             nodes=nodes,
             port=port,
             controller_port=port + CONTROLLER_PORT_DISTANCE if controller_port is None else controller_port,
-            properties=_pairs(config, "--config"),
+            properties=properties,
+            log_dirs=paths,
+            metadata_log_dir=metadata_log_dir,
         )
         check_properties(spec.properties)
         with prepared(spec):

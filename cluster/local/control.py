@@ -92,7 +92,9 @@ def _describe(node: ManagedNode) -> dict[str, object]:
         "pid": node.pid,
         "address": f"{HOST}:{spec.port}",
         "directory": str(spec.directory),
-        "reason": node.reason,
+        "log_directories": [str(path) for path in spec.log_directories],
+        "offline_directories": list(node.offline_directories),
+        "reason": node.remark,
     }
 
 

@@ -3,6 +3,7 @@
 | path | what |
 | --- | --- |
 | `DIR/node-I/` | log directory of broker I; its process id in `pid` while it runs |
+| `A/node-I/`, `B/node-I/` | its log directories with `--log-dirs A,B`; its process id is in `DIR/node-I.pid` then |
 | `DIR/controller/` | the controller's log; its process id in `pid` |
 | `DIR/node-I.txt`, `DIR/controller.txt` | what the process logged |
 | `DIR/cluster.json` | nodes, ports and properties, as `up` was last given them |
@@ -30,11 +31,12 @@ class UnusableInput(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpec:
-    """One process: where it listens and keeps its files."""
+    """One process: where it listens and keeps its files: in `directory`, unless `log_dirs` are given."""
 
     node_id: int
     port: int
     directory: Path
+    log_dirs: tuple[Path, ...] = ()
 
     @property
     def is_controller(self) -> bool:
@@ -45,7 +47,14 @@ class NodeSpec:
         return "controller" if self.is_controller else f"node {self.node_id}"
 
     @property
+    def log_directories(self) -> tuple[Path, ...]:
+        return self.log_dirs or (self.directory,)
+
+    @property
     def pid_path(self) -> Path:
+        """Not on a disk that may fail alone."""
+        if self.log_dirs:
+            return self.directory.with_name(self.directory.name + ".pid")
         return self.directory / "pid"
 
     @property
@@ -55,13 +64,19 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """What `up` was asked for. Broker I (1 to `nodes`) listens on `port` + I - 1."""
+    """What `up` was asked for. Broker I (1 to `nodes`) listens on `port` + I - 1.
+
+    Its logs are in `node-I` of each of `log_dirs`, or of `data` where there are none. The metadata log is the
+    controller's: in `controller` of `metadata_log_dir`, or of `data`.
+    """
 
     data: Path
     nodes: int
     port: int
     controller_port: int
     properties: tuple[tuple[str, str], ...] = ()
+    log_dirs: tuple[Path, ...] = ()
+    metadata_log_dir: Path | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= MAX_NODES:
@@ -71,6 +86,9 @@ class ClusterSpec:
                 raise UnusableInput(f"port {port}: 1 to 65535")
         if self.controller_port in range(self.port, self.port + self.nodes):
             raise UnusableInput(f"controller port {self.controller_port} is a broker's port too")
+        repeated = sorted({str(path) for path in self.log_dirs if self.log_dirs.count(path) > 1})
+        if repeated:
+            raise UnusableInput(f"--log-dirs: given twice: {', '.join(repeated)}")
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -82,16 +100,48 @@ class ClusterSpec:
 
     def broker(self, node_id: int) -> NodeSpec:
         assert 1 <= node_id <= self.nodes, node_id
-        directory = self.data / f"node-{node_id}"
-        return NodeSpec(node_id=node_id, port=self.port + node_id - 1, directory=directory)
+        name = f"node-{node_id}"
+        return NodeSpec(
+            node_id=node_id,
+            port=self.port + node_id - 1,
+            directory=self.data / name,
+            log_dirs=tuple([path / name for path in self.log_dirs]),
+        )
 
     @property
     def controller(self) -> NodeSpec:
-        return NodeSpec(node_id=CONTROLLER_ID, port=self.controller_port, directory=self.data / "controller")
+        directory, other = self.data / "controller", self.metadata_log_dir
+        log_dirs = () if other is None else (other / "controller",)
+        return NodeSpec(
+            node_id=CONTROLLER_ID, port=self.controller_port, directory=directory, log_dirs=log_dirs
+        )
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The folders that hold the brokers' log directories."""
+        return tuple(map(str, self.log_dirs or (self.data,)))
 
     def save(self) -> None:
-        record = {**asdict(self), "data": str(self.data), "properties": dict(self.properties)}
+        record = {
+            **asdict(self),
+            "data": str(self.data),
+            "properties": dict(self.properties),
+            "log_dirs": self.roots,
+            "metadata_log_dir": None if self.metadata_log_dir is None else str(self.metadata_log_dir),
+        }
         (self.data / "cluster.json").write_text(json.dumps(record, indent=2) + "\n")
+
+    def check_knows_logs(self) -> None:
+        """UnusableInput where none of the log directories of last time is given: every log would seem gone."""
+        try:
+            record = json.loads((self.data / "cluster.json").read_text())
+            before = [str(path) for path in record.get("log_dirs", [str(self.data)])]
+        except (OSError, ValueError, AttributeError, TypeError):
+            return
+        if not set(before) & set(self.roots):
+            raise UnusableInput(
+                f"{self.data} was last run with --log-dirs {','.join(before)}: keep one of them"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """One node's process: `python -m cluster.local.node --node-id 1 --port 19092 --directory DIR/node-1 …`.
 
-Prints one JSON object a line: `ready` once it serves, `failed` with the reason, `stopped`. Ends in order on SIGTERM,
+Prints one JSON object a line: `ready` once it serves, `log_directory_offline` with the reason for each that fails,
+`failed` with the reason, `stopped`. Ends in order on SIGTERM,
 SIGINT and, with `--lifeline`, when its standard input closes. Exit status 0 after an orderly stop, 2 when what it was
 given cannot work, 1 when it broke.
 """
@@ -33,7 +34,13 @@ from cluster.runtime import Core, Runtime, log_observation
 from cluster.server import BROKER_SERVICES, CONTROLLER_SERVICES, NodeServer, PortInUse
 from storage.checkpoints import MetaPropertiesFile
 from storage.draws import Draws
-from storage.errors import CorruptCheckpoint, DirectoryInUse, ForeignDirectory, StorageError
+from storage.errors import (
+    CorruptCheckpoint,
+    DirectoryInUse,
+    ForeignDirectory,
+    NoLogDirectory,
+    StorageError,
+)
 from storage.os_filesystem import OsFileSystem
 from storage.recovery_cut import RecoveryCut
 
@@ -49,7 +56,8 @@ class Arguments:
     node_id: int
     host: str
     port: int
-    directory: Path
+    directories: tuple[Path, ...]
+    pid_path: Path
     controller: tuple[str, int]
     properties: tuple[tuple[str, str], ...]
     has_lifeline: bool
@@ -64,7 +72,10 @@ def parse_arguments(arguments: list[str] | None = None) -> Arguments:
     parser.add_argument("--node-id", type=int, required=True, help=f"{CONTROLLER_ID} is the controller")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument(
+        "--directory", type=Path, required=True, action="append", help="a broker may have several"
+    )
+    parser.add_argument("--pid-file", type=Path, help="`pid` in the directory if not given")
     parser.add_argument("--controller", default="127.0.0.1:20092", metavar="HOST:PORT")
     parser.add_argument("--property", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--lifeline", action="store_true", help="stop when standard input closes")
@@ -74,7 +85,8 @@ def parse_arguments(arguments: list[str] | None = None) -> Arguments:
         node_id=given.node_id,
         host=given.host,
         port=given.port,
-        directory=given.directory,
+        directories=tuple(given.directory),
+        pid_path=given.pid_file or given.directory[0] / "pid",
         controller=(host, int(port)),
         properties=tuple(
             (name, value) for name, _, value in (item.partition("=") for item in given.property)
@@ -90,29 +102,35 @@ class NodeCore(Core, Protocol):
 def make_core(arguments: Arguments) -> NodeCore:
     """A process loads only what its role needs. Raises UnusableInput."""
     file_system = OsFileSystem()
-    directory = str(arguments.directory)
+    directories = [str(path) for path in arguments.directories]
     draws = Draws(int.from_bytes(os.urandom(8), "big"))
     if arguments.is_controller:
         from cluster.controller.controller import Controller
 
         settings = ControllerConfig(host=arguments.host, port=arguments.port)
-        return Controller(configured(settings, arguments.properties), file_system, directory, draws)
+        return Controller(configured(settings, arguments.properties), file_system, directories[0], draws)
     from cluster.broker import Broker
 
     given = BrokerConfig(node_id=arguments.node_id, host=arguments.host, port=arguments.port)
     config = configured(given, arguments.properties)
-    recover_own(config, file_system, directory)
-    return Broker(config, file_system, directory, draws)
+    for directory in directories:
+        recover_own(config, file_system, directory)
+    return Broker(config, file_system, directories, draws)
 
 
 def recover_own(config: BrokerConfig, file_system: OsFileSystem, directory: str) -> None:
-    """On all processors, where there is much of it; a directory that is not this node's is the core's to refuse."""
+    """On all processors, where there is much of it.
+
+    A directory that is not this node's is the core's to refuse, and one whose disk fails is its to do without.
+    """
     try:
         owner = MetaPropertiesFile(file_system, directory).read()
+        if owner is not None and owner.node_id == config.node_id:
+            recover_before_start(directory, config.log, time.time_ns() // 1_000_000, log_cut)
     except CorruptCheckpoint:
         return
-    if owner is not None and owner.node_id == config.node_id:
-        recover_before_start(directory, config.log, time.time_ns() // 1_000_000, log_cut)
+    except OSError as error:
+        logger.warning("not recovered before the start: directory=%s reason=%s", directory, error)
 
 
 def log_cut(cut: RecoveryCut) -> None:
@@ -160,7 +178,7 @@ class NodeProcess:
         await self._server.start(arguments.host, arguments.port)
         try:
             self._runtime.start(self._core.start)
-            with pid_file(arguments.directory / "pid"):
+            with pid_file(arguments.pid_path):
                 if arguments.is_controller:
                     await self._serve(True)
                 stop = await self._runtime.stopped
@@ -172,6 +190,8 @@ class NodeProcess:
 
     def _on_observation(self, effect: Observe) -> None:
         log_observation(effect)
+        if effect.kind == "log_directory.offline":
+            tell("log_directory_offline", **dict(effect.fields))
         serves = _SERVES.get(effect.kind)
         if serves is not None:
             task = asyncio.get_running_loop().create_task(self._serve(serves))
@@ -208,18 +228,19 @@ class NodeProcess:
 
     def _give_up(self) -> None:
         logger.error("no orderly stop within seconds=%s", STOP_TIMEOUT_S)
-        (self._arguments.directory / "pid").unlink(missing_ok=True)
+        self._arguments.pid_path.unlink(missing_ok=True)
         os._exit(1)
 
 
 async def run_node(arguments: Arguments) -> int:
     try:
-        arguments.directory.mkdir(parents=True, exist_ok=True)
+        if len(arguments.directories) == 1:
+            arguments.directories[0].mkdir(parents=True, exist_ok=True)
         return await NodeProcess(arguments).run()
-    except (UnusableInput, PortInUse, DirectoryInUse, ForeignDirectory) as error:
+    except (UnusableInput, PortInUse, DirectoryInUse, ForeignDirectory, NoLogDirectory) as error:
         return _failed(str(error), 2)
     except BlockingIOError:
-        return _failed(f"{arguments.directory} is in use by another process", 2)
+        return _failed(f"{arguments.directories[0]} is in use by another process", 2)
     except (StorageError, OSError) as error:
         logger.exception("the node could not start")
         return _failed(str(error), 2 if isinstance(error, PermissionError) else 1)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import typing
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TypeVar
 
 from cluster.config import BrokerConfig
@@ -20,6 +22,32 @@ Properties = Iterable[tuple[str, str]]
 _FIXED = frozenset(
     {"broker_id", "node_id", "host", "port", "controller_id", "controller_host", "controller_port"}
 )
+
+
+# Of `up`: each node has a folder of its own in them.
+LOG_DIRS, METADATA_LOG_DIR = "log.dirs", "metadata.log.dir"
+Pairs = tuple[tuple[str, str], ...]
+
+
+def take_paths(properties: Properties, option: str | None) -> tuple[Pairs, tuple[Path, ...], Path | None]:
+    """Without `log.dirs` (or `option`, the same as an option) and `metadata.log.dir`; these as absolute paths.
+
+    Raises UnusableInput.
+    """
+    properties = tuple(properties)
+    lists = [value for name, value in properties if name == LOG_DIRS] + ([] if option is None else [option])
+    if len(lists) > 1:
+        raise UnusableInput("--log-dirs, or --config log.dirs: once is enough")
+    paths = tuple([_path(item, LOG_DIRS) for given in lists for item in given.split(",")])
+    metadata = [_path(value, METADATA_LOG_DIR) for name, value in properties if name == METADATA_LOG_DIR]
+    rest = tuple([pair for pair in properties if pair[0] not in (LOG_DIRS, METADATA_LOG_DIR)])
+    return rest, paths, metadata[-1] if metadata else None
+
+
+def _path(text: str, name: str) -> Path:
+    if not text.strip():
+        raise UnusableInput(f"{name}: a directory is wanted, or several with commas between")
+    return Path(os.path.abspath(text.strip()))
 
 
 def check_properties(properties: Properties) -> None:
@@ -71,7 +99,8 @@ def _settable(cls: type[BrokerConfig | ControllerConfig]) -> dict[str, type]:
 
 
 def _known_names(fields: Iterable[str]) -> list[str]:
-    return sorted({*(name.replace("_", ".") for name in fields), *ALL_SERVER_NAMES})
+    dotted = (name.replace("_", ".") for name in fields)
+    return sorted({*dotted, *ALL_SERVER_NAMES, LOG_DIRS, METADATA_LOG_DIR})
 
 
 def _parse(name: str, value: str, kind: type) -> int | bool | str:

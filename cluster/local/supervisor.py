@@ -45,6 +45,7 @@ class ManagedNode:
     watcher: asyncio.Task[None] | None = None
     is_stopping: bool = False
     is_unusable_input: bool = False
+    offline_directories: list[str] = field(default_factory=list)  # of this life
 
     @property
     def pid(self) -> int | None:
@@ -53,6 +54,13 @@ class ManagedNode:
     @property
     def is_alive(self) -> bool:
         return self.process is not None and self.process.returncode is None
+
+    @property
+    def remark(self) -> str:
+        """What is wrong with it, if anything is."""
+        if self.reason or not self.offline_directories or not self.is_alive:
+            return self.reason
+        return f"offline: {', '.join(self.offline_directories)}"
 
     def become(self, state: str, reason: str = "") -> None:
         self.state, self.reason = state, reason
@@ -113,7 +121,9 @@ class Supervisor:
 
     async def _spawn(self, node: ManagedNode) -> None:
         spec = node.spec
-        spec.directory.mkdir(parents=True, exist_ok=True)
+        if not spec.log_dirs:  # else one that cannot be made is the node's to do without
+            spec.directory.mkdir(parents=True, exist_ok=True)
+        node.offline_directories.clear()
         node.become("starting")
         node.changed.clear()
         node.is_stopping = False
@@ -130,12 +140,10 @@ class Supervisor:
 
     def _command(self, spec: NodeSpec) -> list[str]:
         arguments = ["--node-id", str(spec.node_id), "--host", HOST, "--port", str(spec.port)]
-        arguments += [
-            "--directory",
-            str(spec.directory),
-            "--controller",
-            f"{HOST}:{self.spec.controller_port}",
-        ]
+        arguments += ["--controller", f"{HOST}:{self.spec.controller_port}"]
+        arguments += ["--pid-file", str(spec.pid_path)]
+        for directory in spec.log_directories:
+            arguments += ["--directory", str(directory)]
         for name, value in self.spec.properties:
             arguments += ["--property", f"{name}={value}"]
         return [sys.executable, "-m", "cluster.local.node", "--lifeline", *arguments]
@@ -161,6 +169,10 @@ class Supervisor:
             told = json.loads(line)
             if told.get("event") == "ready":
                 node.become("ready")
+            if told.get("event") == "log_directory_offline":
+                directory = str(told.get("directory"))
+                node.offline_directories.append(directory)
+                self._report(f"{node.spec.name}: log directory offline: {directory}: {told.get('reason')}")
             if told.get("event") == "failed":
                 node.is_unusable_input = bool(told.get("is_unusable_input"))
                 node.become("failed", str(told.get("reason")))

@@ -30,7 +30,7 @@ def nodes_table(nodes: tuple[ManagedNode, ...], descriptions: Descriptions) -> T
     for node in nodes:
         told = descriptions.get(node.spec.node_id)
         state = told.state if told is not None and node.state == "ready" else node.state
-        shown = Text(f"{state} ({node.reason})" if node.reason else state, _COLOURS.get(node.state, "yellow"))
+        shown = Text(f"{state} ({node.remark})" if node.remark else state, _COLOURS.get(node.state, "yellow"))
         table.add_row(node.spec.name, f"{HOST}:{node.spec.port}", str(node.pid or "-"), shown)
     return table
 

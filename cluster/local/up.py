@@ -42,6 +42,7 @@ def prepared(spec: ClusterSpec) -> Iterator[None]:
         _remove_directories(made)
         raise UnusableInput(f"{spec.data} is not writable: {error.strerror}") from error
     try:
+        spec.check_knows_logs()
         spec.save()
         yield
     except OSError as error:
@@ -55,7 +56,7 @@ def _until_left(spec: ClusterSpec, timeout_s: float = STOP_TIMEOUT_S) -> None:
     """Waits while the nodes of an `up` that was killed stop: they notice by themselves, within seconds."""
     deadline_s = time.monotonic() + timeout_s
     while _is_abandoned(spec.data / "up.lock") and time.monotonic() < deadline_s:
-        if not any(_is_alive(path) for path in spec.data.glob("*/pid")):
+        if not any(_is_alive(path) for pattern in ("*/pid", "*.pid") for path in spec.data.glob(pattern)):
             return
         time.sleep(_LOOK_S)
 
