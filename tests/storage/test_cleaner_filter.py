@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -11,59 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.batch import Compression, Record, RecordBatch, TimestampType, build_batch, iterate_batches
-from storage.cleaner_filter import CleanerStats, FilteredChunk, LastRecord, RecordFilter, Retention
-from storage.cleaner_marks import DirtyMarks
+from storage.cleaner_filter import LastRecord, Retention
 from storage.cleaner_rebuild import empty_batch, rebuild_batch
-from storage.cleaner_transactions import CleanedTransactions
 from storage.errors import StorageError
 from storage.legacy_builder import build_message, build_message_set
-from storage.offset_map import SLOT_BYTES, OffsetMap
 from storage.record_keys import read_keys
 from storage.transaction_index import AbortedTransaction
+from tests.storage.cleaner_filter_helpers import filter_of, filtered, output, record
 from tests.storage.cleaner_helpers import COMPACTED, DAY_MS, CleanedLog
 from tests.storage.log_helpers import NOW_MS
 from tests.storage.record_strategies import mutated, quick, record_lists
 
 CODECS = list(Compression)
 LEGACY_CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
-FAR = 10**9  # no round ends here
-
-
-def filter_of(
-    superseded: Iterable[bytes] = (), *, latest: int = 10**6, now_ms: int = NOW_MS, retention_ms: int = DAY_MS,
-    last_records: dict[int, LastRecord] | None = None, end: int = FAR,
-) -> RecordFilter:  # fmt: skip
-    """Of the `superseded` keys a later record is known, from offset `latest` on everything is."""
-    offsets = OffsetMap(100 * SLOT_BYTES)
-    for key in superseded:
-        offsets.put(key, latest)
-    offsets.latest_offset = latest
-    return RecordFilter(
-        offsets=offsets,
-        marks=DirtyMarks(0, 0),
-        transactions=CleanedTransactions(),
-        last_records=last_records or {},
-        round_end_offset=end,
-        delete_retention_ms=retention_ms,
-        now_ms=now_ms,
-        stats=CleanerStats(),
-    )
-
-
-def output(result: FilteredChunk) -> bytes:
-    return b"".join(result.parts)
-
-
-def run(record_filter: RecordFilter, data: bytes, limit_bytes: int = 1 << 20) -> list[RecordBatch]:
-    return list(iterate_batches(output(record_filter.filter_chunk(data, limit_bytes, "x.log", 0))))
 
 
 def numbered(*records_: Record) -> list[Record]:
     return list(records_)
-
-
-def record(offset: int, key: bytes | None = b"k", value: bytes | None = b"v", timestamp: int = 5) -> Record:
-    return Record(offset, timestamp, key, value)
 
 
 # What stays
@@ -74,18 +37,18 @@ def test_cl15_the_last_record_of_a_key_stays_and_what_the_map_does_not_know() ->
     record_filter = filter_of([b"old"], latest=50)
     record_filter._offsets.put(b"new", 1)
     record_filter._offsets.latest_offset = 50
-    (batch,) = run(record_filter, data)
+    (batch,) = filtered(record_filter, data)
     assert [each.key for each in batch.records()] == [b"new", b"unknown"]
 
 
 def test_cl15_what_lies_above_the_maps_latest_offset_stays_as_it_is() -> None:
     records_ = [record(offset, key) for offset, key in enumerate([b"old", b"old", None])]
     data = build_batch(records_, base_offset=0)
-    (batch,) = run(filter_of([b"old"], latest=0), data)
+    (batch,) = filtered(filter_of([b"old"], latest=0), data)
     assert [each.offset for each in batch.records()] == [0, 1, 2]  # equal offsets count as the last, too
     record_filter = filter_of([b"old"], latest=9)
     record_filter._offsets.latest_offset = 1
-    (batch,) = run(record_filter, data)
+    (batch,) = filtered(record_filter, data)
     assert [each.offset for each in batch.records()] == [2]
 
 
@@ -93,14 +56,14 @@ def test_cl15_what_lies_above_the_maps_latest_offset_stays_as_it_is() -> None:
 def test_t50_a_record_without_a_key_goes_and_is_counted() -> None:
     data = build_batch([record(0, None), record(1), record(2, None)])
     record_filter = filter_of()
-    (batch,) = run(record_filter, data)
+    (batch,) = filtered(record_filter, data)
     assert [each.offset for each in batch.records()] == [1]
     assert record_filter._stats.records_without_key == 2
 
 
 def test_cl15_an_empty_key_is_a_key() -> None:
     data = build_batch([record(0, b""), record(1, b"k")])
-    (batch,) = run(filter_of([b""]), data)
+    (batch,) = filtered(filter_of([b""]), data)
     assert [each.key for each in batch.records()] == [b"k"]
 
 
@@ -146,9 +109,9 @@ def test_cl16_a_deleted_key_that_was_written_again_stays() -> None:
 def test_cl16_tombstones_of_old_formats_go_by_the_time_of_their_file() -> None:
     data = build_message(0, magic=1, timestamp=5, key=b"k", value=None)
     record_filter = filter_of()
-    assert len(run(record_filter, data)) == 1
+    assert len(filtered(record_filter, data)) == 1
     record_filter.retains_legacy_deletes = False
-    assert run(record_filter, data) == []
+    assert filtered(record_filter, data) == []
 
 
 def test_cl16_the_time_of_the_last_clean_segment_decides_for_old_formats() -> None:
@@ -180,27 +143,27 @@ def test_cl16_the_time_of_the_last_clean_segment_decides_for_old_formats() -> No
 
 def test_cl14_an_empty_batch_goes_unless_somebody_needs_it() -> None:
     data = build_batch([record(7)], base_offset=7, producer_id=3, producer_epoch=0, base_sequence=4)
-    assert run(filter_of([b"k"]), data) == []
+    assert filtered(filter_of([b"k"]), data) == []
     for keeper in (
         filter_of([b"k"], last_records={3: LastRecord(7, 0)}),
         filter_of([b"k"], end=8),
     ):
-        (batch,) = run(keeper, data)
+        (batch,) = filtered(keeper, data)
         assert (batch.record_count, batch.last_sequence, batch.size_bytes) == (0, 4, 61)
     others = {3: LastRecord(6, 0), 4: LastRecord(7, 0)}
-    assert run(filter_of([b"k"], last_records=others, end=9), data) == []
+    assert filtered(filter_of([b"k"], last_records=others, end=9), data) == []
 
 
 def test_cl14_a_batch_without_a_producer_is_nobodys_last() -> None:
     data = build_batch([record(7)], base_offset=7)
-    assert run(filter_of([b"k"], last_records={-1: LastRecord(7, 0)}), data) == []
+    assert filtered(filter_of([b"k"], last_records={-1: LastRecord(7, 0)}), data) == []
 
 
 def test_cl14_an_aborted_batch_is_dropped_without_a_look_at_its_records() -> None:
     record_filter = filter_of()
     record_filter._transactions.add_aborted([AbortedTransaction(1, 0, 9, 10)])
     data = build_batch([record(0)], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
-    assert run(record_filter, data) == []
+    assert filtered(record_filter, data) == []
     assert record_filter._stats.records_read == 0
     assert record_filter.judge(RecordBatch(data, 0, len(data))).retention is Retention.DELETE
 
@@ -228,7 +191,7 @@ def test_cl18_a_batch_that_loses_records_keeps_its_range_and_gets_a_new_maximum(
         record(5, b"a" * 70),
     ]
     data = build_batch(kept, base_offset=0, compression=codec, partition_leader_epoch=67)
-    (batch,) = run(filter_of(), data)
+    (batch,) = filtered(filter_of(), data)
     assert batch.is_valid()
     assert list(batch.records()) == [each for each in kept if each.key is not None]
     assert (batch.base_offset, batch.last_offset, batch.record_count) == (0, 5, 3)
@@ -245,7 +208,7 @@ def test_t48_a_batch_of_which_all_stays_is_copied_byte_for_byte(codec: Compressi
 @pytest.mark.covers("MemoryRecordsTest.testFilterToPreservesPartitionLeaderEpoch")
 def test_cl18_the_leader_epoch_stays() -> None:
     data = build_batch([record(0), record(1, None)], partition_leader_epoch=67)
-    (batch,) = run(filter_of(), data)
+    (batch,) = filtered(filter_of(), data)
     assert batch.partition_leader_epoch == 67
 
 
@@ -260,7 +223,7 @@ def test_cl18_sequences_of_records_stay_though_others_went(is_transactional: boo
         base_sequence=15,
         is_transactional=is_transactional,
     )
-    (batch,) = run(filter_of(), data)
+    (batch,) = filtered(filter_of(), data)
     assert (batch.producer_id, batch.producer_epoch, batch.is_transactional) == (99384, 234, is_transactional)
     assert (batch.base_offset, batch.last_offset) == (8, 12)
     assert (batch.base_sequence, batch.last_sequence) == (15, 19)
@@ -270,7 +233,7 @@ def test_cl18_sequences_of_records_stay_though_others_went(is_transactional: boo
 @pytest.mark.covers("MemoryRecordsTest.testFilterToAlreadyCompactedLog")
 def test_cl18_a_batch_with_gaps_keeps_its_ends() -> None:
     data = build_batch([record(5, None), record(8, b"k"), record(10, None)], base_offset=0)
-    (batch,) = run(filter_of(), data)
+    (batch,) = filtered(filter_of(), data)
     assert (batch.base_offset, batch.last_offset, batch.record_count) == (0, 10, 1)
     assert [each.offset for each in batch.records()] == [8]
 
@@ -280,7 +243,7 @@ def test_cl18_log_append_time_stays() -> None:
     data = build_batch(
         [record(0, None), record(1)], timestamp_type=TimestampType.LOG_APPEND, log_append_time_ms=NOW_MS
     )
-    (batch,) = run(filter_of(), data)
+    (batch,) = filtered(filter_of(), data)
     assert (batch.timestamp_type, batch.max_timestamp) == (TimestampType.LOG_APPEND, NOW_MS)
     assert [each.timestamp for each in batch.records()] == [NOW_MS]
 
@@ -288,21 +251,21 @@ def test_cl18_log_append_time_stays() -> None:
 @pytest.mark.covers("MemoryRecordsTest.testBaseTimestampToDeleteHorizonConversion")
 def test_cl17_a_tombstone_that_stays_gives_its_batch_a_horizon_and_keeps_timestamps() -> None:
     data = build_batch([record(0, b"a", b"1", 5), record(1, b"b", None, 10), record(2, b"c", b"3", 15)])
-    (batch,) = run(filter_of(now_ms=NOW_MS, retention_ms=7), data)
+    (batch,) = filtered(filter_of(now_ms=NOW_MS, retention_ms=7), data)
     assert batch.delete_horizon_ms == batch.base_timestamp == NOW_MS + 7
     assert [each.timestamp for each in batch.records()] == [5, 10, 15]
     assert batch.max_timestamp == 15
-    (again,) = run(filter_of([b"a"], now_ms=NOW_MS + 6), batch.tobytes())
+    (again,) = filtered(filter_of([b"a"], now_ms=NOW_MS + 6), batch.tobytes())
     assert again.delete_horizon_ms == NOW_MS + 7
     assert [each.timestamp for each in again.records()] == [10, 15]
-    (after,) = run(filter_of(now_ms=NOW_MS + 7), again.tobytes())
+    (after,) = filtered(filter_of(now_ms=NOW_MS + 7), again.tobytes())
     assert [each.offset for each in after.records()] == [2]
     assert after.delete_horizon_ms == NOW_MS + 7
 
 
 def test_cl17_a_batch_whose_tombstones_went_gets_no_horizon() -> None:
     data = build_batch([record(0, b"a", None), record(1, b"b")])
-    (batch,) = run(filter_of([b"a"]), data)
+    (batch,) = filtered(filter_of([b"a"]), data)
     assert batch.delete_horizon_ms is None
 
 
@@ -332,16 +295,16 @@ def test_cl19_an_empty_batch_is_a_header_with_its_ends_and_flags(is_transactiona
     assert (batch.compression, batch.base_timestamp, batch.max_timestamp) == (Compression.NONE, -1, 12)
     assert (batch.producer_id, batch.producer_epoch, batch.partition_leader_epoch) == (23, 5, 293)
     assert (batch.is_transactional, batch.delete_horizon_ms) == (is_transactional, None)
-    assert run(filter_of(end=5), batch.tobytes())[0].tobytes() == batch.tobytes()
-    assert run(filter_of(), batch.tobytes()) == []
+    assert filtered(filter_of(end=5), batch.tobytes())[0].tobytes() == batch.tobytes()
+    assert filtered(filter_of(), batch.tobytes()) == []
 
 
 def test_t51_old_formats_cannot_say_an_empty_batch() -> None:
     """CL19."""
     data = build_message(4, magic=1, timestamp=5, key=b"k", value=b"v")
     with pytest.raises(StorageError, match="of magic 1 must stay without records"):
-        run(filter_of([b"k"], end=5), data)
-    assert run(filter_of([b"k"]), data) == []
+        filtered(filter_of([b"k"], end=5), data)
+    assert filtered(filter_of([b"k"]), data) == []
 
 
 @quick
@@ -371,7 +334,7 @@ def test_cl18_messages_of_old_formats_keep_offsets_and_times(magic: int, codec: 
         for offset, key in enumerate([None, b"a", b"b", None])
     ]
     data = build_message_set(messages, magic=magic, compression=codec)
-    batches = run(filter_of(), data)
+    batches = filtered(filter_of(), data)
     left = [each for batch in batches for each in batch.records()]
     assert [(each.offset, each.key, each.value) for each in left] == [(1, b"a", b"v1"), (2, b"b", b"v2")]
     assert all(batch.is_valid() and batch.magic == magic for batch in batches)
@@ -405,7 +368,7 @@ def test_kafka_4298_a_wrapper_with_messages_of_another_magic_is_made_right() -> 
     )
     before = RecordBatch(wrapper, 0, len(wrapper))
     assert [each.offset for each in before.records()] == [2, 3, 4, 5]
-    (batch,) = run(filter_of(), wrapper)
+    (batch,) = filtered(filter_of(), wrapper)
     assert [(each.offset, each.value) for each in batch.records()] == [(n, b"%d" % n) for n in range(2, 6)]
     assert {message.magic for message in batch.messages()} == {1}
     assert batch.last_offset == 5

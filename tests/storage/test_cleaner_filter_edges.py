@@ -17,10 +17,9 @@ from storage.crc32c import crc32c
 from storage.errors import StorageError
 from storage.legacy_builder import build_message, build_message_set
 from storage.transaction_index import AbortedTransaction
+from tests.storage.cleaner_filter_helpers import filter_of, filtered, record
 from tests.storage.cleaner_helpers import CleanedLog
 from tests.storage.log_helpers import NOW_MS, marker, new_file_system
-from tests.storage.test_cleaner_filter import filter_of, record
-from tests.storage.test_cleaner_filter import run as filtered
 
 
 def view(data: bytes) -> RecordBatch:
