@@ -159,6 +159,12 @@ class DirectoryInUse(StorageError):
     """Another process holds the lock of the log directory."""
 
 
+class DirectoryFailed(StorageError):
+    """The disk refused what a log directory needs beside its logs: a name, a checkpoint, the mark of a clean stop. The
+    OSError is the cause.
+    """
+
+
 class NoLogDirectory(StorageError):
     """None of a broker's log directories can be used."""
 

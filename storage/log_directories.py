@@ -14,7 +14,14 @@ from typing import final
 from storage.checkpoints import NO_BROKER_EPOCH, MetaProperties, MetaPropertiesFile
 from storage.config import LogConfig
 from storage.draws import Draws
-from storage.errors import ConfigError, CorruptCheckpoint, NoLogDirectory, StorageError, reason_of
+from storage.errors import (
+    ConfigError,
+    CorruptCheckpoint,
+    DirectoryFailed,
+    NoLogDirectory,
+    StorageError,
+    reason_of,
+)
 from storage.filesystem import FileSystem, dirname
 from storage.log import PartitionLog
 from storage.log_manager import ConfigOf, LogManager
@@ -73,7 +80,7 @@ class LogDirectories:
     ) -> None:
         try:
             manager = LogManager(self._file_system, directory, default_config, now_ms, draws, report=report)
-        except OSError as error:
+        except DirectoryFailed as error:
             if self._is_single:
                 raise
             self._note_offline(directory, error)
@@ -225,7 +232,7 @@ class LogDirectories:
                 manager.checkpoint_recovery_points()
                 manager.checkpoint_log_start_offsets()
                 manager.checkpoint_high_watermarks()
-            except OSError as error:
+            except DirectoryFailed as error:
                 self._fail(manager, error)
 
     def read_owners(self) -> dict[str, MetaProperties]:
@@ -271,7 +278,7 @@ class LogDirectories:
 def _stopped(manager: LogManager, broker_epoch: int, now_ms: int | None) -> bool:
     try:
         return manager.shutdown(broker_epoch, now_ms)
-    except OSError as error:
+    except DirectoryFailed as error:
         logger.error("log directory not stopped in order: directory=%s reason=%s", manager.directory, error)
         return False
 

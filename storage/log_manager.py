@@ -14,7 +14,8 @@ Kafka: LogManager, and the checkpoint of ReplicaManager; rules LL1 to LL5.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import final
 
 from storage.checkpoints import (
@@ -28,7 +29,14 @@ from storage.checkpoints import (
 )
 from storage.config import LogConfig
 from storage.draws import Draws
-from storage.errors import CorruptCheckpoint, DirectoryInUse, InconsistentTopicId, StorageError
+from storage.errors import (
+    CorruptCheckpoint,
+    DirectoryFailed,
+    DirectoryInUse,
+    InconsistentTopicId,
+    StorageError,
+    reason_of,
+)
 from storage.filesystem import FileSystem, Lock, dirname, join
 from storage.log import PartitionLog
 from storage.log_files import delete_log_files
@@ -58,7 +66,8 @@ class LogManager:
     """Locks `directory` (created when missing) from the constructor to `shutdown` or `close_handles`.
 
     `logs` holds the open ones by the name of their directory, in order of loading and creation. `was_clean` and
-    `previous_broker_epoch` tell of the stop before this start. Raises DirectoryInUse.
+    `previous_broker_epoch` tell of the stop before this start. Raises DirectoryInUse, and DirectoryFailed, as every
+    verb does, for what the disk refuses beside the logs.
     """
 
     def __init__(
@@ -79,8 +88,14 @@ class LogManager:
         self._is_loaded = False
         self._deleted_count = 0
         self._doomed: list[tuple[int, PartitionLog]] = []  # renamed logs, and when their files go
+        self._lock: Lock | None = None
+        with self._disk("open"):
+            self._open_directory()
+
+    def _open_directory(self) -> None:
+        file_system, directory = self._file_system, self.directory
         _make_durable_directory(file_system, directory)
-        self._lock: Lock | None = lock_directory(file_system, directory)
+        self._lock = lock_directory(file_system, directory)
         try:
             clean_file = CleanShutdownFile(file_system, directory)
             self.previous_broker_epoch = clean_file.read()
@@ -93,6 +108,13 @@ class LogManager:
             self._release_lock()
             raise
 
+    @contextmanager
+    def _disk(self, action: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DirectoryFailed(f"{self.directory}: {action} failed: {reason_of(error)}") from error
+
     # Start
 
     def load(self, now_ms: int, *, config_of: ConfigOf | None = None) -> None:
@@ -103,7 +125,8 @@ class LogManager:
         """
         self._now_ms = now_ms
         try:
-            self._load_all(config_of)
+            with self._disk("load"):
+                self._load_all(config_of)
         except BaseException:
             self.close_handles()
             raise
@@ -188,11 +211,12 @@ class LogManager:
             return log
         self._now_ms = self._now_ms if now_ms is None else now_ms
         path = join(self.directory, name)
-        self._file_system.make_directory(path)
-        self._file_system.sync_directory(self.directory)
-        if topic_id is not None:
-            PartitionMetadataFile(self._file_system, path).write(topic_id)
-            self.topic_ids[name] = topic_id
+        with self._disk("create"):
+            self._file_system.make_directory(path)
+            self._file_system.sync_directory(self.directory)
+            if topic_id is not None:
+                PartitionMetadataFile(self._file_system, path).write(topic_id)
+                self.topic_ids[name] = topic_id
         return self._open(name, config or self._default_config, True, 0, 0)
 
     def _check_topic_id(self, name: str, topic_id: str | None) -> None:
@@ -208,8 +232,8 @@ class LogManager:
         if log is None:
             return False
         log.close_handles()
-        doomed = self._move_away(log, DELETE_SUFFIX)
-        delete_log_files(self._file_system, doomed)
+        with self._disk("delete"):
+            delete_log_files(self._file_system, self._move_away(log, DELETE_SUFFIX))
         self._forget_offsets()
         return True
 
@@ -256,7 +280,8 @@ class LogManager:
         if log is None:
             return None
         log.close(self._now_ms)
-        path = self._move_away(log, STRAY_SUFFIX)
+        with self._disk("set aside"):
+            path = self._move_away(log, STRAY_SUFFIX)
         self._forget_offsets()
         logger.warning("stray log set aside: log=%s path=%s", name, path)
         return path
@@ -286,13 +311,19 @@ class LogManager:
 
     def checkpoint_recovery_points(self) -> None:
         """For the thread that owns the logs: a truncation writes it at once, too (RT16)."""
+        with self._disk("checkpoint"):
+            self._write_recovery_points()
+
+    def _write_recovery_points(self) -> None:
         self._recovery_points.write(self._offsets(lambda log: log.recovery_point))
 
     def checkpoint_log_start_offsets(self) -> None:
-        self._log_starts.write(self._log_start_offsets())
+        with self._disk("checkpoint"):
+            self._log_starts.write(self._log_start_offsets())
 
     def checkpoint_high_watermarks(self) -> None:
-        self._high_watermarks.write(self._offsets(lambda log: log.high_watermark))
+        with self._disk("checkpoint"):
+            self._high_watermarks.write(self._offsets(lambda log: log.high_watermark))
 
     def prepare_checkpoint(self) -> Callable[[], None]:
         """The high watermarks and log starts of this moment, to be written on another thread.
@@ -303,8 +334,9 @@ class LogManager:
         log_starts = self._log_start_offsets()
 
         def write() -> None:
-            self._high_watermarks.write(high_watermarks)
-            self._log_starts.write(log_starts)
+            with self._disk("checkpoint"):
+                self._high_watermarks.write(high_watermarks)
+                self._log_starts.write(log_starts)
 
         return write
 
@@ -319,8 +351,9 @@ class LogManager:
         }
 
     def _on_recovery_point_lowered(self) -> None:
+        """Within a truncation, which takes its log offline for an OSError."""
         if self._is_loaded:
-            self.checkpoint_recovery_points()
+            self._write_recovery_points()
 
     # End
 
@@ -345,7 +378,8 @@ class LogManager:
                 self.checkpoint_recovery_points()
                 self.checkpoint_log_start_offsets()
                 self.checkpoint_high_watermarks()
-                CleanShutdownFile(self._file_system, self.directory).write(broker_epoch)
+                with self._disk("mark of a clean stop"):
+                    CleanShutdownFile(self._file_system, self.directory).write(broker_epoch)
         finally:
             self._release_lock()
         return is_clean

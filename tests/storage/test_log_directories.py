@@ -14,6 +14,7 @@ from storage.errors import (
     ConfigError,
     CorruptBatch,
     CorruptCheckpoint,
+    DirectoryFailed,
     DirectoryInUse,
     InvalidTopic,
     StorageError,
@@ -228,7 +229,7 @@ def test_the_directory_of_a_path_is_told_of_those_that_work() -> None:
 def test_ll1_the_error_of_an_only_directory_is_raised_as_it_came() -> None:
     disk = new_disk()
     disk.fail(1, verbs={"make_directory"}, path_suffix="one")
-    with pytest.raises(OSError, match="one"):
+    with pytest.raises(DirectoryFailed, match=r"^one: open failed: one: "):
         opened(disk, ["one"])
     logs = started(disk, ["one"])
     append_each(logs.create("t", 0), 4)

@@ -9,7 +9,7 @@ import pytest
 from sim.crash import Life
 from sim.disk import SimDisk
 from storage.checkpoints import CleanShutdownFile
-from storage.errors import InconsistentTopicId
+from storage.errors import DirectoryFailed, InconsistentTopicId
 from storage.filesystem import OpenMode, join, read_file
 from tests.storage.log_helpers import NOW_MS, SMALL, append_each, new_disk, produced
 from tests.storage.log_manager_helpers import DIRECTORY, TOPIC_ID, manager, started
@@ -38,7 +38,7 @@ def test_ll1_a_start_that_fails_leaves_no_lock_behind() -> None:
     started(disk).shutdown()
     disk.file_system(Life()).unlink(join(DIRECTORY, CHECKPOINTS[0]))
     disk.fail(1, errno.ENOSPC, path_suffix=CHECKPOINTS[0])
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(DirectoryFailed, match=r"open failed: .*No space"):
         manager(disk)
     disk.disarm()
     manager(disk)
