@@ -3,43 +3,20 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from replog.cli import main
 from storage.batch import Compression, Record, build_batch
-from storage.dump import DumpOptions, DumpStatus, dump_files
+from storage.dump import DumpOptions, DumpStatus
 from storage.os_filesystem import OsFileSystem
 from storage.verify import verify_partition
+from tests.storage.dump_helpers import Told, dumped
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 EXPECTED = GOLDEN / "expected"
 DIRECTORIES = sorted({str(path.parent.relative_to(EXPECTED)) for path in EXPECTED.glob("**/*.txt")})
-
-
-@dataclass
-class Told:
-    status: DumpStatus
-    lines: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-
-    @property
-    def output(self) -> bytes:
-        return "".join(f"{line}\n" for line in self.lines).encode()
-
-
-def dumped(*paths: str | Path, options: DumpOptions | None = None) -> Told:
-    told = Told(DumpStatus.SOUND)
-    told.status = dump_files(
-        OsFileSystem(),
-        [str(path) for path in paths],
-        options or DumpOptions(),
-        write=told.lines.append,
-        report=told.errors.append,
-    )
-    return told
 
 
 def golden_dump(path: str) -> Told:

@@ -11,9 +11,9 @@ from storage.cleaner_plan import group_segments
 from storage.filesystem import OpenMode, join
 from storage.topics import suffixed_directory_name
 from tests.storage.cleaner_helpers import COMPACTED, HUGE, CleanedLog, bases_of, run, segments_of
+from tests.storage.dump_helpers import dumped
 from tests.storage.log_helpers import NOW_MS, THREE, batch, new_file_system, open_segment
 from tests.storage.start_up_helpers import file_of, names, stopped
-from tests.storage.test_dump import dumped
 
 
 def test_kafka_4893_no_directory_name_is_longer_than_a_file_system_allows() -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from storage.filesystem import read_file
 from storage.leader_epochs import LeaderEpochCache
+from tests.storage.epoch_helpers import PATH, A, cache_of, file_content
 from tests.storage.log_helpers import DIRECTORY, append_each, new_epochs, new_file_system, open_log
 from tests.storage.producers import new_disk
-from tests.storage.test_leader_epochs import PATH, A, cache_of, file_content
 
 THREE_LINES = b"0\n3\n2 6\n3 8\n4 11\n"
 

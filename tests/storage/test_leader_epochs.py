@@ -10,21 +10,8 @@ from sim.crash import Dead, Life
 from storage.errors import CorruptCheckpoint, InvalidRecord
 from storage.filesystem import OpenMode, read_file
 from storage.leader_epochs import UNDEFINED, LeaderEpochCache
+from tests.storage.epoch_helpers import PATH, A, cache_of, file_content
 from tests.storage.producers import new_disk
-
-PATH = "/log/leader-epoch-checkpoint"
-A = [(2, 6), (3, 8), (4, 11)]
-
-
-def cache_of(*entries: tuple[int, int]) -> LeaderEpochCache:
-    cache = LeaderEpochCache(new_disk()[1], PATH)
-    for epoch, start_offset in entries:
-        cache.assign(epoch, start_offset)
-    return cache
-
-
-def file_content(cache: LeaderEpochCache) -> bytes:
-    return read_file(cache._file_system, PATH)
 
 
 def test_ep1_a_file_out_of_order_is_put_right_when_loaded() -> None:

@@ -11,16 +11,12 @@ from sim.disk import SimDisk, SimFileSystem
 from sim.disk_faults import Applied
 from storage.filesystem import join
 from storage.log import PartitionLog
-from storage.replace_segments import create_cleaned_segment, replace_segments
+from storage.replace_segments import replace_segments
 from storage.segment import LogSegment
 from storage.segments import LogSegments
 from tests.storage.log_helpers import (
     DIRECTORY,
-    NOW_MS,
     THREE,
-    append_batch,
-    append_each,
-    batch,
     new_disk,
     new_file_system,
     offsets_in,
@@ -28,26 +24,7 @@ from tests.storage.log_helpers import (
     open_segment,
     read_offsets,
 )
-
-OLD = list(range(12))  # three a segment
-
-
-def old_log(file_system: SimFileSystem) -> PartitionLog:
-    log = open_log(file_system, THREE)
-    append_each(log, len(OLD))
-    log.flush()
-    file_system.sync_directory("")
-    file_system.sync_directory("logs")
-    return log
-
-
-def cleaned(file_system: SimFileSystem, base_offset: int, offsets: list[int]) -> LogSegment:
-    segment = create_cleaned_segment(file_system, DIRECTORY, base_offset, THREE, NOW_MS)
-    for offset in offsets:
-        append_batch(segment, batch(offset))
-    segment.on_become_inactive()
-    segment.flush()
-    return segment
+from tests.storage.swap_helpers import OLD, cleaned, old_log
 
 
 def compact_into_one(file_system: SimFileSystem, log: PartitionLog) -> None:

@@ -6,15 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from sim.disk import SimFileSystem
-from storage.config import INT_MAX, LogConfig
+from storage.config import INT_MAX
 from storage.errors import StorageError
 from storage.file_records import FileRecords
-from storage.filesystem import Buffer, FileSystem, OpenMode, join, read_file
+from storage.filesystem import Buffer, OpenMode, join, read_file
 from storage.replace_segments import create_cleaned_segment
 from storage.segment import LogSegment
-from storage.segments import LogSegments
-from storage.split_segment import CHUNK_BYTES, append_from_file, split_overflowed_segment
+from storage.split_segment import CHUNK_BYTES, append_from_file
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
@@ -25,23 +23,7 @@ from tests.storage.log_helpers import (
     offsets_in,
     open_segment,
 )
-
-CONFIG = LogConfig(segment_index_bytes=1200, index_interval_bytes=0)
-BEYOND = 2**31
-
-
-def overflowed(file_system: SimFileSystem, offsets: list[int], base_offset: int = 0) -> LogSegment:
-    segment = open_segment(file_system, base_offset, CONFIG)
-    segment.records.append(b"".join(batch(offset) for offset in offsets))
-    return segment
-
-
-def split(file_system: FileSystem, segment: LogSegment) -> LogSegments:
-    segments = LogSegments()
-    segments.add(segment)
-    result = split_overflowed_segment(file_system, DIRECTORY, segments, segment, CONFIG, NOW_MS)
-    assert result.new == list(segments)
-    return segments
+from tests.storage.swap_helpers import BEYOND, CONFIG, overflowed, split
 
 
 @pytest.mark.covers("UnifiedLogTest.testSplitOnOffsetOverflow")

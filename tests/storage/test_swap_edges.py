@@ -11,8 +11,7 @@ from storage.replace_segments import replace_segments
 from storage.segments import LogSegments
 from tests.storage.log_helpers import DIRECTORY, THREE, batch, new_disk, new_file_system, open_segment
 from tests.storage.recorded_calls import recorded
-from tests.storage.test_replace_segments import cleaned, old_log
-from tests.storage.test_split_segment import BEYOND, CONFIG, overflowed, split
+from tests.storage.swap_helpers import BEYOND, CONFIG, cleaned, old_log, overflowed, split
 
 
 def test_ll27_the_new_segments_are_closed_for_appends_synced_and_as_old_as_the_source() -> None:

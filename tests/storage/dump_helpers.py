@@ -1,0 +1,32 @@
+"""What a dump of files told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from storage.dump import DumpOptions, DumpStatus, dump_files
+from storage.os_filesystem import OsFileSystem
+
+
+@dataclass
+class Told:
+    status: DumpStatus
+    lines: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def output(self) -> bytes:
+        return "".join(f"{line}\n" for line in self.lines).encode()
+
+
+def dumped(*paths: str | Path, options: DumpOptions | None = None) -> Told:
+    told = Told(DumpStatus.SOUND)
+    told.status = dump_files(
+        OsFileSystem(),
+        [str(path) for path in paths],
+        options or DumpOptions(),
+        write=told.lines.append,
+        report=told.errors.append,
+    )
+    return told
