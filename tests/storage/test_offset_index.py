@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
+from itertools import accumulate
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from storage.errors import CorruptIndex, InvalidOffset, SegmentOffsetOverflow
 from storage.filesystem import OpenMode, read_file
 from storage.memory_mapped_index import WARM_BYTES
-from storage.offset_index import OffsetIndex, OffsetPosition
+from storage.offset_index import SEARCHES_A_READ, OffsetIndex, OffsetPosition
 from storage.os_filesystem import OsFileSystem
 from tests.storage.index_helpers import BASE, all_entries, fill, new_index, simulated
 
@@ -269,3 +270,66 @@ def test_reads_and_writes_go_through_the_real_map_too(tmp_path: object) -> None:
     assert index.lookup(BASE + 8999) == (BASE + 3999, 39_990)
     assert index.lookup(BASE + 9000) == (BASE + 9000, 1)
     index.close()
+
+
+def searched_often(index: OffsetIndex, target: int) -> None:
+    for _ in range(SEARCHES_A_READ):
+        index.lookup(target)
+
+
+class TestWarmPartReadWhole:
+    """After some searches in the warm part its offsets are held; nothing that is found may differ for that."""
+
+    @settings(max_examples=60)
+    @given(
+        st.lists(st.integers(1, 5), min_size=1, max_size=40),
+        st.integers(0, 60),
+        st.sampled_from(["append", "truncate", "resize", "reset"]),
+    )
+    def test_ix14_what_is_found_is_the_same_whatever_came_between(
+        self, steps: list[int], repeat: int, change: str
+    ) -> None:
+        offsets = list(accumulate(steps * (repeat + 1)))
+        index = new_index(slots=len(offsets) + 10)
+        index.append_all([BASE + offset for offset in offsets], range(len(offsets)))
+        searched_often(index, BASE + offsets[-1])
+        if change == "append":
+            offsets.append(offsets[-1] + 2)
+            index.append(BASE + offsets[-1], len(offsets) - 1)
+        elif change == "truncate":
+            del offsets[len(offsets) // 2 :]
+            index.truncate_to(BASE + offsets[-1] + 1 if offsets else BASE)
+            offsets.append((offsets[-1] if offsets else 0) + 1)
+            index.append(BASE + offsets[-1], len(offsets) - 1)
+        elif change == "resize":
+            index.trim_to_valid_size()
+        else:
+            index.reset()
+            offsets = [7]
+            index.append(BASE + 7, 0)
+        for target in range(offsets[0] - 2, offsets[-1] + 4):
+            slot = bisect_right(offsets, target) - 1
+            assert index.lookup(BASE + target) == ((BASE + offsets[slot], slot) if slot >= 0 else (BASE, 0))
+
+    def test_ix10_it_lies_in_the_last_three_pages(self) -> None:
+        entries = 14 * PAGE_BYTES // 8
+        index = new_index(slots=entries)
+        index.append_all(range(BASE, BASE + entries), range(entries))
+        searched_often(index, BASE + 5)
+        assert not index._warm.offsets
+        searched_often(index, BASE + entries - 1)
+        assert (index._warm.first, len(index._warm.offsets)) == (entries - 1025, 1025)
+        assert index._warm.first * 8 // PAGE_BYTES == 11
+
+    def test_ix14_entries_that_do_not_rise_are_searched_as_ever(self) -> None:
+        """Which of them is found depends on the order of the comparisons, and Kafka's is one of them."""
+        relative = [5, 9, 3, 7, 20, 11, 12, 30]
+        data = b"".join(struct.pack(">ii", offset, slot) for slot, offset in enumerate(relative))
+        _, fs = simulated()
+        file = fs.open("45.index", OpenMode.CREATE)
+        file.write_at(0, data)
+        file.close()
+        index = OffsetIndex(fs, "45.index", BASE)
+        before = [index.lookup(BASE + target) for target in range(35)]
+        searched_often(index, BASE + 31)
+        assert [index.lookup(BASE + target) for target in range(35)] == before
