@@ -185,8 +185,8 @@ def stats(directory: str, jobs: int | None, as_json: bool) -> None:
     if as_json:
         summary = {
             "directory": path,
-            "partitions": [asdict(each) for each in found],
-            "total": asdict(total),
+            "partitions": [{"directory": each.directory} | asdict(each) for each in found],
+            "total": {"partitions": total.partitions} | asdict(total),
             "limits": limits,
         }
         click.echo(json.dumps(summary))

@@ -21,43 +21,49 @@ from storage.segment import (
 
 
 @dataclass(slots=True, kw_only=True)
-class PartitionStats:
-    """Of one partition. `epochs` is [epoch, first offset] as the batches have it; files and maps are what a node
-    holds when every segment has been in use.
-    """
+class LogCounts:
+    """Files and maps are what a node holds when every segment has been in use."""
 
-    directory: str
     segments: int = 0
     batches: int = 0
     records: int = 0
     control_records: int = 0
     log_bytes: int = 0
     index_bytes: int = 0
-    first_offset: int = 0
-    log_end_offset: int = 0
     codecs: dict[str, int] = field(default_factory=dict)  # batches by codec
     magics: dict[str, int] = field(default_factory=dict)  # batches by magic
-    epochs: list[list[int]] = field(default_factory=list)
-    producers: int = 0
     open_files: int = 0
     maps: int = 0
+
+    def add(self, other: LogCounts) -> None:
+        self.segments += other.segments
+        self.batches += other.batches
+        self.records += other.records
+        self.control_records += other.control_records
+        self.log_bytes += other.log_bytes
+        self.index_bytes += other.index_bytes
+        self.open_files += other.open_files
+        self.maps += other.maps
+        _add(self.codecs, other.codecs)
+        _add(self.magics, other.magics)
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionStats(LogCounts):
+    """Of one partition. `epochs` is [epoch, first offset] as the batches have it."""
+
+    directory: str
+    first_offset: int = 0
+    log_end_offset: int = 0
+    epochs: list[list[int]] = field(default_factory=list)
+    producers: int = 0
     error: str | None = None  # what it ends at; the counts are of all before it
     is_unreadable: bool = False  # the machine refused a file: no damage of ours
 
 
 @dataclass(slots=True, kw_only=True)
-class TotalStats:
+class TotalStats(LogCounts):
     partitions: int = 0
-    segments: int = 0
-    batches: int = 0
-    records: int = 0
-    control_records: int = 0
-    log_bytes: int = 0
-    index_bytes: int = 0
-    codecs: dict[str, int] = field(default_factory=dict)
-    magics: dict[str, int] = field(default_factory=dict)
-    open_files: int = 0
-    maps: int = 0
 
 
 def partition_stats(file_system: FileSystem, directory: str) -> PartitionStats:
@@ -69,16 +75,7 @@ def total_stats(partitions: Iterable[PartitionStats]) -> TotalStats:
     total = TotalStats()
     for each in partitions:
         total.partitions += 1
-        total.segments += each.segments
-        total.batches += each.batches
-        total.records += each.records
-        total.control_records += each.control_records
-        total.log_bytes += each.log_bytes
-        total.index_bytes += each.index_bytes
-        total.open_files += each.open_files
-        total.maps += each.maps
-        _add(total.codecs, each.codecs)
-        _add(total.magics, each.magics)
+        total.add(each)
     return total
 
 
