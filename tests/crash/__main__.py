@@ -15,6 +15,7 @@ from functools import partial
 from multiprocessing import get_context
 from typing import TypeVar
 
+from tests.arguments import positive
 from tests.crash.jobs import BY_NAME, fail_calls, search, sweep
 from tests.crash.mistakes import MISTAKES
 from tests.crash.replay import replay
@@ -88,13 +89,6 @@ def find_mistakes(jobs: int) -> int:
         print(f"{mistake.name:<28} {mistake.found_by:<18} {shown}", flush=True)
     print(f"{found} of {len(MISTAKES)} planted mistakes found")
     return 0 if found == len(MISTAKES) else 1
-
-
-def positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is below 1")
-    return number
 
 
 def main() -> int:

@@ -12,16 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.arguments import positive
+
 MEMORY_MIB = 768
 TIMEOUT_S = 10
-
-
-def positive(text: str) -> int:
-    """libFuzzer would take 0 and less for no limit."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is below 1")
-    return number
 
 
 def main() -> int:

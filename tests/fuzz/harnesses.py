@@ -6,7 +6,7 @@ Hypothesis (`test_fuzz.py`), the kept corpus and atheris (`make fuzz`) drive the
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -197,21 +197,18 @@ def transaction_indexes(data: bytes) -> None:
 def offset_indexes(data: bytes) -> None:
     file_system = _file_system_with(**{f"{STEM}_index": data})
     index = OffsetIndex(file_system, join(DIRECTORY, f"{STEM}.index"), 0, read_only=True)
-    try:
-        for target in (0, 1, 77, 1 << 31, 1 << 62):
-            index.lookup(target)
-        index.sanity_check()
-    except StorageError:
-        pass
-    finally:
-        index.close_handler()
+    _look_up(index, (0, 1, 77, 1 << 31, 1 << 62))
 
 
 def time_indexes(data: bytes) -> None:
     file_system = _file_system_with(**{f"{STEM}_timeindex": data})
     index = TimeIndex(file_system, join(DIRECTORY, f"{STEM}.timeindex"), 0, read_only=True)
+    _look_up(index, (0, 1, NOW_MS, 1 << 62))
+
+
+def _look_up(index: OffsetIndex | TimeIndex, targets: Iterable[int]) -> None:
     try:
-        for target in (0, 1, NOW_MS, 1 << 62):
+        for target in targets:
             index.lookup(target)
         index.sanity_check()
     except StorageError:

@@ -95,20 +95,25 @@ def prepare(case: Json, root: Path, work: Path) -> Path:
     return directory
 
 
+def load(case: Json, directory: Path) -> PartitionLog:
+    """Raises StorageError, as a start does."""
+    return PartitionLog.open(
+        OsFileSystem(),
+        str(directory),
+        LogConfig.from_properties(case["config"]),
+        log_start_offset=case["log_start_offset"],
+        recovery_point=case["recovery_point"],
+        clean=case["clean"],
+        now_ms=case["now_ms"],
+    )
+
+
 def run_case(case: Json, directory: Path) -> Json:
     """What the case's `kafka` is of Kafka: of us. `error` where a StorageError ended it."""
     outcome: Json = {}
     log: PartitionLog | None = None
     try:
-        log = PartitionLog.open(
-            OsFileSystem(),
-            str(directory),
-            LogConfig.from_properties(case["config"]),
-            log_start_offset=case["log_start_offset"],
-            recovery_point=case["recovery_point"],
-            clean=case["clean"],
-            now_ms=case["now_ms"],
-        )
+        log = load(case, directory)
         outcome["loaded"] = describe_log(log)
         for operation in case["then"]:
             outcome.setdefault("then", []).append(_operate(log, operation))

@@ -18,12 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from storage.config import LogConfig
 from storage.errors import StorageError
-from storage.log import PartitionLog
-from storage.os_filesystem import OsFileSystem
 from tests.golden.comparing import scratch
-from tests.golden.recovery_cases import framed_batches, prepare
+from tests.golden.recovery_cases import framed_batches, load, prepare
 
 Json = dict[str, Any]
 INT_MAX = (1 << 31) - 1
@@ -81,15 +78,7 @@ def judge(case: Json, directory: Path) -> tuple[str, str]:
     """(`healed`, `refused` or `LOST`, what is to be said of it)."""
     before, prefix = log_content(directory), sound_prefix(directory)
     try:
-        log = PartitionLog.open(
-            OsFileSystem(),
-            str(directory),
-            LogConfig.from_properties(case["config"]),
-            log_start_offset=case["log_start_offset"],
-            recovery_point=case["recovery_point"],
-            clean=case["clean"],
-            now_ms=case["now_ms"],
-        )
+        log = load(case, directory)
     except StorageError as error:
         return _judge_refusal(directory, before, str(error))
     start_offset, end_offset = log.log_start_offset, log.log_end_offset

@@ -32,6 +32,14 @@ def new_file_system(disk: SimDisk | None = None) -> SimFileSystem:
     return file_system
 
 
+def durable_file_system(disk: SimDisk) -> SimFileSystem:
+    """With a log directory whose name outlives a power loss."""
+    file_system = new_file_system(disk)
+    file_system.sync_directory("")
+    file_system.sync_directory("logs")
+    return file_system
+
+
 def batch(
     base_offset: int = 0,
     count: int = 1,

@@ -19,6 +19,7 @@ from tests.storage.log_helpers import (
     THREE,
     append_each,
     batch,
+    durable_file_system,
     new_disk,
     new_file_system,
     open_log,
@@ -94,9 +95,7 @@ def test_kafka_5747_a_garbled_snapshot_is_dropped_and_an_older_one_used(content:
 
 def test_kafka_9892_a_snapshot_of_a_close_survives_a_power_loss() -> None:
     disk = new_disk()
-    file_system = new_file_system(disk)
-    file_system.sync_directory("")
-    file_system.sync_directory("logs")
+    file_system = durable_file_system(disk)
     log = open_log(file_system, THREE)
     append_each(log, 8)
     log.close()
@@ -167,9 +166,7 @@ def test_kafka_3802_a_truncation_to_the_same_size_leaves_the_modification_time_a
 
 def test_kafka_3968_a_segment_that_was_flushed_does_not_vanish_in_a_power_loss() -> None:
     disk = new_disk()
-    file_system = new_file_system(disk)
-    file_system.sync_directory("")
-    file_system.sync_directory("logs")
+    file_system = durable_file_system(disk)
     log = open_log(file_system, THREE)
     append_each(log, 8)
     log.flush()

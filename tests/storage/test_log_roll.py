@@ -15,6 +15,7 @@ from tests.storage.log_helpers import (
     append_each,
     bases,
     batch,
+    durable_file_system,
     new_disk,
     new_file_system,
     open_log,
@@ -110,9 +111,7 @@ def test_ro3_a_roll_takes_a_snapshot_and_what_came_before_is_on_disk() -> None:
 
 def test_a_roll_after_a_restart_syncs_what_the_life_before_left_unsynced() -> None:
     disk = new_disk()
-    file_system = new_file_system(disk)
-    file_system.sync_directory("")
-    file_system.sync_directory("logs")
+    file_system = durable_file_system(disk)
     log = open_log(file_system)
     append_each(log, 3)
     disk.crash_process()
@@ -131,9 +130,7 @@ MODES: list[PowerLoss] = ["none", "prefix", "subset", "torn"]
 def test_a_power_loss_leaves_no_hole_between_segments(mode: PowerLoss) -> None:
     for seed in range(20):
         disk = new_disk(seed)
-        file_system = new_file_system(disk)
-        file_system.sync_directory("")
-        file_system.sync_directory("logs")
+        file_system = durable_file_system(disk)
         log = open_log(file_system, LogConfig(segment_bytes=3 * SIZE, segment_index_bytes=1200))
         append_each(log, 14)
         disk.lose_power(mode)

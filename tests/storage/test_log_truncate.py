@@ -15,6 +15,7 @@ from tests.storage.log_helpers import (
     SMALL,
     THREE,
     append_each,
+    durable_file_system,
     epochs,
     new_disk,
     new_file_system,
@@ -192,9 +193,7 @@ MODES: list[PowerLoss] = ["none", "prefix", "subset", "torn", "all"]
 def test_truncated_records_do_not_come_back_between_newer_ones(mode: PowerLoss) -> None:
     for seed in range(8):
         disk = new_disk(seed)
-        file_system = new_file_system(disk)
-        file_system.sync_directory("")
-        file_system.sync_directory("logs")
+        file_system = durable_file_system(disk)
         log = open_log(file_system, THREE)
         append_each(log, 12, epoch=1)
         log.flush()
@@ -211,9 +210,7 @@ def test_truncated_records_do_not_come_back_between_newer_ones(mode: PowerLoss) 
 
 def test_a_crash_at_any_call_of_a_truncation_leaves_no_hole() -> None:
     disk = new_disk()
-    file_system = new_file_system(disk)
-    file_system.sync_directory("")
-    file_system.sync_directory("logs")
+    file_system = durable_file_system(disk)
     log = open_log(file_system, THREE)
     append_each(log, 15)
     log.close()

@@ -24,6 +24,7 @@ from tests.storage.log_helpers import (
     ROOMY,
     append_each,
     batch,
+    durable_file_system,
     new_disk,
     new_file_system,
     open_log,
@@ -147,9 +148,7 @@ def test_t46_of_snapshots_at_no_base_only_the_largest_beyond_all_stays() -> None
 def test_t12_a_snapshot_at_a_roll_is_on_disk_before_the_recovery_point_passes_it() -> None:
     for kept in ("none", "prefix"):
         disk = new_disk()
-        file_system = new_file_system(disk)
-        file_system.sync_directory("logs")
-        file_system.sync_directory("/")
+        file_system = durable_file_system(disk)
         log = open_log(file_system, ROOMY)
         send(log)
         log.roll(now_ms=NOW_MS)

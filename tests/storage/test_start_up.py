@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from sim.disk import SimFileSystem
 from storage.config import LogConfig
 from storage.filesystem import OpenMode, join, read_file
 from storage.log import PartitionLog
@@ -34,6 +35,16 @@ def entries(log: PartitionLog) -> Iterator[tuple[int, list[tuple[int, ...]], lis
             [tuple(offsets.entry(slot)) for slot in range(offsets.entries)],
             [tuple(times.entry(slot)) for slot in range(times.entries)],
         )
+
+
+def stopped_after_a_producer(file_system: SimFileSystem) -> None:
+    """Ten records of producer 3, three a segment, and an orderly stop."""
+    log = open_log(file_system, THREE)
+    for sequence in range(10):
+        log.append_as_leader(
+            produced(producer_id=3, producer_epoch=1, sequence=sequence), leader_epoch=0, now_ms=NOW_MS
+        )
+    log.close()
 
 
 # Swaps
@@ -87,12 +98,7 @@ def test_t40_a_swap_without_an_index_gets_one_that_is_built_from_it() -> None:
 
 def test_kafka_12520_a_swap_that_is_finished_costs_no_producer() -> None:
     file_system = new_file_system()
-    log = open_log(file_system, THREE)
-    for sequence in range(10):
-        log.append_as_leader(
-            produced(producer_id=3, producer_epoch=1, sequence=sequence), leader_epoch=0, now_ms=NOW_MS
-        )
-    log.close()
+    stopped_after_a_producer(file_system)
     for suffix in ("log", "index", "timeindex"):
         file_system.rename(file_of(0, suffix), file_of(0, suffix + ".swap"))
     log = open_log(file_system, THREE, clean=True)
@@ -341,12 +347,7 @@ def test_ll11_a_segment_recovered_at_once_leaves_a_snapshot_at_its_end() -> None
 
 def test_kafka_10832_a_segment_that_is_recovered_does_not_write_through_to_the_logs_producers() -> None:
     file_system = new_file_system()
-    log = open_log(file_system, THREE)
-    for sequence in range(10):
-        log.append_as_leader(
-            produced(producer_id=3, producer_epoch=1, sequence=sequence), leader_epoch=0, now_ms=NOW_MS
-        )
-    log.close()
+    stopped_after_a_producer(file_system)
     file_system.unlink(file_of(3, "index"))  # recovered with producers as of offset 6
     log = open_log(file_system, THREE, clean=True)
     entry = log.producer_state.last_entry(3)
