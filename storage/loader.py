@@ -20,7 +20,14 @@ from storage.errors import CorruptBatch, CorruptIndex, InvalidOffset, SegmentOff
 from storage.filesystem import FileSystem, OpenMode, basename, join
 from storage.leader_epochs import LeaderEpochCache
 from storage.loader_files import finish_interrupted_swaps, list_live_files
-from storage.misfits import Misfit, find_misfit, find_step_back, overflows
+from storage.misfits import (
+    Misfit,
+    find_misfit,
+    find_step_back,
+    has_full_index,
+    overfills_indexes,
+    overflows,
+)
 from storage.producer_rebuild import rebuild_producer_state
 from storage.producer_snapshot import snapshot_name
 from storage.producer_state import ProducerStateManager
@@ -348,6 +355,7 @@ class _Loader:
 
     def _recover_or_cut(self, segment: LogSegment, before_cut: Callable[[], None]) -> int:
         """As `_recover`; what that cannot walk to its end is cut where the offsets cannot be, or emptied."""
+        index_bytes = self._request.config.segment_index_bytes
         try:
             removed_bytes = self._recover(segment, before_cut)
         except SegmentOffsetOverflow:
@@ -355,7 +363,7 @@ class _Loader:
                 raise
             return self._cut_misfit(segment, find_misfit(segment), before_cut)
         except InvalidOffset as error:
-            if segment.base_offset in self._refused_by_kafka:
+            if segment.base_offset in self._refused_by_kafka or overfills_indexes(segment, index_bytes):
                 return self._cut_misfit(segment, find_step_back(segment), before_cut)
             # Its offsets go back: nothing in it can be relied on (LL16).
             removed_bytes = segment.size_bytes
@@ -363,7 +371,10 @@ class _Loader:
             before_cut()
             segment.truncate_to(segment.base_offset, self._request.now_ms)
             return removed_bytes
-        if segment.base_offset in self._refused_by_kafka and (misfit := find_step_back(segment)) is not None:
+        is_refused = segment.base_offset in self._refused_by_kafka
+        if not is_refused and has_full_index(segment, index_bytes):
+            is_refused = overfills_indexes(segment, index_bytes)
+        if is_refused and (misfit := find_step_back(segment)) is not None:
             # Between two index entries: Kafka leaves that, and the log it cannot find the end of.
             return removed_bytes + self._cut_misfit(
                 segment, misfit, do_nothing if removed_bytes else before_cut

@@ -6,11 +6,14 @@ the rest. So damage there shows only in how the offsets of a segment follow one 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from storage.batch import LOG_OVERHEAD
 from storage.errors import CorruptBatch, InvalidRecord
+from storage.offset_index import ENTRY as OFFSET_ENTRY
 from storage.segment import LogSegment
+from storage.time_index import ENTRY as TIME_ENTRY
 
 SECTOR_BYTES = 512  # a disk writes whole multiples of it; a torn write ends at one
 BASE_OFFSET_BYTES = 8
@@ -76,3 +79,39 @@ def find_step_back(segment: LogSegment) -> Misfit | None:
             return Misfit(position=position, reason=reason, is_damage=False)
         before = last_offset
     return None
+
+
+def overfills_indexes(segment: LogSegment, index_bytes: int) -> bool:
+    """Whether a walk of it wants more entries than indexes of that size have room for: Kafka does not start then.
+
+    False where the walk ends before that, at damage or at an offset that goes back.
+    """
+    offset_room, time_room = index_bytes // OFFSET_ENTRY.size, index_bytes // TIME_ENTRY.size - 1
+    offset_entries = time_entries = 0
+    next_indexed, last_indexed = segment.index_interval_bytes, -1
+    max_timestamp = last_indexed_time = -1
+    with suppress(CorruptBatch, InvalidRecord):
+        for _, _, position, header in segment.records.scan_headers():
+            max_timestamp = max(max_timestamp, header[8])
+            if position <= next_indexed:
+                continue
+            if offset_entries == offset_room:
+                return True
+            last_offset = header[0] + header[6]
+            if last_offset <= last_indexed:
+                return False
+            if time_entries >= time_room:  # asked even where no entry would come (IX20)
+                return True
+            last_indexed, next_indexed = last_offset, position + segment.index_interval_bytes
+            offset_entries += 1
+            if max_timestamp > last_indexed_time:
+                last_indexed_time = max_timestamp
+                time_entries += 1
+    return False
+
+
+def has_full_index(segment: LogSegment, index_bytes: int) -> bool:
+    """By its entries: a walk leaves the time index trimmed."""
+    offset_index, time_index = segment.offset_index, segment.time_index
+    is_full = offset_index.entries >= index_bytes // OFFSET_ENTRY.size
+    return is_full or time_index.entries >= index_bytes // TIME_ENTRY.size - 1
