@@ -83,7 +83,8 @@ class Compaction:
         self._now_ms = now_ms
         self._log_config = log.config
         dirty_offsets = dirty.end_offset - dirty.start_offset  # each has at most one key
-        self._offsets = OffsetMap(config.dedupe_buffer_bytes, dirty_offsets)
+        buffer_bytes = config.dedupe_buffer_bytes
+        self._offsets = OffsetMap(buffer_bytes, dirty_offsets, dictionary_bytes=buffer_bytes // 2)
         self._marks = DirtyMarks(dirty.start_offset, dirty.end_offset)
         self._reader = SourceReader(file_system, config.io_buffer_bytes, config.max_io_buffer_bytes)
         self._transactions = CleanedTransactions()
@@ -295,15 +296,16 @@ def build_offset_map(
 
 
 def _map_keys(
-    offsets: OffsetMap, marks: DirtyMarks, keys: Iterable[RecordKey], start_offset: int, max_entries: int
+    offsets: OffsetMap, marks: DirtyMarks, keys: Sequence[RecordKey], start_offset: int, max_entries: int
 ) -> bool:
     """False as soon as one finds no room."""
     put, note = offsets.put, marks.note
+    is_nearly_full = len(offsets) + len(keys) > max_entries
     for offset, key, has_value in keys:
         if key is None:
             note(offset, WITHOUT_KEY, NOT_FOUND)
         elif offset >= start_offset:
-            if len(offsets) >= max_entries:
+            if is_nearly_full and len(offsets) >= max_entries:
                 return False
             note(offset, KEPT if has_value else TOMBSTONE, put(key, offset))
     return True

@@ -7,6 +7,9 @@ One flat table of 24 bytes a slot, so that its memory is what was configured, ho
 | 0 | 16 | MD5 of the key; equal hashes count as equal keys (T49) |
 | 16 | 8 | offset |
 
+As long as few keys are known a dictionary holds them, which is several times as fast; when it would need more than its
+share of the memory they move to the table. Kafka has the table alone.
+
 A slot of 24 zero bytes is free. A key's first probes are the thirteen 4-byte windows of its hash, then slot by slot.
 Kafka: SkimpyOffsetMap; rule CL7.
 """
@@ -16,8 +19,6 @@ from __future__ import annotations
 import hashlib
 import struct
 from typing import Final, final
-
-from storage.filesystem import Buffer
 
 SLOT_BYTES: Final = 24
 _HASH_BYTES: Final = 16
@@ -30,6 +31,9 @@ _HIGHEST_INT32: Final = (1 << 31) - 1
 _LEAST_TABLE_SLOTS: Final = 1024
 NOT_FOUND: Final = -1
 _UNKNOWN: Final = bytearray(_HASH_BYTES) + _PACK_OFFSET(NOT_FOUND)
+HELD_KEY_BYTES: Final = 32  # the dictionary has a hash in place of a longer key
+HELD_BYTES: Final = 256  # that a key takes in the dictionary, at most: entry, key and offset
+_AFTER_HASH: Final = bytes(HELD_KEY_BYTES + 1 - _HASH_BYTES)  # so that a hash is no key that is held as it is
 
 _md5 = hashlib.md5
 
@@ -38,36 +42,60 @@ _md5 = hashlib.md5
 class OffsetMap:
     """`latest_offset` is the last offset that was looked at, -1 in an empty map; it is plain to set.
 
-    `slots` is what the memory allows. Who knows that at most `expected_keys` will come gets a smaller table.
+    `slots` is what the memory allows. Who knows that at most `expected_keys` will come gets a smaller table. The keys
+    stay in a dictionary, and there is no table, up to `dictionary_bytes`, which count beside those of the table.
     """
 
-    __slots__ = ("_entries", "_table", "_table_slots", "latest_offset", "slots")
+    __slots__ = ("_entries", "_held", "_most_held", "_table", "_table_slots", "latest_offset", "slots")
 
-    def __init__(self, memory_bytes: int, expected_keys: int | None = None) -> None:
+    def __init__(
+        self, memory_bytes: int, expected_keys: int | None = None, *, dictionary_bytes: int = 0
+    ) -> None:
         self.slots: Final = memory_bytes // SLOT_BYTES
         assert self.slots > 0, memory_bytes
         self._table_slots = self.slots
         if expected_keys is not None:
             self._table_slots = min(self.slots, max(4 * expected_keys, _LEAST_TABLE_SLOTS))
+        self._most_held: Final = min(dictionary_bytes // HELD_BYTES, self._table_slots - 1)
         self.clear()
 
     def clear(self) -> None:
-        self._table = bytearray(self._table_slots * SLOT_BYTES)
-        self._entries = 0
+        self._held: dict[bytes, int] | None = {} if self._most_held > 0 else None
+        self._table = bytearray(0 if self._most_held > 0 else self._table_slots * SLOT_BYTES)
+        self._entries = 0  # of the table
         self.latest_offset = -1
 
     def __len__(self) -> int:
-        return self._entries
+        return self._entries if self._held is None else len(self._held)
 
     @property
     def utilization(self) -> float:
-        return self._entries / self.slots
+        return len(self) / self.slots
 
-    def put(self, key: Buffer, offset: int) -> int:
+    def put(self, key: bytes, offset: int) -> int:
         """The key's offset before, -1 for a new key. ValueError when every slot is taken, of a known key too."""
+        held = self._held
+        if held is None:
+            return self._put_in_table(_md5(key, usedforsecurity=False).digest(), offset)
+        if len(key) > HELD_KEY_BYTES:
+            key = _md5(key, usedforsecurity=False).digest() + _AFTER_HASH
+        before = held.get(key, NOT_FOUND)
+        if before == NOT_FOUND and len(held) >= self._most_held:
+            self._move_to_table(held)
+            return self._put_in_table(_hash_of_held(key), offset)
+        held[key] = self.latest_offset = offset
+        return before
+
+    def _move_to_table(self, held: dict[bytes, int]) -> None:
+        self._table, self._held = bytearray(self._table_slots * SLOT_BYTES), None
+        latest_offset = self.latest_offset
+        for key, offset in held.items():
+            self._put_in_table(_hash_of_held(key), offset)
+        self.latest_offset = latest_offset
+
+    def _put_in_table(self, digest: bytes, offset: int) -> int:
         if self._entries >= self._table_slots:
             raise ValueError(f"an offset map with all of its {self._table_slots} slots taken")
-        digest = _md5(key, usedforsecurity=False).digest()
         (window,) = _FIRST_WINDOW(digest)
         position = (abs(window) & _HIGHEST_INT32) % self._table_slots * SLOT_BYTES
         found = self._table[position : position + SLOT_BYTES]
@@ -83,8 +111,12 @@ class OffsetMap:
         self.latest_offset = offset
         return int.from_bytes(found[_HASH_BYTES:], "big", signed=True)
 
-    def get(self, key: Buffer) -> int:
+    def get(self, key: bytes) -> int:
         """The key's last offset, -1 for an unknown one."""
+        if self._held is not None:
+            if len(key) > HELD_KEY_BYTES:
+                key = _md5(key, usedforsecurity=False).digest() + _AFTER_HASH
+            return self._held.get(key, NOT_FOUND)
         digest = _md5(key, usedforsecurity=False).digest()
         (window,) = _FIRST_WINDOW(digest)
         position = (abs(window) & _HIGHEST_INT32) % self._table_slots * SLOT_BYTES
@@ -107,6 +139,10 @@ class OffsetMap:
             if table[position : position + SLOT_BYTES] == _FREE:
                 return position, False
         return -1, False
+
+
+def _hash_of_held(key: bytes) -> bytes:
+    return key[:_HASH_BYTES] if len(key) > HELD_KEY_BYTES else _md5(key, usedforsecurity=False).digest()
 
 
 def _slot(digest: bytes, attempt: int, slots: int) -> int:

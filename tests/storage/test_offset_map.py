@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.offset_map import SLOT_BYTES, OffsetMap, _slot
+from storage.offset_map import HELD_BYTES, HELD_KEY_BYTES, SLOT_BYTES, OffsetMap, _slot
 
 
 def filled(count: int, slots: int | None = None) -> OffsetMap:
@@ -162,11 +163,56 @@ def test_t49_keys_of_one_hash_are_one_key(monkeypatch: pytest.MonkeyPatch) -> No
     assert (len(offsets), offsets.get(b"ad"), offsets.get(b"b")) == (1, 2, -1)
 
 
-@given(st.lists(st.tuples(st.binary(max_size=3), st.integers(0, 2**62)), max_size=40))
-def test_cl7_it_is_a_dictionary(puts: list[tuple[bytes, int]]) -> None:
-    offsets, model = OffsetMap(60 * SLOT_BYTES), {}
+keys = st.one_of(st.binary(max_size=3), st.binary(min_size=HELD_KEY_BYTES - 1, max_size=HELD_KEY_BYTES + 2))
+
+
+@given(st.lists(st.tuples(keys, st.integers(0, 2**62)), max_size=40), st.sampled_from([0, 1, 5, 100]))
+def test_cl7_it_is_a_dictionary(puts: list[tuple[bytes, int]], held: int) -> None:
+    offsets = OffsetMap(60 * SLOT_BYTES, dictionary_bytes=held * HELD_BYTES)
+    model: dict[bytes, int] = {}
     for key, offset in puts:
-        offsets.put(key, offset)
+        assert offsets.put(key, offset) == model.get(key, -1)
         model[key] = offset
-    assert len(offsets) == len(model)
+        assert (len(offsets), offsets.latest_offset) == (len(model), offset)
     assert {key: offsets.get(key) for key in model} == model
+    assert offsets.get(b"unknown") == offsets.get(b"unknown" * 9) == -1
+
+
+def test_cl7_keys_move_from_the_dictionary_to_the_table_when_it_has_its_share_of_the_memory() -> None:
+    offsets = OffsetMap(100 * SLOT_BYTES, dictionary_bytes=10 * HELD_BYTES)
+    for number in range(10):
+        offsets.put(b"%d" % number, number)
+    offsets.put(b"3", 12)
+    assert (len(offsets), len(offsets._table), offsets.utilization) == (10, 0, 0.1)
+    offsets.put(b"one more", 13)
+    assert (len(offsets), len(offsets._table), offsets._held) == (11, 100 * SLOT_BYTES, None)
+    table = OffsetMap(100 * SLOT_BYTES)
+    for key, offset in [(b"%d" % number, number) for number in range(10)] + [(b"3", 12), (b"one more", 13)]:
+        table.put(key, offset)
+    assert offsets._table == table._table
+    offsets.clear()
+    assert (len(offsets), offsets.get(b"3"), offsets.latest_offset) == (0, -1, -1)
+
+
+def test_cl7_a_full_map_that_began_as_a_dictionary_is_not_added_to() -> None:
+    offsets = OffsetMap(20 * SLOT_BYTES, dictionary_bytes=1000 * HELD_BYTES)
+    for number in range(20):
+        offsets.put(b"%d" % number, number)
+    for key in (b"new", b"0"):
+        with pytest.raises(ValueError, match="all of its 20 slots taken"):
+            offsets.put(key, 99)
+
+
+def test_cl7_a_key_takes_no_more_in_the_dictionary_than_what_is_counted() -> None:
+    tracemalloc.start()
+    try:
+        offsets = OffsetMap(10_000_000, dictionary_bytes=10_000_000)
+        before, count = (
+            tracemalloc.get_traced_memory()[0],
+            22_000,
+        )  # a little behind a growth of the dictionary
+        for number in range(count):
+            offsets.put(b"%064d" % number if number % 2 else b"%032d" % number, 2**40 + number)
+        assert tracemalloc.get_traced_memory()[0] - before <= count * HELD_BYTES
+    finally:
+        tracemalloc.stop()
