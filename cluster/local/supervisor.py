@@ -172,7 +172,7 @@ class Supervisor:
             if told.get("event") == "log_directory_offline":
                 directory = str(told.get("directory"))
                 node.offline_directories.append(directory)
-                self._report(f"{node.spec.name}: log directory offline: {directory}: {told.get('reason')}")
+                self._report(f"{node.spec.name}: log directory {directory} is offline: {told.get('reason')}")
             if told.get("event") == "failed":
                 node.is_unusable_input = bool(told.get("is_unusable_input"))
                 node.become("failed", str(told.get("reason")))

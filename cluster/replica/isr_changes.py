@@ -16,7 +16,7 @@ from cluster.messages import (
     TransportError,
 )
 from cluster.replica.context import ReplicaContext
-from cluster.replica.isr import CommittedIsr, PendingIsr, joined
+from cluster.replica.isr import CommittedIsr, PendingExpandIsr, PendingIsr, joined
 from cluster.replica.leader import Leader
 from cluster.replica.progress import FollowerProgress
 from cluster.replica.replica import Replica
@@ -127,10 +127,19 @@ class IsrChanges:
                 if leader.isr is proposal:
                     leader.revert_proposal()
                     self._context.touch(replica.topic_partition)
+                    if error is ErrorCode.INELIGIBLE_REPLICA and isinstance(proposal, PendingExpandIsr):
+                        self._turn_away(now_ms, replica, leader, proposal.joiner)
             case AlterPartitionResponse(error=error) if error in _SUPERSEDED:
                 pass
             case _:
                 self._retry_later(now_ms, replica, leader, proposal)
+
+    def _turn_away(self, now_ms: int, replica: Replica, leader: Leader, joiner: int) -> None:
+        """A fetch of before its disk failed, or of before it was fenced: nothing is to be waited for any more."""
+        follower = leader.followers.get(joiner)
+        if follower is not None:
+            follower.left()
+            self._context.advance_high_watermark(replica, now_ms)
 
     def on_accepted(
         self, now_ms: int, replica: Replica, leader: Leader, body: AlterPartitionResponse

@@ -178,8 +178,19 @@ class Leader:
         current = committed_isr(self.isr).partition_epoch
         if partition_epoch <= current:
             return False
+        self._note_removed(frozenset(isr))
         self.isr = CommittedIsr(isr=frozenset(isr), partition_epoch=partition_epoch)
         return True
+
+    def _note_removed(self, isr: frozenset[int]) -> None:
+        """Those that go without a proposal of ours will not fetch: their disk failed, or they are fenced.
+
+        Else the high watermark would wait for them for replica.lag.time.max.ms, as for one that is about to join.
+        """
+        proposed = self.isr.leavers if isinstance(self.isr, PendingShrinkIsr) else frozenset()
+        for follower in self.followers.values():
+            if follower.broker_id in committed_isr(self.isr).isr - isr - proposed:
+                follower.left()
 
     def revert_proposal(self) -> None:
         """It was refused for certain (ISR-6)."""

@@ -61,6 +61,10 @@ class FollowerProgress:
         self.last_fetch_leader_end_offset = leader_end_offset
         self.broker_epoch = broker_epoch
 
+    def left(self) -> None:
+        """The controller took it out of the ISR, so it is caught up again only with its next fetch, if one comes."""
+        self.last_caught_up_ms = NEVER_MS
+
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
         """At the leader's end, or was within the lag time (ISR-2)."""
         is_at_end = self.log_end_offset == leader_end_offset

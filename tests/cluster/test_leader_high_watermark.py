@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cluster.errors import ErrorCode
 from cluster.messages import AlterPartitionRequest
 from tests.cluster.replica_setup import NO_CONFIGS, Setup, observed, only_sent
 
@@ -144,3 +145,30 @@ def test_a_flush_promise_holds_the_leaders_own_end_back() -> None:
     assert setup.high_watermark == 0  # 2 has flushed it, the leader has not
     setup.run_jobs(records)
     assert setup.high_watermark == 1
+
+
+def test_hwm1_nobody_waits_for_a_member_that_the_controller_took_out() -> None:
+    """Its log directory failed: it was caught up a moment ago, is active, and will not fetch."""
+    setup = leading()
+    for follower in (2, 3):
+        setup.fetch(follower, 10)
+    setup.place(leader=1, isr=(1, 2), partition_epoch=1)
+    setup.append(b"x")
+    setup.fetch(2, 11)
+    assert setup.high_watermark == 11
+    setup.append(b"y")
+    setup.fetch(3, 11)  # it is back: it may join, and is waited for
+    setup.fetch(2, 12)
+    assert setup.high_watermark == 11
+
+
+def test_hwm1_nobody_waits_for_one_that_may_not_join() -> None:
+    setup = leading(isr=(1, 2))
+    setup.fetch(2, 10)
+    effects = setup.fetch_effects(3, 10)
+    proposal = only_sent(effects, AlterPartitionRequest)
+    setup.append(b"x")
+    setup.fetch(2, 11)
+    assert setup.high_watermark == 10
+    setup.answer_alter(proposal, error=ErrorCode.INELIGIBLE_REPLICA)
+    assert setup.high_watermark == 11
