@@ -95,10 +95,11 @@ class FileRecords:
         one.
         """
         position = self.size_bytes
-        if len(data) > MAX_FILE_BYTES - position:
+        end = position + len(data)
+        if end > MAX_FILE_BYTES:
             raise ValueError(f"{self._path}: {len(data)} bytes do not fit behind {position}")
         self._file.write_at(position, data)
-        self.size_bytes = position + len(data)
+        self.size_bytes = end
         return position
 
     def read_slice(self, position: int, size: int) -> bytes:

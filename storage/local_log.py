@@ -79,19 +79,14 @@ class LocalLog:
         self, last_offset: int, max_timestamp: int, batch: Buffer, now_ms: int, max_segment_ms: int
     ) -> bool:
         """One whole batch, as `append`; False, and nothing is written, where the active segment must roll first."""
-        active, size_bytes = self.segments.active, len(batch)
-        if active.should_roll(
-            messages_size=size_bytes,
-            max_timestamp=max_timestamp,
-            max_offset=last_offset,
-            now_ms=now_ms,
-            max_segment_bytes=self.config.segment_bytes,
-            max_segment_ms=max_segment_ms,
-        ):
-            return False
         assert last_offset >= self.log_end_offset, (last_offset, self.log_end)
-        position = active.append_batch(last_offset, max_timestamp, batch)
-        self._set_log_end(last_offset + 1, active.base_offset, position + size_bytes)
+        active = self.segments.active
+        end_position = active.append_batch(
+            last_offset, max_timestamp, batch, now_ms, self.config.segment_bytes, max_segment_ms
+        )
+        if end_position == 0:
+            return False
+        self._set_log_end(last_offset + 1, active.base_offset, end_position)
         return True
 
     def read(

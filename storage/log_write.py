@@ -19,6 +19,7 @@ from storage.log_append import (
     one_batch_appended,
 )
 from storage.log_flush import LogFlushes
+from storage.plain_batch import PlainBatch, result_of
 from storage.producer_append import AppendOrigin, BatchMetadata
 from storage.producer_state import PreparedAppend
 from storage.transaction_verification import VerificationGuard
@@ -49,15 +50,17 @@ class LogAppends(LogFlushes):
         self._begin(now_ms)
         if origin == _RAFT_LEADER:
             return self._append_numbered(records, leader_epoch, origin)
-        plain = None
+        result = None
         if origin == _CLIENT:
-            plain = self._plain.take(records, self._local.log_end_offset, leader_epoch, now_ms)
-        if plain is None:
+            first_offset = self._local.log_end_offset
+            plain = self._plain.take(records, first_offset, leader_epoch, now_ms)
+            if plain is not None:
+                written = self._append_plain(plain, first_offset, leader_epoch)
+                if written is not None:
+                    return written
+                result = result_of(plain, first_offset)
+        if result is None:
             result = self._validate(records, leader_epoch, origin)
-        elif (written := self._append_plain(plain, leader_epoch)) is not None:
-            return written
-        else:
-            result = plain
         if result is None:
             return self._nothing()
         analysis = analyze_stamped(result, leader_epoch)
@@ -86,9 +89,9 @@ class LogAppends(LogFlushes):
             check_batch_size(len(result.records), max_message_bytes)
         return result
 
-    def _append_plain(self, batch: ValidationResult, leader_epoch: int) -> AppendInfo | None:
+    def _append_plain(self, batch: PlainBatch, first_offset: int, leader_epoch: int) -> AppendInfo | None:
         """`_write` for a batch of no producer that needs no roll; None, and nothing is written, for another."""
-        records, first_offset, last_offset, max_timestamp, _, _, _, has_producer_id = batch
+        records, last_offset, max_timestamp, has_producer_id = batch
         if has_producer_id or last_offset >= LONG_MAX:
             return None
         try:

@@ -161,10 +161,9 @@ class OsFile:
         return done
 
     def write_at(self, position: int, data: Buffer) -> None:
-        size = len(data)
         try:
             done = os.pwrite(self._descriptor, data, position)
-            while done < size:  # a short write: the next one tells why (ENOSPC, EIO) or goes on
+            while done < len(data):  # a short write: the next one tells why (ENOSPC, EIO) or goes on
                 done += os.pwrite(self._descriptor, memoryview(data)[done:], position + done)
         except OSError as error:
             raise _named(error, self._path) from error

@@ -31,6 +31,9 @@ from storage.validator_rules import ValidationResult, ValidationRules
 _FIELDS = struct.Struct(">qi4xbIhiqqq2xii").unpack_from
 _STAMP = struct.Struct(">qii").pack_into  # base offset, size field, leader epoch
 
+# Its bytes, last offset and greatest timestamp, and whether a producer with an id wrote it.
+PlainBatch = tuple[bytearray, int, int, bool]
+
 
 @final
 class PlainBatches:
@@ -49,9 +52,7 @@ class PlainBatches:
         self._shapes = RecordShapes(HEADER_SIZE)
         self._before_max_ms, self._after_max_ms = rules.before_max_ms, rules.after_max_ms
 
-    def take(
-        self, records: Buffer, base_offset: int, leader_epoch: int, now_ms: int
-    ) -> ValidationResult | None:
+    def take(self, records: Buffer, base_offset: int, leader_epoch: int, now_ms: int) -> PlainBatch | None:
         """As `validate_and_assign` of a client's set gives it; None, and nothing is changed, for what is not plain."""
         size_bytes = len(records)
         if not HEADER_SIZE <= size_bytes <= self._largest_bytes:
@@ -99,8 +100,12 @@ class PlainBatches:
         if max_time != greatest:
             set_max_timestamp(buffer, 0, timestamp_type=TimestampType.CREATE, max_timestamp=greatest)
         last_offset = base_offset + last_delta
-        # As the tuple that it is: its constructor takes three times as long.
-        return tuple.__new__(
-            ValidationResult,
-            (buffer, base_offset, last_offset, greatest, last_offset, NO_TIMESTAMP, False, producer_id >= 0),
-        )
+        return buffer, last_offset, greatest, producer_id >= 0
+
+
+def result_of(batch: PlainBatch, base_offset: int) -> ValidationResult:
+    """For the way of all sets."""
+    buffer, last_offset, max_timestamp, has_producer_id = batch
+    return ValidationResult(
+        buffer, base_offset, last_offset, max_timestamp, last_offset, NO_TIMESTAMP, False, has_producer_id
+    )

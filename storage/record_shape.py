@@ -19,9 +19,10 @@ _FEWEST: Final = 2  # records of a run; the framing of one alone lies in pieces,
 class RecordShape:
     """Of a batch that `scan` was found for. Its runs are all of it."""
 
-    __slots__ = ("_framing", "_runs", "_scan", "_times")
+    __slots__ = ("_framing", "_runs", "_scan", "_times", "count", "size_bytes")
 
-    def __init__(self, payload: bytes | bytearray, scan: RecordScan, runs: list[Run]) -> None:
+    def __init__(self, payload: bytes | bytearray, count: int, scan: RecordScan, runs: list[Run]) -> None:
+        self.size_bytes, self.count = len(payload), count
         self._scan, self._runs = scan, runs
         self._framing = [(place, payload[place]) for run in runs for place in run.framing]
         self._times = [(place, payload[place]) for run in runs for place in run.times]
@@ -53,28 +54,33 @@ class RecordShapes:
     A shape is kept from the second batch of a size and count on: where they change all the time, none is.
     """
 
-    __slots__ = ("_count", "_is_first", "_shape", "_size_bytes", "_start")
+    __slots__ = ("_before", "_is_tried", "_shape", "_start")
 
     def __init__(self, start: int) -> None:
         self._start = start
-        self._size_bytes, self._count = -1, -1  # of the batch before
-        self._is_first = False  # of this size and count
         self._shape: RecordShape | None = None
+        self._before = (-1, -1)  # size and count of the last batch whose shape was not known
+        self._is_tried = False  # whether one of such was looked for a shape
 
     def scan(self, payload: bytes | bytearray, record_count: int) -> RecordScan | None:
         """As `scan_records` from byte `start` on."""
-        is_second = False
-        if len(payload) != self._size_bytes or record_count != self._count:
-            self._size_bytes, self._count = len(payload), record_count
-            self._is_first, self._shape = True, None
-        elif self._is_first:
-            self._is_first, is_second = False, True
-        elif self._shape is not None and (scan := self._shape.scan_of(payload)) is not None:
-            return scan
+        shape = self._shape
+        if shape is not None and record_count == shape.count and len(payload) == shape.size_bytes:
+            scan = shape.scan_of(payload)
+            if scan is not None:
+                return scan
+            return scan_records(payload, self._start, record_count)
         scan = scan_records(payload, self._start, record_count)
-        if is_second and scan is not None:
-            self._shape = _shape_of(payload, self._start, record_count, scan)
+        if scan is not None:
+            self._remember(payload, record_count, scan)
         return scan
+
+    def _remember(self, payload: bytes | bytearray, record_count: int, scan: RecordScan) -> None:
+        if self._before != (len(payload), record_count):
+            self._before, self._is_tried = (len(payload), record_count), False
+        elif not self._is_tried:
+            self._is_tried = True
+            self._shape = _shape_of(payload, self._start, record_count, scan) or self._shape
 
 
 def _shape_of(
@@ -82,7 +88,7 @@ def _shape_of(
 ) -> RecordShape | None:
     """Of a batch that is sound; None unless its records are of one shape."""
     if record_count < _FEWEST:
-        return RecordShape(payload, scan, [_run_of_one(payload, position)]) if record_count else None
+        return RecordShape(payload, 1, scan, [_run_of_one(payload, position)]) if record_count else None
     runs: list[Run] = []
     index = 0
     while index < record_count:
@@ -91,7 +97,7 @@ def _shape_of(
             return None
         runs.append(run)
         index, position = run.behind, run.end
-    return RecordShape(payload, scan, runs)
+    return RecordShape(payload, record_count, scan, runs)
 
 
 def _run_of_one(payload: bytes | bytearray, position: int) -> Run:

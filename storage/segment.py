@@ -225,8 +225,39 @@ class LogSegment:
         self._note_batches(position, len(data), columns)
         assert self.records.size_bytes == position + len(data), (position, len(data))
 
-    def append_batch(self, last_offset: int, max_timestamp: int, batch: Buffer) -> int:
-        """One whole batch for which the segment need not roll, as `append`; gives its position."""
+    def append_batch(
+        self,
+        last_offset: int,
+        max_timestamp: int,
+        batch: Buffer,
+        now_ms: int,
+        max_segment_bytes: int,
+        max_segment_ms: int,
+    ) -> int:
+        """One whole batch, as `append`: the place behind it. 0, and nothing is written, where `should_roll` has to be
+        obeyed first: it is asked where one look does not tell that there is room.
+        """
+        size_bytes, indexes, first = len(batch), self.indexes, self._first_batch_timestamp
+        offset_index, time_index = indexes.lazy_offset.index, indexes.lazy_time.index
+        if (
+            first is None
+            or first < 0
+            or max_timestamp - first > max_segment_ms - self._roll_jitter_ms
+            or self.records.size_bytes > max_segment_bytes - size_bytes
+            or not 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+            or offset_index is None
+            or offset_index.is_full
+            or time_index is None
+            or time_index.is_full
+        ) and self.should_roll(
+            messages_size=size_bytes,
+            max_timestamp=max_timestamp,
+            max_offset=last_offset,
+            now_ms=now_ms,
+            max_segment_bytes=max_segment_bytes,
+            max_segment_ms=max_segment_ms,
+        ):
+            return 0
         position = self.records.append(batch)
         greatest = self._max_timestamp
         if greatest is None:
@@ -235,10 +266,10 @@ class LogSegment:
             greatest = self._max_timestamp = TimestampOffset(max_timestamp, last_offset)
         unindexed_bytes = self._bytes_since_last_index_entry
         if unindexed_bytes > self._index_interval_bytes:
-            self.indexes.append(last_offset, position, greatest)
+            indexes.append(last_offset, position, greatest)
             unindexed_bytes = 0
-        self._bytes_since_last_index_entry = unindexed_bytes + len(batch)
-        return position
+        self._bytes_since_last_index_entry = unindexed_bytes + size_bytes
+        return position + size_bytes
 
     def _note_batches(self, position: int, size_bytes: int, columns: BatchColumns) -> None:
         """Each batch may get an entry (T1): those that are due are looked for, the others are not looked at."""

@@ -16,7 +16,7 @@ from storage.errors import StorageError
 from storage.filesystem import OpenMode
 from storage.log import AppendInfo, PartitionLog
 from storage.log_append import check_produced
-from storage.plain_batch import PlainBatches
+from storage.plain_batch import PlainBatches, result_of
 from storage.validator import ValidationResult, ValidationRules
 from tests.storage.log_helpers import DIRECTORY, NOW_MS, new_disk, new_file_system, produced
 from tests.storage.produced_sets import BASE, CREATE, LOG_APPEND, NOW, poked, validated
@@ -29,7 +29,8 @@ RULES = (CREATE, COMPACTED, LIMITED, LOG_APPEND, replace(CREATE, target_codec=Co
 
 
 def taken(content: bytes | bytearray, rules: ValidationRules = CREATE) -> ValidationResult | None:
-    return PlainBatches(rules, LIMIT).take(content, BASE, 17, NOW)
+    batch = PlainBatches(rules, LIMIT).take(content, BASE, 17, NOW)
+    return None if batch is None else result_of(batch, BASE)
 
 
 def check_against_the_long_way(content: bytes, rules: ValidationRules) -> bool:
