@@ -46,9 +46,9 @@ from storage.transaction_index import unpack_entries
 from storage.varint import read_varint, read_varlong
 from storage.verify import verify_partition
 from storage.verify_directory import verify_log_directory
+from tests.places import GOLDEN
 from tests.storage.log_helpers import DIRECTORY, NOW_MS, new_file_system
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 CORPUS = Path(__file__).parent / "corpus"
 LIMIT_BYTES = 1 << 20
 STEM = f"{0:020d}"

@@ -54,6 +54,12 @@ class Patient:
             pass
         return found
 
+    def batch(self, draw: Random) -> tuple[str, RecordBatch] | None:
+        """One, and the file that it is in."""
+        name = self.log(draw)
+        batches = self.batches(name)
+        return (name, draw.choice(batches)) if batches else None
+
     def end_offset(self) -> int:
         last = self.names(".log")[-1]
         batches = self.batches(last)
@@ -81,11 +87,10 @@ def flip(patient: Patient, draw: Random) -> list[Operation] | None:
 
 
 def flip_in_header(patient: Patient, draw: Random) -> list[Operation] | None:
-    name = patient.log(draw)
-    batches = patient.batches(name)
-    if not batches:
+    found = patient.batch(draw)
+    if found is None:
         return None
-    batch = draw.choice(batches)
+    name, batch = found
     at = batch.position + draw.randrange(61)
     return [["poke", name, at, f"{patient.read(name)[at] ^ 1 << draw.randrange(8):02x}"]]
 
@@ -137,11 +142,10 @@ def batches_moved(patient: Patient, draw: Random) -> list[Operation] | None:
 
 def unprotected_field(patient: Patient, draw: Random) -> list[Operation] | None:
     """Base offset and leader epoch, which no checksum covers: in the past, in the future, negative, out of range."""
-    name = patient.log(draw)
-    batches = patient.batches(name)
-    if not batches:
+    found = patient.batch(draw)
+    if found is None:
         return None
-    batch = draw.choice(batches)
+    name, batch = found
     if draw.random() < 0.6:
         base = int(name[:20])
         offset = draw.choice(
@@ -168,11 +172,10 @@ _FIELDS: Final = {  # place and width of what the checksum covers
 
 def lying_field(patient: Patient, draw: Random) -> list[Operation] | None:
     """A header field with another value and a checksum that agrees: what no checksum finds."""
-    name = patient.log(draw)
-    batches = patient.batches(name)
-    if not batches:
+    found = patient.batch(draw)
+    if found is None:
         return None
-    batch = draw.choice(batches)
+    name, batch = found
     at, width = _FIELDS[draw.choice(sorted(_FIELDS))]
     data = bytearray(batch.tobytes())
     value = int.from_bytes(data[at : at + width], "big", signed=True)
@@ -184,11 +187,10 @@ def lying_field(patient: Patient, draw: Random) -> list[Operation] | None:
 
 
 def size_field(patient: Patient, draw: Random) -> list[Operation] | None:
-    name = patient.log(draw)
-    batches = patient.batches(name)
-    if not batches:
+    found = patient.batch(draw)
+    if found is None:
         return None
-    batch = draw.choice(batches)
+    name, batch = found
     size = draw.choice([-1, 0, 13, 14, 48, 49, 50, batch.size_bytes - 13, batch.size_bytes - 11, 1 << 20])
     return [["poke", name, batch.position + 8, size.to_bytes(4, "big", signed=True).hex()]]
 

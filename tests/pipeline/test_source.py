@@ -15,12 +15,11 @@ import pytest
 from pipeline.session import SparkUnavailable, check_available
 from storage.dump import DumpOptions, dump_files
 from storage.os_filesystem import OsFileSystem
+from tests.places import GOLDEN, ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-GOLDEN = ROOT / "tests" / "golden"
 TOPICS = ("shapes-none", "shapes-gzip", "index-full-rolls", "empty")
 
 try:

@@ -22,9 +22,8 @@ from storage.draws import Draws
 from storage.log_manager import LogManager
 from storage.os_filesystem import OsFileSystem
 from storage.verify import PartitionReport
+from tests.places import GOLDEN
 from tests.storage.log_helpers import NOW_MS, append_each
-
-GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def run(*arguments: str | Path) -> Result:

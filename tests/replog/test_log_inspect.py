@@ -15,8 +15,8 @@ from replog.dump_command import dump
 from replog.log_commands import log as log_group
 from storage.dump import DumpOptions, dump_files
 from storage.os_filesystem import OsFileSystem
+from tests.places import GOLDEN
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 CLEAN = GOLDEN / "kafka-4.1" / "clean"
 
 

@@ -17,8 +17,8 @@ from sim.bugs import bugs
 from sim.commands import sim
 from sim.run import RunResult, Verdict, run_scenario
 from sim.scenario import Scenario, parse_scenario
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))
 SMALL = """\
 scenario: small

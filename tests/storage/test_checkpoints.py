@@ -18,9 +18,9 @@ from storage.checkpoints import (
 from storage.errors import CorruptCheckpoint
 from storage.filesystem import FileSystem, OpenMode, read_file
 from storage.os_filesystem import OsFileSystem
+from tests.places import GOLDEN
 from tests.storage.producers import new_disk
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 PATH = "/log/some-checkpoint"
 TOPIC_ID = "1zxQwcBXTBGyuwEJ8DLp_w"
 

@@ -12,9 +12,9 @@ from storage.batch import Compression, Record, build_batch
 from storage.dump import DumpOptions, DumpStatus
 from storage.os_filesystem import OsFileSystem
 from storage.verify import verify_partition
+from tests.places import GOLDEN
 from tests.storage.dump_helpers import Told, dumped
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 EXPECTED = GOLDEN / "expected"
 DIRECTORIES = sorted({str(path.parent.relative_to(EXPECTED)) for path in EXPECTED.glob("**/*.txt")})
 

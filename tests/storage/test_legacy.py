@@ -26,9 +26,9 @@ from storage.batch import (
 from storage.compression import compress
 from storage.errors import CorruptBatch, InvalidRecord, UnsupportedCompression
 from storage.legacy_builder import build_message, build_message_set
+from tests.places import GOLDEN
 from tests.storage.record_strategies import mutated, quick
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 LEGACY_LOGS = sorted((GOLDEN / "kafka-2.8" / "clean").glob("*/*.log"))
 CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
 WRAPPING = CODECS[1:]

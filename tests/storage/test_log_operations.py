@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.golden.log_operations import main
+from tests.places import GOLDEN
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = GOLDEN / "log-operations.jsonl"
 
 

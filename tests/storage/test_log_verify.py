@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +11,7 @@ from storage.filesystem import OpenMode, join, read_file
 from storage.os_filesystem import OsFileSystem
 from storage.verify import Problem, verify_partition
 from storage.verify_directory import verify_log_directory
+from tests.places import GOLDEN
 from tests.storage.log_helpers import (
     DIRECTORY,
     SIZE,
@@ -21,8 +21,6 @@ from tests.storage.log_helpers import (
     new_file_system,
     open_log,
 )
-
-GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def stopped(file_system: SimFileSystem, count: int = 60) -> None:

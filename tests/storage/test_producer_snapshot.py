@@ -29,8 +29,8 @@ from storage.producer_snapshot import (
     snapshot_offset,
     write_snapshot,
 )
+from tests.places import GOLDEN
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 SNAPSHOTS = sorted(
     path for folder in ("kafka-4.1", "kafka-2.8") for path in GOLDEN.glob(f"{folder}/**/*.snapshot")
 )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.golden.recovery_cases import Options, main, read_cases
+from tests.places import GOLDEN
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 ARGUMENTS = [str(GOLDEN / "kafka-4.1"), str(GOLDEN / "recovery.jsonl")]
 # A choice by every option: topics, damage, fields.
 SLICE = [

@@ -10,8 +10,8 @@ import pytest
 
 from tests.golden.recovery_cases import prepare
 from tests.golden.soundness import judge, main, sound_prefix
+from tests.places import GOLDEN
 
-GOLDEN = Path(__file__).parent.parent / "golden"
 CASES = [json.loads(line) for line in (GOLDEN / "refused.jsonl").read_text().splitlines()]
 
 
