@@ -38,7 +38,7 @@ from storage.producer_snapshot import (
     snapshot_name,
     write_snapshot,
 )
-from storage.record import MAX_INT32
+from storage.record import MAX_INT32, wrap_int64
 from storage.transaction_verification import TransactionVerifications, VerificationGuard
 
 logger = logging.getLogger(__name__)
@@ -378,7 +378,8 @@ class ProducerStateManager:
     def _is_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
         if entry.transaction_first_offset is not None:
             return False
-        return now_ms - entry.last_timestamp >= self._producer_id_expiration_ms
+        # A batch may carry any 64 bits as its time: one before -2^62 or so counts as of the future, as in Kafka.
+        return wrap_int64(now_ms - entry.last_timestamp) >= self._producer_id_expiration_ms
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Be the state at `log_end_offset` or at a snapshot at most there (PS16).

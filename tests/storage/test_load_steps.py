@@ -1,11 +1,14 @@
-"""Steps of a start that only the disk, or a load under one odd condition, tells: rules LL10, LL11, LL14, LL25, PS25."""
+"""Steps of a start that only the disk, or a load under one odd condition, tells: rules LL2 to LL25, PS25."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from sim.crash import Life
 from sim.disk import SimFileSystem
-from storage.batch import Record, build_batch
+from storage.batch import Record, TimestampType, build_batch, set_max_timestamp
 from storage.errors import CorruptBatch
 from storage.filesystem import join, read_file
 from storage.producer_rebuild import rebuild_producer_state
@@ -26,6 +29,8 @@ from tests.storage.log_helpers import (
     produced,
     read_offsets,
 )
+from tests.storage.log_manager_helpers import DIRECTORY as LOGS
+from tests.storage.log_manager_helpers import manager, started
 from tests.storage.start_up_helpers import file_of, names, put, stopped
 
 # LL10: the indexes of a segment
@@ -178,6 +183,61 @@ def test_ll10_a_swap_without_an_index_that_was_flushed_gets_one_at_once() -> Non
     assert file_system.exists(segment.offset_index_path)
 
 
+@pytest.mark.parametrize(("was_there", "batches_known"), [(True, 4), (False, 1)])
+def test_ll14_the_snapshot_where_the_log_now_ends_goes_if_a_deleted_segment_had_it(
+    was_there: bool, batches_known: int
+) -> None:
+    """As Kafka: then the producers are read from the snapshot before it and the records behind that.
+
+    A snapshot that the cut itself has taken there is no segment's, and stays: of a batch or two less is known.
+    """
+    file_system = new_file_system()
+    log = open_log(file_system, THREE)
+    for sequence in range(12):
+        data = produced(producer_id=3, producer_epoch=0, sequence=sequence)
+        log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS)
+    log.close_handles()
+    put(file_system, file_of(3), read_file(file_system, file_of(3)) + b"torn")
+    if not was_there:
+        file_system.unlink(file_of(6, "snapshot"))
+    log = open_log(file_system, THREE, recovery_point=4)
+    entry = log.producer_state.last_entry(3)
+    assert log.log_end_offset == 6 and entry is not None
+    assert (entry.last_sequence, len(entry.batch_metadata)) == (5, batches_known)
+
+
+# LL12: what may be split
+
+
+@pytest.mark.parametrize(("policy", "clean"), [("delete", True), ("compact", False)])
+def test_ll12_after_an_orderly_stop_and_of_a_compacted_log_a_last_batch_far_away_is_no_torn_header(
+    policy: str, clean: bool
+) -> None:
+    """The base offset of the last batch lies across the end of a sector; it alone does not fit."""
+    far = 0x3F52_0000_0000_001C
+    file_system = new_file_system()
+    content = batch(0) + batch(1) + batch(2, value_bytes=8 + 505 - 3 * SIZE) + batch(far)
+    assert len(content) == 505 + SIZE
+    put(file_system, file_of(0), content)
+    cuts: list[RecoveryCut] = []
+    log = open_log(file_system, replace(THREE, cleanup_policy=policy), clean=clean, cuts=cuts)
+    assert log.segments.base_offsets == [0, far] and cuts == []
+
+
+# LL2: the mark of a clean stop
+
+
+def test_ll2_a_mark_that_a_dying_process_removed_does_not_come_back_with_the_power() -> None:
+    """It finds none and looks no further; the name may be on the disk still, and torn logs would pass for sound."""
+    disk = new_disk()
+    started(disk).shutdown()
+    disk.sync_all()
+    disk.file_system(Life()).unlink(join(LOGS, ".kafka_cleanshutdown"))
+    assert not manager(disk).was_clean
+    disk.lose_power("none")
+    assert not manager(disk).was_clean
+
+
 # PS25: replay from the records
 
 
@@ -221,3 +281,21 @@ def test_ps25_a_replay_leaves_the_transaction_index_alone() -> None:
     )
     assert producers.ongoing_transactions == [] and producers.first_unstable_transaction is not None
     assert read_file(file_system, file_of(0, "txnindex")) == before
+
+
+# PS13: producers whose time is nonsense
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "is_known"), [(-(1 << 63), True), (-1, False), (1, False), (NOW_MS, True)]
+)
+def test_ps13_the_idle_time_is_counted_in_64_bits(timestamp: int, is_known: bool) -> None:
+    """A damaged header with the right checksum tells any time; Kafka's difference runs over and forgets nobody."""
+    file_system = new_file_system()
+    content = bytearray(batch(0, producer_id=3, producer_epoch=0, sequence=0, timestamp=NOW_MS))
+    set_max_timestamp(content, 0, timestamp_type=TimestampType.CREATE, max_timestamp=timestamp)
+    put(file_system, file_of(0), bytes(content))
+    log = open_log(file_system, THREE)
+    assert (log.producer_state.last_entry(3) is not None) == is_known
+    log.producer_state.remove_expired(NOW_MS)
+    assert (log.producer_state.last_entry(3) is not None) == is_known

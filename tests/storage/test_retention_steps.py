@@ -1,0 +1,55 @@
+"""In which order retention goes. Rules RT3, RT4."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from storage.log import PartitionLog
+from storage.segment import LogSegment
+from tests.storage.log_helpers import (
+    NOW_MS,
+    SIZE,
+    SMALL,
+    THREE,
+    append_each,
+    new_file_system,
+    open_log,
+    produced,
+    read_offsets,
+)
+
+
+def test_rt3_the_log_starts_behind_a_segment_before_that_leaves() -> None:
+    """KAFKA-16073: a reader would be told of offsets that no segment has."""
+    log = open_log(new_file_system(), replace(THREE, retention_ms=1000))
+    append_each(log, 12)
+    log.update_high_watermark(12)
+    starts: list[int] = []
+
+    def note(segment: LogSegment) -> None:
+        starts.append(log.log_start_offset)
+        segment.delete()
+
+    log.delete_files_with(note)
+    assert log.delete_old_segments(NOW_MS + 5000) == 4
+    assert starts == [12, 12, 12, 12]
+
+
+def of_times(*times: int) -> PartitionLog:
+    """A segment for each, and an empty active one."""
+    config = replace(SMALL, retention_ms=1000, retention_bytes=2 * SIZE)
+    log = open_log(new_file_system(), config)
+    for time in times:
+        log.append_as_leader(produced(timestamp=time), leader_epoch=0, now_ms=NOW_MS)
+        log.roll(now_ms=NOW_MS)
+    log.update_high_watermark(len(times))
+    return log
+
+
+def test_rt4_what_is_too_much_goes_before_what_is_too_old_is_looked_for() -> None:
+    """The first segment is young and keeps the old ones behind it from being looked at, until size takes it away."""
+    log = of_times(NOW_MS, NOW_MS - 5000, NOW_MS)
+    assert log.delete_old_segments(NOW_MS) == 2
+    assert read_offsets(log) == [2]
+    log = of_times(NOW_MS, NOW_MS - 5000)  # not too much
+    assert log.delete_old_segments(NOW_MS) == 0
