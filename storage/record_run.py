@@ -83,5 +83,5 @@ def timestamp_deltas(payload: bytes | bytearray, times: list[slice]) -> set[int]
     if not columns[-1].isascii() or any(min(column) < 0x80 for column in columns[:-1]):
         return None
     if len(columns) == 1:
-        return {(byte >> 1) ^ -(byte & 1) for byte in set(columns[0])}
+        return {(byte >> 1) ^ -(byte & 1) for byte in dict.fromkeys(columns[0])}
     return {read_varlong(bytes(encoded), 0)[0] for encoded in dict.fromkeys(zip(*columns, strict=True))}
