@@ -6,7 +6,6 @@ Kafka: LogSegment; rules LS1 to LS20.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
 from typing import final
@@ -19,6 +18,7 @@ from storage.errors import InvalidOffset, SegmentOffsetOverflow
 from storage.fetch_data import FetchData
 from storage.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
 from storage.filesystem import Buffer, FileSystem
+from storage.index_entries import IndexEntries
 from storage.leader_epochs import LeaderEpochCache
 from storage.memory_mapped_index import MAX_RELATIVE_OFFSET
 from storage.offset_index import OffsetIndex, OffsetPosition
@@ -26,7 +26,7 @@ from storage.offset_metadata import LogOffsetMetadata
 from storage.producer_append import CompletedTransaction
 from storage.producer_state import ProducerStateManager
 from storage.recovery_cut import ReportCut, ignore_cut
-from storage.segment_indexes import IndexEntry, SegmentIndexes, with_suffix
+from storage.segment_indexes import SegmentIndexes, with_suffix
 from storage.segment_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -273,28 +273,17 @@ class LogSegment:
 
     def _note_batches(self, position: int, size_bytes: int, columns: BatchColumns) -> None:
         """Each batch may get an entry (T1): those that are due are looked for, the others are not looked at."""
-        starts, offsets, interval = columns.starts, columns.last_offsets, self._index_interval_bytes
-        entries: list[IndexEntry] = []
-        counted_from, noted = -self._bytes_since_last_index_entry, 0
-        due = bisect_right(starts, counted_from + interval)
-        while due < len(starts):
-            self._note_timestamps(columns, noted, due + 1)
-            entries.append((offsets[due], position + starts[due], self.max_timestamp))
-            counted_from, noted = starts[due], due + 1
-            due = bisect_right(starts, counted_from + interval, noted)
-        self._note_timestamps(columns, noted, len(starts))
-        if entries:
+        entries = IndexEntries()
+        self._max_timestamp, counted_from = entries.find_due(
+            columns,
+            position=position,
+            unindexed_bytes=self._bytes_since_last_index_entry,
+            interval_bytes=self._index_interval_bytes,
+            greatest=self.max_timestamp,
+        )
+        if entries.offsets:
             self.indexes.append_all(entries)
         self._bytes_since_last_index_entry = size_bytes - counted_from
-
-    def _note_timestamps(self, columns: BatchColumns, start: int, end: int) -> None:
-        """The greatest so far, and the first batch that has it."""
-        if start == end:
-            return
-        greatest = max(columns.max_timestamps[start:end])
-        if greatest > self.max_timestamp.timestamp:
-            first = columns.max_timestamps.index(greatest, start)
-            self._max_timestamp = TimestampOffset(greatest, columns.last_offsets[first])
 
     def note_completed(self, transaction: CompletedTransaction, last_stable_offset: int) -> None:
         """Its marker stands in this segment; the index is told if it was an abort. Kafka: updateTxnIndex."""

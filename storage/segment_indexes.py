@@ -7,11 +7,11 @@ an append, a roll or a close. Kafka: LogSegment, which holds them; rules LS1, LS
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
 from typing import final
 
 from storage.errors import InvalidOffset
 from storage.filesystem import FileSystem, join
+from storage.index_entries import IndexEntries
 from storage.lazy_index import LazyIndex, lazy_offset_index, lazy_time_index
 from storage.offset_index import OffsetIndex
 from storage.segment_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_name
@@ -19,9 +19,6 @@ from storage.time_index import TimeIndex, TimestampOffset
 from storage.transaction_index import TransactionIndex
 
 logger = logging.getLogger(__name__)
-
-# Last offset and position of a batch, and the greatest timestamp up to its end.
-IndexEntry = tuple[int, int, TimestampOffset]
 
 
 @final
@@ -63,23 +60,22 @@ class SegmentIndexes:
             offset_index, time_index = self.offset, self.time
         return offset_index.is_full or time_index.is_full
 
-    def append_all(self, entries: Sequence[IndexEntry]) -> None:
+    def append_all(self, entries: IndexEntries) -> None:
         """Those of one set, by one write an index; one by one where an index has no room or contradicts them."""
         offset_index, time_index = self.offset, self.time
         if 1 < len(entries) < min(offset_index.free_entries, time_index.free_entries):
-            first_offset, _, first_time = entries[0]
             before = time_index.last_entry
             if (
-                first_offset > offset_index.last_offset
-                and first_time >= before
-                and first_time[1] >= before[1]
+                entries.offsets[0] > offset_index.last_offset
+                and entries.times[0] >= before.timestamp
+                and entries.time_offsets[0] >= before.offset
             ):
-                times = _rising([entry[2] for entry in entries], before.timestamp)
-                offset_index.append_all([entry[0] for entry in entries], [entry[1] for entry in entries])
-                time_index.append_all([each.timestamp for each in times], [each.offset for each in times])
+                offset_index.append_all(entries.offsets, entries.positions)
+                time_index.append_all(*entries.rising_times(before.timestamp))
                 return
-        for entry in entries:
-            self.append(*entry)
+        columns = entries.offsets, entries.positions, entries.times, entries.time_offsets
+        for offset, position, timestamp, time_offset in zip(*columns, strict=True):
+            self.append(offset, position, TimestampOffset(timestamp, time_offset))
 
     def append(self, last_offset: int, position: int, max_timestamp: TimestampOffset) -> None:
         """The next entry of each.
@@ -179,16 +175,6 @@ class SegmentIndexes:
         """The directory was renamed: only the remembered paths change."""
         for index in (self.lazy_offset, self.lazy_time, self.transactions):
             index.update_parent_directory(directory)
-
-
-def _rising(times: Iterable[TimestampOffset], before: int) -> list[TimestampOffset]:
-    """Those with a timestamp above all before them: each gets an entry."""
-    rising: list[TimestampOffset] = []
-    for each in times:
-        if each.timestamp > before:
-            rising.append(each)
-            before = each.timestamp
-    return rising
 
 
 def with_suffix(path: str, old: str, new: str) -> str:
