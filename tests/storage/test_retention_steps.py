@@ -1,10 +1,11 @@
-"""In which order retention goes. Rules RT3, RT4."""
+"""In which order retention goes, and what lies at a boundary. Rules RT3, RT4, RT11, RD2."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from storage.log import PartitionLog
+from storage.fetch_data import Isolation
+from storage.log import LogOffsetMetadata, PartitionLog
 from storage.segment import LogSegment
 from tests.storage.log_helpers import (
     NOW_MS,
@@ -17,6 +18,7 @@ from tests.storage.log_helpers import (
     produced,
     read_offsets,
 )
+from tests.storage.recorded_calls import recorded
 
 
 def test_rt3_the_log_starts_behind_a_segment_before_that_leaves() -> None:
@@ -53,3 +55,33 @@ def test_rt4_what_is_too_much_goes_before_what_is_too_old_is_looked_for() -> Non
     assert read_offsets(log) == [2]
     log = of_times(NOW_MS, NOW_MS - 5000)  # not too much
     assert log.delete_old_segments(NOW_MS) == 0
+
+
+# Truncation and reads at a boundary
+
+
+def test_rt11_the_first_segment_is_emptied_and_not_made_anew_where_the_truncation_meets_its_base() -> None:
+    calls: list[str] = []
+    file_system = new_file_system()
+    log = open_log(recorded(file_system, calls), THREE)
+    append_each(log, 8)
+    log.update_high_watermark(8)
+    log.maybe_increment_log_start_offset(3)
+    assert log.delete_old_segments(NOW_MS) == 1
+    kept = log.segments.first
+    del calls[:]
+    assert log.truncate_to(3)
+    assert log.active_segment is kept and kept.size_bytes == 0
+    assert "unlink 6.log" in calls and not [call for call in calls if "3.log" in call]
+    assert (log.log_start_offset, log.log_end_offset) == (3, 3)
+
+
+def test_rd2_a_read_that_begins_at_its_bound_tells_the_bound_itself() -> None:
+    """Not the batch that holds it, which may begin below."""
+    log = open_log(new_file_system())
+    append_each(log, 1)
+    log.append_as_leader(produced(3), leader_epoch=0, now_ms=NOW_MS)
+    bound = LogOffsetMetadata(2, 0, SIZE)
+    assert log.maybe_increment_high_watermark(bound)
+    found = log.read(2, max_size=1000, isolation=Isolation.HIGH_WATERMARK)
+    assert found.records == b"" and found.offset_metadata == bound
