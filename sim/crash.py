@@ -16,12 +16,15 @@ class Dead(BaseException):
 
 @final
 class Life:
-    """One run of one simulated process, from start to crash or stop; handles opened in it die with it."""
+    """One run of one simulated process, from start to crash or stop; handles opened in it die with it.
 
-    __slots__ = ("dead", "name")
+    `sees_through`: an observer's, whose reads no fault of the disk stops.
+    """
 
-    def __init__(self, name: str = "") -> None:
-        self.name = name
+    __slots__ = ("dead", "name", "sees_through")
+
+    def __init__(self, name: str = "", *, sees_through: bool = False) -> None:
+        self.name, self.sees_through = name, sees_through
         self.dead = False
 
     def kill(self) -> None:

@@ -248,6 +248,10 @@ class SimDisk:
     # What the handles call.
 
     @property
+    def is_broken(self) -> bool:
+        return bool(self._broken)
+
+    @property
     def has_faults(self) -> bool:
         return bool(self._triggers or self._broken)
 

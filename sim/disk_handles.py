@@ -127,7 +127,7 @@ class SimFile:
             raise Dead(self._life.name)
         if self._closed:
             raise _refuse(errno.EBADF, self._path)
-        if verb == "read" and self._disk.has_faults:
+        if verb == "read" and self._disk.has_faults and not self._life.sees_through:
             stop = self._disk.strike("read", self._path)
             if stop is not None:
                 stop.end()

@@ -14,6 +14,7 @@ from sim.fault_targets import Site, Targets
 from sim.link_faults import LinkFaults
 from sim.node import Node
 from sim.scenario_steps import (
+    BreakDisk,
     Cut,
     Heal,
     Isolate,
@@ -60,6 +61,7 @@ class Faults:
             Slow: self._links.slow,
             Lose: self._links.lose,
             PartialWrite: self._partial_write,
+            BreakDisk: self._break_disk,
         }
 
     @property
@@ -242,6 +244,12 @@ class Faults:
 
         return self._each(step, step.partial_write, "a partial write waits for", arm)
 
+    def _break_disk(self, step: BreakDisk) -> bool:
+        def strike(node: Node) -> None:
+            node.disk.break_directory(node.directories[step.directory - 1])
+
+        return self._each(step, step.break_disk, f"log directory {step.directory} breaks at", strike)
+
     def heal_all(self) -> None:
         """The end of all faults: links whole, pauses over, armed faults off, every node up."""
         self._generation += 1
@@ -249,6 +257,10 @@ class Faults:
         self._links.heal_all()
         for node in (self._site.controller, *self._site.brokers.values()):
             node.disarm()
+            if node.disk.is_broken:
+                node.disk.mend()
+                if node.is_up and not node.is_stopping:
+                    node.stop()  # and start again, below
             if not node.is_up:
                 self._site.tell(f"start {node.name} again")
                 node.start()

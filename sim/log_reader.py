@@ -32,13 +32,13 @@ class DiskEye:
 
     def __init__(self, disk: SimDisk) -> None:
         self.disk = disk
-        self._life = Life("eye")
+        self._life = Life("eye", sees_through=True)
         self._file_system = disk.file_system(self._life)
 
     @property
     def file_system(self) -> SimFileSystem:
         if self._life.dead:
-            self._life = Life("eye")
+            self._life = Life("eye", sees_through=True)
             self._file_system = self.disk.file_system(self._life)
         return self._file_system
 
@@ -51,7 +51,7 @@ class LogReader:
     """
 
     def __init__(self, eye: DiskEye, directory: str, *, is_compacted: bool = False) -> None:
-        self._eye, self._directory, self._is_compacted = eye, directory, is_compacted
+        self._eye, self.directory, self._is_compacted = eye, directory, is_compacted
         self.places: list[Place] = []
         self._path = ""
         self._position = 0
@@ -75,9 +75,9 @@ class LogReader:
             except FileNotFoundError:
                 self._path = ""
         is_there = bool(self.places) and self.places[-1].mark.next_offset > last_offset
-        if not is_there and not self.unsound and file_system.exists(self._directory):
-            for name in file_system.list(self._directory):
-                path = join(self._directory, name)
+        if not is_there and not self.unsound and file_system.exists(self.directory):
+            for name in file_system.list(self.directory):
+                path = join(self.directory, name)
                 if name.endswith(".log") and path > self._path and not self.unsound:
                     self._path, self._position = path, 0
                     self._read_file(path, check)

@@ -25,6 +25,11 @@ JOB_MEAN_US = 2_000
 DIRECTORY = "data"  # of a broker's logs, on its disk
 
 
+def log_directories(count: int) -> tuple[str, ...]:
+    """The only one, or each on a disk that may fail alone."""
+    return (DIRECTORY,) if count == 1 else tuple([f"{DIRECTORY}-{number}" for number in range(1, count + 1)])
+
+
 class NodeCore(Core, Protocol):
     def start(self, now_ms: int) -> Sequence[object]: ...
 
@@ -44,10 +49,10 @@ class Ending(Enum):
 class Node(Shell):
     def __init__(
         self, world: World, network: Network, trace: Trace, watcher: Watcher, *, name: str, node_id: int,
-        make_core: MakeCore,
+        make_core: MakeCore, directories: tuple[str, ...] = (DIRECTORY,),
     ) -> None:  # fmt: skip
         super().__init__(world, network, trace, watcher, name=name, node_id=node_id)
-        self._make_core = make_core
+        self._make_core, self.directories = make_core, directories
         self.disk = SimDisk(world.draws.child("disk", name), self.clock.now_ms)
         self.life = Life(name)
         self.starts = 0
@@ -120,7 +125,8 @@ class Node(Shell):
     def arm_partial_write(self, partition: str, byte: int, ending: Callable[[], None]) -> None:
         """The next append to the partition's active segment puts down `byte` bytes; then `ending` ends the life."""
         file_system = self.disk.file_system(self.life)
-        directory = f"{DIRECTORY}/{partition}"
+        held = [f"{each}/{partition}" for each in self.directories]
+        directory = next((path for path in held if file_system.exists(path)), held[0])
         logs = [name for name in file_system.list(directory) if name.endswith(".log")]
         assert logs, f"{self.name} has no segment of {partition}"
         self.ending_of_write = ending

@@ -23,7 +23,7 @@ from sim.faults import Faults
 from sim.history import History, Outcome
 from sim.host import Shell
 from sim.network import Exchange, Network, Transport
-from sim.node import DIRECTORY, Node, NodeCore
+from sim.node import Node, NodeCore, log_directories
 from sim.scenario import Scenario, broker_config, controller_config, load_scenario, property_text
 from sim.story import Story
 from sim.trace import Trace
@@ -118,7 +118,7 @@ class Run:
             for number in range(1, scenario.cluster.brokers + 1)
         }
         self.controller = self._node("controller", CONTROLLER_ID)
-        self.witness = Witness(self.jury, self.brokers, self.controller, DIRECTORY)
+        self.witness = Witness(self.jury, self.brokers, self.controller)
         self._topic_maker = TopicMakerShell(
             self.world, self.network, self.trace, self, name="admin", node_id=FIRST_CLIENT_ID - 1
         )
@@ -139,14 +139,17 @@ class Run:
     # making
 
     def _node(self, name: str, node_id: int) -> Node:
+        directories = log_directories(1 if node_id == CONTROLLER_ID else self.scenario.cluster.directories)
+
         def make_core(file_system: FileSystem, draws: Draws) -> NodeCore:
             if node_id == CONTROLLER_ID:
                 return Controller(controller_config(self.scenario), file_system, "controller", draws)
-            return Broker(broker_config(self.scenario, node_id), file_system, DIRECTORY, draws)
+            return Broker(broker_config(self.scenario, node_id), file_system, directories, draws)
 
         return Node(
-            self.world, self.network, self.trace, self, name=name, node_id=node_id, make_core=make_core
-        )
+            self.world, self.network, self.trace, self, name=name, node_id=node_id, make_core=make_core,
+            directories=directories,
+        )  # fmt: skip
 
     def _make_clients(self) -> None:
         node_id = FIRST_CLIENT_ID

@@ -15,6 +15,7 @@ from sim.scenario_source import Location, Source, parse_yaml
 from sim.scenario_steps import (
     VERB_NAMES,
     AnyStep,
+    BreakDisk,
     Cut,
     Heal,
     Isolate,
@@ -71,6 +72,7 @@ class ScenarioError(StorageError):
 
 class ClusterModel(Strict):
     brokers: int = Field(default=3, ge=1, le=9)
+    directories: int = Field(default=1, ge=1, le=9)  # log directories of each broker
     settings: dict[str, int] = Field(
         default_factory=dict
     )  # Kafka's property names, of brokers and controller
@@ -253,6 +255,8 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: list[str]) ->
         topic, partition = step.log.rsplit("/", 1)
         if what := _unknown_partition(scenario, topic, int(partition)):
             yield ("steps", index, "log"), what
+    if isinstance(step, BreakDisk) and step.directory > scenario.cluster.directories:
+        yield ("steps", index, "directory"), f"the brokers have {scenario.cluster.directories}"
     if step.at is not None and not step.at.is_relative and step.at.us >= scenario.duration:
         yield (
             ("steps", index, "at"),
@@ -286,6 +290,8 @@ def _targets(step: Step) -> list[Target]:
             found = [step.lose]
         case PartialWrite():
             found = [step.partial_write]
+        case BreakDisk():
+            found = [step.break_disk]
         case _:
             raise AssertionError(f"no targets known of {type(step).__name__}")
     sides: list[Target] = []

@@ -151,8 +151,17 @@ class PartialWrite(Named):
     down: Duration | None = None
 
 
+class BreakDisk(Named):
+    """From now on one log directory of the broker answers every call with EIO; 1 is the first. The end of all faults
+    mends it and starts the broker again, which is what brings a directory back."""
+
+    verb = "break_disk"
+    break_disk: TargetField
+    directory: int = Field(ge=1, le=9)
+
+
 VERBS: tuple[type[Step], ...] = (
-    Kill, Power, Pause, Stop, Pick, Restart, Cut, Heal, Isolate, Slow, Lose, PartialWrite,
+    Kill, Power, Pause, Stop, Pick, Restart, Cut, Heal, Isolate, Slow, Lose, PartialWrite, BreakDisk,
 )  # fmt: skip
 VERB_NAMES = tuple(kind.verb for kind in VERBS)
 
@@ -176,6 +185,7 @@ AnyStep = Annotated[
     | Annotated[Isolate, Tag("isolate")]
     | Annotated[Slow, Tag("slow")]
     | Annotated[Lose, Tag("lose")]
-    | Annotated[PartialWrite, Tag("partial_write")],
+    | Annotated[PartialWrite, Tag("partial_write")]
+    | Annotated[BreakDisk, Tag("break_disk")],
     Discriminator(_verb_of, custom_error_type="verb", custom_error_message="verb"),
 ]

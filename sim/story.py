@@ -42,6 +42,8 @@ _WORDS: dict[str, Callable[[Values], str]] = {
     "log.segments_deleted": lambda v: (
         f"{v['topic_partition']}: {v['segments']} old segments go, the log starts at {v['log_start_offset']}"
     ),
+    "log_directory.offline": lambda v: f"log directory {v['directory']} is offline: {v['reason']}",
+    "replica.offline": lambda v: f"{v['topic_partition']}: offline here",
     "replica.truncated": lambda v: (
         f"{v['topic_partition']}: truncates from {v['from_log_end_offset']} to {v['to_offset']} by epoch "
         f"{v['leader_epoch']}"

@@ -76,9 +76,9 @@ def isr_of(text: int | str) -> tuple[int, ...]:
 
 @final
 class Witness:
-    def __init__(self, jury: Jury, brokers: Mapping[int, Node], controller: Node, directory: str) -> None:
+    def __init__(self, jury: Jury, brokers: Mapping[int, Node], controller: Node) -> None:
         self.jury = jury
-        self._brokers, self._controller, self._directory = brokers, controller, directory
+        self._brokers, self._controller = brokers, controller
         self._told_metadata_end = 0  # of the controller's log: what lies below was told when it was committed
         self._eyes = {broker: DiskEye(node.disk) for broker, node in brokers.items()}
         self._readers: dict[tuple[int, str], LogReader] = {}
@@ -110,13 +110,21 @@ class Witness:
 
     def reader(self, broker: int, partition: str) -> LogReader:
         reader = self._readers.get((broker, partition))
-        if reader is None:
+        if reader is None or reader.directory != self._directory_of(broker, partition):
             reader = self._readers[broker, partition] = self._new_reader(broker, partition)
         return reader
 
     def _new_reader(self, broker: int, partition: str) -> LogReader:
-        directory = join(self._directory, partition)
+        directory = self._directory_of(broker, partition)
         return LogReader(self._eyes[broker], directory, is_compacted=partition in self._compacted)
+
+    def _directory_of(self, broker: int, partition: str) -> str:
+        """Where its files are; before there are any, the first place where they may come to be."""
+        places = [join(directory, partition) for directory in self._brokers[broker].directories]
+        if len(places) == 1:
+            return places[0]
+        file_system = self._eyes[broker].file_system
+        return next((place for place in places if file_system.exists(place)), places[0])
 
     # compacted logs: the checkers are shown them whole
 
