@@ -8,7 +8,7 @@ table. Kafka: ProducerStateManager.producers, a java.util.HashMap.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import final
 
 LEAST_TABLE_SIZE = 16
@@ -58,6 +58,23 @@ class HashMapOrder:
         if self._size > len(self._table) * 3 // 4:
             self._double()
 
+    def add_in_front(self, key: int) -> None:
+        """As `add`, by computeIfAbsent: before the others of its list, and the table doubles one key later."""
+        if self._size > len(self._table) * 3 // 4:
+            self._double()
+        slot = _spread(key) & (len(self._table) - 1)
+        found = self._table[slot]
+        if found is None:
+            self._table[slot] = [key]
+        elif isinstance(found, _TreeBin):
+            found.add(key)
+        else:
+            assert key not in found, key
+            found.insert(0, key)
+            if len(found) >= _GREATEST_LIST:
+                self._relieve(slot, found)
+        self._size += 1
+
     def remove(self, key: int) -> None:
         """A key that is in it."""
         slot = _spread(key) & (len(self._table) - 1)
@@ -92,6 +109,14 @@ class HashMapOrder:
                 if part:
                     doubled[at] = _half(old, part)
         self._table = doubled
+
+
+def order_of_first_uses(keys: Iterable[int]) -> list[int]:
+    """Distinct keys in the order of a HashMap to which computeIfAbsent added them one after the other."""
+    order = HashMapOrder()
+    for key in keys:
+        order.add_in_front(key)
+    return list(order)
 
 
 def _half(old: list[int] | _TreeBin, part: list[int]) -> list[int] | _TreeBin:

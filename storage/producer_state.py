@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import final
 
@@ -21,7 +22,7 @@ from storage.batch import RecordBatch
 from storage.batch_format import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from storage.errors import CorruptSnapshot, InvalidProducerEpoch, InvalidTransactionState
 from storage.filesystem import FileSystem, OpenMode, join
-from storage.hash_map_order import HashMapOrder
+from storage.hash_map_order import HashMapOrder, order_of_first_uses
 from storage.offset_metadata import UNKNOWN_POSITION, UNKNOWN_SEGMENT, LogOffsetMetadata
 from storage.producer_append import (
     AppendOrigin,
@@ -71,6 +72,7 @@ class ProducerStateManager:
         "_directory",
         "_file_system",
         "_max_transaction_timeout_ms",
+        "_newcomers",
         "_ongoing",
         "_order",
         "_producer_id_expiration_ms",
@@ -97,6 +99,7 @@ class ProducerStateManager:
         self._max_transaction_timeout_ms = max_transaction_timeout_ms
         self._producers: dict[int, ProducerStateEntry] = {}
         self._order = HashMapOrder()  # of the producer ids, as a snapshot lists them
+        self._newcomers: set[int] | None = None  # not in the order yet; None but while a segment is replayed
         # Both by first offset, ascending. Completed ones stay until the high watermark has passed their
         # marker.
         self._ongoing: dict[int, OngoingTransaction] = {}
@@ -280,8 +283,9 @@ class ProducerStateManager:
         """`update` for each producer of the append. Completed transactions are left to the caller, who first
         asks `last_stable_offset` for the transaction index and then calls `complete_transaction`."""
         assert prepared.duplicate is None, prepared.duplicate
-        for info in prepared.infos.values():
-            self.update(info)
+        infos = prepared.infos
+        for producer_id in order_of_first_uses(infos) if len(infos) > 1 else infos:
+            self.update(infos[producer_id])
 
     def complete_transaction(self, completed: CompletedTransaction) -> None:
         """Its marker is written: it is no longer open, but unstable until replicated (PS12).
@@ -364,6 +368,23 @@ class ProducerStateManager:
             )
         )
         entry.last_timestamp = max_timestamp
+
+    @contextmanager
+    def replaying_segment(self) -> Iterator[dict[int, None]]:
+        """Around the `replay` of one segment's batches; the caller notes each producer in what it is given.
+
+        Kafka collects them in a map of their own, by computeIfAbsent, and takes them over in that one's order (T10).
+        """
+        first_uses: dict[int, None] = {}
+        self._newcomers = set()
+        try:
+            yield first_uses
+        finally:
+            newcomers, self._newcomers = self._newcomers, None
+            assert newcomers <= first_uses.keys(), (newcomers, first_uses)
+            for producer_id in order_of_first_uses(first_uses):
+                if producer_id in newcomers:
+                    self._order.add(producer_id)
 
     # Expiry, truncation, the log's start
 
@@ -536,7 +557,10 @@ class ProducerStateManager:
 
     def _add(self, entry: ProducerStateEntry) -> ProducerStateEntry:
         if entry.producer_id not in self._producers:
-            self._order.add(entry.producer_id)
+            if self._newcomers is None:
+                self._order.add(entry.producer_id)
+            else:
+                self._newcomers.add(entry.producer_id)
         self._producers[entry.producer_id] = entry
         return entry
 

@@ -12,9 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.hash_map_order import HashMapOrder
+from storage.hash_map_order import HashMapOrder, order_of_first_uses
 
 CASES = (Path(__file__).parent / "hash_map_orders.txt").read_text(encoding="ascii").splitlines()
+
+
+FIRST_USES = (Path(__file__).parent / "hash_map_first_uses.txt").read_text(encoding="ascii").splitlines()
+
+
+@pytest.mark.parametrize("number", range(len(FIRST_USES)))
+def test_t10_keys_that_compute_if_absent_added_stand_as_java_has_them(number: int) -> None:
+    """A line of `hash_map_first_uses.txt` is the keys as they came, then `|`, then as Java iterates over them."""
+    came, _, order = FIRST_USES[number].partition("|")
+    assert order_of_first_uses(map(int, came.split())) == list(map(int, order.split()))
 
 
 def after(calls: str) -> HashMapOrder:

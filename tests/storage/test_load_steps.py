@@ -18,6 +18,7 @@ from tests.storage.append_helpers import end_transaction
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    ROOMY,
     SIZE,
     THREE,
     append_each,
@@ -299,3 +300,35 @@ def test_ps13_the_idle_time_is_counted_in_64_bits(timestamp: int, is_known: bool
     assert (log.producer_state.last_entry(3) is not None) == is_known
     log.producer_state.remove_expired(NOW_MS)
     assert (log.producer_state.last_entry(3) is not None) == is_known
+
+
+# PS25: the order of what a segment's replay found
+
+
+def test_ps25_producers_new_in_a_segment_stand_in_their_bin_with_the_latest_in_front() -> None:
+    """Of equal bins, as computeIfAbsent of Kafka's map leaves them; the bytes of a snapshot show it."""
+    file_system = new_file_system()
+    log = open_log(file_system, ROOMY)
+    for producer_id in (2000, 16, 2001, 32, 2016):
+        data = batch(log.log_end_offset, producer_id=producer_id, producer_epoch=0, sequence=0)
+        log.append_as_follower(data, leader_epoch=0, now_ms=NOW_MS)
+    log.close()
+    appended = decode_snapshot(read_file(file_system, file_of(5, "snapshot")))
+    assert [entry.producer_id for entry in appended] == [2000, 16, 32, 2016, 2001]
+    file_system.rename(file_of(5, "snapshot"), file_of(7, "snapshot"))  # beyond the end: not loaded
+    open_log(file_system, ROOMY, clean=True)
+    replayed = decode_snapshot(read_file(file_system, file_of(5, "snapshot")))
+    assert [entry.producer_id for entry in replayed] == [2016, 32, 16, 2000, 2001]
+
+
+def test_ps9_producers_new_in_one_set_come_in_that_order_too() -> None:
+    file_system = new_file_system()
+    log = open_log(file_system, ROOMY)
+    data = b"".join(
+        batch(offset, producer_id=producer_id, producer_epoch=0, sequence=0)
+        for offset, producer_id in enumerate((2000, 16, 2001, 32))
+    )
+    log.append_as_follower(data, leader_epoch=0, now_ms=NOW_MS)
+    log.close()
+    appended = decode_snapshot(read_file(file_system, file_of(4, "snapshot")))
+    assert [entry.producer_id for entry in appended] == [32, 16, 2000, 2001]
