@@ -95,6 +95,7 @@ class Broker:
         self._logs.start_checkpoints(now_ms)
         self.maintenance.start(now_ms)
         self.manager.isr_changes.start(now_ms)
+        self.manager.flushes.start(now_ms)
         self.lifecycle.start(now_ms)
         self.metadata.start(now_ms)
         return self._outbox.take()

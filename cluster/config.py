@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cluster.messages import CONTROLLER_ID
-from storage.config import LogConfig
+from storage.config import LONG_MAX, LogConfig
 from storage.errors import ConfigError
 from storage.offset_map import SLOT_BYTES
 
@@ -19,6 +19,7 @@ _POSITIVE = (
     "replica_high_watermark_checkpoint_interval_ms",
     "log_flush_offset_checkpoint_interval_ms",
     "log_flush_start_offset_checkpoint_interval_ms",
+    "log_flush_scheduler_interval_ms",
     "log_retention_check_interval_ms",
     "log_cleaner_backoff_ms",
     "log_cleaner_io_buffer_size",
@@ -54,6 +55,7 @@ class BrokerConfig:
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_scheduler_interval_ms: int = LONG_MAX  # how often a topic's flush.ms is looked at; never
     log_initial_task_delay_ms: int = 30_000
     log_retention_check_interval_ms: int = 300_000
     log_cleaner_enable: bool = True

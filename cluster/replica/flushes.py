@@ -12,7 +12,10 @@ from typing import final
 from cluster.replica.context import ReplicaContext
 from cluster.replica.leader import promises_flush
 from cluster.replica.replica import Replica
+from storage.config import LONG_MAX
 from storage.errors import StorageError
+
+FLUSH_TIMER = "logs.flush"
 
 OnFailure = Callable[[str], None]
 
@@ -24,6 +27,24 @@ class Flushes:
     def __init__(self, context: ReplicaContext, on_failure: OnFailure) -> None:
         self._context = context
         self._on_failure = on_failure
+
+    def start(self, now_ms: int) -> None:
+        """As in Kafka nobody looks at flush.ms unless log.flush.scheduler.interval.ms says how often."""
+        interval_ms = self._context.config.log_flush_scheduler_interval_ms
+        if interval_ms < LONG_MAX:
+            self._context.outbox.set_timer(FLUSH_TIMER, now_ms + interval_ms, self._on_timer)
+
+    def _on_timer(self, now_ms: int) -> None:
+        """Kafka: LogManager.flushDirtyLogs."""
+        replicas = self._context.replicas
+        for topic_partition in sorted(replicas):
+            replica = replicas[topic_partition]
+            log = replica.log
+            if log.offline_reason is not None or replica.is_flushing or log.unflushed_messages == 0:
+                continue
+            if now_ms - replica.flushed_ms >= log.config.flush_ms:
+                self._flush(replica, log.log_end_offset)
+        self.start(now_ms)
 
     def maybe_flush(self, replica: Replica) -> bool:
         """After an append: flush.messages is reached, or a segment was closed and its bytes are due."""
@@ -63,6 +84,7 @@ class Flushes:
         if error is not None:
             self._fail(replica, error)
             return
+        replica.flushed_ms = now_ms
         replica.log.flushed(up_to)  # less, where a truncation came between
         if self.is_behind(replica):
             self._flush(replica, replica.log.log_end_offset)

@@ -27,7 +27,9 @@ class Role(StrEnum):
 class Replica:
     """At most one of `leader` and `follower` is set; neither before the first role."""
 
-    def __init__(self, topic_partition: TopicPartition, topic_id: str, log: PartitionLog) -> None:
+    def __init__(
+        self, topic_partition: TopicPartition, topic_id: str, log: PartitionLog, now_ms: int
+    ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
@@ -38,6 +40,7 @@ class Replica:
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.is_flushing = False
+        self.flushed_ms = now_ms  # when the last flush ended, or the log was opened
 
     @property
     def role(self) -> Role:

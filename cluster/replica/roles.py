@@ -119,7 +119,7 @@ class Roles:
         topic = self._context.image.topics[topic_partition.topic]
         config = self.config_of(topic)
         log = self._logs.open_or_create(topic, topic_partition.partition, config, now_ms)
-        replica = Replica(topic_partition, topic.topic_id, log)
+        replica = Replica(topic_partition, topic.topic_id, log, now_ms)
         self._context.replicas[topic_partition] = replica
         self._context.on_log_opened(replica)
         return replica
