@@ -38,10 +38,10 @@ class Flushes:
         """Kafka: LogManager.flushDirtyLogs."""
         replicas = self._context.replicas
         for topic_partition in sorted(replicas):
-            replica = replicas[topic_partition]
-            log = replica.log
-            if log.offline_reason is not None or replica.is_flushing or log.unflushed_messages == 0:
+            replica = replicas.get(topic_partition)  # a flush that fails takes others of its directory along
+            if replica is None or replica.is_flushing or replica.log.unflushed_messages == 0:
                 continue
+            log = replica.log
             if now_ms - replica.flushed_ms >= log.config.flush_ms:
                 self._flush(replica, log.log_end_offset)
         self.start(now_ms)
