@@ -476,7 +476,8 @@ class LogSegment:
     def restart(self, now_ms: int) -> None:
         """An empty segment that is to begin anew: fresh indexes, and its age counts from now (KAFKA-6388)."""
         assert self.records.size_bytes == 0, self
-        self.reset_indexes()
+        self.indexes.begin_anew()
+        self._max_timestamp = None
         self._created_ms = now_ms
         self._first_batch_timestamp = None
         self._bytes_since_last_index_entry = 0

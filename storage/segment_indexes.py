@@ -132,6 +132,12 @@ class SegmentIndexes:
         self.time.reset()
         self.transactions.reset()
 
+    def begin_anew(self) -> None:
+        """As those of a segment just made: no transaction index until a transaction aborts (IX26)."""
+        self.offset.reset()
+        self.time.reset()
+        self.transactions.begin_anew()
+
     def trim(self) -> None:
         self.offset.trim_to_valid_size()
         self.time.trim_to_valid_size()

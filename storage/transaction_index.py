@@ -140,6 +140,11 @@ class TransactionIndex:
             self._cut(0)
         self._last_offset = None
 
+    def begin_anew(self) -> None:
+        """Without a file, until the next append makes one."""
+        self.delete_if_exists()
+        self._file, self._is_missing, self._size_bytes, self._last_offset = None, True, 0, None
+
     def sanity_check(self) -> None:
         """Raises CorruptIndex for an entry that ends before the segment begins, or a version above 0 (IX30)."""
         for position, entry in self._placed_entries():

@@ -9,6 +9,7 @@ from storage.draws import Draws
 from storage.errors import ConfigError
 from storage.filesystem import OpenMode
 from storage.log import PartitionLog
+from tests.storage.append_helpers import end_transaction, lead, sequenced
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
@@ -151,6 +152,23 @@ def test_kafka_6388_an_empty_segment_with_a_full_index_begins_anew_in_its_place(
     assert log.active_segment.offset_index.is_full
     append_each(log, 3)
     assert bases(log) == [0] and read_offsets(log) == [0, 1, 2]
+
+
+def test_ro2_an_empty_segment_that_begins_anew_has_no_transaction_index() -> None:
+    """As one just made: its aborted transactions went with a truncation, the empty file is Kafka's to remove too."""
+    file_system = new_file_system()
+    log = open_log(file_system)
+    append_each(log, 1)
+    log.roll()
+    path = log.active_segment.transaction_index.path
+    for aborts in (1, 2):
+        lead(log, sequenced(0, is_transactional=True))
+        end_transaction(log, is_commit=False)
+        assert [entry.first_offset for entry in log.active_segment.transaction_index.entries()] == [1]
+        log.truncate_to(1)
+        assert file_system.stat(path).size_bytes == 0, aborts
+        log.roll()
+        assert bases(log) == [0, 1] and not file_system.exists(path), aborts
 
 
 @pytest.mark.covers("LocalLogTest.testNewSegmentsAfterRoll")
