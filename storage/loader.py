@@ -313,6 +313,7 @@ class _Loader:
         log_end_offset = self._end_unless_below_start()
         if log_end_offset is None:
             self.segments.add(self._open_segment(request.log_start_offset))
+            self.segments.active.resize_indexes()  # both have their files from the start
         if request.is_clean and log_end_offset is not None:
             return log_end_offset, log_end_offset
         if log_end_offset is None:

@@ -73,6 +73,19 @@ def test_ll21_the_active_segment_has_room_in_its_indexes_again() -> None:
     assert read_offsets(log) == list(range(21))
 
 
+def test_ll21_a_log_begun_anew_has_both_its_indexes_from_the_start() -> None:
+    """So an empty log that opens and closes again and again keeps the same files."""
+    file_system = new_file_system()
+    before = None
+    for _ in range(3):
+        log, _ = reopen(file_system)
+        log.close()
+        names = file_system.list(DIRECTORY)
+        assert {f"{0:020d}.{kind}" for kind in ("log", "index", "timeindex")} < set(names)
+        assert before in (None, names)
+        before = names
+
+
 def test_indexes_with_more_entries_than_the_configuration_allows_are_made_anew() -> None:
     file_system = new_file_system()
     stopped(file_system, clean=True)
