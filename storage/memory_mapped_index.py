@@ -69,11 +69,11 @@ class MemoryMappedIndex:
             if created:
                 self._file.set_length(self._whole_entries(max_index_size))
             self._remap()
+            self._set_entries(0 if created else self.max_entries)
+            self._load_last_entry()
         except BaseException:
-            self._file.close()
+            self.close_handler()
             raise
-        self._set_entries(0 if created else self.max_entries)
-        self._load_last_entry()
 
     @property
     def path(self) -> str:
@@ -184,6 +184,15 @@ class MemoryMappedIndex:
 
     def _load_last_entry(self) -> None:
         """Entries were loaded, dropped or moved to another map."""
+
+    def _bytes_of(self, slot: int) -> Buffer:
+        """An entry that may be a hole of the file, as all are after a crash until recovery has reset the index: to read
+        a hole through a map takes a page of a tmpfs, and of a full one that is a SIGBUS.
+        """
+        start, end = slot * self.entry_size, (slot + 1) * self.entry_size
+        if self._map is None:
+            return self._mapped()[start:end]
+        return self._file.read_at(start, self.entry_size)
 
     def _check_length(self) -> None:
         if self._length % self.entry_size:

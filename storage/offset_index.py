@@ -169,4 +169,5 @@ class OffsetIndex(MemoryMappedIndex):
         return OffsetPosition(self._base_offset + relative, position)
 
     def _load_last_entry(self) -> None:
-        self._last_offset = self._entry(self._entries - 1).offset if self._entries else self._base_offset
+        relative = ENTRY.unpack(self._bytes_of(self._entries - 1))[0] if self._entries else 0
+        self._last_offset = self._base_offset + relative

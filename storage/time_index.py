@@ -116,7 +116,7 @@ class TimeIndex(MemoryMappedIndex):
     def sanity_check(self) -> None:
         """Raises CorruptIndex (IX24)."""
         if self._entries:
-            first, last = self._entry(0), self._last_entry
+            first, last = self._entry_in_file(0), self._last_entry
             if last.timestamp < first.timestamp:
                 reason = f"last timestamp {last.timestamp} is before the first, {first.timestamp}"
                 raise CorruptIndex(self._path, reason)
@@ -130,5 +130,9 @@ class TimeIndex(MemoryMappedIndex):
         return TimestampOffset(timestamp, self._base_offset + relative)
 
     def _load_last_entry(self) -> None:
-        last = self._entry(self._entries - 1) if self._entries else TimestampOffset(-1, self._base_offset)
-        self._last_entry = last
+        count, empty = self._entries, TimestampOffset(-1, self._base_offset)
+        self._last_entry = self._entry_in_file(count - 1) if count else empty
+
+    def _entry_in_file(self, slot: int) -> TimestampOffset:
+        timestamp, relative = ENTRY.unpack(self._bytes_of(slot))
+        return TimestampOffset(timestamp, self._base_offset + relative)
