@@ -41,16 +41,22 @@ class CommittedPrefix(Checker):
         self._compared[key] = high_watermark
         mine = partition.image(sighting.broker).chain.between(compared, high_watermark)
         truth = partition.truth.between(compared, high_watermark)
-        if mine == truth or partition.is_excused(mine[len(truth) :]):
+        if mine == truth:
+            return None
+        strange = [mark for mark in mine if partition.truth.at(mark.base_offset) != mark]
+        wrong = [mark for mark in strange if not partition.may_be_lost(mark, sighting.epoch)]
+        if strange and not wrong:
             return None
         is_leader = partition.elected.get(sighting.epoch) == sighting.broker
-        if is_leader and (mine[: len(truth)] == truth or partition.is_deposed(sighting.epoch)):
+        is_more = bool(wrong) and all(mark.base_offset >= partition.truth.end for mark in wrong)
+        if is_leader and (is_more or partition.is_deposed(sighting.epoch)):
             return None  # the leader exposes more: the ghost takes it as truth, or excuses it
-        return self._difference(partition, sighting)
+        chain = partition.image(sighting.broker).chain
+        offset = wrong[0].base_offset if wrong else chain.agreed_end(partition.truth)
+        return self._difference(partition, sighting, offset)
 
-    def _difference(self, partition: PartitionGhost, sighting: HighWatermark) -> str | None:
+    def _difference(self, partition: PartitionGhost, sighting: HighWatermark, offset: int) -> str | None:
         chain, truth = partition.image(sighting.broker).chain, partition.truth
-        offset = chain.agreed_end(truth)
         mine, committed = chain.covering(offset), truth.covering(offset)
         if offset >= sighting.high_watermark or (mine is not None and mine in partition.excused):
             return None

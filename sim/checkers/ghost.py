@@ -3,6 +3,10 @@
 Truth is what a legitimate leader ever exposed below its high watermark. A record of it is *excused* (Kafka's promise
 does not cover it) from the moment when every replica that the rules could elect, the in-sync ones, lacks it because
 its disk lost it; or when a leader is elected uncleanly. A replica that lacks it for another reason excuses nothing.
+
+The moment may come before the record is exposed: a leader that does not know yet that it is replaced counts fetches
+that were on their way to it, of followers whose disks have lost since what they held then. So what is lost that way is
+remembered, exposed or not (`gone`).
 """
 
 from __future__ import annotations
@@ -38,10 +42,11 @@ class Excuse(NamedTuple):
 class Image:
     """One replica's log."""
 
-    __slots__ = ("chain", "lost_from")
+    __slots__ = ("chain", "lost", "lost_from")
 
     def __init__(self) -> None:
         self.chain = Chain()
+        self.lost: dict[Mark, None] = {}  # what its disk lost, and it does not hold again
         self.lost_from: int | None = (
             None  # its disk lost what it held from here on, and it has not caught up since
         )
@@ -50,8 +55,8 @@ class Image:
 @final
 class PartitionGhost:
     __slots__ = (
-        "acked_end", "elected", "elected_end", "excused", "flush_promised", "images", "isr", "leader", "min_isr",
-        "name", "truth", "unclean_epochs",
+        "acked_end", "elected", "elected_end", "epoch", "excused", "flush_promised", "gone", "images", "isr", "leader",
+        "min_isr", "name", "truth", "unclean_epochs",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -62,10 +67,14 @@ class PartitionGhost:
         self.truth = Chain()
         self.isr: tuple[int, ...] = ()  # the controller's
         self.leader = -1
+        self.epoch = -1
         self.elected: dict[int, int] = {}  # epoch -> leader
         self.elected_end: dict[int, int] = {}  # epoch -> what was committed when its leader was elected
         self.unclean_epochs: list[int] = []
         self.excused: dict[Mark, None] = {}
+        self.gone: dict[
+            Mark, int
+        ] = {}  # lost by the disks of all in-sync replicas -> the epoch in which it was so
         self.acked_end = 0  # of what an acks=all answer confirmed
 
     def image(self, broker: int) -> Image:
@@ -78,8 +87,13 @@ class PartitionGhost:
         """An unclean election has ended that epoch: what its leader commits until it hears of it is lost (6.4)."""
         return bool(self.unclean_epochs) and epoch < self.unclean_epochs[-1]
 
-    def is_excused(self, marks: list[Mark]) -> bool:
-        return bool(self.excused) and all(mark in self.excused for mark in marks)
+    def is_gone(self, mark: Mark, epoch: int) -> bool:
+        """No replica that could be elected after `epoch` has it: should its leader still commit it, it is lost."""
+        return self.gone.get(mark, -1) > epoch
+
+    def may_be_lost(self, mark: Mark, epoch: int) -> bool:
+        """Without a bug, though the leader of `epoch` has committed it."""
+        return mark in self.excused or self.is_gone(mark, epoch)
 
 
 @final
@@ -116,7 +130,7 @@ class Ghost:
         partition.min_isr, partition.flush_promised = sighting.min_isr, sighting.flush_promised
 
     def _on_elected(self, partition: PartitionGhost, sighting: Elected) -> None:
-        partition.isr, partition.leader = sighting.isr, sighting.leader
+        partition.isr, partition.leader, partition.epoch = sighting.isr, sighting.leader, sighting.epoch
         if sighting.leader >= 0:
             partition.elected[sighting.epoch] = sighting.leader
         if sighting.clean:
@@ -134,6 +148,9 @@ class Ghost:
     def _on_appended(self, partition: PartitionGhost, sighting: Appended) -> None:
         image = partition.image(sighting.broker)
         image.chain.extend(sighting.marks)
+        if image.lost:
+            for mark in sighting.marks:
+                image.lost.pop(mark, None)
         if image.lost_from is not None and image.chain.end >= partition.truth.end:
             image.lost_from = None
 
@@ -145,17 +162,32 @@ class Ghost:
             return
         truth, chain = partition.truth, partition.image(sighting.broker).chain
         if partition.is_deposed(sighting.epoch):
-            self._excuse_deposed(partition, chain, sighting)
+            exposed = chain.between(chain.agreed_end(truth), sighting.high_watermark)
+            reason = f"broker {sighting.broker} led on after an unclean election had put it off"
+            self._excuse_exposed(partition, exposed, reason)
+        elif partition.gone and partition.epoch > sighting.epoch:
+            self._on_late_high_watermark(partition, chain, sighting)
         elif sighting.high_watermark > truth.end:
             truth.extend(chain.between(truth.end, sighting.high_watermark))
 
-    def _excuse_deposed(self, partition: PartitionGhost, chain: Chain, sighting: HighWatermark) -> None:
-        start, end = chain.agreed_end(partition.truth), sighting.high_watermark
-        fresh = [mark for mark in chain.between(start, end) if mark not in partition.excused]
+    def _on_late_high_watermark(
+        self, partition: PartitionGhost, chain: Chain, sighting: HighWatermark
+    ) -> None:
+        """Of a replaced leader: truth is what it commits up to the first record that is gone."""
+        agreed_end = chain.agreed_end(partition.truth)
+        exposed = chain.between(agreed_end, sighting.high_watermark)
+        gone = [mark for mark in exposed if partition.is_gone(mark, sighting.epoch)]
+        if agreed_end == partition.truth.end:
+            partition.truth.extend(exposed[: exposed.index(gone[0])] if gone else exposed)
+        reason = f"broker {sighting.broker} led on after every in-sync replica had lost it with its un-synced writes"
+        self._excuse_exposed(partition, gone, reason)
+
+    def _excuse_exposed(self, partition: PartitionGhost, exposed: list[Mark], reason: str) -> None:
+        fresh = [mark for mark in exposed if mark not in partition.excused]
         if fresh:
             partition.excused.update(dict.fromkeys(fresh))
-            reason = f"broker {sighting.broker} led on after an unclean election had put it off"
-            self.excuses.append(Excuse(partition.name, fresh[0].base_offset, end, reason))
+            start, end = fresh[0].base_offset, fresh[-1].next_offset
+            self.excuses.append(Excuse(partition.name, start, end, reason))
 
     def _on_acknowledged(self, partition: PartitionGhost, sighting: Acknowledged) -> None:
         if sighting.acks == -1 and sighting.last_offset >= partition.acked_end:
@@ -167,6 +199,7 @@ class Ghost:
         if image.chain.end < before.end:
             held = image.chain.end
             image.lost_from = held if image.lost_from is None else min(held, image.lost_from)
+            image.lost.update(dict.fromkeys(before.truncate_to(held)))
             self._reconsider(partition)
 
     def _on_loaded(self, partition: PartitionGhost, sighting: Loaded) -> None:
@@ -175,6 +208,7 @@ class Ghost:
 
     def _reconsider(self, partition: PartitionGhost) -> None:
         """Excuse what no electable replica holds because the disks of all of them lost it."""
+        self._note_gone(partition)
         best = -1
         for broker in partition.isr:
             image = partition.image(broker)
@@ -187,6 +221,14 @@ class Ghost:
         if partition.flush_promised:  # a flush stood behind each acknowledgement: nothing acknowledged may go
             best = max(best, partition.acked_end)
         self._excuse(partition, best, "every in-sync replica lost it with its un-synced writes")
+
+    def _note_gone(self, partition: PartitionGhost) -> None:
+        """Where a flush is promised, a follower's fetch tells of what its disk keeps, so nothing of this sort goes."""
+        if partition.isr and not partition.flush_promised:
+            first, *others = [partition.image(broker).lost for broker in partition.isr]
+            for mark in first:
+                if all(mark in lost for lost in others):
+                    partition.gone[mark] = partition.epoch
 
     def _excuse(self, partition: PartitionGhost, start: int, reason: str) -> None:
         end = partition.truth.end

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import final
 
 from sim.checkers.base import Checker, Judge
-from sim.checkers.ghost import PartitionGhost
+from sim.checkers.chain import Mark
+from sim.checkers.ghost import Image, PartitionGhost
 from sim.checkers.sightings import HighWatermark, IsrChanged
 
 
@@ -12,7 +13,7 @@ from sim.checkers.sightings import HighWatermark, IsrChanged
 class InSyncHoldsCommitted(Checker):
     """R5: every member of the controller's ISR holds what is committed. It fires before any record is lost.
 
-    A member whose disk lost un-synced data is exempt until it has caught up: nobody can know at once.
+    A member need not hold what its disk has lost, for nobody can know at once; where a flush is promised it must.
     """
 
     name = "in-sync-replicas"
@@ -27,12 +28,20 @@ class InSyncHoldsCommitted(Checker):
         exposed = partition.image(sighting.broker).chain.between(old_end, new_end)
         for member in partition.isr:
             image = partition.image(member)
-            if image.lost_from is None and image.chain.between(old_end, new_end) != exposed:
+            if image.chain.between(old_end, new_end) == exposed:
+                continue
+            if not all(self._has_held(partition, image, mark, sighting.epoch) for mark in exposed):
                 return (
                     f"{partition.name}: leader {sighting.broker} of epoch {sighting.epoch} committed up to {new_end}; "
                     f"in-sync broker {member} holds up to {image.chain.end} and not all of it"
                 )
         return None
+
+    def _has_held(self, partition: PartitionGhost, image: Image, mark: Mark, epoch: int) -> bool:
+        """A replica that joined a later leader has never seen what was gone by then."""
+        if image.chain.at(mark.base_offset) == mark or partition.is_gone(mark, epoch):
+            return True
+        return mark in image.lost and not partition.flush_promised
 
     def _on_isr_changed(self, partition: PartitionGhost, sighting: IsrChanged) -> str | None:
         truth = partition.truth

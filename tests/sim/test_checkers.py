@@ -68,8 +68,42 @@ QUIET: list[Sighting] = [
     HighWatermark(3, P, 0, 5, False),
 ]
 
+# Broker 2 and 3 have fetched up to 7; 1 does not know it yet when it is replaced by 2, whose disk loses its tail.
+FETCHED_AND_LOST: list[Sighting] = [
+    *QUIET,
+    *appended_everywhere(5, 7),
+    IsrChanged(P, (1, 2)),
+    Died(2, P, True, marks(0, 6)),
+    Loaded(2, P, marks(0, 6), ""),
+    Elected(P, 2, 1, (2,), True),
+    BecameLeader(2, P, 1, 6),
+]
+# Meanwhile the new leader has committed others at the offsets of those.
+LED_ON: list[Sighting] = [
+    *FETCHED_AND_LOST,
+    Appended(2, P, 1, marks(6, 9, 1)),
+    HighWatermark(2, P, 1, 9, True),
+]
+# The old one wakes and counts the fetches that were on their way to it.
+LATE: list[Sighting] = [
+    HighWatermark(1, P, 0, 7, True),
+    Acknowledged(1, P, 6, 6, -1, ()),
+    Served(1, P, 7, (mark(5), mark(6))),
+    HighWatermark(3, P, 0, 7, False),
+]
+
 GOOD: dict[str, list[Sighting]] = {
     "quiet": QUIET,
+    "a late leader commits what the disks of all electable replicas have lost": [*FETCHED_AND_LOST, *LATE],
+    "a late leader commits what was lost and is replaced": [*LED_ON, *LATE],
+    "the new leader commits after the late one": [*FETCHED_AND_LOST, *LATE, *LED_ON[len(FETCHED_AND_LOST) :]],
+    "a late leader commits what was lost, and it is brought back uncleanly": [
+        *FETCHED_AND_LOST,
+        Elected(P, 3, 2, (3,), False),
+        BecameLeader(3, P, 2, 7),
+        HighWatermark(3, P, 2, 7, True),
+        Served(3, P, 7, (mark(5), mark(6))),
+    ],
     "fail-over": [
         *QUIET,
         Appended(1, P, 0, marks(5, 7)),
@@ -243,6 +277,50 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
             BecameLeader(2, P, 1, 3),
         ],
     ),
+    "a late leader commits what its replaced follower never held": (
+        "in-sync-replicas",
+        [*FETCHED_AND_LOST, Appended(1, P, 0, marks(7, 8)), HighWatermark(1, P, 0, 8, True)],
+    ),
+    "a late leader commits what nobody else held, where another record is": (
+        "committed-prefix",
+        [*LED_ON, Appended(1, P, 0, marks(7, 8)), HighWatermark(1, P, 0, 8, True)],
+    ),
+    "a late leader commits what was lost, beside one that holds it": (
+        "in-sync-replicas",
+        [
+            *QUIET,
+            *appended_everywhere(5, 7),
+            Died(2, P, True, marks(0, 6)),
+            Elected(P, 3, 1, (3,), True),
+            BecameLeader(3, P, 1, 7),
+            Truncated(3, P, 6, 1),
+            HighWatermark(1, P, 0, 7, True),
+        ],
+    ),
+    "a late leader commits what a flush should have kept": (
+        "served-above-high-watermark",
+        [Created(P, 2, True), *LED_ON[1:9], *LED_ON[10:], *LATE],
+    ),
+    "a commit that the disk of an in-sync replica lost before it was flushed": (
+        "in-sync-replicas",
+        [
+            Created(P, 2, True),
+            *QUIET[1:9],
+            Appended(1, P, 0, marks(5, 6)),
+            Appended(2, P, 0, marks(5, 6)),
+            IsrChanged(P, (1, 2)),
+            Died(2, P, True, marks(0, 5)),
+            HighWatermark(1, P, 0, 6, True),
+        ],
+    ),
+    "another batch below the high watermark, of a partition that has lost records before": (
+        "committed-prefix",
+        [
+            *GOOD["all disks lose their tail"],
+            Appended(1, P, 1, (mark(3, 1, crc=9),)),
+            HighWatermark(1, P, 1, 4, False),
+        ],
+    ),
     "an in-sync replica loses its tail and is elected beside one that held it": (
         "leader-completeness",
         [*QUIET, Died(2, P, True, marks(0, 3)), Elected(P, 2, 1, (1, 2, 3), True), BecameLeader(2, P, 1, 3)],
@@ -268,6 +346,20 @@ def test_every_checker_has_a_sequence_that_fails_it() -> None:
 def test_64_loss_on_every_in_sync_disk_is_excused_and_told() -> None:
     jury = jury_of(*GOOD["all disks lose their tail"])
     assert [(excuse.start, excuse.end) for excuse in jury.ghost.excuses] == [(3, 5)]
+
+
+@pytest.mark.parametrize("sightings", [[*FETCHED_AND_LOST, *LATE], [*LED_ON, *LATE]])
+def test_64_a_late_commit_of_what_every_electable_disk_lost_is_excused_and_never_true(
+    sightings: list[Sighting],
+) -> None:
+    ghost = jury_of(*sightings).ghost
+    assert [(excuse.start, excuse.end) for excuse in ghost.excuses] == [(6, 7)]
+    assert mark(6) not in ghost.partition(P).truth.marks
+
+
+def test_64_a_late_commit_of_what_survives_is_true() -> None:
+    ghost = jury_of(*FETCHED_AND_LOST, HighWatermark(1, P, 0, 7, True)).ghost
+    assert ghost.partition(P).truth.end == 6
 
 
 def test_64_loss_is_not_excused_while_one_electable_replica_holds_it() -> None:
