@@ -123,6 +123,16 @@ def test_led7_a_fetch_of_an_earlier_life_is_refused(leader: Setup) -> None:
     assert leader.fetch(2, 5, broker_epoch=500).error is ErrorCode.NONE
 
 
+def test_led7_an_earlier_life_counts_until_the_metadata_tells_of_its_end(leader: Setup) -> None:
+    """A leader cannot know better: the fetch was on its way when the follower died. Kafka counts it too."""
+    leader.place(leader=1, isr=(1, 2), leader_epoch=3, partition_epoch=1)
+    leader.fetch(2, 4, broker_epoch=102)  # broker 2 has begun another life meanwhile, unknown here
+    assert leader.high_watermark == 4
+    leader.register(2, broker_epoch=500)
+    leader.fetch(2, 5, broker_epoch=102)
+    assert leader.high_watermark == 4
+
+
 def test_led7_a_follower_may_go_back_and_the_high_watermark_stays(leader: Setup) -> None:
     leader.fetch(2, 5)
     leader.fetch(3, 5)

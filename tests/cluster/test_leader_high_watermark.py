@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cluster.errors import ErrorCode
-from cluster.messages import AlterPartitionRequest
+from cluster.messages import AlterPartitionRequest, TransportError
 from tests.cluster.replica_setup import NO_CONFIGS, Setup, observed, only_sent
 
 
@@ -172,3 +172,37 @@ def test_hwm1_nobody_waits_for_one_that_may_not_join() -> None:
     assert setup.high_watermark == 10
     setup.answer_alter(proposal, error=ErrorCode.INELIGIBLE_REPLICA)
     assert setup.high_watermark == 11
+
+
+def test_hwm2_a_joiner_is_waited_for_though_the_controller_takes_out_another_member() -> None:
+    """KIP-497: whoever may be in the ISR by a proposal of ours is waited for; who was taken out is not."""
+    setup = leading()
+    for follower in (2, 3):
+        setup.fetch(follower, 10)
+    setup.place(leader=1, isr=(1, 2), partition_epoch=1)  # 3 is out
+    only_sent(setup.fetch_effects(3, 10), AlterPartitionRequest)  # and proposed again
+    setup.now_ms += 60_000  # the proposal alone counts
+    setup.append(b"x")
+    setup.fetch(2, 11)
+    assert setup.high_watermark == 10
+    setup.place(leader=1, isr=(1, 3), partition_epoch=2)  # it was accepted, then 2 was taken out
+    assert setup.high_watermark == 10
+    setup.place(leader=1, isr=(1, 3), partition_epoch=3)
+    assert setup.high_watermark == 10
+    setup.fetch(3, 11)
+    assert setup.high_watermark == 11
+
+
+def test_hwm2_a_joiner_that_may_have_been_let_in_is_waited_for() -> None:
+    """The first copy of the proposal was taken, its answer lost; the second is refused as superseded."""
+    setup = leading(isr=(1, 2))
+    setup.fetch(2, 10)
+    first = only_sent(setup.fetch_effects(3, 10), AlterPartitionRequest)
+    setup.answer(first.call, TransportError(reason="timed out"))
+    second = only_sent(setup.wait(1_000, "isr.retry:t-0"), AlterPartitionRequest)
+    setup.append(b"x")
+    setup.fetch(2, 11)
+    setup.answer_alter(second, error=ErrorCode.INVALID_UPDATE_VERSION)
+    setup.now_ms += 60_000
+    setup.fetch(2, 11)
+    assert setup.high_watermark == 10
