@@ -214,7 +214,7 @@ def _suffix(path: str) -> str:
 def _offset_in_name(path: str) -> int:
     """The number before the first dot (Kafka: LogFileUtils.offsetFromFileName)."""
     number = basename(path).split(".", 1)[0]
-    if not (number.isascii() and number.isdigit()):
+    if not (number.isascii() and number.isdigit() and int(number) < 2**63):
         raise _BadName(f"{path}: the name tells no base offset")
     return int(number)
 

@@ -50,12 +50,13 @@ class LiveFiles:
 
 
 def offset_of_name(name: str) -> int | None:
-    """The number before the first dot; None where there is none."""
+    """The number before the first dot; None where there is none, or one past the last offset there can be."""
     stem, dot, _ = name.partition(".")
     digits = stem.removeprefix("-")
     if not (dot and digits.isascii() and digits.isdigit()):
         return None
-    return int(stem)
+    offset = int(stem)
+    return offset if offset < _LONG_END else None
 
 
 def _is_file(file_system: FileSystem, path: str) -> bool:

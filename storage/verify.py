@@ -23,7 +23,7 @@ from storage.control_records import read_control_record
 from storage.errors import CorruptBatch, CorruptCheckpoint, StorageError
 from storage.file_records import FileRecords
 from storage.filesystem import FileSystem, basename, join
-from storage.loader_files import list_live_files
+from storage.loader_files import list_live_files, offset_of_name
 from storage.memory_mapped_index import MAX_RELATIVE_OFFSET
 from storage.replace_segments import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from storage.segment import LOG_SUFFIX, log_path
@@ -33,7 +33,7 @@ from storage.verify_producers import ProducerWatch
 
 _LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 _KEPT_SUFFIX = ".checkpoint" + DELETED_SUFFIX
-_LOG_NAME = re.compile(r"[0-9]{20,}\.log", re.ASCII)
+_LOG_NAME = re.compile(r"[0-9]{20}\.log", re.ASCII)
 _LOOKS = 5  # retention deletes some segments at a time, and rarely
 
 
@@ -132,8 +132,11 @@ class _Verification:
                 self._report.add(path, None, "LL6", "left over: the next start deletes or finishes it")
             elif name.endswith(".tmp"):
                 self._report.add(path, None, "LL6", "left over from writing a file anew: nobody deletes it")
-            elif name.endswith(LOG_SUFFIX) and not _LOG_NAME.fullmatch(name):
-                self._report.add(path, None, "1.1", "the name of a .log is its base offset in 20 digits")
+            elif name.endswith(LOG_SUFFIX) and not (
+                _LOG_NAME.fullmatch(name) and offset_of_name(name) is not None
+            ):
+                message = "the name of a .log is its base offset in 20 digits, up to 2^63-1"
+                self._report.add(path, None, "1.1", message)
 
     # Segments
 
@@ -252,7 +255,8 @@ class _Verification:
         try:
             entries = LeaderEpochCheckpoint(self._file_system, path).read()
         except CorruptCheckpoint as error:
-            self._report.add(path, None, "EP1", str(error))
+            place = "" if error.line is None else f"line {error.line}: "
+            self._report.add(path, None, "EP1", f"{place}{error.reason}")
             return
         for (epoch, start), (next_epoch, next_start) in pairwise(entries):
             if next_epoch <= epoch or next_start <= start:

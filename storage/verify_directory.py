@@ -57,7 +57,7 @@ def verify_beside(
     try:
         MetaPropertiesFile(file_system, directory).read()
     except CorruptCheckpoint as error:
-        problems.append(Problem(path=error.path, position=None, rule="1.2", message=str(error)))
+        problems.append(Problem(path=error.path, position=None, rule="1.2", message=_reason(error)))
     problems += _check_folders(file_system, directory, known, in_use)
     return problems
 
