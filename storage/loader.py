@@ -362,6 +362,7 @@ class _Loader:
         except SegmentOffsetOverflow:
             if self._can_split(segment):
                 raise
+            self._refused_by_kafka.add(segment.base_offset)
             return self._cut_misfit(segment, find_misfit(segment), before_cut)
         except InvalidOffset as error:
             if segment.base_offset in self._refused_by_kafka or overfills_indexes(segment, index_bytes):

@@ -51,8 +51,8 @@ def recover_segment(
 
     `epochs` is to be flushed before anything says that this need not be done again. `before_cut` runs when something
     is to be cut and is not yet. Raises InvalidOffset when offsets go back (the caller
-    empties the segment, LL16) and SegmentOffsetOverflow for an offset above the segment's range; the file is as it
-    was then, the indexes are not.
+    empties the segment, LL16) and SegmentOffsetOverflow for an offset outside the segment's range; the file is as
+    it was then, the indexes are not.
     """
     segment.reset_indexes()
     walk = _Walk(segment, producers, epochs)
@@ -123,7 +123,8 @@ class _Walk:
                     end = at + LOG_OVERHEAD + size
                 last = first + delta
                 if not base <= last <= last_allowed:
-                    self._refuse(at, last)
+                    # An older broker may have written it above the range, and a split would save it (LS20).
+                    raise SegmentOffsetOverflow(segment.path, base, last)
                 if timestamp > max_timestamp:
                     max_timestamp, max_timestamp_offset = timestamp, last
                 if at > next_indexed:  # strictly, and never for the first batch (LS10)
@@ -168,14 +169,6 @@ class _Walk:
         time_index.append_all(times[:room], time_offsets[:room])
         for column in self._columns:
             column.clear()
-
-    def _refuse(self, position: int, last_offset: int) -> None:
-        """Above the range an older broker may have written it, and a split would save it; below only damage can."""
-        segment = self._segment
-        if last_offset > segment.base_offset:
-            raise SegmentOffsetOverflow(segment.path, segment.base_offset, last_offset)
-        reason = f"offset {last_offset} lies below the segment's base offset"
-        raise CorruptBatch(segment.path, position, reason)
 
     def _replay_control(self, control: bytes, position: int) -> None:
         """`control` outlives the walk in an error."""

@@ -32,7 +32,7 @@ from tests.storage.log_helpers import (
 )
 from tests.storage.log_manager_helpers import DIRECTORY as LOGS
 from tests.storage.log_manager_helpers import manager, started
-from tests.storage.start_up_helpers import file_of, names, put, stopped
+from tests.storage.start_up_helpers import batches, file_of, names, put, raw_segment, stopped
 
 # LL10: the indexes of a segment
 
@@ -49,6 +49,18 @@ def test_ll10_a_missing_time_index_is_made_at_once_and_without_a_byte(
     assert read_file(file_system, file_of(3, "timeindex")) == b""
     segment = log.segments.get(3)
     assert segment is not None and segment.time_index.entries == 0
+
+
+@pytest.mark.parametrize("last", [3, 100 + (1 << 31)], ids=["below", "above"])
+def test_ll10_a_log_that_kafka_cannot_split_ends_before_its_first_misplaced_batch(last: int) -> None:
+    """A step back between two index entries stays where Kafka starts; here it does not (split of a sound end)."""
+    file_system = new_file_system()
+    data = batches(100, 101, 103, 102, 104, last, 105)
+    raw_segment(file_system, 100, data)
+    cuts: list[RecoveryCut] = []
+    log = open_log(file_system, ROOMY, cuts=cuts)
+    assert read_offsets(log, 100) == [100, 101, 103] and log.log_end_offset == 104
+    assert [cut.position for cut in cuts] == [5 * SIZE, 3 * SIZE]
 
 
 @pytest.mark.parametrize(("count", "base_offset"), [(12, 3), (0, 0)])

@@ -245,15 +245,16 @@ def test_ls10_an_offset_above_the_relative_bits_raises_and_leaves_the_log() -> N
     assert file_system.stat(PATH).size_bytes == 2 * SIZE
 
 
-def test_an_offset_below_the_base_is_cut_as_damage() -> None:
+def test_ls10_an_offset_below_the_base_is_outside_the_range_too() -> None:
     file_system = new_file_system()
     segment = open_segment(file_system, 100)
     append_batch(segment, batch(100))
     append_batch(segment, batch(101))
     segment.records.append(batch(3))
     segment.close_handlers()
-    segment, removed, cuts = recover(file_system, 100)
-    assert removed == SIZE and cuts[0].position == 2 * SIZE and "below" in cuts[0].reason
+    with pytest.raises(SegmentOffsetOverflow, match="offset 3 does not fit a segment based at 100"):
+        recover(file_system, 100)
+    assert file_system.stat(log_path(DIRECTORY, 100)).size_bytes == 3 * SIZE
 
 
 def test_what_an_index_has_no_room_for_is_left_out() -> None:
