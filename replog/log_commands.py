@@ -24,11 +24,7 @@ from replog.log_command_options import (
     quiet_logging,
 )
 from replog.log_inspect_commands import stats, verify
-from storage.checkpoints import (
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    OffsetCheckpoint,
-)
+from storage.checkpoints import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
 from storage.config import LogConfig
 from storage.errors import CorruptCheckpoint, StorageError, reason_of
 from storage.filesystem import dirname, join
@@ -38,7 +34,7 @@ from storage.os_filesystem import OsFileSystem
 from storage.recovery_cut import RecoveryCut
 from storage.topics import parse_directory_name
 from storage.verify import is_partition_directory, partition_directories
-from storage.verify_directory import looks_like_log_directory
+from storage.verify_directory import OFFSET_CHECKPOINTS, looks_like_log_directory
 
 _config_option = click.option(
     "--config",
@@ -81,7 +77,7 @@ def recover(directory: str, as_json: bool, jobs: int | None, properties: tuple[s
                 if not as_json:
                     echo_lines(_recover_lines(result))
         finally:  # also of those before an interruption
-            _lower_recovery_points(file_system, path, results)
+            _lower_checkpoints(file_system, path, results)
     if as_json:
         summary = {
             "directory": path,
@@ -147,7 +143,7 @@ def _recover_lines(result: Recovery) -> Iterator[str]:
 @log.command("truncate")
 @directory_argument
 @click.option(
-    "--to-offset", type=click.IntRange(min=0), required=True, help="The log ends there (exclusive)."
+    "--to-offset", type=click.IntRange(0, 2**63 - 1), required=True, help="The log ends there (exclusive)."
 )
 @json_option
 @_config_option
@@ -168,7 +164,7 @@ def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[st
             )  # in the middle of a batch: where the next start finds it
             log.close(_now_ms())
             recovery.log_end_offset = log.log_end_offset
-            _lower_recovery_points(file_system, path, [recovery])
+            _lower_checkpoints(file_system, path, [recovery])
         except StorageError as error:
             fail(str(error))
         except OSError as error:
@@ -284,19 +280,17 @@ def _read_checkpoint(file_system: OsFileSystem, path: str) -> dict[tuple[str, in
         return {}
 
 
-def _recovery_points(file_system: OsFileSystem, path: str) -> str:
+def _lower_checkpoints(file_system: OsFileSystem, path: str, results: list[Recovery]) -> None:
+    """What stands beyond the end of its log comes down: FL5, and Kafka's LogManager.truncateTo for the cleaner."""
     log_directory = dirname(path) if is_partition_directory(file_system, path) else path
-    return join(log_directory, RECOVERY_POINT_CHECKPOINT)
+    ends = {_key(each.directory): each.log_end_offset for each in results}
+    for name in OFFSET_CHECKPOINTS:
+        checkpoint = join(log_directory, name)
+        offsets = _read_checkpoint(file_system, checkpoint)
+        lowered = {key: _lower(offset, ends.get(key)) for key, offset in offsets.items()}
+        if lowered != offsets:
+            OffsetCheckpoint(file_system, checkpoint).write(lowered)
 
 
-def _lower_recovery_points(file_system: OsFileSystem, path: str, results: list[Recovery]) -> None:
-    """A checkpoint that stands beyond the end of its log comes down."""
-    checkpoint = _recovery_points(file_system, path)
-    offsets = _read_checkpoint(file_system, checkpoint)
-    lowered = dict(offsets)
-    for result in results:
-        key = _key(result.directory)
-        if result.log_end_offset is not None and offsets.get(key, 0) > result.log_end_offset:
-            lowered[key] = result.log_end_offset
-    if lowered != offsets:
-        OffsetCheckpoint(file_system, checkpoint).write(lowered)
+def _lower(offset: int, end: int | None) -> int:
+    return offset if end is None else min(offset, end)

@@ -20,13 +20,13 @@ from storage.verify import PartitionReport, Problem, partition_directories, veri
 
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
-_CHECKPOINTS = (
+OFFSET_CHECKPOINTS = (
     RECOVERY_POINT_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     CLEANER_CHECKPOINT,
 )
-_OWN_FILES = (*_CHECKPOINTS, META_PROPERTIES_FILE, CLEAN_SHUTDOWN_FILE)
+_OWN_FILES = (*OFFSET_CHECKPOINTS, META_PROPERTIES_FILE, CLEAN_SHUTDOWN_FILE)
 
 
 def verify_log_directory(
@@ -52,7 +52,7 @@ def verify_beside(
     ends = {basename(report.directory): report.log_end_offset for report in settled}
     known = {basename(report.directory) for report in reports}
     problems: list[Problem] = []
-    for name in _CHECKPOINTS:
+    for name in OFFSET_CHECKPOINTS:
         problems += _check_checkpoint(file_system, join(directory, name), ends)
     try:
         MetaPropertiesFile(file_system, directory).read()

@@ -17,11 +17,13 @@ from click.testing import CliRunner, Result
 
 from replog import log_commands, log_inspect_commands
 from replog.log_commands import log as log_group
+from storage.checkpoints import LOG_START_OFFSET_CHECKPOINT
 from storage.config import LogConfig
 from storage.draws import Draws
 from storage.log_manager import LogManager
 from storage.os_filesystem import OsFileSystem
 from storage.verify import PartitionReport
+from storage.verify_directory import OFFSET_CHECKPOINTS
 from tests.places import GOLDEN
 from tests.storage.log_helpers import NOW_MS, append_each
 
@@ -92,6 +94,26 @@ def test_recover_below_the_checkpoint_lowers_it(directory: Path) -> None:
     damaged.write_bytes(damaged.read_bytes()[:-1])
     assert run("recover", directory / "t-0").exit_code == 0
     assert (directory / "recovery-point-offset-checkpoint").read_text() == "0\n2\nt 0 9\nu 0 3\n"
+
+
+@pytest.mark.parametrize("command", [["truncate", "--to-offset", "2"], ["recover"]])
+def test_fl5_no_checkpoint_stands_beyond_the_end_of_a_log_that_was_cut(
+    directory: Path, command: list[str]
+) -> None:
+    """Before, a verify after a truncation told of a high watermark beyond the log end."""
+    for name in OFFSET_CHECKPOINTS:
+        (directory / name).write_text("0\n3\ngone 7 12\nt 0 10\nu 0 1\n")
+    if command == ["recover"]:
+        damaged = directory / "t-0" / f"{0:020d}.log"
+        content = bytearray(damaged.read_bytes())
+        content[len(content) // 5 + 30] ^= 1
+        damaged.write_bytes(content)
+    (directory / LOG_START_OFFSET_CHECKPOINT).unlink()
+    assert run(*command, directory / "t-0").exit_code == 0
+    assert run("verify", directory).exit_code == 0
+    for name in OFFSET_CHECKPOINTS:
+        path = directory / name
+        assert not path.exists() or path.read_text() == "0\n3\ngone 7 12\nt 0 2\nu 0 1\n", name
 
 
 @pytest.mark.parametrize(
