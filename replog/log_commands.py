@@ -159,11 +159,11 @@ def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[st
             log = _open_log(file_system, path, config, report=recovery.note)
             before, size_before = log.log_end_offset, log.size_bytes
             changed = log.truncate_to(to_offset)
-            end = (
-                log.active_segment.read_next_offset()
-            )  # in the middle of a batch: where the next start finds it
+            end = log.active_segment.read_next_offset()
+            if changed and end < log.log_end_offset:  # the middle of a batch: the next start finds its begin
+                log.truncate_to(end)
             log.close(_now_ms())
-            recovery.log_end_offset = log.log_end_offset
+            recovery.log_end_offset = end
             _lower_checkpoints(file_system, path, [recovery])
         except StorageError as error:
             fail(str(error))

@@ -116,6 +116,14 @@ def test_fl5_no_checkpoint_stands_beyond_the_end_of_a_log_that_was_cut(
         assert not path.exists() or path.read_text() == "0\n3\ngone 7 12\nt 0 2\nu 0 1\n", name
 
 
+def test_rt9_a_truncation_inside_a_batch_leaves_nothing_beyond_its_begin(tmp_path: Path) -> None:
+    """Before, checkpoints and a producer snapshot stood at the offset asked for, where no log ends."""
+    shutil.copytree(GOLDEN / "kafka-2.8" / "clean", tmp_path / "data")
+    result = run("truncate", tmp_path / "data" / "v1-gzip-0", "--to-offset", "40", "--json")
+    assert result.exit_code == 0 and json.loads(result.stdout)["log_end_offset"] == 34
+    assert run("verify", tmp_path / "data").exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("name", "removed"),
     [("torn-tail-0", 70_716), ("torn-header-0", 7), ("zero-tail-0", 4096), ("flipped-in-gzip-0", 102_426)],
