@@ -40,7 +40,9 @@ from storage.errors import (
     ForeignDirectory,
     NoLogDirectory,
     StorageError,
+    reason_of,
 )
+from storage.log_directories import is_disk_error
 from storage.os_filesystem import OsFileSystem
 from storage.recovery_cut import RecoveryCut
 
@@ -243,7 +245,8 @@ async def run_node(arguments: Arguments) -> int:
         return _failed(f"{arguments.directories[0]} is in use by another process", 2)
     except (StorageError, OSError) as error:
         logger.exception("the node could not start")
-        return _failed(str(error), 2 if isinstance(error, PermissionError) else 1)
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
+        return _failed(reason, 2 if is_disk_error(error) else 1)
 
 
 def _failed(reason: str, status: int) -> int:
