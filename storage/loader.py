@@ -308,9 +308,9 @@ class _Loader:
             return 0, 0
         if not request.is_clean:
             self._recover_unflushed()
-        if len(self.segments):
-            self._make_room_in_indexes(self.segments.active)
         log_end_offset = self._end_unless_below_start()
+        if log_end_offset is not None and not self._has_room_in_indexes(self.segments.active):
+            log_end_offset = self._end_unless_below_start()  # it was asked of indexes that are no more
         if log_end_offset is None:
             self.segments.add(self._open_segment(request.log_start_offset))
             self.segments.active.resize_indexes()  # both have their files from the start
@@ -438,8 +438,8 @@ class _Loader:
         self._new_producers().truncate_fully_and_start_at(log_start_offset)
         return None
 
-    def _make_room_in_indexes(self, active: LogSegment) -> None:
-        """LL21; where more entries are on disk than the configuration allows, they are made anew (Kafka stops)."""
+    def _has_room_in_indexes(self, active: LogSegment) -> bool:
+        """LL21; False where more entries were on disk than the configuration allows and were made anew: Kafka stops."""
         try:
             active.resize_indexes()
         except (ValueError, CorruptIndex) as error:
@@ -447,6 +447,8 @@ class _Loader:
             self._refused_by_kafka.add(active.base_offset)
             self._recover_or_cut(active, do_nothing)
             active.resize_indexes()
+            return False
+        return True
 
     def _new_producers(self) -> ProducerStateManager:
         return ProducerStateManager(

@@ -12,9 +12,11 @@ from storage.recovery_cut import RecoveryCut
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
+    ROOMY,
     SIZE,
     THREE,
     append_each,
+    bases,
     batch,
     new_disk,
     new_file_system,
@@ -355,6 +357,18 @@ def test_ll21_an_index_fuller_than_the_configuration_allows_is_built_anew() -> N
     log = open_log(file_system, LogConfig(segment_index_bytes=40, index_interval_bytes=0), clean=True)
     assert read_offsets(log) == list(range(12))
     assert log.active_segment.offset_index.length_bytes == 40
+
+
+def test_ll21_room_is_made_after_the_end_was_asked_of_the_indexes_as_they_are() -> None:
+    """An index too long for its configuration whose last entry lies beyond the log: the end counts as the base, which
+    is below the log start. So Kafka begins anew there, and never comes to make room in that index (LL18)."""
+    file_system = new_file_system()
+    log = open_log(file_system, ROOMY)
+    append_each(log, 12)
+    log.close()
+    put(file_system, file_of(0, "index"), bytes(1200) + b"\x11\x04\xce\x96\x00\x00\x00\x00")
+    log = open_log(file_system, ROOMY, clean=True, log_start_offset=5)
+    assert bases(log) == [5] and log.log_end_offset == 5
 
 
 @pytest.mark.parametrize(("start_offset", "stays"), [(11, True), (12, False), (13, False)])
