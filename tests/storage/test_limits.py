@@ -56,6 +56,16 @@ def test_too_many_open_files_names_the_count_and_the_setting(tmp_path: Path) -> 
     assert str(tmp_path) in str(raised.value) and "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("keeps_access_times", [False, True])
+def test_a_directory_that_cannot_be_listed_for_want_of_files_names_the_setting(
+    tmp_path: Path, keeps_access_times: bool
+) -> None:
+    file_system = OsFileSystem(keeps_access_times=keeps_access_times)
+    with open_files_limited_to(3), pytest.raises(OSError, match="ulimit -n") as raised:
+        file_system.list(str(tmp_path))
+    assert str(tmp_path) in str(raised.value)
+
+
 def test_a_log_that_runs_out_of_files_says_so_and_opens_afterwards(tmp_path: Path) -> None:
     directory = f"{tmp_path}/topic-0"
     log = PartitionLog.open(OsFileSystem(), directory, SMALL, clean=True, now_ms=NOW_MS)
