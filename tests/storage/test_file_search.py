@@ -195,3 +195,24 @@ def test_fr12_where_offsets_go_back_the_last_batch_below_the_target_decides() ->
     assert holding(data).search_for_offset_with_size(4) is None
     found = holding(data + batch_of(9)).search_for_offset_with_size(4)
     assert found is not None and (found.base_offset, found.position) == (9, len(data))
+
+
+def test_fr8b_a_batch_whose_end_is_missing_is_damage_to_the_walk_of_headers() -> None:
+    """The file became shorter than its records are."""
+    fs = simulated()[1]
+    records = holding(b"".join(THREE), fs)
+    fs.open(PATH, OpenMode.WRITE).truncate(records.size_bytes - 5)
+    walk = records.scan_headers()
+    assert [position for _, _, position, _ in (next(walk), next(walk))] == [0, len(THREE[0])]
+    with pytest.raises(CorruptBatch, match="unexpected end"):
+        next(walk)
+
+
+@pytest.mark.parametrize("size_field", [13, -1])
+def test_fr8c_the_walk_of_headers_names_a_size_field_below_14(size_field: int) -> None:
+    damaged = bytearray(b"".join(THREE))
+    struct.pack_into(">i", damaged, len(THREE[0]) + 8, size_field)
+    walk = holding(bytes(damaged)).scan_headers()
+    next(walk)
+    with pytest.raises(CorruptBatch, match=f"a size field of {size_field},"):
+        next(walk)

@@ -8,7 +8,7 @@ from storage.batch import Record, RecordBatch
 from storage.errors import StorageError
 from storage.legacy_builder import build_message_set
 from storage.log import PartitionLog
-from tests.storage.append_helpers import INT_MAX, PRODUCER_ID, follow, lead, sequenced
+from tests.storage.append_helpers import INT_MAX, PRODUCER_ID, end_transaction, follow, lead, sequenced
 from tests.storage.log_helpers import (
     NOW_MS,
     append_batch,
@@ -103,3 +103,14 @@ def test_ps9_a_producer_is_as_before_when_its_bytes_cannot_be_written() -> None:
         lead(log, sequenced(1))
     entry = log.producer_state.producers[PRODUCER_ID]
     assert (entry.last_sequence, entry.last_offset, len(entry.batches)) == (0, 0, 1)
+
+
+def test_ps12_a_marker_that_is_appended_ends_the_transaction() -> None:
+    log = open_log(new_file_system())
+    lead(log, sequenced(0, is_transactional=True))
+    end_transaction(log, is_commit=True)
+    assert log.producer_state.ongoing_transactions == []
+    log.update_high_watermark(1)
+    assert log.last_stable_offset == 0, "the marker is not replicated yet"
+    log.update_high_watermark(2)
+    assert log.last_stable_offset == 2
