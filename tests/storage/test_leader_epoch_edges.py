@@ -113,3 +113,11 @@ def test_ep12_a_start_clips_entries_too_many_at_both_ends() -> None:
     log.close_handles()
     assert new_epochs(file_system).entries == expected
     assert read_file(file_system, f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n3\n1 4\n2 6\n3 9\n"
+
+
+def test_ep12_what_recovery_notes_waits_for_the_flush() -> None:
+    cache = cache_of(*A)
+    cache.note(9, 20)
+    assert cache.is_dirty and file_content(cache) == THREE_LINES
+    cache.flush()
+    assert not cache.is_dirty and file_content(cache) == THREE_LINES.replace(b"3\n", b"4\n", 1) + b"9 20\n"

@@ -15,13 +15,14 @@ from storage.batch import (
     build_batch,
     iterate_batches,
 )
+from storage.cleaner_chunks import batches_in
 from storage.config import LogConfig
-from storage.errors import InvalidRecord, InvalidTimestamp
+from storage.errors import CorruptBatch, InvalidRecord, InvalidTimestamp
 from storage.log import PartitionLog
 from storage.plain_batch import PlainBatches
 from storage.validator import ValidationRules
-from tests.storage.append_helpers import lead
-from tests.storage.log_helpers import NOW_MS, all_bytes, new_file_system, open_log
+from tests.storage.append_helpers import follow, lead
+from tests.storage.log_helpers import NOW_MS, all_bytes, batch, new_file_system, open_log
 from tests.storage.produced_sets import poked
 
 COUNTS = [2, 10, 70]  # too few for a run, one run, two
@@ -142,9 +143,9 @@ def test_lv9_a_client_that_says_log_append_is_taken_as_create_time(count: int) -
     log = opened(LIMITED)
     said = poked(poked(plain(count), 21, ">h", 8), 35, ">q", NOW_MS + 7)
     info = lead(log, said)
-    (batch,) = stored(log)
-    assert batch.timestamp_type is TimestampType.CREATE and batch.attributes == 0
-    assert info.max_timestamp == batch.max_timestamp == NOW_MS + 7
+    (found,) = stored(log)
+    assert found.timestamp_type is TimestampType.CREATE and found.attributes == 0
+    assert info.max_timestamp == found.max_timestamp == NOW_MS + 7
     with pytest.raises(InvalidTimestamp):
         lead(log, poked(said, 35, ">q", -1))
 
@@ -168,8 +169,8 @@ def test_lv13_without_a_time_no_offset_has_the_greatest(count: int) -> None:
 @pytest.mark.parametrize("count", COUNTS)
 def test_lv14_the_buffer_that_came_is_the_one_that_is_written(count: int) -> None:
     given = bytearray(plain(count))
-    batch = PlainBatches(ValidationRules(), 1 << 20).take(given, 40, 3, NOW_MS)
-    assert batch is not None and batch[0] is given
+    taken = PlainBatches(ValidationRules(), 1 << 20).take(given, 40, 3, NOW_MS)
+    assert taken is not None and taken[0] is given
     assert RecordBatch(given, 0, len(given)).base_offset == 40
 
 
@@ -189,12 +190,12 @@ def test_lv22_records_that_do_not_fill_the_batch_are_refused(count: int) -> None
 def test_lv23_odd_offsets_inside_are_given_anew(count: int) -> None:
     """First as one of a shape not known, then as one of the shape of those before."""
     log = opened()
-    batch = bytearray(plain(count))
-    stride = (len(batch) - HEADER_SIZE) // count
-    odd = poked(bytes(batch), HEADER_SIZE + stride + 3, ">b", 0)  # the second one's delta: 0 again
+    sound = bytearray(plain(count))
+    stride = (len(sound) - HEADER_SIZE) // count
+    odd = poked(bytes(sound), HEADER_SIZE + stride + 3, ">b", 0)  # the second one's delta: 0 again
     records = list(RecordBatch(odd, 0, len(odd)).records())
     assert [record.offset for record in records[:2]] == [0, 0], "the offset delta stands elsewhere"
-    for sent in (odd, bytes(batch), bytes(batch), bytes(batch), odd):
+    for sent in (odd, bytes(sound), bytes(sound), bytes(sound), odd):
         lead(log, sent)
     for turn, each in enumerate(stored(log)):
         offsets = [record.offset for record in each.records()]
@@ -206,3 +207,19 @@ def test_lv26_a_topic_of_a_codec_takes_no_batch_as_it_is() -> None:
     for _ in range(3):
         lead(log, plain(10))
     assert {each.compression for each in stored(log)} == {Compression.LZ4}
+
+
+def walked(path: str, data: bytes) -> object:
+    """By who reads frames in memory: a follower's append, and the cleaner's walk over a chunk."""
+    return follow(opened(), data) if path == "follower" else list(batches_in(data, "0.log", 0))
+
+
+@pytest.mark.parametrize("path", ["follower", "cleaner"])
+def test_fr10_frames_in_memory_have_a_known_magic_and_no_size_below_14(path: str) -> None:
+    sound = batch(0)
+    for magic in (3, -1):
+        with pytest.raises(CorruptBatch, match="magic"):
+            walked(path, poked(sound, 16, ">b", magic))
+    for size_field in (13, 0, -1):
+        with pytest.raises(CorruptBatch, match=f"a size field of {size_field},"):
+            walked(path, poked(sound, 8, ">i", size_field))
