@@ -149,7 +149,7 @@ class _LogDump:
 def _plain(record: Record, message: LegacyMessage | None) -> ToldRecord:
     if message is None:
         return ToldRecord(record=record, key_size=_size(record.key), value_size=_size(record.value))
-    at = _LEGACY_KEY_SIZE_AT[message.magic]
+    at = _LEGACY_KEY_SIZE_AT[message.magic != 0]  # inside a wrapper, what is not 0 has the layout of 1
     (key_size,) = _SIZE.unpack_from(message.content, at)
     (value_size,) = _SIZE.unpack_from(message.content, at + _SIZE.size + max(key_size, 0))
     return ToldRecord(

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from replog.cli import main
 from storage.batch import Compression, Record, build_batch
 from storage.dump import DumpOptions, DumpStatus
+from storage.legacy_builder import build_message_set
 from storage.os_filesystem import OsFileSystem
 from storage.verify import verify_partition
 from tests.places import GOLDEN
@@ -203,6 +207,21 @@ def test_t55_messages_of_old_magic_end_with_a_stray_brace(in_golden: None) -> No
     )
     assert all(line.endswith("}") for line in told.lines[3::2]) and "{" not in told.lines[3]
     assert told.lines[3].split(" isValid: ")[1].startswith("true crc: ")
+
+
+def test_t55_an_unknown_magic_inside_a_wrapper_is_shown_in_the_layout_of_magic_1(log: Path) -> None:
+    """As Kafka's tool shows it."""
+    inner = bytearray(build_message_set([Record(0, 1000, b"k", b"v")], magic=1))
+    inner[16] = 0x58
+    inner[12:16] = struct.pack(">I", zlib.crc32(inner[16:]))
+    value = gzip.compress(inner)
+    body = struct.pack(">bbqii", 1, 1, 1000, -1, len(value)) + value
+    log.write_bytes(struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body)
+    told = dumped(log, options=DumpOptions(deep_iteration=True))
+    assert (
+        told.lines[-1]
+        == "| offset: 0 CreateTime: 1000 keySize: 1 valueSize: 1 isValid: true crc: 3378628475}"
+    )
 
 
 def test_t56_index_of_sets_of_several_batches_mismatches_though_it_is_sound(log: Path) -> None:
