@@ -207,3 +207,10 @@ def test_cl20_an_output_that_outgrew_its_buffer_ends_the_chunk_after_that_batch(
     found = filter_of().filter_chunk(data, len(first) - 1, "x.log", 0)
     assert (found.bytes_read, found.last_offset, len(found.parts)) == (len(first), 0, 1)
     assert filter_of().filter_chunk(data, len(first), "x.log", 0).bytes_read == len(data)
+
+
+def test_cl14_the_batch_that_ends_the_round_stays_without_a_producer_and_without_records() -> None:
+    data = build_batch([record(0)])
+    (kept,) = filtered(filter_of([b"k"], end=1), data)
+    assert (kept.last_offset, kept.record_count, kept.size_bytes) == (0, 0, 61)
+    assert filtered(filter_of([b"k"], end=2), data) == []

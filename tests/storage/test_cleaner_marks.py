@@ -77,3 +77,12 @@ def test_marks_change_nothing_of_what_a_round_leaves(
             return [batch.tobytes() for batch in log.batches()]
 
     assert cleaned(1 << 26) == cleaned(0)
+
+
+def test_cl15_a_mark_tells_whether_a_batch_of_one_record_stays() -> None:
+    marks = DirtyMarks(10, 20)
+    marks.note(10, WITHOUT_KEY, -1)
+    marks.note(11, KEPT, -1)
+    marks.note(12, KEPT, 11)
+    marks.note(13, TOMBSTONE, -1)
+    assert [marks.all_kept(batch_of(offset)) for offset in range(10, 15)] == [False, False, True, None, None]
