@@ -86,6 +86,7 @@ class LogManager:
         self.logs: dict[str, PartitionLog] = {}
         self.topic_ids: dict[str, str] = {}  # by directory name, where the partition has one
         self._is_loaded = False
+        self._is_high_watermark_lowered = False  # by the load: a checkpoint says more than the log holds
         self._deleted_count = 0
         self._doomed: list[tuple[int, PartitionLog]] = []  # renamed logs, and when their files go
         self._lock: Lock | None = None
@@ -133,6 +134,10 @@ class LogManager:
         self._is_loaded = True
         # Recovery may have ended below an old recovery point, and appends are about to pass it again.
         self.checkpoint_recovery_points()
+        if (
+            self._is_high_watermark_lowered
+        ):  # likewise: the file must not call committed what comes to lie there
+            self.checkpoint_high_watermarks()
 
     def _load_all(self, config_of: ConfigOf | None) -> None:
         recovery_points = _read_or_nothing(self._recovery_points)
@@ -154,7 +159,9 @@ class LogManager:
             log = self._open(
                 name, config, self.was_clean, log_starts.get(key, 0), recovery_points.get(key, 0)
             )
-            log.update_high_watermark(max(high_watermarks.get(key, 0), 0))
+            committed = max(high_watermarks.get(key, 0), 0)
+            if log.update_high_watermark(committed) < committed:
+                self._is_high_watermark_lowered = True
             topic_id = PartitionMetadataFile(self._file_system, log.directory).read()
             if topic_id is not None:
                 self.topic_ids[name] = topic_id

@@ -101,6 +101,40 @@ def test_rt16_a_truncation_lowers_the_recovery_point_on_disk_before_the_next_app
     assert content(disk, "recovery-point-offset-checkpoint") == b"0\n1\nt 0 4\n"
 
 
+def test_hwm8_a_high_watermark_of_records_that_are_lost_says_nothing_of_those_that_come_after() -> None:
+    """The log begins anew within the checkpoint's interval; what it holds then nobody has committed."""
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    append_each(log, 5)
+    log.update_high_watermark(5)
+    logs.checkpoint_high_watermarks()
+    disk.lose_power("none")
+    logs = started(disk)
+    log = logs.logs["t-0"]
+    assert (log.high_watermark, log.log_end_offset) == (0, 0)
+    append_each(log, 3)
+    log.flush()
+    disk.lose_power("none")
+    log = started(disk).logs["t-0"]
+    assert (log.high_watermark, log.log_end_offset) == (0, 3)
+
+
+def test_hwm8_a_start_that_finds_the_log_as_high_as_its_checkpoint_writes_nothing() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    append_each(log, 5)
+    log.flush()
+    log.update_high_watermark(5)
+    logs.checkpoint_high_watermarks()
+    disk.crash_process()
+    path = join(DIRECTORY, "replication-offset-checkpoint")
+    disk.file_system(Life()).set_modified(path, 7)
+    assert started(disk).logs["t-0"].high_watermark == 5
+    assert disk.file_system(Life()).stat(path).modified_ms == 7
+
+
 def test_a_start_that_ends_below_the_checkpoint_writes_it_anew() -> None:
     disk = new_disk()
     logs = started(disk)
