@@ -267,18 +267,15 @@ class OsFileSystem:
 
     def list(self, path: str) -> list[str]:
         try:
-            return self._list(path or ".")
+            if not self._read_flags:
+                return sorted(os.listdir(path or "."))
+            descriptor = self._open_unnoticed(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                return sorted(os.listdir(descriptor))
+            finally:
+                os.close(descriptor)
         except OSError as error:
             raise _named(error, path) from error
-
-    def _list(self, path: str) -> list[str]:
-        if not self._read_flags:
-            return sorted(os.listdir(path))
-        descriptor = self._open_unnoticed(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            return sorted(os.listdir(descriptor))
-        finally:
-            os.close(descriptor)
 
     def _open_unnoticed(self, path: str, flags: int) -> int:
         """Only an owner may ask for that: of others' files the access is noted as usual."""
