@@ -109,6 +109,12 @@ def test_each_field_of_the_header_is_looked_at(position: int, layout: str, value
             check_against_the_long_way(bytes(unsealed), rules)
 
 
+def test_lv9_a_time_beyond_64_bits_is_left_to_the_long_way() -> None:
+    """There it wraps as in Java, and may be within the limits."""
+    content = poked(plain((NOW, NOW + 1)), 27, ">q", (1 << 63) - 1)
+    assert not check_against_the_long_way(content, CREATE)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_no_odd_byte_gets_by(data: st.DataObject) -> None:
