@@ -237,7 +237,7 @@ def test_cl20_a_torn_tail_ends_the_round_and_nothing_of_it_is_taken_over() -> No
     assert log.keys() == [1, 1]
 
 
-def test_a_flipped_bit_is_not_given_a_checksum_that_is_right() -> None:
+def test_cl20_a_flipped_bit_is_not_given_a_checksum_that_is_right() -> None:
     """Kafka's cleaner looks at no checksum, and one that it makes anew covers the damage."""
     log = CleanedLog()
     log.put((1, "old"), (2, "two"))
@@ -249,6 +249,23 @@ def test_a_flipped_bit_is_not_given_a_checksum_that_is_right() -> None:
     poke(log.file_system, first.path, content.index(b"two"), b"tvo")
     with pytest.raises(CorruptBatch, match="at byte 0: the checksum"):
         log.clean()
+
+
+def test_cl20_a_flipped_bit_in_what_was_cleaned_before_is_found_too() -> None:
+    """The map reads the dirty part alone: here only what is copied lies over the damage."""
+    log = CleanedLog()
+    log.put(1)
+    log.put((2, "two"))
+    log.roll()
+    log.put(3)
+    log.roll()
+    first = log.log.segments.first
+    assert first is not None
+    content = read_file(log.file_system, first.path)
+    poke(log.file_system, first.path, content.index(b"two"), b"tvo")
+    damaged = log.batches()[1]
+    with pytest.raises(CorruptBatch, match=f"at byte {damaged.position}: the checksum"):
+        log.clean(2)
 
 
 def assert_nothing_left(log: CleanedLog) -> None:
