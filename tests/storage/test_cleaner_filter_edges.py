@@ -91,6 +91,19 @@ def test_cl15_records_without_a_key_go_and_are_counted() -> None:
     assert record_filter._stats.records_without_key == 2
 
 
+@pytest.mark.parametrize("digits", [9, 70, 200])  # 200: the size of the key takes two bytes
+@pytest.mark.parametrize("first_dirty", [0, 2])  # 2: the keys at 0 and 1 are read for the filter alone
+def test_cl15_the_last_byte_of_a_key_counts_as_the_first_does(digits: int, first_dirty: int) -> None:
+    one, two = 10 ** (digits - 1) + 1, 10 ** (digits - 1) + 2
+    log = CleanedLog()
+    log.put(one, two)
+    log.roll()
+    log.put(one)
+    log.roll()
+    assert log.clean(first_dirty) == 3
+    assert (log.keys(), log.offsets()) == ([two, one], [1, 2])
+
+
 def test_cl15_a_tombstone_beyond_its_horizon_goes_and_a_value_stays() -> None:
     data = build_batch([record(0, b"a", None), record(1, b"b")])
     (first,) = filtered(filter_of(retention_ms=10), data)
