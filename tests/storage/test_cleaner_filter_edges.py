@@ -137,6 +137,33 @@ def test_cl16_a_tombstone_stays_up_to_its_horizon_and_goes_at_it() -> None:
         assert left.record_count == count
 
 
+def test_cl17_a_marker_with_a_new_horizon_is_a_marker_still() -> None:
+    data = marker_bytes(5, commit=True)
+    (left,) = filtered(filter_of(retention_ms=10), data)  # nothing of its transaction was met
+    assert (left.delete_horizon_ms, left.is_control, left.is_transactional) == (NOW_MS + 10, True, True)
+    assert list(left.records()) == list(view(data).records())
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_cl17_old_formats_get_no_horizon(magic: int) -> None:
+    data = build_message_set([record(0, b"a", None)], magic=magic)
+    assert [batch.tobytes() for batch in filtered(filter_of(), data)] == [data]
+
+
+def test_cl18_what_needs_a_horizon_is_no_copy_though_all_stays() -> None:
+    data = build_batch([record(0, b"a", None), record(1, b"b")])
+    (left,) = filtered(filter_of(), data)
+    assert left.record_count == 2 and left.tobytes() != data
+    assert [batch.tobytes() for batch in filtered(filter_of(), left.tobytes())] == [left.tobytes()]
+
+
+def test_cl18_times_count_from_the_first_record_that_stays() -> None:
+    data = build_batch([record(0, b"old", timestamp=5), record(1, timestamp=30), record(2, timestamp=20)])
+    (left,) = filtered(filter_of([b"old"]), data)
+    assert (left.base_timestamp, left.max_timestamp) == (30, 30)
+    assert [each.timestamp for each in left.records()] == [30, 20]
+
+
 def test_cl18_what_stays_whole_is_copied_byte_for_byte() -> None:
     plain = view(build_batch([record(0, b"a"), record(1, b"b")], compression=Compression.GZIP))
     data = bytearray(plain.tobytes())
@@ -212,6 +239,8 @@ def test_cl20_the_buffer_doubles_up_to_the_greater_of_both_limits() -> None:
     assert reader_that_grew(1000, 4) == [200, 400, 800, 1000]
     assert reader_that_grew(300, 4) == [200, 400, 800, 1000]
     assert reader_that_grew(700, 3, limit=100) == [200, 400, 700]
+    with pytest.raises(StorageError, match="a batch larger than 1000 bytes"):
+        reader_that_grew(1000, 5)
 
 
 def test_cl20_an_output_that_outgrew_its_buffer_ends_the_chunk_after_that_batch() -> None:
