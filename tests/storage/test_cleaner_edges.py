@@ -52,6 +52,16 @@ def test_cl2_neither_what_is_undecided_nor_the_active_segment_nor_below_the_firs
     assert log.log.cleanable_offsets(2, NOW_MS).first_uncleanable_offset == 2
 
 
+def test_cl2_a_young_segment_below_the_first_dirty_offset_is_not_looked_at() -> None:
+    log = CleanedLog(replace(DIRTY, min_compaction_lag_ms=1000))
+    for age_ms in (0, 5000, 5000):  # times need not rise with the offsets
+        log.now_ms = NOW_MS - age_ms
+        log.put(1)
+        log.roll()
+    assert log.log.cleanable_offsets(0, NOW_MS).first_uncleanable_offset == 0
+    assert log.log.cleanable_offsets(1, NOW_MS).first_uncleanable_offset == 3
+
+
 def ratio_of(directory: Directory, checkpoint: int) -> float:
     log = directory.logs["t-0"]
     filth = log.log_to_clean(log.cleanable_offsets(checkpoint, NOW_MS), NOW_MS)
