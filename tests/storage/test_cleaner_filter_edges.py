@@ -225,6 +225,12 @@ def test_cl19_a_batch_whose_records_all_went_stays_empty_at_the_end_of_a_round()
     assert [(each.last_offset, each.record_count) for each in log.batches()][-2:] == [(2, 0), (3, 1)]
 
 
+def test_cl19_an_empty_marker_is_a_marker_still() -> None:
+    empty = view(emptied_marker())
+    assert (empty.is_control, empty.is_transactional, empty.record_count) == (True, True, 0)
+    assert empty.producer_id == 1 and empty.is_valid()
+
+
 def reader_that_grew(max_message_bytes: int, times: int, *, limit: int = 1000) -> list[int]:
     reader = SourceReader(new_file_system(), 100, limit)
     source = Source(0, "x.log", 0, 1 << 30, 0, 1, ())
