@@ -18,6 +18,8 @@ from sim.checkers.chain import Chain, Mark
 from sim.checkers.sightings import (
     Acknowledged,
     Appended,
+    BecameFollower,
+    BecameLeader,
     Created,
     Died,
     Elected,
@@ -42,10 +44,11 @@ class Excuse(NamedTuple):
 class Image:
     """One replica's log."""
 
-    __slots__ = ("chain", "lost", "lost_from")
+    __slots__ = ("chain", "has_role", "lost", "lost_from")
 
     def __init__(self) -> None:
         self.chain = Chain()
+        self.has_role = False  # in its present life: then the controller knows of that life
         self.lost: dict[Mark, None] = {}  # what its disk lost, and it does not hold again
         self.lost_from: int | None = (
             None  # its disk lost what it held from here on, and it has not caught up since
@@ -107,6 +110,8 @@ class Ghost:
             Created: self._on_created,
             Elected: self._on_elected,
             IsrChanged: self._on_isr_changed,
+            BecameLeader: self._on_role,
+            BecameFollower: self._on_role,
             Appended: self._on_appended,
             Truncated: self._on_truncated,
             HighWatermark: self._on_high_watermark,
@@ -144,6 +149,9 @@ class Ghost:
     def _on_isr_changed(self, partition: PartitionGhost, sighting: IsrChanged) -> None:
         partition.isr = sighting.isr
         self._reconsider(partition)
+
+    def _on_role(self, partition: PartitionGhost, sighting: BecameLeader | BecameFollower) -> None:
+        partition.image(sighting.broker).has_role = True
 
     def _on_appended(self, partition: PartitionGhost, sighting: Appended) -> None:
         image = partition.image(sighting.broker)
@@ -195,6 +203,7 @@ class Ghost:
 
     def _on_died(self, partition: PartitionGhost, sighting: Died) -> None:
         image = partition.image(sighting.broker)
+        image.has_role = False
         before, image.chain = image.chain, Chain(sighting.marks, image.chain.start)
         if image.chain.end < before.end:
             held = image.chain.end

@@ -43,12 +43,18 @@ class InSyncHoldsCommitted(Checker):
             return True
         return mark in image.lost and not partition.flush_promised
 
+    def _may_lack(self, partition: PartitionGhost, image: Image, mark: Mark) -> bool:
+        """A joiner that held it when it was proposed; of a life that the controller knows nobody may (KIP-903)."""
+        return mark in image.lost and not image.has_role and not partition.flush_promised
+
     def _on_isr_changed(self, partition: PartitionGhost, sighting: IsrChanged) -> str | None:
         truth = partition.truth
         for member in sighting.isr:
             if member not in partition.isr:
-                held = partition.image(member).chain.agreed_end(truth)
-                if held < truth.end:
+                image = partition.image(member)
+                held = image.chain.agreed_end(truth)
+                missing = truth.between(held, truth.end)
+                if missing and not all(self._may_lack(partition, image, mark) for mark in missing):
                     return (
                         f"{partition.name}: broker {member} joined the ISR with the committed records up to "
                         f"{held} only; committed are those below {truth.end}"

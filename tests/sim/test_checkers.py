@@ -92,6 +92,14 @@ LATE: list[Sighting] = [
     HighWatermark(3, P, 0, 7, False),
 ]
 
+# Broker 3 has left, come back and caught up, so it is proposed; before the controller answers, its disk loses its tail.
+REJOINING: list[Sighting] = [
+    *QUIET,
+    IsrChanged(P, (1, 2)),
+    Died(3, P, True, marks(0, 3)),
+    Loaded(3, P, marks(0, 3), ""),
+]
+
 GOOD: dict[str, list[Sighting]] = {
     "quiet": QUIET,
     "a late leader commits what the disks of all electable replicas have lost": [*FETCHED_AND_LOST, *LATE],
@@ -146,6 +154,10 @@ GOOD: dict[str, list[Sighting]] = {
         BecameLeader(2, P, 1, 3),
         Appended(2, P, 1, marks(3, 4, 1)),
         HighWatermark(2, P, 1, 4, True),
+    ],
+    "a joiner whose disk loses its tail while its proposal is on its way": [
+        *REJOINING,
+        IsrChanged(P, (1, 2, 3)),
     ],
     "an unclean election": [
         *QUIET,
@@ -227,6 +239,18 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
     "a joiner that lacks a commit": (
         "in-sync-replicas",
         [*QUIET, IsrChanged(P, (1, 2)), Truncated(3, P, 4, 0), IsrChanged(P, (1, 2, 3))],
+    ),
+    "a joiner of a new life that lacks what its disk has lost (KIP-903)": (
+        "in-sync-replicas",
+        [*REJOINING, BecameFollower(3, P, 0, 1), IsrChanged(P, (1, 2, 3))],
+    ),
+    "a joiner that lacks more than its disk has lost": (
+        "in-sync-replicas",
+        [*REJOINING[:-2], Truncated(3, P, 4, 0), *REJOINING[-2:], IsrChanged(P, (1, 2, 3))],
+    ),
+    "a joiner that lacks what a flush should have kept": (
+        "in-sync-replicas",
+        [Created(P, 2, True), *REJOINING[1:9], *REJOINING[10:], IsrChanged(P, (1, 2, 3))],
     ),
     "an answer before the commit": (
         "acknowledged-committed",
