@@ -67,6 +67,11 @@ def library_lines(count: int) -> list[bytes]:
     raise ClaimBroken(f"the standard library here has only {len(lines)} lines of source")
 
 
+def bootstrap_of(port: int) -> str:
+    """All of the brokers: whichever dies, a client that comes later finds the others."""
+    return ",".join(f"{HOST}:{port + number}" for number in range(NODES))
+
+
 def free_port() -> int:
     """A port with the next ones, and the controller's, free."""
     for port in range(DEFAULT_PORT, DEFAULT_PORT + CONTROLLER_PORT_DISTANCE, 10):
@@ -291,9 +296,9 @@ def main() -> int:
         data, port = Path(directory, "cluster"), free_port()
         try:
             with cluster(data, port):
-                asyncio.run(show(Run(data=data, bootstrap=f"{HOST}:{port}", lines=lines)))
+                asyncio.run(show(Run(data=data, bootstrap=bootstrap_of(port), lines=lines)))
         except (ClaimBroken, ClusterError, TimeoutError) as error:
-            say(f"\nNOT HELD: {error or type(error).__name__}")
+            say(f"\nNOT HELD: {str(error) or type(error).__name__}")
             return 1
     say(f"\nHeld: all of it, in {since(started)}. The cluster is stopped and its files are gone.")
     return 0
