@@ -47,11 +47,13 @@ class LogAppends(LogFlushes):
         its children, OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState,
         TransactionCoordinatorFenced, UnsupportedCompression, OffsetsExhausted; nothing is written then.
         """
-        self._begin(now_ms)
-        if origin == _RAFT_LEADER:
+        if self._offline_reason is not None:  # `_begin`, without the cost of a call
+            self._check_online()
+        self._now_ms = now_ms
+        if origin is _RAFT_LEADER:
             return self._append_numbered(records, leader_epoch, origin)
         result = None
-        if origin == _CLIENT:
+        if origin is _CLIENT:
             first_offset = self._local.log_end_offset
             plain = self._plain.take(records, first_offset, leader_epoch, now_ms)
             if plain is not None:
@@ -103,7 +105,8 @@ class LogAppends(LogFlushes):
         except OSError as error:
             raise self._go_offline("append", error) from error
         self.producer_state.map_end_offset = last_offset + 1
-        self._refresh_first_unstable()
+        if self._first_unstable is not None:  # what has no producer makes nothing unstable
+            self._refresh_first_unstable()
         return one_batch_appended(
             first_offset, last_offset, max_timestamp, self.log_start_offset, leader_epoch, len(records)
         )
