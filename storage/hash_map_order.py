@@ -43,18 +43,7 @@ class HashMapOrder:
 
     def add(self, key: int) -> None:
         """A key that is not in it yet."""
-        slot = _spread(key) & (len(self._table) - 1)
-        found = self._table[slot]
-        if found is None:
-            self._table[slot] = [key]
-        elif isinstance(found, _TreeBin):
-            found.add(key)
-        else:
-            assert key not in found, key
-            found.append(key)
-            if len(found) > _GREATEST_LIST:
-                self._relieve(slot, found)
-        self._size += 1
+        self._put(key, in_front=False, greatest_list=_GREATEST_LIST)
         if self._size > len(self._table) * 3 // 4:
             self._double()
 
@@ -62,6 +51,9 @@ class HashMapOrder:
         """As `add`, by computeIfAbsent: before the others of its list, and the table doubles one key later."""
         if self._size > len(self._table) * 3 // 4:
             self._double()
+        self._put(key, in_front=True, greatest_list=_GREATEST_LIST - 1)
+
+    def _put(self, key: int, *, in_front: bool, greatest_list: int) -> None:
         slot = _spread(key) & (len(self._table) - 1)
         found = self._table[slot]
         if found is None:
@@ -70,8 +62,8 @@ class HashMapOrder:
             found.add(key)
         else:
             assert key not in found, key
-            found.insert(0, key)
-            if len(found) >= _GREATEST_LIST:
+            found.insert(0 if in_front else len(found), key)
+            if len(found) > greatest_list:
                 self._relieve(slot, found)
         self._size += 1
 

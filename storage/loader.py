@@ -97,9 +97,8 @@ class _Loader:
         self._removed_bytes = 0
         self._names_at_start: frozenset[str] = frozenset()
         self._last_base_offset = -1
-        self._refused_by_kafka: set[int] = (
-            set()
-        )  # base offsets of segments that recovery may cut as it sees fit
+        # Base offsets of segments that recovery may cut as it sees fit.
+        self._refused_by_kafka: set[int] = set()
         self._unsplittable: set[int] = set()  # base offsets
         self._swapped_without_index: frozenset[int] = frozenset()  # base offsets
         self._recover_from = LONG_MAX  # base of the first segment that recovery will walk
@@ -309,7 +308,7 @@ class _Loader:
         if not request.is_clean:
             self._recover_unflushed()
         log_end_offset = self._end_unless_below_start()
-        if log_end_offset is not None and not self._has_room_in_indexes(self.segments.active):
+        if log_end_offset is not None and not self._make_room_in_indexes(self.segments.active):
             log_end_offset = self._end_unless_below_start()  # it was asked of indexes that are no more
         if log_end_offset is None:
             self.segments.add(self._open_segment(request.log_start_offset))
@@ -438,8 +437,8 @@ class _Loader:
         self._new_producers().truncate_fully_and_start_at(log_start_offset)
         return None
 
-    def _has_room_in_indexes(self, active: LogSegment) -> bool:
-        """LL21; False where more entries were on disk than the configuration allows and were made anew: Kafka stops."""
+    def _make_room_in_indexes(self, active: LogSegment) -> bool:
+        """LL21. Whether they stay: with more entries than the configuration allows they are made anew (Kafka stops)."""
         try:
             active.resize_indexes()
         except (ValueError, CorruptIndex) as error:

@@ -87,9 +87,8 @@ def _base_offset(segment: LogSegment) -> int:
 
 def _mark_complete(file_system: FileSystem, directory: str, coming: Sequence[LogSegment]) -> None:
     """`.cleaned` to `.swap`, the lowest base offset last: while one of its files is `.cleaned` all are undone."""
-    file_system.sync_directory(
-        directory
-    )  # a `.cleaned` that is left must be there to undo what is `.swap` already
+    # A `.cleaned` that is left must be there to undo what is `.swap` already.
+    file_system.sync_directory(directory)
     if len(coming) > 1:
         for segment in reversed(coming[1:]):
             segment.change_file_suffixes(CLEANED_SUFFIX, SWAP_SUFFIX)

@@ -8,7 +8,7 @@ from sim.crash import Life
 from sim.disk import SimDisk, SimFileSystem
 from storage.batch import Record, RecordBatch, build_batch, iterate_batches
 from storage.config import LogConfig
-from storage.control_records import encode_end_transaction_marker
+from storage.control_batches import build_end_transaction_marker
 from storage.draws import Draws
 from storage.leader_epochs import LeaderEpochCache
 from storage.log import PartitionLog
@@ -105,15 +105,14 @@ def marker(
     timestamp: int = NOW_MS,
 ) -> bytes:
     """The end of a transaction."""
-    key, value = encode_end_transaction_marker(is_commit=is_commit, coordinator_epoch=coordinator_epoch)
-    return build_batch(
-        [Record(offset, timestamp, key, value)],
-        base_offset=offset,
-        partition_leader_epoch=epoch,
+    return build_end_transaction_marker(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
+        is_commit=is_commit,
+        coordinator_epoch=coordinator_epoch,
+        timestamp=timestamp,
+        base_offset=offset,
+        partition_leader_epoch=epoch,
     )
 
 
