@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import final
 
-from storage.filesystem import Buffer
+from storage.buffer import Buffer
 
 _LAZY_BYTES = 1 << 16  # from here on, memory that the kernel zeroes page by page, at the first touch
 

@@ -17,7 +17,8 @@ from sim.disk_names import (
     walk,
     walk_directory,
 )
-from storage.filesystem import Buffer, FileStat, OpenMode
+from storage.buffer import Buffer
+from storage.filesystem import FileStat, OpenMode
 
 if TYPE_CHECKING:
     from sim.disk import SimDisk

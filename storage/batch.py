@@ -40,10 +40,10 @@ from storage.batch_format import (
     TRANSACTIONAL_FLAG,
     TimestampType,
 )
+from storage.buffer import Buffer
 from storage.compression import DECOMPRESSED_LIMIT_BYTES, Compression, compression_of, decompress
 from storage.crc32c import crc32c
 from storage.errors import CorruptBatch, InvalidRecord
-from storage.filesystem import Buffer
 from storage.legacy import LegacyMessage, read_messages, set_offset, set_timestamp
 from storage.record import MAX_INT32, NO_SEQUENCE, NO_TIMESTAMP, Record, add_to_sequence, decode_records
 

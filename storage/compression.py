@@ -20,11 +20,11 @@ import zlib
 from enum import IntEnum
 
 from storage import compression_lz4, compression_zstd
+from storage.buffer import Buffer
 from storage.compression_lz4 import compress_lz4, decompress_lz4
 from storage.compression_snappy import compress_snappy, decompress_snappy
 from storage.compression_zstd import compress_zstd, decompress_zstd
 from storage.errors import ConfigError, InvalidRecord, UnsupportedCompression
-from storage.filesystem import Buffer
 
 DECOMPRESSED_LIMIT_BYTES = 128 * 1024 * 1024
 """What one batch may grow to. Kafka has no limit: a batch of 1 MiB can cost its reader 1 GiB."""

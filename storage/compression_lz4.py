@@ -24,8 +24,8 @@ import cramjam
 import xxhash
 from lz4 import block as lz4_block
 
+from storage.buffer import Buffer
 from storage.errors import InvalidRecord
-from storage.filesystem import Buffer
 
 BLOCK_BYTES = 64 * 1024
 FAST_LEVEL = 9  # Kafka's default, and the one level that takes the fast compressor

@@ -18,8 +18,8 @@ import struct
 
 from cramjam import DecompressionError, snappy
 
+from storage.buffer import Buffer
 from storage.errors import InvalidRecord
-from storage.filesystem import Buffer
 
 BLOCK_BYTES = 32 * 1024
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import zstandard
 
+from storage.buffer import Buffer
 from storage.errors import InvalidRecord
-from storage.filesystem import Buffer
 
 DEFAULT_LEVEL = 3
 

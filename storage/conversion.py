@@ -7,9 +7,9 @@ Kafka: RecordsUtil.downConvert, FileRecords.downConvert; rule BB6.
 from __future__ import annotations
 
 from storage.batch import RecordBatch, TimestampType, iterate_batches
+from storage.buffer import Buffer
 from storage.compression import DECOMPRESSED_LIMIT_BYTES, Compression
 from storage.errors import UnsupportedCompression
-from storage.filesystem import Buffer
 from storage.legacy_builder import build_message_set
 from storage.record import NO_TIMESTAMP, Record
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from fastcrc import crc32
 
-from storage.filesystem import Buffer
+from storage.buffer import Buffer
 
 crc32c: Callable[[Buffer], int] = crc32.iscsi
 

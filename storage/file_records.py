@@ -21,9 +21,10 @@ from storage.batch import (
     RecordBatch,
 )
 from storage.batch_format import CRC_COVERS_FROM, SIZE_FIELD, SIZE_FIELD_AT
+from storage.buffer import Buffer
 from storage.crc32c import crc32c, crc32c_from
 from storage.errors import CorruptBatch, StorageError
-from storage.filesystem import Buffer, FileSystem, OpenMode, ReadMap, basename, join
+from storage.filesystem import FileSystem, OpenMode, ReadMap, basename, join
 
 MAX_FILE_BYTES: Final = 2**31 - 1  # positions are 32-bit in the offset index
 FIRST_BLOCK_BYTES: Final = 1 << 14  # a search starts near its target: most need one small read

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-Buffer = bytes | bytearray | memoryview
+from storage.buffer import Buffer
 
 
 class OpenMode(Enum):
@@ -161,3 +161,11 @@ def replace_file(file_system: FileSystem, path: str, content: Buffer) -> None:
         file.close()
     file_system.rename(temporary, path)
     file_system.sync_directory(dirname(path))
+
+
+def delete_log_files(file_system: FileSystem, directory: str) -> None:
+    """Remove every file in `directory` and the directory itself; durable on return. Kafka: LocalLog.deleteEmptyDir."""
+    for name in file_system.list(directory):
+        file_system.unlink(join(directory, name))
+    file_system.remove_directory(directory)
+    file_system.sync_directory(dirname(directory))

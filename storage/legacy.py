@@ -33,9 +33,9 @@ from storage.batch_format import (
     SIZE_FIELD_AT,
     TimestampType,
 )
+from storage.buffer import Buffer
 from storage.compression import DECOMPRESSED_LIMIT_BYTES, Compression, compression_of, decompress
 from storage.errors import CorruptBatch, InvalidRecord
-from storage.filesystem import Buffer
 from storage.record import NO_TIMESTAMP, Record, wrap_int64
 
 CRC_AT = 12

@@ -9,17 +9,17 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, final
 
 from storage.checkpoints import LEADER_EPOCH_CHECKPOINT
-from storage.config import LONG_MAX, LogConfig
-from storage.draws import Draws
+from storage.config import LONG_MAX
 from storage.errors import CorruptBatch, CorruptIndex, InvalidOffset, SegmentOffsetOverflow, StorageError
-from storage.filesystem import FileSystem, OpenMode, basename, join
+from storage.filesystem import OpenMode, basename, join
 from storage.leader_epochs import LeaderEpochCache
-from storage.loader_files import finish_interrupted_swaps, list_live_files
+from storage.live_files import list_live_files
+from storage.load_request import LoadedLog, LoadRequest
+from storage.loader_files import finish_interrupted_swaps
 from storage.misfits import (
     Misfit,
     find_misfit,
@@ -31,50 +31,19 @@ from storage.misfits import (
 from storage.producer_rebuild import rebuild_producer_state
 from storage.producer_snapshot import snapshot_name
 from storage.producer_state import ProducerStateManager
-from storage.recovery_cut import RecoveryCut, ReportCut, ignore_cut, report_cut
-from storage.replace_segments import CLEANED_SUFFIX
+from storage.recovery_cut import RecoveryCut, report_cut
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LogSegment, offset_name
-from storage.segment_recovery import do_nothing
+from storage.segment_names import CLEANED_SUFFIX
+from storage.segment_recovery import recover_segment
 from storage.segments import LogSegments
 from storage.split_segment import split_overflowed_segment
 from storage.topics import DELETE_SUFFIX
 
 logger = logging.getLogger(__name__)
 
-NO_DRAWS = Draws(0)
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadRequest:
-    """`log_start_offset` and `recovery_point` are the checkpoints', 0 where they say nothing (LL4).
-
-    `recalls_batches`: a producer's last five batches are known after a load, not only the one in its snapshot.
-    """
-
-    file_system: FileSystem
-    directory: str
-    config: LogConfig
-    now_ms: int
-    is_clean: bool
-    log_start_offset: int = 0
-    recovery_point: int = 0
-    draws: Draws = NO_DRAWS
-    report: ReportCut = ignore_cut
-    recalls_batches: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedLog:
-    """`removed_bytes` is what all cuts together took."""
-
-    segments: LogSegments
-    leader_epochs: LeaderEpochCache
-    producers: ProducerStateManager
-    log_start_offset: int
-    recovery_point: int
-    log_end_offset: int
-    removed_bytes: int
+# Called once something is to be cut and is not yet; None where nothing waits for that.
+BeforeCut = Callable[[], None] | None
 
 
 def load_log(request: LoadRequest) -> LoadedLog:
@@ -333,7 +302,7 @@ class _Loader:
                     self._delete_snapshot(gone.base_offset)
                 return
 
-    def _recover(self, segment: LogSegment, before_cut: Callable[[], None] = do_nothing) -> int:
+    def _recover(self, segment: LogSegment, before_cut: BeforeCut = None) -> int:
         """With a producer state of its own, up to its base; a snapshot spares the next segment the way (LL11)."""
         producers = self._new_producers()
         rebuild_producer_state(
@@ -344,7 +313,7 @@ class _Loader:
             now_ms=self._request.now_ms,
             is_clean=False,
         )
-        removed_bytes = segment.recover(producers, self._epochs, self._request.report, before_cut)
+        removed_bytes = recover_segment(segment, producers, self._epochs, self._request.report, before_cut)
         # A truncation that a dying process did not sync is in the page cache only: before anything is written behind
         # it, it must hold, or a power loss would mix what was removed with what came later. Kafka leaves it open.
         segment.records.flush()
@@ -353,7 +322,7 @@ class _Loader:
         self._removed_bytes += removed_bytes
         return removed_bytes
 
-    def _recover_or_cut(self, segment: LogSegment, before_cut: Callable[[], None]) -> int:
+    def _recover_or_cut(self, segment: LogSegment, before_cut: BeforeCut) -> int:
         """As `_recover`; what that cannot walk to its end is cut where the offsets cannot be, or emptied."""
         index_bytes = self._request.config.segment_index_bytes
         try:
@@ -369,7 +338,8 @@ class _Loader:
             # Its offsets go back: nothing in it can be relied on (LL16).
             removed_bytes = segment.size_bytes
             self._note_cut(segment.path, str(error), removed_bytes)
-            before_cut()
+            if before_cut is not None:
+                before_cut()
             segment.truncate_to(segment.base_offset, self._request.now_ms)
             return removed_bytes
         is_refused = segment.base_offset in self._refused_by_kafka
@@ -377,21 +347,20 @@ class _Loader:
             is_refused = overfills_indexes(segment, index_bytes)
         if is_refused and (misfit := find_step_back(segment)) is not None:
             # Between two index entries: Kafka leaves that, and the log it cannot find the end of.
-            return removed_bytes + self._cut_misfit(
-                segment, misfit, do_nothing if removed_bytes else before_cut
-            )
+            return removed_bytes + self._cut_misfit(segment, misfit, None if removed_bytes else before_cut)
         return removed_bytes
 
-    def _cut_misfit(self, segment: LogSegment, misfit: Misfit | None, before_cut: Callable[[], None]) -> int:
+    def _cut_misfit(self, segment: LogSegment, misfit: Misfit | None, before_cut: BeforeCut) -> int:
         """The log ends where an offset cannot be: torn headers say anything. Kafka does not start then."""
         assert misfit is not None, segment
         removed_bytes = segment.size_bytes - misfit.position
         self._note_cut(segment.path, misfit.reason, removed_bytes, misfit.position)
-        before_cut()
+        if before_cut is not None:
+            before_cut()
         segment.cut_records(misfit.position)
         if misfit.is_damage:  # what remains may be split after all
             self._unsplittable.discard(segment.base_offset)
-        return removed_bytes + self._recover_or_cut(segment, do_nothing)
+        return removed_bytes + self._recover_or_cut(segment, None)
 
     def _delete_snapshot(self, offset: int) -> None:
         """Of a segment that went, if one was there before this start: also where a cut has just taken it anew."""
@@ -444,7 +413,7 @@ class _Loader:
         except (ValueError, CorruptIndex) as error:
             logger.warning("indexes built anew: segment=%s reason=%s", active.path, error)
             self._refused_by_kafka.add(active.base_offset)
-            self._recover_or_cut(active, do_nothing)
+            self._recover_or_cut(active, None)
             active.resize_indexes()
             return False
         return True

@@ -12,13 +12,12 @@ Kafka: LogLoader.removeTempFilesAndCollectSwapFiles and the passes of load; rule
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from storage.file_records import FileRecords
 from storage.filesystem import FileSystem, join
-from storage.replace_segments import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from storage.live_files import LONG_END, is_file, offset_of_name
+from storage.load_request import LoadRequest
 from storage.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -28,56 +27,13 @@ from storage.segment import (
     log_path,
     offset_name,
 )
-
-if TYPE_CHECKING:
-    from storage.loader import LoadRequest
+from storage.segment_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 
 logger = logging.getLogger(__name__)
 
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 _KEPT_SUFFIX = ".checkpoint" + DELETED_SUFFIX  # of the controller's snapshots
-_LONG_END = 1 << 63
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveFiles:
-    """Ascending base offsets of the `.log` files, the paths of indexes that have none, and all names there are."""
-
-    base_offsets: list[int]
-    orphan_indexes: list[str]
-    names: frozenset[str]
-
-
-def offset_of_name(name: str) -> int | None:
-    """The number before the first dot; None where there is none, or one past the last offset there can be."""
-    stem, dot, _ = name.partition(".")
-    digits = stem.removeprefix("-")
-    if not (dot and digits.isascii() and digits.isdigit()):
-        return None
-    offset = int(stem)
-    return offset if offset < _LONG_END else None
-
-
-def _is_file(file_system: FileSystem, path: str) -> bool:
-    return not file_system.stat(path).is_directory
-
-
-def list_live_files(file_system: FileSystem, directory: str) -> LiveFiles:
-    """One listing, and no look at the files themselves: a log of thousands of segments is to open fast."""
-    names = file_system.list(directory)
-    base_offsets, orphans, present = [], [], frozenset(names)
-    for name in names:
-        offset = offset_of_name(name)
-        if offset is None or offset < 0:
-            continue
-        if name.endswith(LOG_SUFFIX) and name == offset_name(offset) + LOG_SUFFIX:
-            base_offsets.append(offset)
-        elif name.endswith(_INDEX_SUFFIXES) and offset_name(offset) + LOG_SUFFIX not in present:
-            path = join(directory, name)
-            if _is_file(file_system, path):
-                orphans.append(path)
-    return LiveFiles(base_offsets=sorted(base_offsets), orphan_indexes=orphans, names=present)
 
 
 def finish_interrupted_swaps(request: LoadRequest) -> frozenset[int]:
@@ -93,7 +49,7 @@ def finish_interrupted_swaps(request: LoadRequest) -> frozenset[int]:
     for name in file_system.list(directory):
         offset = offset_of_name(name)
         is_replaced = not name.endswith(SWAP_SUFFIX) and offset is not None and low <= offset < high
-        if is_replaced and _is_file(file_system, join(directory, name)):
+        if is_replaced and is_file(file_system, join(directory, name)):
             logger.info("replaced by a finished swap, deleted: path=%s", join(directory, name))
             file_system.unlink(join(directory, name))
     file_system.sync_directory(directory)  # while the swap files still tell what they replace
@@ -110,9 +66,9 @@ def _is_without_index(base_offset: int, swaps: list[str]) -> bool:
 def _remove_leftovers(file_system: FileSystem, directory: str) -> list[str]:
     """LL6; gives the names of the swap files that stay."""
     names = [name for name in file_system.list(directory) if name.endswith(_LEFTOVER_SUFFIXES)]
-    names = [name for name in names if _is_file(file_system, join(directory, name))]
+    names = [name for name in names if is_file(file_system, join(directory, name))]
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
-    least_cleaned = min((offset_of_name(name) or 0 for name in cleaned), default=_LONG_END)
+    least_cleaned = min((offset_of_name(name) or 0 for name in cleaned), default=LONG_END)
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     undone = [name for name in swaps if (offset_of_name(name) or 0) >= least_cleaned]
     deleted = [name for name in names if name.endswith(DELETED_SUFFIX)]
@@ -132,7 +88,7 @@ def _remove(file_system: FileSystem, directory: str, names: list[str]) -> None:
 
 def _swap_range(request: LoadRequest, swaps: list[str]) -> tuple[int, int]:
     """Least base offset and greatest next offset of the swapped-in segments (LL7)."""
-    low, high = _LONG_END, -1
+    low, high = LONG_END, -1
     for name in swaps:
         base_offset = offset_of_name(name)
         if base_offset is None or not name.removesuffix(SWAP_SUFFIX).endswith(LOG_SUFFIX):

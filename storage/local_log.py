@@ -12,11 +12,12 @@ from dataclasses import replace
 from typing import final
 
 from storage.batch_columns import BatchColumns
+from storage.buffer import Buffer
 from storage.config import LogConfig
 from storage.draws import Draws
 from storage.errors import OffsetOutOfRange, StorageError
 from storage.fetch_data import FetchData
-from storage.filesystem import Buffer, FileSystem, join
+from storage.filesystem import FileSystem, join
 from storage.offset_metadata import LogOffsetMetadata
 from storage.segment import SEGMENT_SUFFIXES, LogSegment, offset_name
 from storage.segments import LogSegments

@@ -22,11 +22,11 @@ from storage.config import LogConfig
 from storage.draws import Draws
 from storage.errors import StorageError, reason_of
 from storage.fetch_data import FetchData, Isolation
-from storage.filesystem import FileSystem, dirname
-from storage.loader import LoadRequest, load_log
+from storage.filesystem import FileSystem, delete_log_files, dirname
+from storage.load_request import LoadRequest
+from storage.loader import load_log
 from storage.log_append import AppendInfo
 from storage.log_compact import LogCompactions
-from storage.log_files import delete_log_files
 from storage.log_flush import PreparedFlush
 from storage.log_read import LogReads
 from storage.log_state import do_nothing

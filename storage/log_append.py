@@ -22,10 +22,10 @@ from storage.batch import (
 )
 from storage.batch_columns import BatchColumns
 from storage.batch_format import CRC_COVERS_FROM, MAGIC_AT, SIZE_FIELD, SIZE_FIELD_AT
+from storage.buffer import Buffer
 from storage.config import INT_MAX
 from storage.crc32c import crc32c
 from storage.errors import CorruptBatch, InvalidRecord, OffsetsOutOfOrder, RecordTooLarge
-from storage.filesystem import Buffer
 from storage.validator import ValidationResult
 
 NO_OFFSET = -1

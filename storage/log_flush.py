@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import final
 
 from storage.filesystem import FileSystem
-from storage.loader import LoadedLog, LoadRequest
+from storage.load_request import LoadedLog, LoadRequest
 from storage.log_state import LogState, do_nothing
 from storage.segment import LogSegment
 

@@ -37,9 +37,8 @@ from storage.errors import (
     StorageError,
     reason_of,
 )
-from storage.filesystem import FileSystem, Lock, dirname, join
+from storage.filesystem import FileSystem, Lock, delete_log_files, dirname, join
 from storage.log import PartitionLog
-from storage.log_files import delete_log_files
 from storage.recovery_cut import ReportCut, ignore_cut
 from storage.topics import (
     DELETE_SUFFIX,

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from storage.loader import LoadedLog, LoadRequest
+from storage.load_request import LoadedLog, LoadRequest
 from storage.log_flush import LogFlushes
 from storage.log_state import do_nothing
-from storage.replace_segments import DELETED_SUFFIX, delete_now
+from storage.replace_segments import delete_now
 from storage.segment import LogSegment
+from storage.segment_names import DELETED_SUFFIX
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from storage.config import LogConfig
 from storage.errors import OffsetOutOfRange, StorageError
 from storage.filesystem import basename
 from storage.leader_epochs import LeaderEpochCache
-from storage.loader import LoadedLog, LoadRequest
+from storage.load_request import LoadedLog, LoadRequest
 from storage.local_log import LocalLog
 from storage.offset_metadata import LogOffsetMetadata
 from storage.plain_batch import PlainBatches

@@ -10,7 +10,7 @@ from storage.dump_writers import codec_label
 from storage.errors import StorageError, reason_of
 from storage.file_records import FileRecords
 from storage.filesystem import FileSystem, join
-from storage.loader_files import list_live_files
+from storage.live_files import list_live_files
 from storage.segment import (
     INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from storage.batch import iterate_batches
+from storage.buffer import Buffer
 from storage.config import INT_MAX, LONG_MAX
 from storage.errors import InvalidRecord, OffsetsExhausted, RecordBatchTooLarge, UnexpectedAppendOffset
-from storage.filesystem import Buffer
 from storage.log_append import (
     Analysis,
     AppendInfo,
@@ -247,8 +247,9 @@ class LogAppends(LogFlushes):
         writes it from them (AP14, T35)."""
         self.producer_state.commit(prepared)
         for completed in prepared.completed:
-            last_stable_offset = self.producer_state.last_stable_offset(completed)
-            self.active_segment.note_completed(completed, last_stable_offset)
+            aborted = self.producer_state.index_entry_of(completed)
+            if aborted is not None:
+                self.active_segment.note_aborted(aborted)
             self.producer_state.complete_transaction(completed)
 
     def _duplicate(self, found: BatchMetadata, analysis: Analysis) -> AppendInfo:

@@ -20,8 +20,9 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, TypeVar
 
+from storage.buffer import Buffer
 from storage.errors import CorruptIndex, SegmentOffsetOverflow
-from storage.filesystem import Buffer, FileSystem, OpenMode, ReadMap, basename, join
+from storage.filesystem import FileSystem, OpenMode, ReadMap, basename, join
 
 WARM_BYTES: Final = 8192  # the part at the end that every append and most lookups touch: two or three pages
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1

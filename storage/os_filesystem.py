@@ -10,7 +10,8 @@ import resource
 import stat as stat_bits
 from typing import final
 
-from storage.filesystem import Buffer, FileStat, OpenMode
+from storage.buffer import Buffer
+from storage.filesystem import FileStat, OpenMode
 
 _OPEN_FLAGS = {
     OpenMode.READ: os.O_RDONLY,

@@ -19,9 +19,9 @@ from storage.batch_format import (
     LOG_OVERHEAD,
     TimestampType,
 )
+from storage.buffer import Buffer
 from storage.compression import Compression
 from storage.crc32c import crc32c
-from storage.filesystem import Buffer
 from storage.record import MAX_INT64, NO_TIMESTAMP
 from storage.record_shape import RecordShapes
 from storage.validator_rules import ValidationResult, ValidationRules

@@ -40,6 +40,7 @@ from storage.producer_snapshot import (
     write_snapshot,
 )
 from storage.record import MAX_INT32, wrap_int64
+from storage.transaction_index import AbortedTransaction
 from storage.transaction_verification import TransactionVerifications, VerificationGuard
 
 logger = logging.getLogger(__name__)
@@ -161,6 +162,17 @@ class ProducerStateManager:
             if transaction.producer_id != completed.producer_id:
                 return transaction.first_offset
         return completed.last_offset + 1
+
+    def index_entry_of(self, completed: CompletedTransaction) -> AbortedTransaction | None:
+        """The entry of `completed` for the transaction index, if it was an abort; None if it was a commit."""
+        if not completed.is_aborted:
+            return None
+        return AbortedTransaction(
+            producer_id=completed.producer_id,
+            first_offset=completed.first_offset,
+            last_offset=completed.last_offset,
+            last_stable_offset=self.last_stable_offset(completed),
+        )
 
     def has_late_transaction(self, now_ms: int) -> bool:
         """Whether the oldest open transaction has been idle beyond the longest timeout and a buffer

@@ -19,11 +19,8 @@ from collections.abc import Callable, Sequence
 from storage.config import LogConfig
 from storage.filesystem import FileSystem, join
 from storage.segment import SEGMENT_SUFFIXES, LogSegment, offset_name
-from storage.segment_names import DELETED_SUFFIX as DELETED_SUFFIX
+from storage.segment_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from storage.segments import LogSegments
-
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
 
 
 def delete_now(segment: LogSegment) -> None:

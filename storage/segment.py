@@ -1,31 +1,28 @@
 """One segment of a log: a `.log` file of record batches and its indexes (`segment_indexes.py`).
 
-The indexes tell where to look; the `.log` alone is the truth, and `recover` makes the indexes from it.
+The indexes tell where to look; the `.log` alone is the truth: recovery (`segment_recovery.py`) makes the indexes
+from it.
 Kafka: LogSegment; rules LS1 to LS20.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import final
 
 from storage.batch import RecordBatch
 from storage.batch_columns import BatchColumns, columns_of
+from storage.buffer import Buffer
 from storage.config import LogConfig
 from storage.draws import Draws
 from storage.errors import InvalidOffset, SegmentOffsetOverflow
 from storage.fetch_data import FetchData
 from storage.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
-from storage.filesystem import Buffer, FileSystem
+from storage.filesystem import FileSystem
 from storage.index_entries import IndexEntries
-from storage.leader_epochs import LeaderEpochCache
 from storage.memory_mapped_index import MAX_RELATIVE_OFFSET
 from storage.offset_index import OffsetIndex, OffsetPosition
 from storage.offset_metadata import LogOffsetMetadata
-from storage.producer_append import CompletedTransaction
-from storage.producer_state import ProducerStateManager
-from storage.recovery_cut import ReportCut, ignore_cut
 from storage.segment_indexes import SegmentIndexes, with_suffix
 from storage.segment_names import (
     INDEX_SUFFIX,
@@ -37,7 +34,6 @@ from storage.segment_names import (
     log_path,
     offset_name,
 )
-from storage.segment_recovery import do_nothing, recover_segment
 from storage.time_index import TimeIndex, TimestampOffset
 from storage.transaction_index import AbortedTransaction, AbortedTransactions, TransactionIndex
 
@@ -285,16 +281,9 @@ class LogSegment:
             self.indexes.append_all(entries)
         self._bytes_since_last_index_entry = size_bytes - counted_from
 
-    def note_completed(self, transaction: CompletedTransaction, last_stable_offset: int) -> None:
-        """Its marker stands in this segment; the index is told if it was an abort. Kafka: updateTxnIndex."""
-        if transaction.is_aborted:
-            entry = AbortedTransaction(
-                producer_id=transaction.producer_id,
-                first_offset=transaction.first_offset,
-                last_offset=transaction.last_offset,
-                last_stable_offset=last_stable_offset,
-            )
-            self.indexes.transactions.append(entry)
+    def note_aborted(self, transaction: AbortedTransaction) -> None:
+        """Append `transaction`, whose abort marker is in this segment, to the index. Kafka: updateTxnIndex."""
+        self.indexes.transactions.append(transaction)
 
     def should_roll(
         self,
@@ -411,22 +400,7 @@ class LogSegment:
                 return _first_record_at(batch, latest.timestamp)
         return None
 
-    # Recover and truncate
-
-    def recover(
-        self,
-        producers: ProducerStateManager,
-        epochs: LeaderEpochCache,
-        report: ReportCut = ignore_cut,
-        before_cut: Callable[[], None] = do_nothing,
-    ) -> int:
-        """Check every batch, cut from the first unsound one on, build both indexes anew; gives the bytes cut.
-
-        `producers` and `epochs` follow the batches that stay, `report` is told of the cut, `before_cut` runs before
-        it. Raises InvalidOffset when offsets go back (the loader empties the segment then) and
-        SegmentOffsetOverflow (LS10).
-        """
-        return recover_segment(self, producers, epochs, report, before_cut)
+    # Truncate
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Remove the batch that holds `offset`, whole, and all behind it; gives the bytes removed (LS13).

@@ -14,6 +14,8 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
 
 
 def offset_name(offset: int) -> str:

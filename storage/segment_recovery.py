@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from storage.batch import RecordBatch
 from storage.batch_format import CONTROL_FLAG, CRC_COVERS_FROM, CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD
@@ -24,10 +24,8 @@ from storage.mapped_walk import MappedWalk
 from storage.memory_mapped_index import MAX_RELATIVE_OFFSET
 from storage.producer_state import ProducerStateManager
 from storage.recovery_cut import RecoveryCut, ReportCut, ignore_cut, report_cut
+from storage.segment import LogSegment
 from storage.time_index import TimestampOffset
-
-if TYPE_CHECKING:
-    from storage.segment import LogSegment
 
 ENTRIES_HELD: Final = 1 << 13  # so that a long segment takes no more memory than a short one
 
@@ -36,16 +34,12 @@ _FIELDS: Final = struct.Struct(">qiibIhi8xqq")
 _PRODUCER: Final = struct.Struct(">51xhi").unpack_from  # producer epoch, base sequence
 
 
-def do_nothing() -> None:
-    return
-
-
 def recover_segment(
     segment: LogSegment,
     producers: ProducerStateManager,
     epochs: LeaderEpochCache,
     report: ReportCut = ignore_cut,
-    before_cut: Callable[[], None] = do_nothing,
+    before_cut: Callable[[], None] | None = None,
 ) -> int:
     """Gives the bytes cut. `producers` and `epochs` follow the batches that stay.
 
@@ -70,7 +64,8 @@ def recover_segment(
             RecoveryCut(path=segment.path, position=position, reason=reason, removed_bytes=doomed_bytes),
             report,
         )
-        before_cut()
+        if before_cut is not None:
+            before_cut()
     removed_bytes = segment.cut_records(position)
     assert removed_bytes == doomed_bytes, (segment.path, removed_bytes, doomed_bytes)
     segment.note_recovered(walk.max_timestamp)
@@ -175,7 +170,9 @@ class _Walk:
         completed = self._producers.replay(RecordBatch(control, 0, len(control), position))
         if completed is None:
             return
-        self._segment.note_completed(completed, self._producers.last_stable_offset(completed))
+        aborted = self._producers.index_entry_of(completed)
+        if aborted is not None:
+            self._segment.note_aborted(aborted)
         try:
             self._producers.complete_transaction(completed)
         except InvalidTransactionState as error:

@@ -20,8 +20,9 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple, final
 
+from storage.buffer import Buffer
 from storage.errors import CorruptIndex
-from storage.filesystem import Buffer, File, FileSystem, OpenMode, basename, join
+from storage.filesystem import File, FileSystem, OpenMode, basename, join
 
 ENTRY: Final = struct.Struct(">hqqqq")
 VERSION: Final = 0

@@ -24,9 +24,9 @@ from storage.batch import (
     set_max_timestamp,
     stamp,
 )
+from storage.buffer import Buffer
 from storage.compression import Compression, decompress
 from storage.errors import InvalidRecord
-from storage.filesystem import Buffer
 from storage.producer_append import AppendOrigin
 from storage.record_scan import RecordScan, scan_records
 from storage.validator_build import build_and_assign

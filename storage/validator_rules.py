@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, final
 
 from storage.batch import CURRENT_MAGIC, NO_TIMESTAMP, Compression, RecordBatch, TimestampType
+from storage.buffer import Buffer
 from storage.config import LogConfig
 from storage.errors import (
     InvalidRecord,
@@ -14,7 +15,6 @@ from storage.errors import (
     UnsupportedCompression,
     UnsupportedForMessageFormat,
 )
-from storage.filesystem import Buffer
 from storage.producer_append import AppendOrigin
 
 NO_LIMIT = (1 << 63) - 1

@@ -23,10 +23,10 @@ from storage.control_records import read_control_record
 from storage.errors import CorruptBatch, CorruptCheckpoint, StorageError
 from storage.file_records import FileRecords
 from storage.filesystem import FileSystem, basename, join
-from storage.loader_files import list_live_files, offset_of_name
+from storage.live_files import list_live_files, offset_of_name
 from storage.memory_mapped_index import MAX_RELATIVE_OFFSET
-from storage.replace_segments import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from storage.segment import LOG_SUFFIX, log_path
+from storage.segment_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from storage.topics import BadDirectoryName, parse_directory_name
 from storage.verify_indexes import BatchPlace, Finding, SegmentFacts, check_indexes
 from storage.verify_producers import ProducerWatch

@@ -10,7 +10,8 @@ from enum import Enum
 from typing import TypeVar, final
 
 from sim.disk import SimDisk
-from storage.filesystem import Buffer, File, FileStat, FileSystem, Lock, OpenMode, ReadMap
+from storage.buffer import Buffer
+from storage.filesystem import File, FileStat, FileSystem, Lock, OpenMode, ReadMap
 
 Result = TypeVar("Result")
 

@@ -10,8 +10,8 @@ from storage.checkpoints import CleanShutdownFile
 from storage.filesystem import FileSystem, OpenMode, dirname
 from storage.local_log import LocalLog
 from storage.log_manager import LogManager
-from storage.replace_segments import CLEANED_SUFFIX, SWAP_SUFFIX
 from storage.segment import LogSegment
+from storage.segment_names import CLEANED_SUFFIX, SWAP_SUFFIX
 
 Original = Callable[..., object]
 
@@ -183,7 +183,7 @@ MISTAKES: tuple[Bug, ...] = (
     Bug(
         name="recovery-cuts-first",
         story="recovery cuts the damaged segment before it deletes those behind it",
-        replacements=(Replacement(target="storage.segment:LogSegment.recover", make=_cut_then_delete),),
+        replacements=(Replacement(target="storage.loader:recover_segment", make=_cut_then_delete),),
         found_by="start-cut",
     ),
     Bug(

@@ -11,7 +11,8 @@ from sim.disk import SimDisk
 from storage.errors import StorageError
 from storage.filesystem import OpenMode, join
 from storage.log import PartitionLog
-from storage.replace_segments import CLEANED_SUFFIX, SWAP_SUFFIX, create_cleaned_segment, replace_segments
+from storage.replace_segments import create_cleaned_segment, replace_segments
+from storage.segment_names import CLEANED_SUFFIX, SWAP_SUFFIX
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,

@@ -26,7 +26,7 @@ from storage.errors import StorageError
 from storage.log import AppendInfo, AppendOrigin, Isolation, PartitionLog
 from storage.offset_map import SLOT_BYTES
 from storage.os_filesystem import OsFileSystem
-from storage.replace_segments import CLEANED_SUFFIX
+from storage.segment_names import CLEANED_SUFFIX
 from tests.golden.comparing import (
     CRASHES,
     Json,

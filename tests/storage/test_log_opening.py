@@ -9,7 +9,7 @@ import pytest
 from storage.compression import Compression
 from storage.errors import StorageError
 from storage.legacy_builder import build_message_set
-from storage.loader_files import offset_of_name
+from storage.live_files import offset_of_name
 from storage.log_append import analyze
 from storage.log_read import MAX_TIMESTAMP
 from storage.record import Record

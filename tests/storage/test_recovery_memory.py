@@ -21,6 +21,7 @@ from storage.leader_epochs import LeaderEpochCache
 from storage.os_filesystem import OsFileSystem
 from storage.producer_state import ProducerStateManager
 from storage.segment import LogSegment
+from storage.segment_recovery import recover_segment
 
 directory = sys.argv[1]
 file_system = OsFileSystem()
@@ -29,7 +30,7 @@ producers = ProducerStateManager(file_system, directory)
 epochs = LeaderEpochCache(file_system, directory + "/leader-epoch-checkpoint")
 peak = lambda: int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
 before = peak()
-assert segment.recover(producers, epochs) == 0
+assert recover_segment(segment, producers, epochs) == 0
 print((peak() - before) * 1024)
 """
 

@@ -8,6 +8,7 @@ from storage.batch import Record, RecordBatch
 from storage.errors import StorageError
 from storage.legacy_builder import build_message_set
 from storage.log import PartitionLog
+from storage.segment_recovery import recover_segment
 from tests.storage.append_helpers import INT_MAX, PRODUCER_ID, end_transaction, follow, lead, sequenced
 from tests.storage.log_helpers import (
     NOW_MS,
@@ -52,10 +53,10 @@ def test_ls10_magic_0_and_1_do_not_move_the_end_of_the_producers(magic: int) -> 
     append_batch(segment, batch(0, 2))
     append_batch(segment, build_message_set([Record(2, 2, b"k", b"v")], magic=magic, base_offset=2))
     producers = new_producers(new_file_system())
-    assert segment.recover(producers, new_epochs(new_file_system())) == 0
+    assert recover_segment(segment, producers, new_epochs(new_file_system())) == 0
     assert producers.map_end_offset == 2
     append_batch(segment, batch(3, 2))
-    segment.recover(producers, new_epochs(new_file_system()))
+    recover_segment(segment, producers, new_epochs(new_file_system()))
     assert producers.map_end_offset == 5
 
 
@@ -65,7 +66,7 @@ def test_ps5_recovery_forgets_the_batches_of_the_epoch_before() -> None:
     for data in (of_producer(0, 0), of_producer(1, 1), of_producer(2, 0, epoch=1)):
         append_batch(segment, data)
     producers = new_producers(new_file_system())
-    segment.recover(producers, new_epochs(new_file_system()))
+    recover_segment(segment, producers, new_epochs(new_file_system()))
     entry, again = producers.producers[PRODUCER_ID], sequenced(1, epoch=1)
     assert (entry.producer_epoch, [each[:2] for each in entry.batches]) == (1, [(0, 2)])
     assert producers.find_duplicate(RecordBatch(again, 0, len(again))) is None
@@ -89,7 +90,7 @@ def test_ps6_recovery_has_a_transaction_begin_once() -> None:
         append_batch(segment, of_producer(offset, offset, is_transactional=True))
     append_batch(segment, marker(PRODUCER_ID, is_commit=False, offset=2))
     producers = new_producers(new_file_system())
-    segment.recover(producers, new_epochs(new_file_system()))
+    recover_segment(segment, producers, new_epochs(new_file_system()))
     assert producers.ongoing_transactions == []
     assert [(each.first_offset, each.last_offset) for each in segment.transaction_index.entries()] == [(0, 2)]
 

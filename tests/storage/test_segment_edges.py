@@ -12,6 +12,7 @@ from storage.config import LogConfig
 from storage.draws import Draws
 from storage.filesystem import OpenMode
 from storage.segment import LogSegment, log_path
+from storage.segment_recovery import recover_segment
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
@@ -43,7 +44,7 @@ def time_entries(segment: LogSegment) -> list[tuple[int, int]]:
 
 
 def recover(segment: LogSegment, file_system: SimFileSystem) -> int:
-    return segment.recover(new_producers(file_system), new_epochs(file_system))
+    return recover_segment(segment, new_producers(file_system), new_epochs(file_system))
 
 
 # Append
@@ -254,7 +255,7 @@ def recovered(
     segment = open_segment(file_system, config=config)
     segment.records.append(b"".join(content))
     epochs = new_epochs(file_system)
-    removed = segment.recover(new_producers(file_system), epochs)
+    removed = recover_segment(segment, new_producers(file_system), epochs)
     return segment, removed, [(entry.epoch, entry.start_offset) for entry in epochs.entries], file_system
 
 
@@ -292,7 +293,7 @@ def test_ls10_a_marker_completes_its_transaction() -> None:
     data = batch(0, 2, producer_id=1, producer_epoch=0, sequence=0, is_transactional=True)
     segment.records.append(data + marker(2, commit=False).tobytes() + batch(3))
     producers = new_producers(file_system)
-    segment.recover(producers, new_epochs(file_system))
+    recover_segment(segment, producers, new_epochs(file_system))
     assert producers.ongoing_transactions == [] and producers.map_end_offset == 4
     unstable = producers.first_unstable_transaction
     assert unstable is not None and (unstable.first_offset, unstable.last_offset) == (0, 2)

@@ -9,9 +9,10 @@ import pytest
 
 from sim.disk import SimFileSystem
 from storage.batch import Record, build_batch
+from storage.buffer import Buffer
 from storage.config import LogConfig
 from storage.file_records import FileRecords
-from storage.filesystem import Buffer, OpenMode
+from storage.filesystem import OpenMode
 from storage.replace_segments import create_cleaned_segment
 from storage.segment import LogSegment, log_path
 from storage.split_segment import CHUNK_BYTES, append_from_file

@@ -9,6 +9,7 @@ from storage.config import LogConfig
 from storage.errors import CorruptIndex
 from storage.filesystem import File, OpenMode, read_file
 from storage.log import PartitionLog
+from storage.segment_recovery import recover_segment
 from storage.transaction_index import AbortedTransaction
 from tests.storage.log_helpers import (
     DIRECTORY,
@@ -69,7 +70,7 @@ def test_t6_zeros_behind_the_entries_count_as_entries_until_recovery() -> None:
     assert again.offset_index.entries == 10 and again.offset_index.is_full
     assert again.offset_index.last_offset == 0
     again.offset_index.sanity_check()
-    again.recover(new_producers(file_system), new_epochs(file_system))
+    recover_segment(again, new_producers(file_system), new_epochs(file_system))
     assert again.offset_index.entries == 3 and again.offset_index.last_offset == 3
 
 
@@ -81,7 +82,7 @@ def test_ls11_single_batches_are_indexed_alike_by_append_and_by_recovery() -> No
         append_batch(segment, batch(offset, timestamp=NOW_MS + offset))
     appended = [segment.offset_index.entry(slot) for slot in range(segment.offset_index.entries)]
     assert [entry.offset for entry in appended] == [3, 6, 9, 12, 15, 18]
-    segment.recover(new_producers(file_system), new_epochs(file_system))
+    recover_segment(segment, new_producers(file_system), new_epochs(file_system))
     assert [segment.offset_index.entry(slot) for slot in range(segment.offset_index.entries)] == appended
 
 

@@ -12,6 +12,7 @@ from storage.filesystem import OpenMode
 from storage.legacy_builder import build_message_set
 from storage.recovery_cut import RecoveryCut
 from storage.segment import LogSegment, log_path
+from storage.segment_recovery import recover_segment
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,
@@ -47,7 +48,7 @@ def recover(
 ) -> tuple[LogSegment, int, list[RecoveryCut]]:
     segment = open_segment(file_system, base_offset, config, file_already_exists=True)
     cuts: list[RecoveryCut] = []
-    removed = segment.recover(new_producers(file_system), new_epochs(file_system), cuts.append)
+    removed = recover_segment(segment, new_producers(file_system), new_epochs(file_system), cuts.append)
     return segment, removed, cuts
 
 
@@ -168,7 +169,7 @@ def test_ls10_epochs_and_producers_follow_what_stays() -> None:
     poke(file_system, end - 1, b"\x99")
     segment = open_segment(file_system, file_already_exists=True)
     producers, epochs = new_producers(file_system), new_epochs(file_system)
-    segment.recover(producers, epochs)
+    recover_segment(segment, producers, epochs)
     assert [tuple(entry) for entry in epochs.entries] == [(3, 0), (5, 2)]
     entry = producers.last_entry(7)
     assert entry is not None and (entry.last_sequence, entry.last_offset) == (3, 3)
@@ -184,7 +185,7 @@ def test_ls10_recovery_notes_epochs_and_the_load_brings_them_to_disk_once() -> N
     segment.close_handlers()
     segment = open_segment(file_system, file_already_exists=True)
     epochs = new_epochs(file_system)
-    segment.recover(new_producers(file_system), epochs)
+    recover_segment(segment, new_producers(file_system), epochs)
     assert epochs.is_dirty and not new_epochs(file_system).entries
     segment.close_handlers()
     open_log(file_system, clean=False).close_handles()

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from storage.buffer import Buffer
 from storage.config import INT_MAX
 from storage.errors import StorageError
 from storage.file_records import FileRecords
-from storage.filesystem import Buffer, OpenMode, join, read_file
+from storage.filesystem import OpenMode, join, read_file
 from storage.replace_segments import create_cleaned_segment
 from storage.segment import LogSegment
 from storage.split_segment import CHUNK_BYTES, append_from_file

@@ -25,7 +25,7 @@ from storage.errors import RecordBatchTooLarge, StorageError
 from storage.filesystem import OpenMode, read_file
 from storage.leader_epochs import LeaderEpochCache
 from storage.legacy_builder import build_message
-from storage.loader_files import offset_of_name
+from storage.live_files import offset_of_name
 from storage.os_filesystem import OsFileSystem
 from storage.producer_snapshot import snapshot_name
 from storage.segment_names import offset_name
