@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import final
 
-from storage.batch_columns import BatchColumns
-from storage.buffer import Buffer
+from storage.checked_set import CheckedSet
 from storage.config import LogConfig
 from storage.draws import Draws
 from storage.errors import OffsetOutOfRange, StorageError
@@ -69,26 +68,16 @@ class LocalLog:
         self._set_log_end(offset, active.base_offset, active.size_bytes)
         self.recovery_point = min(self.recovery_point, offset)
 
-    def append(self, last_offset: int, records: Buffer, columns: BatchColumns | None = None) -> None:
-        """The log end moves once the bytes are written: whatever fails later, these offsets are used (T35)."""
-        assert last_offset >= self.log_end_offset, (last_offset, self.log_end)
-        active = self.segments.active
-        active.append(last_offset, records, columns)
-        self._set_log_end(last_offset + 1, active.base_offset, active.size_bytes)
+    def append(self, checked: CheckedSet) -> None:
+        """Write `checked` to the active segment and move the log end behind it.
 
-    def append_batch(
-        self, last_offset: int, max_timestamp: int, batch: Buffer, now_ms: int, max_segment_ms: int
-    ) -> bool:
-        """One whole batch, as `append`; False, and nothing is written, where the active segment must roll first."""
+        The log end moves once the bytes are written: whatever fails later, these offsets are used (T35).
+        """
+        last_offset = checked.last_offset
         assert last_offset >= self.log_end_offset, (last_offset, self.log_end)
         active = self.segments.active
-        end_position = active.append_batch(
-            last_offset, max_timestamp, batch, now_ms, self.config.segment_bytes, max_segment_ms
-        )
-        if end_position == 0:
-            return False
-        self._set_log_end(last_offset + 1, active.base_offset, end_position)
-        return True
+        active.append(last_offset, checked.records, checked.columns, checked.max_timestamp)
+        self._set_log_end(last_offset + 1, active.base_offset, active.records.size_bytes)
 
     def read(
         self,

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import final
 
+from storage.append_info import AppendInfo
 from storage.config import LogConfig
 from storage.draws import Draws
 from storage.errors import StorageError, reason_of
@@ -25,7 +26,6 @@ from storage.fetch_data import FetchData, Isolation
 from storage.filesystem import FileSystem, delete_log_files, dirname
 from storage.load_request import LoadRequest
 from storage.loader import load_log
-from storage.log_append import AppendInfo
 from storage.log_compact import LogCompactions
 from storage.log_flush import PreparedFlush
 from storage.log_read import LogReads

@@ -79,7 +79,7 @@ class LogFlushes(LogState):
     def _roll(self, expected_next_offset: int | None) -> LogSegment:
         recovery_point = self.recovery_point
         segment = self._local.roll(expected_next_offset, self._now_ms)
-        self.producer_state.map_end_offset = segment.base_offset
+        self.producer_state.reached(segment.base_offset)
         try:
             self.producer_state.take_snapshot()
         except OSError:  # not on disk: the recovery point must not pass it (T12)

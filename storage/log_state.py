@@ -62,7 +62,7 @@ class LogState:
         self._high_watermark = LogOffsetMetadata(loaded.log_start_offset)
         self._first_unstable: LogOffsetMetadata | None = None
         self._rules = ValidationRules.from_config(request.config)
-        self._plain = PlainBatches(self._rules, request.config.max_message_bytes)
+        self._plain = PlainBatches(self._rules)
         self._max_segment_ms = request.config.max_segment_ms
         self._recalls_batches = request.recalls_batches
         self._now_ms = request.now_ms
@@ -114,7 +114,7 @@ class LogState:
         """For what follows; the active segment keeps its jitter and its index interval until the next roll."""
         self._local.config = config
         self._rules = ValidationRules.from_config(config)
-        self._plain = PlainBatches(self._rules, config.max_message_bytes)
+        self._plain = PlainBatches(self._rules)
         self._max_segment_ms = config.max_segment_ms
 
     # Marks

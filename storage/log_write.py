@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from storage.batch import iterate_batches
+from storage.append_info import AppendInfo
+from storage.batch import RecordBatch, iterate_batches
 from storage.buffer import Buffer
+from storage.checked_set import CheckedSet, EpochStart
 from storage.config import INT_MAX, LONG_MAX
 from storage.errors import InvalidRecord, OffsetsExhausted, RecordBatchTooLarge, UnexpectedAppendOffset
-from storage.log_append import (
-    Analysis,
-    AppendInfo,
-    analyze,
-    analyze_stamped,
-    check_batch_size,
-    check_in_order,
-    check_produced,
-    one_batch_appended,
-)
+from storage.log_append import analyze, check_in_order, check_produced, largest_batch_bytes
 from storage.log_flush import LogFlushes
-from storage.plain_batch import PlainBatch, result_of
 from storage.producer_append import AppendOrigin, BatchMetadata
 from storage.producer_state import PreparedAppend
 from storage.transaction_verification import VerificationGuard
-from storage.validator import ValidationResult, validate_and_assign
+from storage.validator import validate_and_assign
+from storage.validator_rules import check_batch_size
 
 # A member of an enumeration takes as long to look up as a short call.
 _CLIENT: Final = AppendOrigin.CLIENT
@@ -47,38 +41,24 @@ class LogAppends(LogFlushes):
         its children, OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState,
         TransactionCoordinatorFenced, UnsupportedCompression, OffsetsExhausted; nothing is written then.
         """
-        if self._offline_reason is not None:  # `_begin`, without the cost of a call
+        if self._offline_reason is not None:
             self._check_online()
         self._now_ms = now_ms
         if origin is _RAFT_LEADER:
-            return self._append_numbered(records, leader_epoch, origin)
-        result = None
+            return self._append_numbered(records, leader_epoch)
+        checked = None
         if origin is _CLIENT:
-            first_offset = self._local.log_end_offset
-            plain = self._plain.take(records, first_offset, leader_epoch, now_ms)
-            if plain is not None:
-                written = self._append_plain(plain, first_offset, leader_epoch)
-                if written is not None:
-                    return written
-                result = result_of(plain, first_offset)
-        if result is None:
-            result = self._validate(records, leader_epoch, origin)
-        if result is None:
-            return self._nothing()
-        analysis = analyze_stamped(result, leader_epoch)
-        return self._write(
-            result.records, analysis, origin, guard=guard, log_append_time_ms=result.log_append_time_ms
-        )
+            checked = self._plain.check(records, self._local.log_end_offset, leader_epoch, now_ms)
+        if checked is None:
+            checked = self._validate(records, leader_epoch, origin)
+        return self._nothing() if checked is None else self._write(checked, origin, guard)
 
-    def _validate(self, records: Buffer, leader_epoch: int, origin: AppendOrigin) -> ValidationResult | None:
+    def _validate(self, records: Buffer, leader_epoch: int, origin: AppendOrigin) -> CheckedSet | None:
         """AP2 to AP8; None where there is no batch."""
-        max_message_bytes = self.config.max_message_bytes
-        batches = check_produced(
-            records, max_message_bytes=max_message_bytes, is_client=origin == AppendOrigin.CLIENT
-        )
+        batches = check_produced(records, self._rules, is_client=origin is _CLIENT)
         if not batches:
             return None
-        result = validate_and_assign(
+        return validate_and_assign(
             records,
             self._rules,
             base_offset=self.log_end_offset,
@@ -86,29 +66,6 @@ class LogAppends(LogFlushes):
             now_ms=self._now_ms,
             origin=origin,
             only=batches[0] if batches[0].size_bytes == len(records) else None,
-        )
-        if result.sizes_may_have_changed:
-            check_batch_size(len(result.records), max_message_bytes)
-        return result
-
-    def _append_plain(self, batch: PlainBatch, first_offset: int, leader_epoch: int) -> AppendInfo | None:
-        """`_write` for a batch of no producer that needs no roll; None, and nothing is written, for another."""
-        records, last_offset, max_timestamp, has_producer_id = batch
-        if has_producer_id or last_offset >= LONG_MAX:
-            return None
-        try:
-            self.leader_epochs.assign(leader_epoch, first_offset)
-            if not self._local.append_batch(
-                last_offset, max_timestamp, records, self._now_ms, self._max_segment_ms
-            ):
-                return None
-        except OSError as error:
-            raise self._go_offline("append", error) from error
-        self.producer_state.map_end_offset = last_offset + 1
-        if self._first_unstable is not None:  # what has no producer makes nothing unstable
-            self._refresh_first_unstable()
-        return one_batch_appended(
-            first_offset, last_offset, max_timestamp, self.log_start_offset, leader_epoch, len(records)
         )
 
     def append_as_follower(self, records: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
@@ -119,36 +76,35 @@ class LogAppends(LogFlushes):
         the log end, RecordBatchTooLarge, InvalidTransactionState, OffsetsExhausted; nothing is written then.
         """
         self._begin(now_ms)
-        analysis = analyze(records, leader_epoch)
-        return self._append_analyzed(records, analysis, AppendOrigin.REPLICATION)
+        return self._append_in_order(analyze(records, leader_epoch), AppendOrigin.REPLICATION)
 
-    def _append_numbered(self, records: Buffer, leader_epoch: int, origin: AppendOrigin) -> AppendInfo:
-        analysis = analyze(records, INT_MAX)
-        for epoch, offset in analysis.epoch_starts:
+    def _append_numbered(self, records: Buffer, leader_epoch: int) -> AppendInfo:
+        """Write what the leader of a quorum has numbered and stamped itself."""
+        checked = analyze(records, INT_MAX)
+        for epoch, offset in checked.epoch_starts or ():
             if epoch != leader_epoch:
                 raise InvalidRecord(f"epoch {epoch} at offset {offset} is not the leader's {leader_epoch}")
-        check_batch_size(analysis.largest_batch_bytes, self.config.max_message_bytes)
-        return self._append_analyzed(records, analysis, origin)
+        if checked.columns:
+            check_batch_size(largest_batch_bytes(checked, checked.columns), self._rules)
+        return self._append_in_order(checked, _RAFT_LEADER)
 
-    def _append_analyzed(self, records: Buffer, analysis: Analysis, origin: AppendOrigin) -> AppendInfo:
-        if analysis.batch_count == 0:
-            return self._nothing(analysis)
-        check_in_order(analysis)
-        if analysis.first_offset < self.log_end_offset:
-            first_offset = next(iterate_batches(records)).first_offset()
-            last_offset = analysis.last_offset
+    def _append_in_order(self, checked: CheckedSet, origin: AppendOrigin) -> AppendInfo:
+        """Write batches that have their offsets, which must follow one another and the log end (AP4, AP10)."""
+        if not checked.columns:
+            return self._nothing(checked.skipped_bytes)
+        check_in_order(checked.columns)
+        if checked.first_offset < self.log_end_offset:
+            first_offset = next(iterate_batches(checked.records)).first_offset()
+            last_offset = checked.last_offset
             raise UnexpectedAppendOffset(
                 f"{self.directory}: offsets {first_offset} to {last_offset} "
                 f"lie below the log end offset {self.log_end_offset}",
                 first_offset,
                 last_offset,
             )
-        if analysis.size_bytes < len(records):
-            records = memoryview(records)[: analysis.size_bytes]
-        return self._write(records, analysis, origin)
+        return self._write(checked, origin)
 
-    def _nothing(self, analysis: Analysis | None = None) -> AppendInfo:
-        skipped_bytes = 0 if analysis is None else analysis.skipped_bytes
+    def _nothing(self, skipped_bytes: int = 0) -> AppendInfo:
         return AppendInfo(
             first_offset=-1,
             last_offset=-1,
@@ -157,94 +113,104 @@ class LogAppends(LogFlushes):
         )
 
     def _write(
-        self,
-        records: Buffer,
-        analysis: Analysis,
-        origin: AppendOrigin,
-        *,
-        guard: VerificationGuard | None = None,
-        log_append_time_ms: int = -1,
+        self, checked: CheckedSet, origin: AppendOrigin, guard: VerificationGuard | None = None
     ) -> AppendInfo:
         """AP9 to AP15, in this order: epochs, size, roll, producers, bytes, log end, then what follows from it."""
-        before = self.log_end_offset
-        if analysis.last_offset >= LONG_MAX:
+        local, before = self._local, self._local.log_end_offset
+        last_offset, size_bytes = checked.last_offset, len(checked.records)
+        if last_offset >= LONG_MAX:
             raise OffsetsExhausted(
-                f"{self.directory}: the log end offset {before} cannot move behind {analysis.last_offset}, "
+                f"{self.directory}: the log end offset {before} cannot move behind {last_offset}, "
                 f"{LONG_MAX} is the last there is"
             )
         try:
-            self._note_epochs(analysis)
-            if len(records) > self.config.segment_bytes:
-                raise RecordBatchTooLarge(
-                    f"a set of {len(records)} bytes is above segment.bytes={self.config.segment_bytes}"
-                )
-            has_rolled = self._maybe_roll(analysis, len(records))
-            prepared = self._check_producers(analysis, origin, guard)
-            if prepared is not None and prepared.duplicate is not None:
-                return self._duplicate(prepared.duplicate, analysis)
-            self._local.append(analysis.last_offset, records, analysis.columns)
+            if checked.epoch_starts is None:
+                self.leader_epochs.assign(checked.leader_epoch, checked.first_offset)
+            else:
+                self._note_epochs(checked.epoch_starts)
+            has_room = local.segments.active.has_room_for(
+                size_bytes,
+                last_offset,
+                checked.max_timestamp,
+                local.config.segment_bytes,
+                self._max_segment_ms,
+            )
+            has_rolled = not has_room and self._maybe_roll(checked)
+            prepared = None
+            if checked.producer_batches:
+                prepared = self._check_producers(checked.producer_batches, origin, guard)
+                if prepared.duplicate is not None:
+                    return self._duplicate(prepared.duplicate, checked)
+            local.append(checked)
             if prepared is not None:
                 self._commit_producers(prepared)
         except OSError as error:
             raise self._go_offline("append", error) from error
-        self.producer_state.map_end_offset = analysis.last_offset + 1
-        self._refresh_first_unstable()
-        assert before <= analysis.first_offset or analysis.first_offset < 0, (before, analysis.first_offset)
-        assert self.log_end_offset == analysis.last_offset + 1, (self.log_end, analysis.last_offset)
+        self.producer_state.reached(last_offset + 1)
+        # What has no producer makes nothing unstable.
+        if prepared is not None or self._first_unstable is not None:
+            self._refresh_first_unstable()
+        assert before <= checked.first_offset or checked.first_offset < 0, (before, checked.first_offset)
+        assert local.log_end_offset == last_offset + 1, (local.log_end, last_offset)
         return AppendInfo(
-            first_offset=analysis.first_offset,
-            last_offset=analysis.last_offset,
-            max_timestamp=analysis.max_timestamp,
-            offset_of_max_timestamp=analysis.offset_of_max_timestamp,
-            log_append_time_ms=log_append_time_ms,
-            log_start_offset=self.log_start_offset,
-            last_leader_epoch=analysis.last_leader_epoch,
-            batch_count=analysis.batch_count,
-            size_bytes=len(records),
-            has_rolled=has_rolled,
-            skipped_bytes=analysis.skipped_bytes,
+            checked.first_offset,
+            last_offset,
+            checked.max_timestamp,
+            checked.offset_of_max_timestamp,
+            checked.log_append_time_ms,
+            self.log_start_offset,
+            checked.leader_epoch,
+            1 if checked.columns is None else len(checked.columns),
+            size_bytes,
+            False,
+            has_rolled,
+            checked.skipped_bytes,
         )
 
-    def _note_epochs(self, analysis: Analysis) -> None:
+    def _note_epochs(self, epoch_starts: Sequence[EpochStart]) -> None:
         """AP9. Raises InvalidRecord for a batch that no leader has stamped (T32)."""
-        for epoch, start_offset in analysis.epoch_starts:
+        for epoch, start_offset in epoch_starts:
             if epoch is not None:
                 self.leader_epochs.assign(epoch, start_offset)
-            elif len(
-                self.leader_epochs
-            ):  # magic 0 and 1 carry none: what is known would be wrong from here on
+            elif len(self.leader_epochs):
+                # Magic 0 and 1 carry none: what is known would be wrong from here on.
                 self.leader_epochs.clear_and_flush()
 
-    def _maybe_roll(self, analysis: Analysis, size_bytes: int) -> bool:
-        config = self.config
+    def _maybe_roll(self, checked: CheckedSet) -> bool:
+        """Whether the segment was full for `checked`, and a new one was begun (LS4). Raises RecordBatchTooLarge."""
+        size_bytes, segment_bytes = len(checked.records), self.config.segment_bytes
+        if size_bytes > segment_bytes:
+            raise RecordBatchTooLarge(f"a set of {size_bytes} bytes is above segment.bytes={segment_bytes}")
         if not self.active_segment.should_roll(
             messages_size=size_bytes,
-            max_timestamp=analysis.max_timestamp,
-            max_offset=analysis.last_offset,
+            max_timestamp=checked.max_timestamp,
+            max_offset=checked.last_offset,
             now_ms=self._now_ms,
-            max_segment_bytes=config.segment_bytes,
+            max_segment_bytes=segment_bytes,
             max_segment_ms=self._max_segment_ms,
         ):
             return False
-        self._roll(analysis.roll_offset)
+        self._roll(checked.roll_offset)
         return True
 
     def _check_producers(
-        self, analysis: Analysis, origin: AppendOrigin, guard: VerificationGuard | None
-    ) -> PreparedAppend | None:
-        if not analysis.producer_batches:
-            return None
+        self, batches: Sequence[RecordBatch], origin: AppendOrigin, guard: VerificationGuard | None
+    ) -> PreparedAppend:
+        active = self.active_segment
         return self.producer_state.prepare_append(
-            analysis.producer_batches,
+            batches,
             origin=origin,
-            segment_base_offset=self.active_segment.base_offset,
-            position=self.active_segment.size_bytes,
+            segment_base_offset=active.base_offset,
+            position=active.size_bytes,
             guard=guard,
         )
 
     def _commit_producers(self, prepared: PreparedAppend) -> None:
-        """After the bytes: when the transaction index cannot be written they stay, and the next start's recovery
-        writes it from them (AP14, T35)."""
+        """Take over what the append made of its producers, after its bytes are written.
+
+        When the transaction index cannot be written they stay, and the next start's recovery writes it from them
+        (AP14, T35).
+        """
         self.producer_state.commit(prepared)
         for completed in prepared.completed:
             aborted = self.producer_state.index_entry_of(completed)
@@ -252,12 +218,12 @@ class LogAppends(LogFlushes):
                 self.active_segment.note_aborted(aborted)
             self.producer_state.complete_transaction(completed)
 
-    def _duplicate(self, found: BatchMetadata, analysis: Analysis) -> AppendInfo:
+    def _duplicate(self, found: BatchMetadata, checked: CheckedSet) -> AppendInfo:
         """The offsets and the time are those of then; the largest timestamp is the set's that came now (AP12)."""
         return AppendInfo(
             first_offset=found.first_offset,
             last_offset=found.last_offset,
-            max_timestamp=analysis.max_timestamp,
+            max_timestamp=checked.max_timestamp,
             log_append_time_ms=found.timestamp,
             log_start_offset=self.log_start_offset,
             is_duplicate=True,

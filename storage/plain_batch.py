@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import final
 
-from storage.batch import set_max_timestamp
+from storage.batch import RecordBatch, set_max_timestamp
 from storage.batch_format import (
     CRC_COVERS_FROM,
     CURRENT_MAGIC,
@@ -20,19 +20,17 @@ from storage.batch_format import (
     TimestampType,
 )
 from storage.buffer import Buffer
+from storage.checked_set import CheckedSet
 from storage.compression import Compression
 from storage.crc32c import crc32c
-from storage.record import MAX_INT64, NO_TIMESTAMP
+from storage.record import MAX_INT64
 from storage.record_shape import RecordShapes
-from storage.validator_rules import ValidationResult, ValidationRules
+from storage.validator_rules import ValidationRules
 
 # Base offset, size field, magic, CRC, attributes, last offset delta, base timestamp, max timestamp, producer id, base
 # sequence, record count
 _FIELDS = struct.Struct(">qi4xbIhiqqq2xii").unpack_from
 _STAMP = struct.Struct(">qii").pack_into  # base offset, size field, leader epoch
-
-# Its bytes, last offset and greatest timestamp, and whether a producer with an id wrote it.
-PlainBatch = tuple[bytearray, int, int, bool]
 
 
 @final
@@ -41,19 +39,19 @@ class PlainBatches:
 
     __slots__ = ("_after_max_ms", "_before_max_ms", "_is_compacted", "_largest_bytes", "_shapes")
 
-    def __init__(self, rules: ValidationRules, max_message_bytes: int) -> None:
+    def __init__(self, rules: ValidationRules) -> None:
         takes_plain = (
             rules.target_codec in (None, Compression.NONE)
             and rules.target_magic == CURRENT_MAGIC
             and not rules.is_log_append
         )
-        self._largest_bytes = max_message_bytes if takes_plain else 0
+        self._largest_bytes = rules.max_message_bytes if takes_plain else 0
         self._is_compacted = rules.is_compacted
         self._shapes = RecordShapes(HEADER_SIZE)
         self._before_max_ms, self._after_max_ms = rules.before_max_ms, rules.after_max_ms
 
-    def take(self, records: Buffer, base_offset: int, leader_epoch: int, now_ms: int) -> PlainBatch | None:
-        """As `validate_and_assign` of a client's set gives it; None, and nothing is changed, for what is not plain."""
+    def check(self, records: Buffer, base_offset: int, leader_epoch: int, now_ms: int) -> CheckedSet | None:
+        """Check and stamp a client's set, as `validate_and_assign` would; None, with nothing changed, if not plain."""
         size_bytes = len(records)
         if not HEADER_SIZE <= size_bytes <= self._largest_bytes:
             return None
@@ -100,12 +98,8 @@ class PlainBatches:
         if max_time != greatest:
             set_max_timestamp(buffer, 0, timestamp_type=TimestampType.CREATE, max_timestamp=greatest)
         last_offset = base_offset + last_delta
-        return buffer, last_offset, greatest, producer_id >= 0
-
-
-def result_of(batch: PlainBatch, base_offset: int) -> ValidationResult:
-    """For the way of all sets."""
-    buffer, last_offset, max_timestamp, has_producer_id = batch
-    return ValidationResult(
-        buffer, base_offset, last_offset, max_timestamp, last_offset, NO_TIMESTAMP, False, has_producer_id
-    )
+        return CheckedSet(
+            buffer, base_offset, last_offset, greatest, last_offset, leader_epoch,
+            None,
+            (RecordBatch(buffer, 0, size_bytes),) if producer_id >= 0 else (),
+        )  # fmt: skip

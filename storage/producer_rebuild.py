@@ -31,14 +31,14 @@ def rebuild_producer_state(
     """
     if is_clean and producers.latest_snapshot_offset is None:
         for offset in _snapshot_offsets(segments, last_offset):
-            producers.map_end_offset = offset
+            producers.reached(offset)
             producers.take_snapshot()
         return
     was_empty = producers.is_empty and producers.map_end_offset >= last_offset
     producers.truncate_and_reload(log_start_offset, last_offset, now_ms)
     if last_offset > producers.map_end_offset and not was_empty:
         _replay_segments(producers, segments, log_start_offset, last_offset)
-    producers.map_end_offset = last_offset
+    producers.reached(last_offset)
     producers.take_snapshot()
     if recalls_batches:
         recall_batches(producers, segments, log_start_offset=log_start_offset)
@@ -56,7 +56,7 @@ def _replay_segments(
     segment_of_last = segments.floor(last_offset)
     for segment in segments.values(producers.map_end_offset, last_offset):
         start_offset = max(segment.base_offset, producers.map_end_offset, log_start_offset)
-        producers.map_end_offset = start_offset
+        producers.reached(start_offset)
         if segment.base_offset in snapshot_offsets:
             producers.take_snapshot()
         end_position = segment.size_bytes

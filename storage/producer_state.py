@@ -6,7 +6,7 @@ How an append uses it: `prepare_append` (or `prepare_update` and `ProducerAppend
 checks against copies; after the bytes are written `commit` takes the copies over. How a recovery uses it:
 `replay` for each batch, or, in a loop over unpacked headers, `replay_data` for the batches whose producer id
 is not negative and whose control bit is clear, `replay` for control batches, nothing at all for the rest;
-then set `map_end_offset` once.
+then say once what was `reached`.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class PreparedAppend:
 class ProducerStateManager:
     """The producers of one log, up to `map_end_offset` (exclusive), and the snapshots in its `directory`.
 
-    `map_end_offset` is plain to set: the log moves it past each batch it has handed in, with or without a
-    producer.
+    The log moves `map_end_offset` past each batch by `reached`, with or without a producer.
     """
 
     __slots__ = (
         "_completed",
         "_directory",
         "_file_system",
+        "_map_end_offset",
         "_max_transaction_timeout_ms",
         "_newcomers",
         "_ongoing",
@@ -80,7 +80,6 @@ class ProducerStateManager:
         "_producers",
         "_snapshots",
         "last_snapshot_offset",
-        "map_end_offset",
         "verifications",
         "verifies_transactions",
     )
@@ -107,11 +106,16 @@ class ProducerStateManager:
         self._completed: dict[int, OngoingTransaction] = {}
         self._snapshots = list_snapshots(file_system, directory)
         self.last_snapshot_offset = 0
-        self.map_end_offset = 0
+        self._map_end_offset = 0
         self.verifications = TransactionVerifications()
         self.verifies_transactions = verifies_transactions  # may be switched while the log is open
 
     # What is known
+
+    @property
+    def map_end_offset(self) -> int:
+        """The offset whose state this is: all batches below it were followed."""
+        return self._map_end_offset
 
     @property
     def producers(self) -> Mapping[int, ProducerStateEntry]:
@@ -162,6 +166,10 @@ class ProducerStateManager:
             if transaction.producer_id != completed.producer_id:
                 return transaction.first_offset
         return completed.last_offset + 1
+
+    def reached(self, offset: int) -> None:
+        """Note that all batches below `offset` were handed in, or have no producer: the state is that at `offset`."""
+        self._map_end_offset = offset
 
     def index_entry_of(self, completed: CompletedTransaction) -> AbortedTransaction | None:
         """The entry of `completed` for the transaction index, if it was an abort; None if it was a commit."""
@@ -433,12 +441,12 @@ class ProducerStateManager:
         self._clear()
         self._delete_snapshots(self._snapshots)
         self.last_snapshot_offset = 0
-        self.map_end_offset = offset
+        self._map_end_offset = offset
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
         """Producers stay: their last sequence still guards against retries (PS18)."""
         self._remove_completed_below(log_start_offset)
-        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+        self._map_end_offset = max(self.map_end_offset, log_start_offset)
         self.last_snapshot_offset = self._snapshots[-1] if self._snapshots else log_start_offset
 
     def _clear(self) -> None:
@@ -460,9 +468,9 @@ class ProducerStateManager:
             for entry in entries:
                 if not self._is_expired(entry, now_ms):
                     self._load(entry)
-            self.last_snapshot_offset = self.map_end_offset = offset
+            self.last_snapshot_offset = self._map_end_offset = offset
             return
-        self.last_snapshot_offset = self.map_end_offset = log_start_offset
+        self.last_snapshot_offset = self._map_end_offset = log_start_offset
 
     def _load(self, entry: ProducerStateEntry) -> None:
         self._add(entry)

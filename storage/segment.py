@@ -204,57 +204,30 @@ class LogSegment:
 
     # Append and roll
 
-    def append(self, largest_offset: int, data: Buffer, columns: BatchColumns | None = None) -> None:
-        """Write whole batches as one set, in one write (LS1); `columns` are theirs, where somebody knows them already.
+    def append(
+        self,
+        last_offset: int,
+        data: Buffer,
+        columns: BatchColumns | None = None,
+        max_timestamp: int | None = None,
+    ) -> None:
+        """Write whole batches as one set, in one write (LS1).
 
         A batch with more than index.interval.bytes between the last index entry and its start gets an entry in each
-        index. Raises SegmentOffsetOverflow before a byte is written when `largest_offset` does not fit.
+        index. `columns` describe the batches, where somebody knows them; else `max_timestamp` stands for all of
+        `data`, taken as one batch; with neither, the frames of `data` are read. Raises SegmentOffsetOverflow before
+        a byte is written when `last_offset` does not fit.
         """
         if not data:
             return
-        position = self.records.size_bytes
-        if not self.can_hold(largest_offset):
-            raise SegmentOffsetOverflow(self.path, self.base_offset, largest_offset)
-        self.records.append(data)
-        if columns is None:
-            columns = columns_of(memoryview(data), self.path)
-        self._note_batches(position, len(data), columns)
-        assert self.records.size_bytes == position + len(data), (position, len(data))
-
-    def append_batch(
-        self,
-        last_offset: int,
-        max_timestamp: int,
-        batch: Buffer,
-        now_ms: int,
-        max_segment_bytes: int,
-        max_segment_ms: int,
-    ) -> int:
-        """One whole batch, as `append`: the place behind it. 0, and nothing is written, where `should_roll` has to be
-        obeyed first: it is asked where one look does not tell that there is room.
-        """
-        size_bytes, indexes, first = len(batch), self.indexes, self._first_batch_timestamp
-        offset_index, time_index = indexes.lazy_offset.index, indexes.lazy_time.index
-        if (
-            first is None
-            or first < 0
-            or max_timestamp - first > max_segment_ms - self._roll_jitter_ms
-            or self.records.size_bytes > max_segment_bytes - size_bytes
-            or not 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
-            or offset_index is None
-            or offset_index.is_full
-            or time_index is None
-            or time_index.is_full
-        ) and self.should_roll(
-            messages_size=size_bytes,
-            max_timestamp=max_timestamp,
-            max_offset=last_offset,
-            now_ms=now_ms,
-            max_segment_bytes=max_segment_bytes,
-            max_segment_ms=max_segment_ms,
-        ):
-            return 0
-        position = self.records.append(batch)
+        if not 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET:
+            raise SegmentOffsetOverflow(self.path, self.base_offset, last_offset)
+        position = self.records.append(data)
+        if columns is not None or max_timestamp is None:
+            columns = columns_of(memoryview(data), self.path) if columns is None else columns
+            self._note_batches(position, len(data), columns)
+            return
+        # One batch, the most frequent case: the same as `_note_batches`, without columns.
         greatest = self._max_timestamp
         if greatest is None:
             greatest = self.max_timestamp
@@ -262,10 +235,9 @@ class LogSegment:
             greatest = self._max_timestamp = TimestampOffset(max_timestamp, last_offset)
         unindexed_bytes = self._bytes_since_last_index_entry
         if unindexed_bytes > self._index_interval_bytes:
-            indexes.append(last_offset, position, greatest)
+            self.indexes.append(last_offset, position, greatest)
             unindexed_bytes = 0
-        self._bytes_since_last_index_entry = unindexed_bytes + size_bytes
-        return position + size_bytes
+        self._bytes_since_last_index_entry = unindexed_bytes + len(data)
 
     def _note_batches(self, position: int, size_bytes: int, columns: BatchColumns) -> None:
         """Each batch may get an entry (T1): those that are due are looked for, the others are not looked at."""
@@ -284,6 +256,29 @@ class LogSegment:
     def note_aborted(self, transaction: AbortedTransaction) -> None:
         """Append `transaction`, whose abort marker is in this segment, to the index. Kafka: updateTxnIndex."""
         self.indexes.transactions.append(transaction)
+
+    def has_room_for(
+        self,
+        size_bytes: int,
+        last_offset: int,
+        max_timestamp: int,
+        max_segment_bytes: int,
+        max_segment_ms: int,
+    ) -> bool:
+        """Whether one look tells that the next set fits here; where it does not, `should_roll` has to be asked."""
+        first = self._first_batch_timestamp
+        offset_index, time_index = self.indexes.lazy_offset.index, self.indexes.lazy_time.index
+        return (
+            first is not None
+            and first >= 0
+            and max_timestamp - first <= max_segment_ms - self._roll_jitter_ms
+            and self.records.size_bytes <= max_segment_bytes - size_bytes
+            and 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+            and offset_index is not None
+            and not offset_index.is_full
+            and time_index is not None
+            and not time_index.is_full
+        )
 
     def should_roll(
         self,

@@ -147,7 +147,8 @@ class _Walk:
                 followed = last
         finally:
             walk.close()  # before the file is cut
-            self.valid_bytes, producers.map_end_offset = at, followed + 1
+            self.valid_bytes = at
+            producers.reached(followed + 1)
             self.max_timestamp = TimestampOffset(max_timestamp, max_timestamp_offset)
 
     def write_indexes(self) -> None:

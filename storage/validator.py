@@ -25,6 +25,7 @@ from storage.batch import (
     stamp,
 )
 from storage.buffer import Buffer
+from storage.checked_set import CheckedSet, stamped_set
 from storage.compression import Compression, decompress
 from storage.errors import InvalidRecord
 from storage.producer_append import AppendOrigin
@@ -34,13 +35,12 @@ from storage.validator_rules import (
     NO_LIMIT,
     Assignment,
     RecordChecks,
-    ValidationResult,
     ValidationRules,
     check_batch,
 )
 from storage.validator_sets import SetValidation
 
-__all__ = ["ValidationResult", "ValidationRules", "validate_and_assign"]
+__all__ = ["CheckedSet", "ValidationRules", "validate_and_assign"]
 
 
 def validate_and_assign(
@@ -52,7 +52,7 @@ def validate_and_assign(
     now_ms: int,
     origin: AppendOrigin = AppendOrigin.CLIENT,
     only: RecordBatch | None = None,
-) -> ValidationResult:
+) -> CheckedSet:
     """Check the set in `records`, whose checksums hold, and give its records offsets from `base_offset` on; `only` is
     the batch that all of it is, where somebody has read its header already.
 
@@ -114,7 +114,7 @@ class _BatchValidation:
     ) -> None:
         self.buffer, self.batch, self.rules, self.assignment = buffer, batch, rules, assignment
 
-    def run(self, source: Compression) -> ValidationResult:
+    def run(self, source: Compression) -> CheckedSet:
         batch, rules = self.batch, self.rules
         target = rules.target_for(source)
         check_batch(batch, rules, self.assignment.origin)
@@ -168,7 +168,7 @@ class _BatchValidation:
             checks.check(record.key, record.timestamp)
         checks.finish()
 
-    def _finish_in_place(self, max_timestamp: int, target: Compression) -> ValidationResult:
+    def _finish_in_place(self, max_timestamp: int, target: Compression) -> CheckedSet:
         """LV10 to LV14, LV24: the delta in the header stays, and so do the payload's bytes."""
         batch, rules, assignment = self.batch, self.rules, self.assignment
         if batch.record_count <= 0:
@@ -182,13 +182,13 @@ class _BatchValidation:
                 self.buffer, 0, timestamp_type=rules.timestamp_type, max_timestamp=max_timestamp
             )
         has_no_time = max_timestamp == NO_TIMESTAMP and target is Compression.NONE
-        return ValidationResult(
+        return stamped_set(
             self.buffer,
-            first_offset,
-            last_offset,
-            max_timestamp,
+            first_offset=first_offset,
+            last_offset=last_offset,
+            max_timestamp=max_timestamp,
             offset_of_max_timestamp=-1 if has_no_time else last_offset,
             log_append_time_ms=assignment.now_ms if rules.is_log_append else NO_TIMESTAMP,
-            sizes_may_have_changed=False,
+            leader_epoch=assignment.leader_epoch,
             has_producer_id=batch.producer_id >= 0,
         )

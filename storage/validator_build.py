@@ -15,9 +15,10 @@ from storage.batch import (
     TimestampType,
     build_batch,
 )
+from storage.checked_set import CheckedSet, stamped_set
 from storage.errors import InvalidRecord
 from storage.legacy_builder import build_message_set
-from storage.validator_rules import Assignment, ValidationResult, ValidationRules
+from storage.validator_rules import Assignment, ValidationRules, check_batch_size
 
 
 def build_and_assign(
@@ -26,12 +27,12 @@ def build_and_assign(
     rules: ValidationRules,
     target: Compression,
     assignment: Assignment,
-) -> ValidationResult:
+) -> CheckedSet:
     """One set of them all, from the base offset on without a gap (LV16, LV28); producer fields are those of
     `first`.
 
     Raises InvalidRecord: none at all, headers that the format has no place for, producer fields that cannot be.
-    UnsupportedCompression for zstd in magic 0 or 1.
+    UnsupportedCompression for zstd in magic 0 or 1, RecordTooLarge for what has grown above max.message.bytes (AP8).
     """
     if not records:
         raise InvalidRecord("a batch without records")
@@ -51,14 +52,15 @@ def build_and_assign(
             log_append_time_ms=assignment.now_ms,
         )
     max_timestamp, offset_of_max = _max_timestamp(numbered, rules, target, assignment)
-    return ValidationResult(
-        records=content,
+    check_batch_size(len(content), rules)
+    return stamped_set(
+        content,
         first_offset=base_offset,
         last_offset=numbered[-1].offset,
         max_timestamp=max_timestamp,
         offset_of_max_timestamp=offset_of_max,
         log_append_time_ms=assignment.now_ms if rules.is_log_append else NO_TIMESTAMP,
-        sizes_may_have_changed=True,
+        leader_epoch=assignment.leader_epoch,
         has_producer_id=first.has_producer_id,
     )
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import NamedTuple, final
 
 from storage.batch import CURRENT_MAGIC, NO_TIMESTAMP, Compression, RecordBatch, TimestampType
-from storage.buffer import Buffer
 from storage.config import LogConfig
 from storage.errors import (
     InvalidRecord,
     InvalidTimestamp,
     RecordError,
+    RecordTooLarge,
     UnsupportedCompression,
     UnsupportedForMessageFormat,
 )
@@ -38,6 +38,7 @@ class ValidationRules:
     timestamp_type: TimestampType = TimestampType.CREATE
     before_max_ms: int = NO_LIMIT
     after_max_ms: int = NO_LIMIT
+    max_message_bytes: int = LogConfig().max_message_bytes
 
     @classmethod
     def from_config(cls, config: LogConfig) -> ValidationRules:
@@ -49,6 +50,7 @@ class ValidationRules:
             timestamp_type=TimestampType.LOG_APPEND if is_log_append else TimestampType.CREATE,
             before_max_ms=config.message_timestamp_before_max_ms,
             after_max_ms=config.message_timestamp_after_max_ms,
+            max_message_bytes=config.max_message_bytes,
         )
 
     @property
@@ -77,28 +79,6 @@ _TARGET_CODECS: dict[str, Compression | None] = {
 }
 
 
-class ValidationResult(NamedTuple):
-    """`records` is what to write: the caller's bytearray where it gave one and the batch stayed in place.
-
-    A tuple, as is `Assignment`: a leader makes one for each batch of a kilobyte.
-    """
-
-    records: Buffer
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    # Of a batch of many records the last offset; uncompressed magic 1 tells it exactly. Without a timestamp -1, but of
-    # a compressed batch that stayed in place the last offset all the same (LV24). Kafka before 4.1, which dropped it.
-    offset_of_max_timestamp: int
-    log_append_time_ms: int  # -1 on a create-time topic
-    sizes_may_have_changed: bool  # then each batch is to be held against max.message.bytes once more
-    has_producer_id: bool = False
-
-    @property
-    def next_offset(self) -> int:
-        return self.last_offset + 1
-
-
 class Assignment(NamedTuple):
     """What the leader gives to the records that it takes."""
 
@@ -106,6 +86,13 @@ class Assignment(NamedTuple):
     leader_epoch: int
     now_ms: int
     origin: AppendOrigin
+
+
+def check_batch_size(size_bytes: int, rules: ValidationRules) -> None:
+    """Raises RecordTooLarge for a batch above max.message.bytes (AP2, AP8)."""
+    if size_bytes > rules.max_message_bytes:
+        limit = rules.max_message_bytes
+        raise RecordTooLarge(f"a batch of {size_bytes} bytes is above max.message.bytes={limit}")
 
 
 def check_batch(batch: RecordBatch, rules: ValidationRules, origin: AppendOrigin) -> None:

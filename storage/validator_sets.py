@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from storage.batch import CURRENT_MAGIC, NO_TIMESTAMP, Compression, Record, RecordBatch
+from storage.checked_set import CheckedSet, stamped_set
 from storage.errors import CorruptBatch, InvalidRecord
 from storage.legacy import LegacyMessage, read_messages, set_offset, set_timestamp
 from storage.validator_build import build_and_assign
 from storage.validator_rules import (
     Assignment,
     RecordChecks,
-    ValidationResult,
     ValidationRules,
     check_batch,
 )
@@ -38,7 +38,7 @@ class SetValidation:
         self._buffer, self._batches = buffer, batches
         self._rules, self._assignment = rules, assignment
 
-    def run(self, source: Compression) -> ValidationResult:
+    def run(self, source: Compression) -> CheckedSet:
         """Raises as `validate_and_assign`."""
         target = self._rules.target_for(source)
         if source is target is Compression.NONE and self._has_target_magic():
@@ -94,7 +94,7 @@ class SetValidation:
 
     # Offsets and timestamps in place
 
-    def _assign_loose(self) -> ValidationResult:
+    def _assign_loose(self) -> CheckedSet:
         """LV10 to LV14, of messages of magic 0 and 1 without a codec: each gets the next offset."""
         rules, assignment = self._rules, self._assignment
         offset, max_timestamp, offset_of_max = assignment.base_offset, NO_TIMESTAMP, -1
@@ -109,7 +109,7 @@ class SetValidation:
             max_timestamp, offset_of_max = assignment.now_ms, assignment.base_offset
         return self._result(offset - 1, max_timestamp, offset_of_max)
 
-    def _assign_wrapped(self, records: list[Record]) -> ValidationResult:
+    def _assign_wrapped(self, records: list[Record]) -> CheckedSet:
         """LV24, of magic 1: the wrapper's offset and timestamp; what is in it stays."""
         rules, (wrapper,) = self._rules, self._batches
         last_offset = self._assignment.base_offset + len(records) - 1
@@ -129,15 +129,15 @@ class SetValidation:
             self._buffer, batch.start, timestamp_type=self._rules.timestamp_type, timestamp=timestamp
         )
 
-    def _result(self, last_offset: int, max_timestamp: int, offset_of_max: int) -> ValidationResult:
-        return ValidationResult(
-            records=self._buffer,
+    def _result(self, last_offset: int, max_timestamp: int, offset_of_max: int) -> CheckedSet:
+        return stamped_set(
+            self._buffer,
             first_offset=self._assignment.base_offset,
             last_offset=last_offset,
             max_timestamp=max_timestamp,
             offset_of_max_timestamp=offset_of_max,
             log_append_time_ms=self._assignment.now_ms if self._rules.is_log_append else NO_TIMESTAMP,
-            sizes_may_have_changed=False,
+            leader_epoch=self._assignment.leader_epoch,
         )
 
 

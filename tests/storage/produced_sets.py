@@ -5,11 +5,12 @@ from __future__ import annotations
 import struct
 
 from storage.batch import Record, RecordBatch, TimestampType, build_batch, iterate_batches
+from storage.checked_set import CheckedSet
 from storage.compression import Compression
 from storage.crc32c import crc32c
 from storage.legacy_builder import build_message_set
 from storage.producer_append import AppendOrigin
-from storage.validator import ValidationResult, ValidationRules, validate_and_assign
+from storage.validator import ValidationRules, validate_and_assign
 
 NOW = 1_700_000_000_000
 BASE = 1_234_567
@@ -95,18 +96,23 @@ def validated(
     content: bytes | bytearray,
     rules: ValidationRules = CREATE,
     origin: AppendOrigin = AppendOrigin.CLIENT,
-) -> ValidationResult:
+) -> CheckedSet:
     return validate_and_assign(content, rules, base_offset=BASE, leader_epoch=17, now_ms=NOW, origin=origin)
 
 
-def batches_of(result: ValidationResult) -> list[RecordBatch]:
+def is_built_again(result: CheckedSet) -> bool:
+    """Whether its sizes may have changed: a set whose records may stay is stamped in place, in a bytearray (AP8)."""
+    return not isinstance(result.records, bytearray)
+
+
+def batches_of(result: CheckedSet) -> list[RecordBatch]:
     found = list(iterate_batches(bytes(result.records)))
     assert all(batch.is_valid() for batch in found)
     assert sum(batch.size_bytes for batch in found) == len(result.records)
     return found
 
 
-def only_batch(result: ValidationResult) -> RecordBatch:
+def only_batch(result: CheckedSet) -> RecordBatch:
     """Of magic 2."""
     (batch,) = batches_of(result)
     assert batch.partition_leader_epoch == 17
@@ -114,5 +120,5 @@ def only_batch(result: ValidationResult) -> RecordBatch:
     return batch
 
 
-def records_of(result: ValidationResult) -> list[Record]:
+def records_of(result: CheckedSet) -> list[Record]:
     return [record for batch in batches_of(result) for record in batch.records()]

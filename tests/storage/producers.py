@@ -75,7 +75,7 @@ def append(
     manager.commit(prepared)
     for completed in prepared.completed:
         manager.complete_transaction(completed)
-    manager.map_end_offset = batches[-1].next_offset
+    manager.reached(batches[-1].next_offset)
     return prepared.completed
 
 

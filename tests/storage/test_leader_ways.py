@@ -429,7 +429,7 @@ class Twin:
     def configure(self, config: LogConfig) -> None:
         self.log.update_config(config)
         if self.is_long:
-            self.log._plain = PlainBatches(ValidationRules.from_config(config), 0)
+            self.log._plain = PlainBatches(replace(ValidationRules.from_config(config), max_message_bytes=0))
 
     def do(self, verb: str, number: int, step_ms: int) -> object:
         log, end = self.log, self.log.log_end_offset

@@ -193,7 +193,7 @@ def test_rt1_decided_transactions_below_it_hold_nothing_back() -> None:
     assert log.producer_state.first_unstable_transaction is not None
     log.maybe_increment_log_start_offset(4)
     assert log.producer_state.first_unstable_transaction is None
-    log.producer_state.map_end_offset = 2
+    log.producer_state.reached(2)
     log.maybe_increment_log_start_offset(5)
     assert log.producer_state.map_end_offset == 5
 

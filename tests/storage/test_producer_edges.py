@@ -269,7 +269,7 @@ def rebuilt(
     for offset in log.producer_state.snapshot_offsets:
         file_system.unlink(f"{DIRECTORY}/{snapshot_name(offset)}")
     manager = new_producers(file_system)
-    manager.map_end_offset = map_end
+    manager.reached(map_end)
     rebuild_producer_state(
         manager,
         log.segments,
@@ -300,7 +300,7 @@ def test_ps24_the_scan_goes_on_where_the_snapshot_ends() -> None:
     manager = new_producers(file_system)
     append(manager, data(1, 9, pid=7))  # known from the snapshot at 2 alone
     manager.take_snapshot()
-    manager.map_end_offset = 0
+    manager.reached(0)
     rebuild_producer_state(
         manager, log.segments, log_start_offset=0, last_offset=3, now_ms=NOW_MS, is_clean=False
     )

@@ -80,7 +80,7 @@ def test_ps24_an_empty_state_that_has_seen_all_is_not_scanned_for() -> None:
     file_system = new_file_system()
     log = segmented(file_system, 3)
     producers = ProducerStateManager(file_system, DIRECTORY)
-    producers.map_end_offset = 9  # beyond what is asked for, and nobody is known
+    producers.reached(9)  # beyond what is asked for, and nobody is known
     rebuild_producer_state(
         producers, log.segments, log_start_offset=0, last_offset=2, now_ms=NOW_MS, is_clean=False
     )
@@ -254,7 +254,7 @@ def test_ps15_each_roll_saves_and_no_flush_deletes() -> None:
 def test_ps16_a_snapshot_beyond_the_log_end_goes_when_loaded() -> None:
     file_system = new_file_system()
     other = ProducerStateManager(file_system, DIRECTORY)
-    other.map_end_offset = 42
+    other.reached(42)
     other.take_snapshot()
     assert snapshots(file_system) == [42]
     open_log(file_system, ROOMY)

@@ -89,7 +89,7 @@ def test_ps15_snapshot_is_named_by_the_map_end_and_taken_once(
     append(manager, data(0, 0))
     assert manager.take_snapshot() == "/log/00000000000000000001.snapshot"
     assert manager.take_snapshot() is None
-    manager.map_end_offset = 5
+    manager.reached(5)
     manager.take_snapshot(sync=False)
     assert names(file_system) == manager.snapshot_offsets == [1, 5]
     assert manager.last_snapshot_offset == 5

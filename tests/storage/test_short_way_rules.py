@@ -169,8 +169,8 @@ def test_lv13_without_a_time_no_offset_has_the_greatest(count: int) -> None:
 @pytest.mark.parametrize("count", COUNTS)
 def test_lv14_the_buffer_that_came_is_the_one_that_is_written(count: int) -> None:
     given = bytearray(plain(count))
-    taken = PlainBatches(ValidationRules(), 1 << 20).take(given, 40, 3, NOW_MS)
-    assert taken is not None and taken[0] is given
+    taken = PlainBatches(ValidationRules()).check(given, 40, 3, NOW_MS)
+    assert taken is not None and taken.records is given
     assert RecordBatch(given, 0, len(given)).base_offset == 40
 
 

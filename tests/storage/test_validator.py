@@ -23,6 +23,7 @@ from tests.storage.produced_sets import (
     CREATE,
     LOG_APPEND,
     NOW,
+    is_built_again,
     only_batch,
     poked,
     produced,
@@ -173,8 +174,8 @@ def test_lv10_offsets_and_epoch_are_stamped_in_place(codec: Compression) -> None
     before = bytes(content)
     result = validated(content)
     assert result.records is content
-    assert (result.first_offset, result.last_offset, result.next_offset) == (BASE, BASE + 2, BASE + 3)
-    assert not result.sizes_may_have_changed and result.log_append_time_ms == -1
+    assert (result.first_offset, result.last_offset, result.last_offset + 1) == (BASE, BASE + 2, BASE + 3)
+    assert not is_built_again(result) and result.log_append_time_ms == -1
     batch = only_batch(result)
     assert [record.offset for record in batch.records()] == [BASE, BASE + 1, BASE + 2]
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (5, 7, 100)
@@ -205,7 +206,7 @@ def test_lv11_log_append_time_is_stamped(codec: Compression) -> None:
     assert (batch.timestamp_type, batch.max_timestamp, batch.base_timestamp) == (1, NOW, 1234)
     assert {record.timestamp for record in batch.records()} == {NOW}
     assert (result.max_timestamp, result.offset_of_max_timestamp) == (NOW, BASE + 1)
-    assert result.log_append_time_ms == NOW and not result.sizes_may_have_changed
+    assert result.log_append_time_ms == NOW and not is_built_again(result)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -244,7 +245,7 @@ def test_lv28_offsets_come_out_without_a_gap_even_uncompressed(deltas: tuple[int
     records = list(only_batch(result).records())
     assert [record.offset for record in records] == [BASE, BASE + 1, BASE + 2]
     assert [record.sequence for record in records] == [100, 101, 102]
-    assert result.sizes_may_have_changed and result.next_offset == BASE + 3
+    assert is_built_again(result) and result.last_offset + 1 == BASE + 3
 
 
 def test_lv28_a_coordinators_batch_that_spans_too_many_offsets_is_built_anew() -> None:
@@ -265,7 +266,7 @@ def test_lv23_gaps_within_a_compressed_batch_are_closed() -> None:
     content = produced(Compression.GZIP, offsets=(0, 1, 5))
     result = validated(content, origin=AppendOrigin.COORDINATOR)
     assert [record.offset for record in only_batch(result).records()] == [BASE, BASE + 1, BASE + 2]
-    assert result.sizes_may_have_changed
+    assert is_built_again(result)
 
 
 @pytest.mark.covers("LogValidatorTest.testDifferentCodecCausesRecompression")
@@ -279,7 +280,7 @@ def test_lv26_another_codec_rebuilds(
     content = produced(source, producer_id=5)
     result = validated(content, replace(rules, target_codec=target))
     batch = only_batch(result)
-    assert batch.compression is target and result.sizes_may_have_changed
+    assert batch.compression is target and is_built_again(result)
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (5, 7, 100)
     original = list(RecordBatch(content, 0, len(content)).records())
     assert [(r.key, r.value, r.headers, r.sequence) for r in batch.records()] == [
@@ -299,7 +300,7 @@ def test_lv27_the_same_codec_keeps_the_payload(codec: Compression, target: str |
     rules = ValidationRules(target_codec=None if target is None else codec)
     result = validated(content, rules)
     assert bytes(result.records[HEADER_SIZE:]) == content[HEADER_SIZE:]
-    assert not result.sizes_may_have_changed
+    assert not is_built_again(result)
 
 
 @pytest.mark.parametrize(("position", "layout", "value"), [(51, ">h", -1), (53, ">i", -1)])
@@ -352,7 +353,7 @@ def test_lv27_another_level_of_the_same_codec_keeps_the_payload() -> None:
     strong = sized(content, compress(Compression.GZIP, plain, level=9))
     result = validated(strong, ValidationRules(target_codec=Compression.GZIP))
     assert bytes(result.records[HEADER_SIZE:]) == strong[HEADER_SIZE:]
-    assert not result.sizes_may_have_changed
+    assert not is_built_again(result)
 
 
 def test_lv22_a_compressed_batch_that_stays_is_still_read_through() -> None:
@@ -387,7 +388,7 @@ def test_lv24_a_compressed_payload_is_not_touched(codec: Compression) -> None:
         assert bytes(result.records[HEADER_SIZE:]) == content[HEADER_SIZE:]
         assert (batch.base_offset, batch.max_timestamp) == (BASE, timestamp)
         assert (result.max_timestamp, result.offset_of_max_timestamp) == (timestamp, BASE + 2)
-        assert not result.sizes_may_have_changed
+        assert not is_built_again(result)
 
 
 @pytest.mark.parametrize(
@@ -408,7 +409,7 @@ def test_lv25_what_is_rebuilt_is_what_a_fresh_batch_would_be(
 def test_lv14_uncompressed_in_place_the_size_stays_and_the_buffer_is_the_callers() -> None:
     content = bytearray(produced())
     result = validated(content, LOG_APPEND)
-    assert result.records is content and not result.sizes_may_have_changed
+    assert result.records is content and not is_built_again(result)
 
 
 def test_lv1_the_same_format_without_a_codec_stays_in_place() -> None:
@@ -452,4 +453,4 @@ def test_lv23_odd_offsets_in_a_compressed_batch_are_given_anew(deltas: tuple[int
     content = poked(poked_payload(produced(Compression.GZIP), plain[HEADER_SIZE:]), 23, ">i", 2)
     result = validated(content)
     assert [record.offset for record in only_batch(result).records()] == [BASE, BASE + 1, BASE + 2]
-    assert only_batch(result).compression is Compression.GZIP and result.sizes_may_have_changed
+    assert only_batch(result).compression is Compression.GZIP and is_built_again(result)

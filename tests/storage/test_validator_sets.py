@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from storage.batch import TimestampType
+from storage.checked_set import CheckedSet
 from storage.compression import Compression, compress
 from storage.errors import (
     CorruptBatch,
@@ -19,7 +20,7 @@ from storage.errors import (
 )
 from storage.legacy_builder import build_message
 from storage.producer_append import AppendOrigin
-from storage.validator import ValidationResult, ValidationRules
+from storage.validator import ValidationRules
 from tests.storage.produced_sets import (
     BASE,
     CREATE,
@@ -28,6 +29,7 @@ from tests.storage.produced_sets import (
     NOW,
     WORDS,
     batches_of,
+    is_built_again,
     only_batch,
     poked,
     produced,
@@ -44,7 +46,7 @@ def rules_for(magic: int, codec: Compression | None = None, **others: object) ->
     return replace(ValidationRules(target_magic=magic, target_codec=codec), **others)  # type: ignore[arg-type]
 
 
-def offsets_of(result: ValidationResult) -> list[int]:
+def offsets_of(result: CheckedSet) -> list[int]:
     return [record.offset for record in records_of(result)]
 
 
@@ -170,7 +172,7 @@ def test_lv8_a_compacted_topic_needs_keys_in_every_format(magic: int, codec: Com
     rules = rules_for(magic, is_compacted=True)
     with pytest.raises(InvalidRecord, match="has no key"):
         validated(sent(magic, codec, key=None), rules)
-    assert validated(sent(magic, codec), rules).next_offset == BASE + 3
+    assert validated(sent(magic, codec), rules).last_offset == BASE + 2
 
 
 @pytest.mark.covers(
@@ -211,8 +213,8 @@ def test_lv9c_a_message_with_a_codec_within_a_compressed_set_is_refused() -> Non
 def test_lv10_each_plain_message_gets_the_next_offset(magic: int) -> None:
     content = bytearray(sent(magic, timestamps=(NOW, NOW + 1, NOW + 1)))
     result = validated(content, rules_for(magic))
-    assert result.records is content and not result.sizes_may_have_changed
-    assert offsets_of(result) == [BASE, BASE + 1, BASE + 2] and result.next_offset == BASE + 3
+    assert result.records is content and not is_built_again(result)
+    assert offsets_of(result) == [BASE, BASE + 1, BASE + 2] and result.last_offset + 1 == BASE + 3
     assert len(batches_of(result)) == (1 if magic == 2 else 3)
     expected = {0: (-1, -1), 1: (NOW + 1, BASE + 1), 2: (NOW + 1, BASE + 2)}
     assert (result.max_timestamp, result.offset_of_max_timestamp) == expected[magic]
@@ -225,7 +227,7 @@ def test_lv13_log_append_time_of_plain_messages(magic: int) -> None:
     expected = {0: (-1, -1), 1: (NOW, BASE), 2: (NOW, BASE + 2)}
     assert (result.max_timestamp, result.offset_of_max_timestamp) == expected[magic]
     assert {record.timestamp for record in records_of(result)} == ({-1} if magic == 0 else {NOW})
-    assert not result.sizes_may_have_changed
+    assert not is_built_again(result)
 
 
 def test_lv12_in_magic_1_the_messages_own_timestamp_is_rewritten() -> None:
@@ -252,7 +254,7 @@ def test_lv24_a_wrapper_of_magic_1_gets_the_last_offset_and_keeps_its_content(co
     result = validated(content, rules_for(1))
     (batch,) = batches_of(result)
     assert batch.last_offset == BASE + 2 and offsets_of(result) == [BASE, BASE + 1, BASE + 2]
-    assert bytes(result.records)[8:] == content[8:] and not result.sizes_may_have_changed
+    assert bytes(result.records)[8:] == content[8:] and not is_built_again(result)
     assert (result.max_timestamp, result.offset_of_max_timestamp) == (NOW + 1, BASE + 2)
 
 
@@ -262,7 +264,7 @@ def test_lv24_log_append_time_needs_no_recompression(magic: int) -> None:
     content = sent(magic, GZIP, timestamps=(1234, 1235, 1236))
     result = validated(content, replace(LOG_APPEND, target_magic=magic))
     assert {record.timestamp for record in records_of(result)} == {NOW}
-    assert len(result.records) == len(content) and not result.sizes_may_have_changed
+    assert len(result.records) == len(content) and not is_built_again(result)
     assert (result.max_timestamp, result.offset_of_max_timestamp) == (NOW, BASE + 2)
     if magic == 2:
         assert only_batch(result).base_timestamp == 1234
@@ -271,7 +273,7 @@ def test_lv24_log_append_time_needs_no_recompression(magic: int) -> None:
 @pytest.mark.covers("LogValidatorTest.testAbsoluteOffsetAssignmentCompressed")
 def test_lv21_a_wrapper_of_magic_0_is_always_built_anew() -> None:
     result = validated(sent(0, GZIP), rules_for(0))
-    assert offsets_of(result) == [BASE, BASE + 1, BASE + 2] and result.sizes_may_have_changed
+    assert offsets_of(result) == [BASE, BASE + 1, BASE + 2] and is_built_again(result)
     (batch,) = batches_of(result)
     assert batch.last_offset == BASE + 2 and batch.compression is GZIP
     for source, target in ((1, 0), (1, 2), (0, 1)):
@@ -286,7 +288,7 @@ def test_lv23_odd_inner_offsets_of_old_clients_are_given_anew(magic: int) -> Non
     content = wrapper(magic, b"".join(inner(0, magic) for _ in range(20)), offset=0)
     for target in (magic, 2):
         result = validated(content, rules_for(target))
-        assert offsets_of(result) == list(range(BASE, BASE + 20)) and result.sizes_may_have_changed
+        assert offsets_of(result) == list(range(BASE, BASE + 20)) and is_built_again(result)
     with pytest.raises(InvalidRecord, match="20 records spans 1 offsets"):
         validated(poked(poked(produced(GZIP, timestamps=(NOW,) * 20), 23, ">i", 0), 57, ">i", 20))
 
@@ -310,9 +312,9 @@ def test_lv15_plain_sets_become_one_of_the_topics_format(source: int, target: in
     result = validated(sent(source), rules_for(target))
     assert {batch.magic for batch in batches_of(result)} == {target}
     assert {batch.compression for batch in batches_of(result)} == {NONE}
-    assert offsets_of(result) == [BASE, BASE + 1, BASE + 2] and result.next_offset == BASE + 3
+    assert offsets_of(result) == [BASE, BASE + 1, BASE + 2] and result.last_offset + 1 == BASE + 3
     assert [(record.key, record.value) for record in records_of(result)] == [(b"key", word) for word in WORDS]
-    assert result.sizes_may_have_changed
+    assert is_built_again(result)
 
 
 @pytest.mark.covers(
@@ -332,7 +334,7 @@ def test_lv25_compressed_sets_become_one_of_the_topics_format(
     (batch,) = batches_of(result)
     assert (batch.magic, batch.compression) == (target, codec)
     assert offsets_of(result) == [BASE, BASE + 1, BASE + 2]
-    assert result.sizes_may_have_changed
+    assert is_built_again(result)
 
 
 def test_lv16_many_messages_become_one_batch() -> None:
@@ -348,7 +350,7 @@ def test_lv17_messages_without_a_timestamp_get_none(target: int, codec: Compress
     assert {record.timestamp for record in records_of(result)} == {-1}
     assert {batch.timestamp_type for batch in batches_of(result)} == {TimestampType.CREATE}
     assert (result.max_timestamp, result.offset_of_max_timestamp) == (-1, -1)
-    assert result.sizes_may_have_changed
+    assert is_built_again(result)
 
 
 @pytest.mark.covers("LogValidatorTest.checkLogAppendTimeWithRecompression")
@@ -359,7 +361,7 @@ def test_lv17_on_a_log_append_topic_they_get_the_append_time(target: int, codec:
     assert {record.timestamp for record in records_of(result)} == {NOW}
     is_loose = target == 1 and codec is NONE
     assert (result.max_timestamp, result.offset_of_max_timestamp) == (NOW, BASE if is_loose else BASE + 2)
-    assert result.log_append_time_ms == NOW and result.sizes_may_have_changed
+    assert result.log_append_time_ms == NOW and is_built_again(result)
     if target == 2:
         assert only_batch(result).base_timestamp == -1
 
@@ -372,7 +374,7 @@ def test_lv18_the_largest_timestamp_and_its_offset_follow_from_the_build(codec: 
     assert [record.timestamp for record in batch.records()] == [NOW, NOW + 1, NOW - 1]
     assert (batch.max_timestamp, batch.producer_id, batch.base_sequence) == (NOW + 1, -1, -1)
     assert (result.max_timestamp, result.offset_of_max_timestamp) == (NOW + 1, BASE + 2)
-    assert result.sizes_may_have_changed
+    assert is_built_again(result)
     loose = validated(sent(2), rules_for(1, NONE))
     assert (loose.max_timestamp, loose.offset_of_max_timestamp) == (NOW + 1, BASE + 1)
     wrapped = validated(sent(2), rules_for(1, GZIP))
@@ -381,7 +383,7 @@ def test_lv18_the_largest_timestamp_and_its_offset_follow_from_the_build(codec: 
 
 def test_lv19_what_is_converted_may_have_another_size() -> None:
     for source, target in UP + DOWN:
-        assert validated(sent(source), rules_for(target)).sizes_may_have_changed
+        assert is_built_again(validated(sent(source), rules_for(target)))
 
 
 def test_lv15_headers_have_no_place_in_old_formats() -> None:
@@ -401,7 +403,7 @@ def test_lv26_a_plain_set_for_a_compressed_topic_is_compressed(magic: int) -> No
     content = sent(1) if magic == 1 else produced(producer_id=1324)
     result = validated(content, rules_for(magic, GZIP))
     (batch,) = batches_of(result)
-    assert batch.compression is GZIP and result.sizes_may_have_changed
+    assert batch.compression is GZIP and is_built_again(result)
     assert [record.timestamp for record in records_of(result)] == [NOW, NOW + 1, NOW - 1]
     assert (result.max_timestamp, result.offset_of_max_timestamp) == (NOW + 1, BASE + 2)
     if magic == 2:
@@ -419,7 +421,11 @@ def test_lv28_after_a_set_the_next_offset_follows_its_last() -> None:
     for magic in (0, 1, 2):
         for codec in LEGACY_CODECS:
             result = validated(sent(magic, codec), CREATE)
-            assert (result.first_offset, result.last_offset, result.next_offset) == (BASE, BASE + 2, BASE + 3)
+            assert (result.first_offset, result.last_offset, result.last_offset + 1) == (
+                BASE,
+                BASE + 2,
+                BASE + 3,
+            )
 
 
 def test_a_message_that_is_cut_short_within_is_refused() -> None:
@@ -427,7 +433,7 @@ def test_a_message_that_is_cut_short_within_is_refused() -> None:
     message = (
         struct.pack(">qiI", 0, 4 + len(content) + 6, zlib.crc32(content + bytes(6))) + content + bytes(6)
     )
-    assert validated(message).next_offset == BASE + 1
+    assert validated(message).last_offset == BASE
     short = struct.pack(">bBi", 0, 0, 9) + bytes(4)
     message = struct.pack(">qiI", 0, 4 + len(short), zlib.crc32(short)) + short
     with pytest.raises(InvalidRecord):
