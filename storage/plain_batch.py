@@ -24,7 +24,7 @@ from storage.checked_set import CheckedSet
 from storage.compression import Compression
 from storage.crc32c import crc32c
 from storage.record import MAX_INT64
-from storage.record_shape import RecordShapes
+from storage.record_scan import RecordScanner
 from storage.validator_rules import ValidationRules
 
 # Base offset, size field, magic, CRC, attributes, last offset delta, base timestamp, max timestamp, producer id, base
@@ -37,7 +37,7 @@ _STAMP = struct.Struct(">qii").pack_into  # base offset, size field, leader epoc
 class PlainBatches:
     """Of one topic: what stays the same from batch to batch is read from the rules once."""
 
-    __slots__ = ("_after_max_ms", "_before_max_ms", "_is_compacted", "_largest_bytes", "_shapes")
+    __slots__ = ("_after_max_ms", "_before_max_ms", "_is_compacted", "_largest_bytes", "_scanner")
 
     def __init__(self, rules: ValidationRules) -> None:
         takes_plain = (
@@ -47,7 +47,7 @@ class PlainBatches:
         )
         self._largest_bytes = rules.max_message_bytes if takes_plain else 0
         self._is_compacted = rules.is_compacted
-        self._shapes = RecordShapes(HEADER_SIZE)
+        self._scanner = RecordScanner(HEADER_SIZE)
         self._before_max_ms, self._after_max_ms = rules.before_max_ms, rules.after_max_ms
 
     def check(self, records: Buffer, base_offset: int, leader_epoch: int, now_ms: int) -> CheckedSet | None:
@@ -80,7 +80,7 @@ class PlainBatches:
         ):
             return None
         buffer = records if isinstance(records, bytearray) else bytearray(records)
-        scan = self._shapes.scan(buffer, count)
+        scan = self._scanner.scan(buffer, count)
         if scan is None:
             return None
         least_delta, greatest_delta, has_null_key = scan

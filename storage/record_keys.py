@@ -1,7 +1,7 @@
-"""The keys of a batch without its records: what compaction must know of each, and no more.
+"""The keys of a batch's records, found without decoding the records: what compaction must know of each.
 
-It walks the encoded records, stepping over values and headers. What is broken, or unusual, it leaves to
-`decode_records`, which is the one place that says what a broken record is.
+A walk over the encoded records steps over values and headers. What is broken or unusual is left to `decode_records`,
+which alone says what a broken record is.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from storage.varint import read_varint, read_varlong
 
 
 class RecordKey(NamedTuple):
+    """One record's offset and key; without a value it is a tombstone."""
+
     offset: int
     key: bytes | None
     has_value: bool
 
 
 def read_keys(batch: RecordBatch) -> list[RecordKey]:
-    """Of every record of the batch, in order. Raises as `RecordBatch.records`."""
+    """The key of every record of the batch, in order. Raises what `RecordBatch.records` raises."""
     buffer = batch.buffer
     if batch.magic == CURRENT_MAGIC and not batch.attributes & CODEC_MASK and isinstance(buffer, bytes):
         start = batch.start
@@ -35,16 +37,22 @@ def read_keys(batch: RecordBatch) -> list[RecordKey]:
     return [RecordKey(record.offset, record.key, record.value is not None) for record in batch.records()]
 
 
+# A loop of its own beside those of `record.py` and `record_scan.py`: compaction runs it over every byte of a dirty log,
+# and decoding whole records takes half as long again.
 def _scan(payload: bytes, position: int, end: int, record_count: int, base_offset: int) -> list[RecordKey]:
-    """Raises IndexError and InvalidRecord, without a reason, for anything but sound records that fill the place."""
+    """Find the keys of the records from byte `position` to `end` (exclusive).
+
+    Raises IndexError and InvalidRecord, without a reason, for anything but sound records that fill those bytes.
+    """
     found: list[RecordKey] = []
     new_tuple = tuple.__new__
     for _ in range(record_count):
-        # Zig-zag: an even number is twice the value. One and two bytes are read here, not in a call.
+        # Zig-zag: an even number is twice its value. Numbers of one and two bytes are read here, without a call. The
+        # length comes first, then the attributes, one byte that nothing reads.
         byte = payload[position]
         if byte < 0x80:
             record_end = position + 1 + (byte >> 1)
-            position += 2  # the length and the attributes
+            position += 2
         elif payload[position + 1] < 0x80:
             record_end = position + 2 + ((byte & 0x7F | payload[position + 1] << 7) >> 1)
             position += 3
@@ -52,7 +60,8 @@ def _scan(payload: bytes, position: int, end: int, record_count: int, base_offse
             length, position = read_varint(payload, position)
             record_end = position + length
             position += 1
-        if payload[position] < 0x80:  # the timestamp
+        # The timestamp delta.
+        if payload[position] < 0x80:
             position += 1
         else:
             _, position = read_varlong(payload, position)

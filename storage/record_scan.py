@@ -1,58 +1,89 @@
-"""A walk over the encoded records of a batch that makes no records: what a leader must know of each, and no
-more.
+"""The scan of a batch's records: what a leader must know of all of them, without decoding one.
 
-It knows the shape nearly every batch has. Anything else, sound or broken, it leaves to `decode_records`,
-which is the one place that says what a broken record is. Records of one shape are left to `record_run.py`.
+Three ways lead to it, each measured for 16 records and for 259: records framed as those of the batch before (1 us and
+3 us), records of one shape (10 us and 95 us), one record after the other (13 us and 210 us). They accept the shapes
+that nearly all batches have. Everything else, sound or broken, is left to `decode_records`, which alone says what a
+broken record is.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, final
 
 from storage.errors import InvalidRecord
-from storage.record_run import FIRST_OF_THREE, SHORTEST_RUN, run_at, timestamp_deltas
+from storage.record_shape import RecordScan, RecordShape, run_at, shape_of, timestamp_deltas
 from storage.varint import read_varint, read_varlong
 
+__all__ = ["RecordScan", "RecordScanner", "skip_headers"]
 
-class RecordScan(NamedTuple):
-    """Of the records of one batch, whose offset deltas are 0, 1, 2 …; deltas are 0 where there is no
-    record.
+# With fewer records a run costs more than a walk.
+_SHORTEST_RUN: Final = 8
+
+
+@final
+class RecordScanner:
+    """Scans batches one after the other; the records of each begin at byte `start`.
+
+    A shape is remembered from the second batch of one size and record count on: where these change all the time, none
+    is. A scanner used once remembers nothing.
     """
 
-    least_timestamp_delta: int
-    greatest_timestamp_delta: int
-    has_null_key: bool
+    __slots__ = ("_before", "_is_tried", "_shape", "_start")
+
+    def __init__(self, start: int) -> None:
+        self._start = start
+        self._shape: RecordShape | None = None
+        # Size and record count of the last batch whose shape was not known, and whether its shape was looked for.
+        self._before = (-1, -1)
+        self._is_tried = False
+
+    def scan(self, payload: bytes | bytearray, record_count: int) -> RecordScan | None:
+        """Scan `record_count` records, which must fill `payload` from the start byte on.
+
+        Returns None for a batch that must be decoded with care: its structure is broken, its offset deltas are not
+        0, 1, 2 …, or the count is negative.
+        """
+        shape = self._shape
+        if shape is not None and record_count == shape.count and len(payload) == shape.size_bytes:
+            return shape.scan_of(payload) or _scan(payload, self._start, record_count)
+        scan = _scan(payload, self._start, record_count)
+        if scan is not None:
+            self._remember(payload, record_count, scan)
+        return scan
+
+    def _remember(self, payload: bytes | bytearray, record_count: int, scan: RecordScan) -> None:
+        if self._before != (len(payload), record_count):
+            self._before, self._is_tried = (len(payload), record_count), False
+        elif not self._is_tried:
+            self._is_tried = True
+            self._shape = shape_of(payload, self._start, record_count, scan) or self._shape
 
 
-def scan_records(payload: bytes | bytearray, start: int, record_count: int) -> RecordScan | None:
-    """Walk `record_count` records that must fill `payload` from `start` on; keys and values are stepped over.
-
-    None for a batch to be decoded with care: a broken structure, or offset deltas that are not 0, 1, 2 …
-    """
+def _scan(payload: bytes | bytearray, position: int, record_count: int) -> RecordScan | None:
     try:
-        if record_count >= SHORTEST_RUN:
-            return _scan_runs(payload, start, record_count)
-        return _scan(payload, start, 0, record_count) if record_count >= 0 else None
+        if record_count >= _SHORTEST_RUN:
+            return _scan_runs(payload, position, record_count)
+        return _walk(payload, position, 0, record_count) if record_count >= 0 else None
     except (IndexError, InvalidRecord):
         return None
 
 
 def _scan_runs(payload: bytes | bytearray, position: int, record_count: int) -> RecordScan | None:
-    """By runs as long as the records have one shape, and behind that one by one."""
+    """Scan run by run as long as the records have one shape, and walk over those after them."""
     index, has_null_key = 0, False
     deltas: list[int] = []
-    while index < FIRST_OF_THREE and record_count - index >= SHORTEST_RUN:
+    while record_count - index >= _SHORTEST_RUN:
         run = run_at(payload, position, index, record_count)
         found = None if run is None else timestamp_deltas(payload, run.times)
         if run is None or found is None:
             break
         deltas += (min(found), max(found))
         has_null_key = has_null_key or run.has_null_keys
-        index, position = run.behind, run.end
+        index, position = run.next_index, run.end
     if not index:
-        return _scan(payload, position, 0, record_count)
+        return _walk(payload, position, 0, record_count)
     if index < record_count:
-        rest = _scan(payload, position, index, record_count)
+        rest = _walk(payload, position, index, record_count)
         if rest is None:
             return None
         deltas += (rest.least_timestamp_delta, rest.greatest_timestamp_delta)
@@ -62,20 +93,25 @@ def _scan_runs(payload: bytes | bytearray, position: int, record_count: int) -> 
     return RecordScan(min(deltas), max(deltas), has_null_key)
 
 
-def _scan(payload: bytes | bytearray, position: int, first: int, record_count: int) -> RecordScan | None:
-    """One loop, which reads numbers of one and two bytes without a call: a leader does it for every record it takes.
-    Zig-zag: an even number is twice the value.
+# `record.py` and `record_keys.py` read the same fields, each in a loop of its own: a leader walks over every record it
+# takes, and one shared loop would cost a call or a tuple for each of them.
+def _walk(payload: bytes | bytearray, position: int, first: int, record_count: int) -> RecordScan | None:
+    """Scan one record after the other, from record `first` on, which begins at byte `position`; keys and values are
+    stepped over. Numbers of one and two bytes are read without a call; in zig-zag an even one is twice its value.
     """
     least = greatest = 0
     has_null_key = False
-    delta_byte = -1  # of the record before, where its timestamp delta was of one byte
+    # The timestamp delta of the record before, where it took one byte: most records have the same again.
+    delta_byte = -1
     for index in range(first, record_count):
+        # The length, and the attributes, one byte that nothing reads.
         byte = payload[position]
-        if byte & 1:  # a negative length
+        # A negative length.
+        if byte & 1:
             return None
         if byte < 0x80:
             record_end = position + 1 + (byte >> 1)
-            position += 2  # the length and the attributes
+            position += 2
         elif (second := payload[position + 1]) < 0x80:
             record_end = position + 2 + ((byte & 0x7F | second << 7) >> 1)
             position += 3
@@ -134,7 +170,7 @@ def _scan(payload: bytes | bytearray, position: int, first: int, record_count: i
 
 
 def skip_headers(payload: bytes | bytearray, position: int, record_end: int) -> int:
-    """The position behind the headers, -1 when they are broken."""
+    """The position after the headers, whose count is at `position`; -1 when they are broken."""
     count, position = read_varint(payload, position)
     if not 0 <= count <= record_end - position:
         return -1

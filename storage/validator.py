@@ -29,7 +29,7 @@ from storage.checked_set import CheckedSet, stamped_set
 from storage.compression import Compression, decompress
 from storage.errors import InvalidRecord
 from storage.producer_append import AppendOrigin
-from storage.record_scan import RecordScan, scan_records
+from storage.record_scan import RecordScan, RecordScanner
 from storage.validator_build import build_and_assign
 from storage.validator_rules import (
     NO_LIMIT,
@@ -135,9 +135,9 @@ class _BatchValidation:
     def _scan(self, source: Compression) -> RecordScan | None:
         count = self.batch.record_count
         if source is Compression.NONE:
-            return scan_records(self.buffer, HEADER_SIZE, count)
+            return RecordScanner(HEADER_SIZE).scan(self.buffer, count)
         with memoryview(self.buffer) as view, view[HEADER_SIZE:] as compressed:
-            return scan_records(decompress(source, compressed) if count > 0 else b"", 0, count)
+            return RecordScanner(0).scan(decompress(source, compressed) if count > 0 else b"", count)
 
     def _max_timestamp(self, scan: RecordScan) -> int:
         batch = self.batch

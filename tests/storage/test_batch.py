@@ -31,7 +31,7 @@ from storage.errors import (
     InvalidRecord,
     UnsupportedCompression,
 )
-from storage.record_scan import RecordScan, scan_records
+from storage.record_scan import RecordScan, RecordScanner
 from tests.storage.record_strategies import batch_fields, mutated, quick, record_lists
 
 CLEAN = Path(__file__).parents[1] / "golden" / "kafka-4.1" / "clean"
@@ -416,8 +416,8 @@ def test_walk_that_skips_keys_and_values_sees_what_decoding_sees(codec: Compress
     batch = only(build_batch(given_records, compression=codec))
     assert list(batch.records()) == given_records
     payload = decompress(codec, batch.tobytes()[HEADER_SIZE:])
-    assert scan_records(payload, 0, 6) == RecordScan(0, 9998, True)
-    assert scan_records(payload, 0, 5) is None and scan_records(payload, 0, 7) is None
+    assert RecordScanner(0).scan(payload, 6) == RecordScan(0, 9998, True)
+    assert RecordScanner(0).scan(payload, 5) is None and RecordScanner(0).scan(payload, 7) is None
 
 
 def test_t8_offset_and_epoch_of_magic_2_are_outside_its_checksum_and_the_attributes_are_not() -> None:

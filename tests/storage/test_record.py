@@ -13,7 +13,7 @@ from storage.record import (
     encode_record,
     subtract_from_sequence,
 )
-from storage.record_scan import scan_records
+from storage.record_scan import RecordScanner
 from storage.varint import encode_varint
 from tests.storage.record_strategies import headers, int32s, int64s, mutated, quick, small_bytes
 
@@ -219,4 +219,4 @@ class TestBrokenRecords:
     def check_refused(encoded: bytes) -> None:
         with pytest.raises(InvalidRecord):
             decode_one(encoded)
-        assert scan_records(encoded, 0, 1) is None
+        assert RecordScanner(0).scan(encoded, 1) is None

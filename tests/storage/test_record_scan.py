@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from storage.batch import HEADER_SIZE, Record, RecordBatch, build_batch
 from storage.errors import InvalidRecord
 from storage.record import encode_record
-from storage.record_scan import RecordScan, scan_records
+from storage.record_scan import RecordScan, RecordScanner
 from storage.varint import read_varint
 from tests.storage.produced_sets import NOW, validated
 
@@ -41,8 +41,8 @@ def test_scan_agrees_with_the_records(
     deltas = [timestamp - base for timestamp, _, _, _ in drawn]
     has_null_key = any(key is None for _, key, _, _ in drawn)
     expected = RecordScan(min(deltas), max(deltas), has_null_key)
-    assert scan_records(content, HEADER_SIZE, len(drawn)) == expected
-    assert scan_records(content[HEADER_SIZE:], 0, len(drawn)) is not None
+    assert RecordScanner(HEADER_SIZE).scan(content, len(drawn)) == expected
+    assert RecordScanner(0).scan(content[HEADER_SIZE:], len(drawn)) is not None
     assert validated(content).max_timestamp == max(timestamp for timestamp, _, _, _ in drawn)
 
 
@@ -55,7 +55,7 @@ def test_scan_accepts_no_structure_that_decoding_refuses(
     for _ in range(data.draw(st.integers(1, 3))):
         position = data.draw(st.integers(HEADER_SIZE, min(len(content) - 1, HEADER_SIZE + 40)))
         content[position] = data.draw(st.integers(0, 255))
-    scan = scan_records(bytes(content), HEADER_SIZE, len(drawn))
+    scan = RecordScanner(HEADER_SIZE).scan(bytes(content), len(drawn))
     if scan is None:
         return
     records = list(RecordBatch(bytes(content), 0, len(content)).records())
@@ -70,18 +70,18 @@ def test_scan_accepts_no_structure_that_decoding_refuses(
 @pytest.mark.parametrize("count", [64, 65, 200, 9000])
 def test_scan_of_many_records(count: int) -> None:
     content = build_batch([Record(index, NOW - index, b"k", b"v") for index in range(count)])
-    assert scan_records(content, HEADER_SIZE, count) == RecordScan(1 - count, 0, False)
-    assert scan_records(content, HEADER_SIZE, count - 1) is None
-    assert scan_records(content, HEADER_SIZE, count + 1) is None
-    assert scan_records(content, HEADER_SIZE, -1) is None
+    assert RecordScanner(HEADER_SIZE).scan(content, count) == RecordScan(1 - count, 0, False)
+    assert RecordScanner(HEADER_SIZE).scan(content, count - 1) is None
+    assert RecordScanner(HEADER_SIZE).scan(content, count + 1) is None
+    assert RecordScanner(HEADER_SIZE).scan(content, -1) is None
 
 
 def test_scan_refuses_a_negative_length() -> None:
     content = bytearray(build_batch([Record(0, NOW, b"k", b"v" * 30)]))
     assert content[HEADER_SIZE] == 37 << 1
-    assert scan_records(bytes(content), HEADER_SIZE, 1) is not None
+    assert RecordScanner(HEADER_SIZE).scan(bytes(content), 1) is not None
     content[HEADER_SIZE] |= 1  # zig-zag: -38
-    assert scan_records(bytes(content), HEADER_SIZE, 1) is None
+    assert RecordScanner(HEADER_SIZE).scan(bytes(content), 1) is None
 
 
 RUNS = st.tuples(
@@ -105,11 +105,11 @@ def run_of(drawn: Run) -> tuple[bytes, list[int]]:
 def test_scan_of_records_of_one_shape(drawn: Run) -> None:
     content, deltas = run_of(drawn)
     expected = RecordScan(min(deltas), max(deltas), drawn[1] is None)
-    assert scan_records(content, HEADER_SIZE, drawn[0]) == expected
-    assert scan_records(content, HEADER_SIZE, drawn[0] - 1) is None
-    assert scan_records(content, HEADER_SIZE, drawn[0] + 1) is None
-    assert scan_records(content + b"\x00", HEADER_SIZE, drawn[0]) is None
-    assert scan_records(content[:-1], HEADER_SIZE, drawn[0]) is None
+    assert RecordScanner(HEADER_SIZE).scan(content, drawn[0]) == expected
+    assert RecordScanner(HEADER_SIZE).scan(content, drawn[0] - 1) is None
+    assert RecordScanner(HEADER_SIZE).scan(content, drawn[0] + 1) is None
+    assert RecordScanner(HEADER_SIZE).scan(content + b"\x00", drawn[0]) is None
+    assert RecordScanner(HEADER_SIZE).scan(content[:-1], drawn[0]) is None
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def ends_of(content: bytes, count: int) -> list[int]:
 
 
 def check_scan_agrees(content: bytes, count: int) -> None:
-    scan = scan_records(content, HEADER_SIZE, count)
+    scan = RecordScanner(HEADER_SIZE).scan(content, count)
     batch = RecordBatch(content, 0, len(content))
     try:
         records = list(batch.records())
@@ -167,9 +167,9 @@ def check_scan_agrees(content: bytes, count: int) -> None:
 def test_scan_finds_a_timestamp_that_is_shorter_than_those_beside_it(cleared: int) -> None:
     """Its second byte is the offset delta then; the length of the record stays as it was."""
     encoded = [encode_record(index, 100 + index, b"k", b"v") for index in range(10)]
-    assert scan_records(b"".join(encoded), 0, 10) == RecordScan(100, 109, False)
+    assert RecordScanner(0).scan(b"".join(encoded), 10) == RecordScan(100, 109, False)
     odd = bytearray(encoded[cleared])
     assert odd[2] & 0x80
     odd[2] &= 0x7F
     encoded[cleared] = bytes(odd)
-    assert scan_records(b"".join(encoded), 0, 10) is None
+    assert RecordScanner(0).scan(b"".join(encoded), 10) is None

@@ -7,9 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.batch import HEADER_SIZE, Record, build_batch
-from storage.record_scan import RecordScan, scan_records
-from storage.record_shape import RecordShapes
+from storage.record_scan import RecordScan, RecordScanner
 from tests.storage.produced_sets import NOW
+
+
+def scanned(content: bytes | bytearray, count: int) -> RecordScan | None:
+    """What a scanner finds that has seen no other batch."""
+    return RecordScanner(HEADER_SIZE).scan(content, count)
 
 
 def built(
@@ -19,12 +23,12 @@ def built(
     return build_batch([Record(index, NOW + delta, key, value) for index, delta in enumerate(times)])
 
 
-def knowing(content: bytes, count: int) -> RecordShapes:
-    """The shape of `content` is known: it has come twice."""
-    shapes = RecordShapes(HEADER_SIZE)
+def knowing(content: bytes, count: int) -> RecordScanner:
+    """A scanner that remembers the shape of `content`: it has come twice."""
+    scanner = RecordScanner(HEADER_SIZE)
     for _ in range(2):
-        assert shapes.scan(content, count) == scan_records(content, HEADER_SIZE, count)
-    return shapes
+        assert scanner.scan(content, count) == scanned(content, count)
+    return scanner
 
 
 SHAPES = [
@@ -48,7 +52,7 @@ def test_a_known_shape_finds_each_odd_byte(
 ) -> None:
     """Each byte of the first, of a middle and of the last records, contents too."""
     content = built(count, key, value, deltas)
-    shapes = knowing(content, count)
+    scanner = knowing(content, count)
     size = (len(content) - HEADER_SIZE) // count
     ends = {0, count // 2, count - 1, min(63, count - 1)}
     places = {HEADER_SIZE + index * size + at for index in ends for at in (*range(min(size, 90)), -1, -2)}
@@ -56,8 +60,8 @@ def test_a_known_shape_finds_each_odd_byte(
         for flipped in (1, 2, 0x40, 0x80):
             odd = bytearray(content)
             odd[place] ^= flipped
-            assert shapes.scan(odd, count) == scan_records(odd, HEADER_SIZE, count), (place, flipped)
-            assert shapes.scan(content, count) == scan_records(content, HEADER_SIZE, count)
+            assert scanner.scan(odd, count) == scanned(odd, count), (place, flipped)
+            assert scanner.scan(content, count) == scanned(content, count)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +81,7 @@ def test_lv11_timestamps_may_change_in_a_known_shape(
 ) -> None:
     """Also into another width, with a value as much shorter: then the shape is another."""
     first, then = built(count, deltas=before), built(count, deltas=after)
-    expected = scan_records(then, HEADER_SIZE, count)
+    expected = scanned(then, count)
     deltas = [0, *(after[index % len(after)] for index in range(1, count))]
     assert expected == RecordScan(min(deltas), max(deltas), False)
     assert knowing(first, count).scan(then, count) == expected
@@ -85,13 +89,13 @@ def test_lv11_timestamps_may_change_in_a_known_shape(
 
 def test_a_shape_is_of_one_size_and_one_count() -> None:
     content = built(16)
-    shapes = knowing(content, 16)
-    assert shapes.scan(content, 15) is None and shapes.scan(content, 17) is None
-    assert shapes.scan(content, 0) is None and shapes.scan(content, 0) is None
+    scanner = knowing(content, 16)
+    assert scanner.scan(content, 15) is None and scanner.scan(content, 17) is None
+    assert scanner.scan(content, 0) is None and scanner.scan(content, 0) is None
     assert knowing(content, 16).scan(content[:-1], 16) is None
     assert knowing(content, 16).scan(content + b"\x00", 16) is None
-    assert RecordShapes(0).scan(b"", 0) == RecordScan(0, 0, False)
-    empty = RecordShapes(0)
+    assert RecordScanner(0).scan(b"", 0) == RecordScan(0, 0, False)
+    empty = RecordScanner(0)
     assert [empty.scan(b"", 0) for _ in range(3)] == [RecordScan(0, 0, False)] * 3
 
 
@@ -106,7 +110,7 @@ def test_null_keys_are_known_of_a_shape() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_sequence_of_batches_is_scanned_as_each_alone(data: st.DataObject) -> None:
-    shapes = RecordShapes(HEADER_SIZE)
+    scanner = RecordScanner(HEADER_SIZE)
     for _ in range(data.draw(st.integers(2, 12))):
         count, key, value, deltas = data.draw(st.sampled_from(SHAPES[:8]))
         content = bytearray(built(count, key, value, deltas))
@@ -114,7 +118,7 @@ def test_any_sequence_of_batches_is_scanned_as_each_alone(data: st.DataObject) -
             if data.draw(st.booleans()):
                 place = data.draw(st.integers(HEADER_SIZE, min(len(content) - 1, HEADER_SIZE + 60)))
                 content[place] = data.draw(st.integers(0, 255))
-            assert shapes.scan(content, count) == scan_records(content, HEADER_SIZE, count)
+            assert scanner.scan(content, count) == scanned(content, count)
 
 
 def test_records_that_only_look_like_a_run_make_no_shape() -> None:
@@ -124,8 +128,8 @@ def test_records_that_only_look_like_a_run_make_no_shape() -> None:
     first = bytes([18, 0, 0, 0, 2, ord("k"), 4]) + b"ab" + bytes(1)
     second = bytes([18, 0, 0x82, 2, 2, 2, 4, 2]) + b"b" + bytes(1)
     content = bytes(HEADER_SIZE) + first + second
-    assert scan_records(content, HEADER_SIZE, 2) == RecordScan(0, 129, False)
-    shapes = knowing(content, 2)
+    assert scanned(content, 2) == RecordScan(0, 129, False)
+    scanner = knowing(content, 2)
     odd = bytearray(content)
     odd[HEADER_SIZE + len(first) + 7] = 4
-    assert scan_records(odd, HEADER_SIZE, 2) is None and shapes.scan(odd, 2) is None
+    assert scanned(odd, 2) is None and scanner.scan(odd, 2) is None
