@@ -31,8 +31,15 @@ LOG_OVERHEAD = 12  # offset and size, which every magic has
 HEADER_SIZE = 61
 HEADER_SIZE_UP_TO_MAGIC = 17
 MIN_SIZE_FIELD = 14  # the least a magic-0 message can say of itself
-HEADER = struct.Struct(">qiibIhiqqqhii")  # magic 2, in field order
+# All fields of magic 2, in field order, and the places of some in what it unpacks.
+HEADER = struct.Struct(">qiibIhiqqqhii")
 assert HEADER.size == HEADER_SIZE
+FIELD_BASE_OFFSET = 0
+FIELD_SIZE = 1
+FIELD_MAGIC = 3
+FIELD_CRC = 4
+FIELD_LAST_OFFSET_DELTA = 6
+FIELD_MAX_TIMESTAMP = 8
 SIZE_FIELD = struct.Struct(">i")
 SIZE_FIELD_AT = 8
 EPOCH_AT = 12

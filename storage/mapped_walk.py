@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, final
 
-from storage.batch_format import HEADER_SIZE, LOG_OVERHEAD
+from storage.batch_format import FIELD_SIZE, HEADER_SIZE, LOG_OVERHEAD
 from storage.file_records import FileRecords, HeaderFields
 
 WINDOW_BYTES: Final = 1 << 24  # of a mapped file that stay in memory behind a walk
@@ -46,7 +46,7 @@ class MappedWalk:
             self._odd = (header for *_, header in self._records.scan_headers(position))
         header = next(self._odd, None)
         if header is not None:
-            self._odd_end = position + LOG_OVERHEAD + header[1]
+            self._odd_end = position + LOG_OVERHEAD + header[FIELD_SIZE]
         return header
 
     def close(self) -> None:

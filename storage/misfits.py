@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from storage.batch import LOG_OVERHEAD
+from storage.batch_format import FIELD_BASE_OFFSET, FIELD_LAST_OFFSET_DELTA, FIELD_MAX_TIMESTAMP, FIELD_SIZE
 from storage.errors import CorruptBatch, InvalidRecord
 from storage.offset_index import ENTRY as OFFSET_ENTRY
 from storage.segment import LogSegment
@@ -42,10 +43,10 @@ def find_misfit(segment: LogSegment) -> Misfit | None:
     first_misfit, end, offset = None, 0, 0
     try:
         for _, _, position, header in segment.records.scan_headers():
-            last_offset = header[0] + header[6]
+            last_offset = header[FIELD_BASE_OFFSET] + header[FIELD_LAST_OFFSET_DELTA]
+            end = position + LOG_OVERHEAD + header[FIELD_SIZE]
             if first_misfit is None and not segment.can_hold(last_offset):
-                first_misfit, offset = range(position, position + LOG_OVERHEAD + header[1]), last_offset
-            end = position + LOG_OVERHEAD + header[1]
+                first_misfit, offset = range(position, end), last_offset
     except (CorruptBatch, InvalidRecord) as error:
         return Misfit(position=end, reason=str(error), is_damage=True)
     if end < segment.size_bytes:
@@ -73,7 +74,7 @@ def find_step_back(segment: LogSegment) -> Misfit | None:
     """The first sound batch whose last offset does not pass the one before it."""
     before = segment.base_offset - 1
     for _, _, position, header in segment.records.scan_headers():
-        last_offset = header[0] + header[6]
+        last_offset = header[FIELD_BASE_OFFSET] + header[FIELD_LAST_OFFSET_DELTA]
         if last_offset <= before:
             reason = f"offset {last_offset} follows {before}"
             return Misfit(position=position, reason=reason, is_damage=False)
@@ -92,12 +93,12 @@ def overfills_indexes(segment: LogSegment, index_bytes: int) -> bool:
     max_timestamp = last_indexed_time = -1
     with suppress(CorruptBatch, InvalidRecord):
         for _, _, position, header in segment.records.scan_headers():
-            max_timestamp = max(max_timestamp, header[8])
+            max_timestamp = max(max_timestamp, header[FIELD_MAX_TIMESTAMP])
             if position <= next_indexed:
                 continue
             if offset_entries == offset_room:
                 return True
-            last_offset = header[0] + header[6]
+            last_offset = header[FIELD_BASE_OFFSET] + header[FIELD_LAST_OFFSET_DELTA]
             if last_offset <= last_indexed:
                 return False
             if time_entries >= time_room:  # asked even where no entry would come (IX20)

@@ -99,14 +99,12 @@ def _walk(payload: bytes | bytearray, position: int, first: int, record_count: i
     """Scan one record after the other, from record `first` on, which begins at byte `position`; keys and values are
     stepped over. Numbers of one and two bytes are read without a call; in zig-zag an even one is twice its value.
     """
-    least = greatest = 0
-    has_null_key = False
+    least, greatest, has_null_key = 0, 0, False
     # The timestamp delta of the record before, where it took one byte: most records have the same again.
     delta_byte = -1
     for index in range(first, record_count):
-        # The length, and the attributes, one byte that nothing reads.
+        # The length, never negative, and the attributes, one byte that nothing reads.
         byte = payload[position]
-        # A negative length.
         if byte & 1:
             return None
         if byte < 0x80:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from storage.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, RecordBatch
+from storage.batch_format import FIELD_BASE_OFFSET, FIELD_LAST_OFFSET_DELTA, FIELD_SIZE
 from storage.errors import CorruptBatch, InvalidRecord, StorageError
 from storage.file_records import FileRecords
 from storage.filesystem import FileSystem, join, read_file
@@ -57,8 +58,8 @@ def _sound_part(file_system: FileSystem, path: str, end_offset: int) -> tuple[in
     position = 0
     try:
         for _, _, position_now, header in records.scan_headers():
-            end_offset = header[0] + header[6] + 1
-            position = position_now + LOG_OVERHEAD + header[1]
+            end_offset = header[FIELD_BASE_OFFSET] + header[FIELD_LAST_OFFSET_DELTA] + 1
+            position = position_now + LOG_OVERHEAD + header[FIELD_SIZE]
     except CorruptBatch as error:
         return end_offset, error
     finally:
