@@ -166,8 +166,8 @@ class Compaction:
         cleaned = self._cleaned = create_cleaned_segment(
             self._file_system, self._log.directory, group[0].base_offset, self._log_config, self._now_ms
         )
-        # Opened here: the worker makes no files where a deletion may go on.
-        _ = cleaned.offset_index, cleaned.time_index
+        # Here, not in the worker: it must create no files while a deletion may run.
+        cleaned.open_indexes()
         self._transactions.keep_aborted = cleaned.transaction_index.append
         yield from self._slices(self._write_group(sources, cleaned, legacy_horizon_ms))
         if self._overflowed is not None:

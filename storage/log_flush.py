@@ -41,7 +41,7 @@ class PreparedFlush:
         self._sync_directory = directory_to_sync
         for segment in segments:
             # Opened here, in the log's own step: the job must not create files while appends go on.
-            _ = segment.offset_index, segment.time_index
+            segment.open_indexes()
 
     def __call__(self) -> None:
         """Raises OSError; then nothing of it may be taken as synced."""

@@ -147,6 +147,11 @@ class LogSegment:
         """Opened, and created when missing, at the first use."""
         return self.indexes.time
 
+    def open_indexes(self) -> None:
+        """Open the offset and the time index, and create their files when missing."""
+        self.indexes.lazy_offset.get()
+        self.indexes.lazy_time.get()
+
     @property
     def transaction_index(self) -> TransactionIndex:
         return self.indexes.transactions
