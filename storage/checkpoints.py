@@ -1,10 +1,10 @@
-"""The small files beside the logs: what each says, how it is read, how it is replaced.
+"""The small files beside the logs: what each holds, how it is read, how it is replaced.
 
 | file                      | content                                                       |
 | ------------------------- | ------------------------------------------------------------- |
 | offset checkpoints        | `0`, the count, then `topic partition offset` a line          |
 | `leader-epoch-checkpoint` | `0`, the count, then `epoch start_offset` a line              |
-| `.kafka_cleanshutdown`    | `{"version":0,"brokerEpoch":N}`, no newline; its being counts |
+| `.kafka_cleanshutdown`    | `{"version":0,"brokerEpoch":N}`, no newline; its existence counts |
 | `partition.metadata`      | `version: 0`, `topic_id: ID`, the last without a newline      |
 | `meta.properties`         | Java properties: version, node.id, cluster.id, directory.id   |
 
@@ -43,11 +43,12 @@ _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _SPACES = re.compile(r"[ \t\x0b\f]+")
 _ZERO_TOPIC_ID = "A" * 22
-_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")  # 16 bytes: the last character carries two bits
+# 16 bytes: the last character carries two bits.
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
 
 
 def _number(path: str, line_number: int, text: str, limit: int, what: str) -> int:
-    """A decimal that Java's parseInt or parseLong takes; `limit` is the greatest value."""
+    """Parse a decimal as Java's parseInt or parseLong does; `limit` is the greatest value. Raises CorruptCheckpoint."""
     if _NUMBER.fullmatch(text):
         value = int(text)
         if -limit - 1 <= value <= limit:
@@ -56,7 +57,7 @@ def _number(path: str, line_number: int, text: str, limit: int, what: str) -> in
 
 
 def _lines(file_system: FileSystem, path: str) -> list[str]:
-    """The lines as a BufferedReader gives them: any of the three line ends, none needed after the last."""
+    """Read lines as Java's BufferedReader does: any of three line ends, and none needed after the last line."""
     content = read_file(file_system, path)
     try:
         lines = _LINE_END.split(content.decode("utf-8"))
@@ -69,7 +70,7 @@ def _lines(file_system: FileSystem, path: str) -> list[str]:
 
 
 def _split(line: str) -> list[str]:
-    """As Java splits on white space: a leading blank makes an empty first part, trailing ones none."""
+    """Split on white space as Java does: a leading blank makes an empty first part, trailing blanks make none."""
     parts = _SPACES.split(line)
     while len(parts) > 1 and parts[-1] == "":
         parts.pop()
@@ -77,7 +78,10 @@ def _split(line: str) -> list[str]:
 
 
 def _read_entries(file_system: FileSystem, path: str, width: int) -> list[tuple[int, list[str]]]:
-    """(line number, parts) of each entry; none in a file that is missing, empty or a version line only."""
+    """The line number and the parts of each entry; none where the file is missing, empty or has only a version line.
+
+    Raises CorruptCheckpoint.
+    """
     try:
         lines = _lines(file_system, path)
     except FileNotFoundError:
@@ -112,10 +116,10 @@ def _create_if_missing(file_system: FileSystem, path: str) -> None:
 
 @final
 class OffsetCheckpoint:
-    """One offset a partition; the file is created empty when missing. Kafka: OffsetCheckpointFile.
+    """One offset per partition; the file is created empty when missing. Kafka: OffsetCheckpointFile.
 
-    Lines are written in order of topic and partition: Kafka's order is that of a hash map, and no reader
-    counts on it.
+    Lines are written in order of topic and partition. Kafka writes them in the order of a hash map, and no reader
+    relies on it.
     """
 
     __slots__ = ("_file_system", "path")
@@ -125,7 +129,7 @@ class OffsetCheckpoint:
         _create_if_missing(file_system, path)
 
     def read(self) -> dict[tuple[str, int], int]:
-        """Offsets by (topic, partition); of two lines for one partition the later counts. Raises
+        """Offsets by topic and partition; where a partition has two lines the later counts. Raises
         CorruptCheckpoint.
         """
         offsets = {}
@@ -141,8 +145,9 @@ class OffsetCheckpoint:
 
 @final
 class LeaderEpochCheckpoint:
-    """(epoch, start offset) a line; the file is created empty when missing. Kafka:
-    LeaderEpochCheckpointFile.
+    """One leader epoch and its start offset per line; the file is created empty when missing.
+
+    Kafka: LeaderEpochCheckpointFile.
     """
 
     __slots__ = ("_file_system", "path")
@@ -152,7 +157,7 @@ class LeaderEpochCheckpoint:
         _create_if_missing(file_system, path)
 
     def read(self) -> list[tuple[int, int]]:
-        """The pairs in file order, each non-negative. Raises CorruptCheckpoint."""
+        """The epochs and start offsets in file order, none negative. Raises CorruptCheckpoint."""
         entries = []
         for line_number, (epoch_text, offset_text) in _read_entries(self._file_system, self.path, 2):
             epoch = _number(self.path, line_number, epoch_text, _INT_MAX, "the epoch")
@@ -168,7 +173,7 @@ class LeaderEpochCheckpoint:
 
 @final
 class CleanShutdownFile:
-    """Whether the last stop was in order, and with which broker epoch. Kafka: CleanShutdownFileHandler."""
+    """The mark of an orderly stop, with the broker epoch at that stop. Kafka: CleanShutdownFileHandler."""
 
     __slots__ = ("_file_system", "path")
 
@@ -179,7 +184,7 @@ class CleanShutdownFile:
         return self._file_system.exists(self.path)
 
     def read(self) -> int | None:
-        """The broker epoch; None for a missing, empty (older brokers) or unreadable file, never an error."""
+        """The broker epoch; None, and no error, for a file that is missing, empty (older brokers) or unreadable."""
         try:
             content: object = json.loads(read_file(self._file_system, self.path))
         except (OSError, ValueError):
@@ -193,11 +198,10 @@ class CleanShutdownFile:
         replace_file(self._file_system, self.path, b'{"version":0,"brokerEpoch":%d}' % broker_epoch)
 
     def delete(self) -> bool:
-        """Whether there was one; it is gone for good when this returns.
+        """Delete the file durably. Returns whether there was one.
 
-        It goes before the logs load, so that a crash while loading is no clean stop (KAFKA-10471). Unlike
-        Kafka we sync the directory: a file that came back after a power loss would have torn logs taken for
-        sound.
+        It is deleted before the logs are loaded, so that a crash while loading is no orderly stop (KAFKA-10471).
+        Unlike Kafka we sync the directory: if a power loss brought the file back, torn logs would be taken for sound.
         """
         try:
             self._file_system.unlink(self.path)
@@ -209,9 +213,7 @@ class CleanShutdownFile:
 
 @final
 class PartitionMetadataFile:
-    """The topic id of a partition directory: 22 characters of URL-safe base64. Kafka:
-    PartitionMetadataFile.
-    """
+    """The topic id of a partition directory: 22 characters of URL-safe base64. Kafka: PartitionMetadataFile."""
 
     __slots__ = ("_file_system", "path")
 
@@ -222,9 +224,7 @@ class PartitionMetadataFile:
         return self._file_system.exists(self.path)
 
     def read(self) -> str | None:
-        """The topic id, None without a file. Raises CorruptCheckpoint; later versions of the file are
-        accepted.
-        """
+        """The topic id; None without a file. Accepts later versions of the file. Raises CorruptCheckpoint."""
         try:
             lines = _lines(self._file_system, self.path)
         except FileNotFoundError:
@@ -251,8 +251,9 @@ class PartitionMetadataFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """Whose log directory this is; a directory of another node or cluster must not be opened. Kafka:
-    MetaProperties.
+    """The owner of a log directory; the directory of another node or cluster must not be opened.
+
+    Kafka: MetaProperties.
     """
 
     node_id: int
@@ -262,7 +263,7 @@ class MetaProperties:
 
 @final
 class MetaPropertiesFile:
-    """`meta.properties`: version 1 is written; 0 (`broker.id`, optional `cluster.id`) is read as well."""
+    """`meta.properties`: version 1 is written; version 0 (`broker.id`, optional `cluster.id`) is read as well."""
 
     __slots__ = ("_file_system", "path")
 
@@ -270,7 +271,7 @@ class MetaPropertiesFile:
         self._file_system, self.path = file_system, join(directory, META_PROPERTIES_FILE)
 
     def read(self) -> MetaProperties | None:
-        """None without a file. Raises CorruptCheckpoint."""
+        """The properties; None without a file. Raises CorruptCheckpoint."""
         try:
             lines = _lines(self._file_system, self.path)
         except FileNotFoundError:

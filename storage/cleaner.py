@@ -1,4 +1,4 @@
-"""One round of compaction over one log: of each key the last record stays, offsets and order never change.
+"""One round of compaction over one log: it keeps the last record of each key; offsets and order never change.
 
 | part | where it runs |
 | --- | --- |
@@ -32,18 +32,19 @@ from storage.segments import LogSegments
 
 _IN_TRANSACTION: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
 Work = Callable[[], None]
-Walk = Iterator[int]  # gives the bytes read, chunk by chunk
+# Yields the bytes read, chunk by chunk.
+Walk = Iterator[int]
 
 
 class DirtyRange(NamedTuple):
-    """What a round is to clean, in offsets. `end_offset` is exclusive and the base of a segment."""
+    """The offsets that a round cleans. `end_offset` is exclusive and the base offset of a segment."""
 
     start_offset: int
     end_offset: int
 
 
 class CompactedLog(Protocol):
-    """What a round needs of its log, all in the log's step."""
+    """What a round needs from its log; called in the log's own step only."""
 
     @property
     def directory(self) -> str: ...
@@ -65,10 +66,11 @@ class CompactedLog(Protocol):
 
 @final
 class Compaction:
-    """Iterate over it in the log's step: each item is work to be called, once, on any thread, before the next is asked.
+    """One round, iterated over in the log's own step. Each item is work to be called once, on any thread, before the
+    next item is asked for.
 
     `end_offset`, the next first dirty offset, is known when the iteration has ended; None when the round was aborted.
-    When work raises, or the log is truncated or deleted meanwhile, `abort` it: nothing of it is seen then.
+    When work raises, or the log is truncated or deleted meanwhile, call `abort`: none of its output becomes visible.
     """
 
     def __init__(
@@ -82,14 +84,17 @@ class Compaction:
         self._file_system, self._log, self._dirty, self._config = file_system, log, dirty, config
         self._now_ms = now_ms
         self._log_config = log.config
-        dirty_offsets = dirty.end_offset - dirty.start_offset  # each has at most one key
+        # Each offset has at most one key.
+        dirty_offsets = dirty.end_offset - dirty.start_offset
         buffer_bytes = config.dedupe_buffer_bytes
         self._offsets = OffsetMap(buffer_bytes, dirty_offsets, dictionary_bytes=buffer_bytes // 2)
         self._marks = DirtyMarks(dirty.start_offset, dirty.end_offset)
         self._reader = SourceReader(file_system, config.io_buffer_bytes, config.max_io_buffer_bytes)
         self._transactions = CleanedTransactions()
-        self._cleaned: LogSegment | None = None  # being written, not the log's yet
-        self._overflowed: int | None = None  # base offset of a source whose offsets do not fit
+        # The segment being written, which is not the log's yet.
+        self._cleaned: LogSegment | None = None
+        # The base offset of a source whose offsets do not fit.
+        self._overflowed: int | None = None
         self._pieces = self._run()
         self.stats = CleanerStats()
         self.end_offset: int | None = None
@@ -98,7 +103,7 @@ class Compaction:
         return self._pieces
 
     def abort(self) -> None:
-        """In the log's step, while none of its work runs: what was written so far is removed. Raises OSError."""
+        """Delete what was written so far. Called in the log's step, while none of the work runs. Raises OSError."""
         self._pieces.close()
         self._reader.close()
         self._drop_cleaned()
@@ -121,13 +126,16 @@ class Compaction:
         )
         for group in groups:
             yield from self._clean_group(group, legacy_horizon_ms)
-            if self._overflowed is not None:  # Kafka, too, begins again after the split
+            # Kafka, too, begins again after the split.
+            if self._overflowed is not None:
                 self._log.split_overflowed(self._overflowed)
                 return
         self.end_offset = end_offset
 
     def _legacy_horizon_ms(self) -> int:
-        """Up to when a segment of magic 0 or 1 must have been written for its tombstones to go (CL16)."""
+        """The time up to which a segment of magic 0 or 1 must have been written for its tombstones to be deleted
+        (CL16).
+        """
         clean = self._log.segments.values(0, self._dirty.start_offset)
         return clean[-1].records.modified_ms() - self._log_config.delete_retention_ms if clean else 0
 
@@ -135,8 +143,6 @@ class Compaction:
         slice_of_walk = _Slice(walk, self._config.slice_bytes)
         while not slice_of_walk.is_done:
             yield slice_of_walk
-
-    # The map
 
     def _build_map(self) -> Walk:
         dirty, start_offset = self._dirty, self._dirty.start_offset
@@ -157,8 +163,6 @@ class Compaction:
             stats=self.stats,
         )
 
-    # A group
-
     def _clean_group(
         self, group: Sequence[LogSegment], legacy_horizon_ms: int
     ) -> Generator[Work, None, None]:
@@ -173,7 +177,8 @@ class Compaction:
         if self._overflowed is not None:
             self._drop_cleaned()
             return
-        self._cleaned = None  # whatever becomes of the swap, a start finishes or undoes it
+        # Not ours to delete any more: if the swap fails, the next start finishes or undoes it.
+        self._cleaned = None
         self._log.swap_in(cleaned, group)
 
     def _plan_group(self, group: Sequence[LogSegment]) -> list[Source]:
@@ -217,7 +222,7 @@ class Compaction:
         cleaned.set_modified(sources[-1].modified_ms)
 
     def _clean_into(self, source: Source, cleaned: LogSegment, record_filter: RecordFilter) -> Walk:
-        """One append a chunk (CL20). Raises SegmentOffsetOverflow."""
+        """Filter `source` into `cleaned`, with one append per chunk (CL20). Raises SegmentOffsetOverflow."""
         reader, position = self._reader, 0
         reader.open(source)
         while position < source.size_bytes:
@@ -234,7 +239,7 @@ class Compaction:
 
 @final
 class _Slice:
-    """Work that goes on where the last call of it stopped."""
+    """Work that continues where its last call stopped; one call reads about `limit_bytes`."""
 
     def __init__(self, walk: Walk, limit_bytes: int) -> None:
         self._walk: Final = walk
@@ -261,10 +266,11 @@ def build_offset_map(
     marks: DirtyMarks,
     stats: CleanerStats,
 ) -> Walk:
-    """Put the last offset of every key from `start_offset` on into `offsets`, until `max_entries` are there (CL8).
+    """Put the last offset of every key from `start_offset` on into `offsets`, which is empty, until it holds
+    `max_entries` (CL8).
 
-    `offsets.latest_offset` says how far it came; where offsets are missing at the end of a segment it goes up to the
-    next one (KAFKA-8764). Raises CorruptBatch, InvalidRecord.
+    `offsets.latest_offset` is the last offset that was read; where offsets are missing at the end of a segment it
+    extends to the next segment (KAFKA-8764). Raises CorruptBatch, InvalidRecord.
     """
     assert len(offsets) == 0, len(offsets)
     transactions = CleanedTransactions()
@@ -298,7 +304,7 @@ def build_offset_map(
 def _map_keys(
     offsets: OffsetMap, marks: DirtyMarks, keys: Sequence[RecordKey], start_offset: int, max_entries: int
 ) -> bool:
-    """False as soon as one finds no room."""
+    """Put the keys of one batch. Returns False as soon as one finds no room."""
     put, note = offsets.put, marks.note
     is_nearly_full = len(offsets) + len(keys) > max_entries
     for offset, key, has_value in keys:

@@ -26,14 +26,18 @@ from storage.crc32c import crc32c
 from storage.errors import CorruptBatch, StorageError
 from storage.filesystem import File, FileSystem, OpenMode
 
-_FRAME: Final = struct.Struct(">8xi4xb").unpack_from  # the size field and the magic
-_ODD: Final = -1  # instead of a magic: let the batch itself say what it is
+# The size field and the magic.
+_FRAME: Final = struct.Struct(">8xi4xb").unpack_from
+# Stands for a magic where the batch itself must be checked.
+_ODD: Final = -1
 
 
 def frame_size(chunk: bytes, at: int, path: str, position: int) -> int | None:
-    """Bytes of the batch that begins at `at`, which need not be whole; None where too few are there to tell (FR10).
+    """The size in bytes of the batch that begins at `at` and need not be whole; None where too few bytes are left
+    (FR10).
 
-    Raises CorruptBatch for a size below the least and an unknown magic; `position` is the place of `chunk` in `path`.
+    Raises CorruptBatch for a size below the least and for an unknown magic; `position` is the place of `chunk` in
+    `path`.
     """
     present = len(chunk) - at
     if present >= HEADER_SIZE_UP_TO_MAGIC:
@@ -52,9 +56,9 @@ def frame_size(chunk: bytes, at: int, path: str, position: int) -> int | None:
 
 
 def batches_in(chunk: bytes, path: str, position: int) -> Iterator[RecordBatch]:
-    """The whole batches of a chunk, each with its checksum looked at.
+    """The whole batches of a chunk, each with its checksum verified.
 
-    Kafka's cleaner looks at none; a batch that it rebuilds from damaged bytes gets a checksum that is right.
+    Kafka's cleaner verifies none: a batch that it rebuilds from damaged bytes gets a checksum that matches them.
     Raises CorruptBatch.
     """
     at, view = 0, memoryview(chunk)
@@ -70,7 +74,8 @@ def batches_in(chunk: bytes, path: str, position: int) -> Iterator[RecordBatch]:
             end, magic = at + size_bytes, _ODD
         batch = RecordBatch(chunk, at, end - at, position + at)
         if magic != CURRENT_MAGIC or checksum(view[at + CRC_COVERS_FROM : end]) != batch.crc:
-            batch.check_valid(path)  # of magic 0 and 1, or with the words for what is wrong
+            # A batch of magic 0 or 1, or one that is damaged: then this raises the reason.
+            batch.check_valid(path)
         yield batch
         at = end
 
@@ -79,8 +84,8 @@ def batches_in(chunk: bytes, path: str, position: int) -> Iterator[RecordBatch]:
 class SourceReader:
     """Reads one source after the other, `capacity_bytes` at a time, over a handle of its own.
 
-    The log may close its handles at any time. The capacity doubles while no whole batch fits, up to `max_bytes` or the
-    one batch that needs more; it returns to `size_bytes` when a source was read to its end.
+    The log may close its own handles at any time. The capacity doubles while no whole batch fits, up to `max_bytes` or
+    the one batch that needs more; it returns to `size_bytes` when a source was read to its end.
     """
 
     def __init__(self, file_system: FileSystem, size_bytes: int, max_bytes: int) -> None:
@@ -103,13 +108,13 @@ class SourceReader:
         self.close()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the file, if one is open; may be called again."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
 
     def grow(self, source: Source, chunk: bytes, position: int, max_message_bytes: int) -> None:
-        """`chunk`, all that fits from `position` on, holds no whole batch.
+        """Double the capacity, because `chunk`, all that fits from `position` on, holds no whole batch.
 
         Raises CorruptBatch when the batch does not end in the file, StorageError when the capacity may not grow.
         """
@@ -124,4 +129,10 @@ class SourceReader:
         limit_bytes = max(limit_bytes, self._max_bytes)
         if self.capacity_bytes >= limit_bytes:
             raise StorageError(f"{source.path} at byte {position}: a batch larger than {limit_bytes} bytes")
+        before_bytes = self.capacity_bytes
         self.capacity_bytes = min(2 * self.capacity_bytes, limit_bytes)
+        assert before_bytes < self.capacity_bytes <= limit_bytes, (
+            before_bytes,
+            self.capacity_bytes,
+            limit_bytes,
+        )

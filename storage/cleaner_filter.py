@@ -1,4 +1,4 @@
-"""Which batches and records of a log stay when it is cleaned.
+"""Which batches and records of a log are kept when it is cleaned.
 
 Kafka: Cleaner.cleanInto with its record filter, MemoryRecords.filterTo; rules CL12 to CL19.
 """
@@ -21,24 +21,31 @@ from storage.record_keys import RecordKey, read_keys
 
 
 class LastRecord(NamedTuple):
-    """What a log last took of a producer: where its last data batch ends, if it knows of one, and its epoch."""
+    """A producer's last entry in a log: the last offset of its last data batch, None if unknown, and its epoch."""
 
     last_data_offset: int | None
     producer_epoch: int
 
 
 class Retention(Enum):
-    """What becomes of a batch (CL14)."""
+    """What is done with a batch (CL14)."""
 
-    DELETE = "delete"  # without a look at its records
-    DELETE_EMPTY = "delete_empty"  # only if no record of it stays
-    RETAIN_EMPTY = "retain_empty"  # it stays even then
+    # Delete it without reading its records.
+    DELETE = "delete"
+    # Delete it only if none of its records is kept.
+    DELETE_EMPTY = "delete_empty"
+    # Keep its header even then.
+    RETAIN_EMPTY = "retain_empty"
 
 
 class Verdict(NamedTuple):
+    """How one batch is to be filtered."""
+
     retention: Retention
-    drops_records: bool  # all of them, whatever they say (CL13)
-    is_marker_of_nothing: bool  # a marker whose transaction has no data left: its horizon begins (CL17)
+    # Whether all of its records are dropped, whatever they say (CL13).
+    drops_records: bool
+    # Whether it is a marker whose transaction has no data left: its delete horizon begins now (CL17).
+    is_marker_of_nothing: bool
 
 
 _ORDINARY: Final = Verdict(Retention.DELETE_EMPTY, drops_records=False, is_marker_of_nothing=False)
@@ -48,7 +55,7 @@ _SPECIAL: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
 @final
 @dataclass(slots=True, kw_only=True)
 class CleanerStats:
-    """Counts of one round; records are counted where they were looked at."""
+    """Counts of one round. A record is counted each time it is read."""
 
     map_bytes_read: int = 0
     map_records_read: int = 0
@@ -56,14 +63,15 @@ class CleanerStats:
     records_read: int = 0
     bytes_written: int = 0
     records_written: int = 0
-    records_without_key: int = 0  # they are dropped (T50)
+    # Records without a key are dropped (T50).
+    records_without_key: int = 0
 
 
 @final
 class FilteredChunk:
-    """What stays of a chunk: `parts` to be written in one append.
+    """What is kept of a chunk: `parts`, to be written in one append.
 
-    `last_offset` is that of the last batch kept, -1 without one.
+    `last_offset` is the last offset of the last batch kept, -1 without one.
     """
 
     __slots__ = ("bytes_read", "last_offset", "parts", "size_bytes")
@@ -74,7 +82,7 @@ class FilteredChunk:
         self.last_offset = -1
 
     def add(self, part: bytes | memoryview, last_offset: int) -> None:
-        """One batch."""
+        """Add the bytes of one batch, whose last offset is `last_offset`."""
         self.parts.append(part)
         self.size_bytes += len(part)
         self.last_offset = last_offset
@@ -82,7 +90,7 @@ class FilteredChunk:
 
 @final
 class RecordFilter:
-    """Judges the batches of one source segment after the other, in the order of the log."""
+    """Filters the batches of one source segment after the other, in the order of the log."""
 
     def __init__(
         self,
@@ -96,7 +104,9 @@ class RecordFilter:
         now_ms: int,
         stats: CleanerStats,
     ) -> None:
-        """`last_records` is by producer id; `round_end_offset` is exclusive, as `now_ms` fixed for the round."""
+        """`last_records` has producer ids as keys; `round_end_offset` is exclusive; both it and `now_ms` are fixed for
+        a round.
+        """
         self._offsets: Final = offsets
         self._marks: Final = marks
         self._transactions: Final = transactions
@@ -105,13 +115,14 @@ class RecordFilter:
         self._delete_retention_ms: Final = delete_retention_ms
         self._now_ms: Final = now_ms
         self._stats: Final = stats
-        self.retains_legacy_deletes = True  # of the present segment: magic 0 and 1 have no horizon (CL16)
+        # Set for each source segment: magic 0 and 1 have no delete horizon (CL16).
+        self.retains_legacy_deletes = True
 
     def filter_chunk(self, chunk: bytes, limit_bytes: int, path: str, position: int) -> FilteredChunk:
-        """The whole batches of `chunk`, which lies at byte `position` of the file `path`.
+        """Filter the whole batches of `chunk`, which is at byte `position` of the file `path`.
 
-        Ends early after the batch with which the output outgrows `limit_bytes` (CL20, KAFKA-5316).
-        Raises CorruptBatch, InvalidRecord; StorageError for what magic 0 and 1 cannot say.
+        Ends early after the batch with which the output exceeds `limit_bytes` (CL20, KAFKA-5316).
+        Raises CorruptBatch, InvalidRecord; StorageError for what magic 0 and 1 cannot express.
         """
         result = FilteredChunk()
         for batch in batches_in(chunk, path, position):
@@ -145,14 +156,14 @@ class RecordFilter:
             result.add(empty_batch(batch), batch.last_offset)
 
     def _all_kept(self, batch: RecordBatch, verdict: Verdict) -> bool | None:
-        """From the marks alone, without a look at its records."""
-        is_told = (
+        """Whether all records of `batch` are kept, by the marks alone; None where the records must be read."""
+        is_marked = (
             batch.magic >= CURRENT_MAGIC
             and batch.last_offset <= self._offsets.latest_offset
             and not verdict.drops_records
             and not batch.attributes & CONTROL_FLAG
         )
-        return self._marks.all_kept(batch) if is_told else None
+        return self._marks.all_kept(batch) if is_marked else None
 
     def _filter_records(self, batch: RecordBatch, verdict: Verdict, result: FilteredChunk) -> None:
         keys = read_keys(batch)
@@ -176,7 +187,7 @@ class RecordFilter:
         kept: list[RecordKey],
         result: FilteredChunk,
     ) -> None:
-        """As it is where nothing of it changes (CL18), else rebuilt."""
+        """Copy the batch where nothing of it changes (CL18), else rebuild it."""
         horizon_ms = batch.delete_horizon_ms
         needs_horizon = (
             batch.magic >= CURRENT_MAGIC
@@ -192,7 +203,9 @@ class RecordFilter:
         result.add(data, RecordBatch(data, 0, len(data)).last_offset)
 
     def judge(self, batch: RecordBatch) -> Verdict:
-        """CL12 to CL14; asks the transactions, so call it once a batch, in order."""
+        """Decide how to filter `batch` (CL12 to CL14). It advances the transactions: call it once per batch, in
+        order.
+        """
         can_discard = self._transactions.can_discard(batch)
         if batch.is_control:
             horizon_ms = batch.delete_horizon_ms
@@ -206,7 +219,7 @@ class RecordFilter:
         return Verdict(retention, drops_records, can_discard and batch.is_control)
 
     def _is_last_of_producer(self, batch: RecordBatch) -> bool:
-        """Its last sequence, or its fencing epoch, is known from this batch alone (CL14, CL27)."""
+        """Whether a producer's last sequence or its fencing epoch is stored in this batch alone (CL14, CL27)."""
         last = self._last_records.get(batch.producer_id) if batch.has_producer_id else None
         if last is None:
             return False
@@ -215,7 +228,7 @@ class RecordFilter:
         return batch.is_control and batch.producer_epoch == last.producer_epoch
 
     def _keep(self, batch: RecordBatch, verdict: Verdict, keys: list[RecordKey]) -> list[RecordKey]:
-        """CL15, CL16."""
+        """The records to keep: the last one of each key, tombstones up to their horizon, markers (CL15, CL16)."""
         if verdict.drops_records:
             return []
         if batch.attributes & CONTROL_FLAG and batch.is_control:

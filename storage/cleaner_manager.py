@@ -1,7 +1,7 @@
-"""Which log of a log directory is cleaned next, which must not be now, and how far each has been cleaned.
+"""Which log of a log directory is cleaned next, which must not be cleaned now, and how far each has been cleaned.
 
 The file `cleaner-offset-checkpoint` holds the first dirty offset of each log. Everything here happens on the thread
-that owns the logs; what a worker cleans meanwhile is only noted. Kafka: LogCleanerManager; rules CL1, CL4, CL6, CL28,
+that owns the logs; the work itself runs elsewhere. Kafka: LogCleanerManager; rules CL1, CL4, CL6, CL28,
 RT16.
 """
 
@@ -21,7 +21,8 @@ logger = logging.getLogger(__name__)
 
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 
-Key = tuple[str, int]  # topic and partition
+# Topic and partition.
+Key = tuple[str, int]
 
 
 def key_of(log: PartitionLog) -> Key:
@@ -29,7 +30,7 @@ def key_of(log: PartitionLog) -> Key:
 
 
 class Candidate(NamedTuple):
-    """A log that may be cleaned, and what of it."""
+    """A log that may be cleaned, with its cleanable offsets and their sizes."""
 
     log: PartitionLog
     offsets: CleanableOffsets
@@ -38,7 +39,7 @@ class Candidate(NamedTuple):
 
 @final
 class _State:
-    """Of a log that is being cleaned, or must not be. `pauses` counts those who asked for it."""
+    """The state of a log that is being cleaned, or must not be. `pauses` counts the callers that paused it."""
 
     __slots__ = ("is_aborted", "is_running", "pauses")
 
@@ -49,7 +50,9 @@ class _State:
 
 @final
 class CleanerManager:
-    """`logs` are those of `directory`, as the log manager keeps them: logs come and go in it."""
+    """Chooses what is cleaned in `directory`. `logs` is the log manager's own mapping, to which logs are added
+    later.
+    """
 
     def __init__(self, file_system: FileSystem, directory: str, logs: Mapping[str, PartitionLog]) -> None:
         self._file = OffsetCheckpoint(file_system, join(directory, CLEANER_CHECKPOINT))
@@ -58,31 +61,35 @@ class CleanerManager:
         self._uncleanable: set[Key] = set()
         try:
             self._checkpoints = self._file.read()
-        except CorruptCheckpoint as error:  # all is dirty then: more is read than need be, nothing is lost
+        # All logs are dirty then: more is read than necessary, and nothing is lost.
+        except CorruptCheckpoint as error:
             logger.error("checkpoint ignored: reason=%s", error)
             self._checkpoints = {}
 
-    # What is to be cleaned
-
     @property
     def checkpoints(self) -> Mapping[Key, int]:
-        """First dirty offsets, of the logs that were cleaned once."""
+        """The first dirty offset of each log that was ever cleaned."""
         return dict(self._checkpoints)
 
     def grab_filthiest(self, now_ms: int) -> Candidate | None:
-        """As `find_filthiest`, marked as being cleaned."""
+        """Find what `find_filthiest` returns and mark it as being cleaned."""
         filthiest = self.find_filthiest(now_ms)
         if filthiest is not None:
             self.grab(filthiest)
         return filthiest
 
     def grab(self, candidate: Candidate) -> None:
-        self._state(key_of(candidate.log)).is_running = True
+        """Mark the log as being cleaned; `done_cleaning` ends that."""
+        state = self._state(key_of(candidate.log))
+        assert not state.is_running, key_of(candidate.log)
+        assert state.pauses == 0, (key_of(candidate.log), state.pauses)
+        state.is_running = True
 
     def find_filthiest(self, now_ms: int) -> Candidate | None:
         """The log with the greatest share of dirty bytes among those that are due (CL4).
 
-        One whose state cannot be told is uncleanable from then on (CL6). Raises OSError of the checkpoint.
+        A log whose offsets cannot be read is uncleanable from then on (CL6). Raises OSError when the checkpoint
+        cannot be written.
         """
         candidates = [self._look_at(log, now_ms) for log in list(self._logs.values()) if self._may_clean(log)]
         due = [each for each in candidates if each is not None and _is_due(each)]
@@ -108,13 +115,15 @@ class CleanerManager:
         return Candidate(log, offsets, filth) if filth.total_bytes > 0 else None
 
     def logs_to_shorten(self) -> list[PartitionLog]:
-        """Compacted logs whose old segments the cleaner deletes: compact alone has some below the log start (CL6)."""
+        """Compacted logs whose old segments the cleaner deletes: those below the log start, with `compact` alone
+        (CL6).
+        """
         return [log for log in self._logs.values() if self._may_clean(log)]
 
-    # What is being cleaned
-
     def done_cleaning(self, key: Key, end_offset: int | None) -> bool:
-        """The round is over, with no `end_offset` if it failed. Whether it counts: not if it was aborted meanwhile."""
+        """End a round; `end_offset` is None if it failed. Returns whether it counts: not if it was aborted
+        meanwhile.
+        """
         state = self._states[key]
         assert state.is_running, key
         counts = end_offset is not None and not state.is_aborted
@@ -129,17 +138,18 @@ class CleanerManager:
         return state is not None and state.is_aborted
 
     def abort(self, key: Key) -> None:
-        """What a running round makes of the log will not be taken over; a new one may begin when it has ended."""
+        """Discard the output of a running round; a new round may begin when it has ended."""
         state = self._states.get(key)
         if state is not None and state.is_running:
             state.is_aborted = True
 
     def abort_and_pause(self, key: Key) -> None:
-        """As `abort`, and no round begins until `resume` was called as often."""
+        """Abort a running round, and begin none until `resume` was called as often."""
         self.abort(key)
         self._state(key).pauses += 1
 
     def resume(self, key: Key) -> None:
+        """Take back one `abort_and_pause`."""
         state = self._states.get(key)
         assert state is not None and state.pauses > 0, f"{key} is not paused"
         state.pauses -= 1
@@ -153,31 +163,33 @@ class CleanerManager:
         if not state.is_running and state.pauses == 0:
             del self._states[key]
 
-    # What cannot be cleaned
-
     @property
     def uncleanable(self) -> frozenset[Key]:
         return frozenset(self._uncleanable)
 
     def mark_uncleanable(self, key: Key, reason: Exception) -> None:
-        """Until the next start (CL6)."""
+        """Exclude the log from cleaning until the next start (CL6)."""
         logger.error("log cannot be cleaned: log=%s-%d reason=%s", *key, reason)
         self._uncleanable.add(key)
 
     def forget(self, key: Key) -> None:
-        """The log is gone, or truncated to nothing of what it was: a later one of that name begins dirty."""
+        """Forget a log that was deleted, or emptied by a truncation: the next log with that name is dirty from its
+        start.
+        """
         self._uncleanable.discard(key)
         self.abort(key)
         if key in self._checkpoints:
             self._update(key, None)
 
     def truncate_checkpoint(self, key: Key, offset: int) -> None:
-        """After a truncation: what is written anew above `offset` was never cleaned (RT16, KAFKA-3330)."""
+        """Lower the checkpoint after a truncation: what is written above `offset` next is dirty (RT16, KAFKA-3330)."""
         if self._checkpoints.get(key, 0) > offset:
             self._update(key, offset)
 
     def _update(self, key: Key, offset: int | None) -> None:
-        """Durable when it returns. Those that are no logs of the directory any more leave the file (CL28)."""
+        """Write the checkpoint; it is durable on return. Logs that are no longer in the directory are left out
+        (CL28).
+        """
         present = {key_of(log) for log in self._logs.values()}
         kept = {each: value for each, value in self._checkpoints.items() if each in present and each != key}
         self._checkpoints = kept if offset is None else {**kept, key: offset}
@@ -185,7 +197,7 @@ class CleanerManager:
 
 
 def _is_due(candidate: Candidate) -> bool:
-    """Strictly above min.cleanable.dirty.ratio (T53), or overdue by max.compaction.lag.ms."""
+    """Whether a log is strictly above min.cleanable.dirty.ratio (T53), or overdue by max.compaction.lag.ms."""
     filth = candidate.filth
     is_overdue = filth.compaction_delay_ms > 0 and filth.cleanable_bytes > 0
     return is_overdue or filth.cleanable_ratio > candidate.log.config.min_cleanable_dirty_ratio

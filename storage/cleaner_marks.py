@@ -1,6 +1,6 @@
-"""What the first pass over the dirty part learns of each record, so that the second need not look into most batches.
+"""What the first pass over the dirty part learns about each record, so that the second need not read most batches.
 
-One byte an offset of the dirty part. Ours alone: Kafka's cleaner looks every key up again.
+One byte for each offset of the dirty part. Kafka has no such marks: its cleaner looks up every key again.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import Final, final
 
 from storage.batch import RecordBatch
 
-# What a byte says. Zero: nothing was learned.
+# The values of a byte; at zero nothing was learned. A tombstone is the last record of its key and has no value.
 KEPT: Final = 1
-TOMBSTONE: Final = 2  # the last record of its key, without a value
+TOMBSTONE: Final = 2
 SUPERSEDED: Final = 3
 WITHOUT_KEY: Final = 4
 _KEPT_BY_MARK: Final = (None, True, None, False, False)
@@ -21,7 +21,9 @@ MAX_OFFSETS: Final = 1 << 26
 
 @final
 class DirtyMarks:
-    """Of the offsets in [start_offset, end_offset); of none where they are too many, as sparse ones may be."""
+    """Marks for the offsets in [start_offset, end_offset); none where they are over `MAX_OFFSETS`, as in sparse
+    logs.
+    """
 
     __slots__ = ("_end_offset", "_start_offset", "bytes")
 
@@ -32,7 +34,7 @@ class DirtyMarks:
         self.bytes = bytearray(max(end_offset - start_offset, 0))
 
     def note(self, offset: int, mark: int, superseded_offset: int) -> None:
-        """Of a record that was read, and of the earlier one of its key, -1 for none."""
+        """Mark the record at `offset`, and the earlier record of its key as superseded; -1 for none."""
         start, end = self._start_offset, self._end_offset
         if start <= offset < end:
             self.bytes[offset - start] = mark
@@ -40,9 +42,10 @@ class DirtyMarks:
             self.bytes[superseded_offset - start] = SUPERSEDED
 
     def all_kept(self, batch: RecordBatch) -> bool | None:
-        """Of a batch of magic 2 below the map's latest offset: whether all of its records stay, None where some do.
+        """Whether all records of a batch of magic 2, which ends at or below the map's latest offset, are kept.
 
-        None, too, where a tombstone stays, whose horizon is to be looked at, and where not every record was marked.
+        Returns None where only some are kept, where a tombstone is kept, whose delete horizon must be read, and where
+        not every record was marked.
         """
         first, end = batch.base_offset - self._start_offset, batch.next_offset - self._start_offset
         if first < 0 or batch.next_offset > self._end_offset or batch.record_count <= 0:
@@ -52,5 +55,5 @@ class DirtyMarks:
             return _KEPT_BY_MARK[marks[first]]
         if marks.count(KEPT, first, end) == batch.record_count:
             return True
-        gone = marks.count(SUPERSEDED, first, end) + marks.count(WITHOUT_KEY, first, end)
-        return False if gone == batch.record_count else None
+        dropped = marks.count(SUPERSEDED, first, end) + marks.count(WITHOUT_KEY, first, end)
+        return False if dropped == batch.record_count else None

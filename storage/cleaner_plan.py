@@ -1,6 +1,6 @@
-"""What one round of compaction looks at: which segments, in which groups, from where to where.
+"""What one round of compaction reads: which segments, in which groups, and which bytes of them.
 
-Made in the log's own step from segments that take no more appends, so that a worker need not ask the log.
+The plan is made in the log's own step, from segments that take no more appends, so that a worker need not ask the log.
 Kafka: Cleaner.groupSegmentsBySize, LogCleaner's configuration; rules CL10, CL22.
 """
 
@@ -19,18 +19,21 @@ from storage.transaction_index import AbortedTransaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerConfig:
-    """Raises ConfigError from the constructor. Kafka: CleanerConfig, with the sizes that one thread of it gets."""
+    """Sizes and limits of one round. Raises ConfigError. Kafka: CleanerConfig, with the share of one of its threads."""
 
     dedupe_buffer_bytes: int = 128 << 20
     dedupe_buffer_load_factor: float = 0.9
-    io_buffer_bytes: int = 256 << 10  # Kafka halves log.cleaner.io.buffer.size: one to read, one to write
-    max_io_buffer_bytes: int = 1_048_588  # message.max.bytes of the broker
-    slice_bytes: int = 4 << 20  # read and filtered before others get their turn on the worker
+    # Half of log.cleaner.io.buffer.size: Kafka splits it into a buffer to read and a buffer to write.
+    io_buffer_bytes: int = 256 << 10
+    # The message.max.bytes of the broker.
+    max_io_buffer_bytes: int = 1_048_588
+    # What is read and filtered before other work gets its turn on the worker.
+    slice_bytes: int = 4 << 20
 
     def __post_init__(self) -> None:
         if not 0 < self.dedupe_buffer_load_factor <= 1:
             raise ConfigError(
-                f"dedupe_buffer_load_factor={self.dedupe_buffer_load_factor}: must lie in (0, 1]"
+                f"dedupe_buffer_load_factor={self.dedupe_buffer_load_factor}: must be in (0, 1]"
             )
         for name in ("io_buffer_bytes", "max_io_buffer_bytes", "slice_bytes"):
             if getattr(self, name) <= 0:
@@ -42,9 +45,9 @@ class CleanerConfig:
 
 
 class Source(NamedTuple):
-    """One segment to be read from `start_position` on.
+    """One segment to be read from byte `start_position` on.
 
-    `end_offset` is exclusive: the base of what follows. `aborted` are the transactions that reach into it.
+    `end_offset` is exclusive: the base offset of the next segment. `aborted` are the transactions that overlap it.
     """
 
     base_offset: int
@@ -59,7 +62,7 @@ class Source(NamedTuple):
 def group_segments(
     segments: Sequence[LogSegment], max_segment_bytes: int, max_index_bytes: int, round_end_offset: int
 ) -> list[list[LogSegment]]:
-    """Neighbours that together make one segment within the limits of size, index sizes and offsets (CL10)."""
+    """Group neighbours that together fit one segment, by size, index sizes and range of offsets (CL10)."""
     groups: list[list[LogSegment]] = []
     log_bytes = index_bytes = time_index_bytes = 0
     for place, segment in enumerate(segments):
@@ -84,6 +87,6 @@ def group_segments(
 
 
 def _last_offset_bound(segments: Sequence[LogSegment], place: int, round_end_offset: int) -> int:
-    """At least the last offset of the segment at `place`, told without a look into it: an index may be empty."""
+    """An upper bound of the last offset of the segment at `place`, found without reading it: its index may be empty."""
     following = segments[place + 1].base_offset if place + 1 < len(segments) else round_end_offset
     return following - 1

@@ -1,7 +1,7 @@
-"""A batch anew with fewer records, or with none: what compaction writes where it cannot copy the batch as it is.
+"""A batch rebuilt with fewer records, or with none: what compaction writes where it cannot copy the batch.
 
-Offsets, sequences, leader epoch, codec and flags stay; the record count becomes smaller than the range of its offsets
-(T48). Kafka: MemoryRecords.buildRetainedRecordsInto, DefaultRecordBatch.writeEmptyHeader; rules CL17 to CL19.
+Offsets, sequences, leader epoch, codec and flags are kept; the record count may be smaller than the range of the
+offsets (T48). Kafka: MemoryRecords.buildRetainedRecordsInto, DefaultRecordBatch.writeEmptyHeader; rules CL17 to CL19.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ def has_foreign_messages(batch: RecordBatch) -> bool:
 
 
 def rebuild_batch(batch: RecordBatch, kept_offsets: Iterable[int], delete_horizon_ms: int | None) -> bytes:
-    """`batch` with the records at `kept_offsets` alone, at least one (CL18). Of magic 2 the last offset stays.
+    """Rebuild `batch` with only the records at `kept_offsets`, at least one (CL18). A batch of magic 2 keeps its last
+    offset.
 
-    With a delete horizon, that of the batch or a new one, the header's base timestamp holds it and the records count
-    from there (T7). Raises as `RecordBatch.records`.
+    A delete horizon, the batch's own or a new one, replaces the header's base timestamp, and the timestamp deltas are
+    relative to it (T7). Raises what `RecordBatch.records` raises.
     """
     wanted = frozenset(kept_offsets)
     kept = [record for record in batch.records() if record.offset in wanted]
@@ -66,7 +67,7 @@ def rebuild_batch(batch: RecordBatch, kept_offsets: Iterable[int], delete_horizo
 
 
 def _rebuild_messages(batch: RecordBatch, kept: Sequence[Record]) -> bytes:
-    """Its offset becomes that of the last message kept: magic 0 and 1 have no other place for an end."""
+    """Rebuild messages of magic 0 or 1. The last message kept names the last offset: there is no other place for it."""
     return build_message_set(
         kept,
         magic=batch.magic,
@@ -78,9 +79,9 @@ def _rebuild_messages(batch: RecordBatch, kept: Sequence[Record]) -> bytes:
 
 
 def empty_batch(batch: RecordBatch) -> bytes:
-    """The header of `batch` alone, for the offset or the sequence that it ends with (CL19).
+    """The header of `batch` without records, kept for its last offset or last sequence (CL19).
 
-    Raises StorageError for magic 0 and 1, which cannot say it (T51).
+    Raises StorageError for magic 0 and 1, which have no such batch (T51).
     """
     if batch.magic < CURRENT_MAGIC:
         raise StorageError(

@@ -1,4 +1,4 @@
-"""Which transactions a walk over a log stands in: what of them may go when it is cleaned.
+"""The transactions that a walk over a log is inside of, and what of them may be deleted.
 
 Kafka: CleanedTransactionMetadata; rules CL12, CL21, CL26.
 """
@@ -25,29 +25,37 @@ def _keep_nothing(transaction: AbortedTransaction) -> None:
 
 @final
 class CleanedTransactions:
-    """Hand it every batch of the walk, in order. It lasts over the groups of a round (KAFKA-8351)."""
+    """Follows the transactions of a walk: it must see every batch, in order, over all groups of a round
+    (KAFKA-8351).
+    """
 
     __slots__ = ("_committed", "_ongoing", "_seen", "_upcoming", "keep_aborted")
 
     def __init__(self, keep_aborted: KeepAborted = _keep_nothing) -> None:
-        self.keep_aborted = keep_aborted  # told of each whose data is still there when its marker comes
-        self._upcoming: list[tuple[int, AbortedTransaction]] = []  # a heap by first offset
-        self._ongoing: dict[int, AbortedTransaction] = {}  # by producer
-        self._seen: set[int] = set()  # producers of the ongoing ones that had a batch
-        self._committed: set[int] = set()  # producers with a batch of a transaction that was not aborted
+        # Called with each aborted transaction that still has data when its marker is reached.
+        self.keep_aborted = keep_aborted
+        # A heap ordered by first offset.
+        self._upcoming: list[tuple[int, AbortedTransaction]] = []
+        # Keys are producer ids.
+        self._ongoing: dict[int, AbortedTransaction] = {}
+        # Producers with a batch of an ongoing transaction.
+        self._seen: set[int] = set()
+        # Producers with a batch of a transaction that was not aborted.
+        self._committed: set[int] = set()
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Of the offsets that come next; one that was added before does no harm."""
+        """Announce the aborted transactions of the offsets that come next; adding one again has no effect."""
         for transaction in transactions:
             heapq.heappush(self._upcoming, (transaction.first_offset, transaction))
 
     def can_discard(self, batch: RecordBatch) -> bool:
-        """Whether nothing needs `batch`: data of an aborted transaction, a marker whose data has gone (CL12).
+        """Whether `batch` is not needed: data of an aborted transaction, or a marker whose data is deleted (CL12).
 
         Raises InvalidRecord for a control record that cannot be read.
         """
         if not batch.attributes & _IN_TRANSACTION or batch.magic < CURRENT_MAGIC:
-            return False  # what begins here is noticed at the next one that counts
+            # A transaction that begins here is noticed at the next batch that is in one.
+            return False
         self._begin_up_to(batch.last_offset)
         return self._on_control(batch) if batch.is_control else self._on_data(batch)
 
@@ -65,7 +73,8 @@ class CleanedTransactions:
 
     def _on_control(self, batch: RecordBatch) -> bool:
         record = next(batch.records(), None)
-        if record is None:  # cleaned before: only its header was kept
+        # The marker was cleaned before: only its header was kept.
+        if record is None:
             return True
         match read_control_record(record).control_type:
             case ControlType.ABORT:

@@ -1,16 +1,17 @@
-"""Where each key was last written: what a round of compaction keeps in memory of the dirty part of a log.
+"""The offset where each key was last written: what a round of compaction keeps in memory about the dirty part of a log.
 
-One flat table of 24 bytes a slot, so that its memory is what was configured, however many keys there are:
+One flat table with slots of 24 bytes, so that it takes the configured memory, however many keys there are:
 
 | byte | size | field |
 | --- | --- | --- |
 | 0 | 16 | MD5 of the key; equal hashes count as equal keys (T49) |
 | 16 | 8 | offset |
 
-As long as few keys are known a dictionary holds them, which is several times as fast; when it would need more than its
-share of the memory they move to the table. Kafka has the table alone.
+A dictionary, which is several times as fast, holds the keys as long as they are few; when it would exceed its share of
+the memory they move to the table. Kafka has only the table.
 
-A slot of 24 zero bytes is free. A key's first probes are the thirteen 4-byte windows of its hash, then slot by slot.
+A slot of 24 zero bytes is free. The first probes for a key are the thirteen 4-byte windows of its hash; then every next
+slot is probed.
 Kafka: SkimpyOffsetMap; rule CL7.
 """
 
@@ -31,19 +32,24 @@ _HIGHEST_INT32: Final = (1 << 31) - 1
 _LEAST_TABLE_SLOTS: Final = 1024
 NOT_FOUND: Final = -1
 _UNKNOWN: Final = bytearray(_HASH_BYTES) + _PACK_OFFSET(NOT_FOUND)
-HELD_KEY_BYTES: Final = 32  # the dictionary has a hash in place of a longer key
-HELD_BYTES: Final = 256  # that a key takes in the dictionary, at most: entry, key and offset
-_AFTER_HASH: Final = bytes(HELD_KEY_BYTES + 1 - _HASH_BYTES)  # so that a hash is no key that is held as it is
+# The dictionary holds the hash of a key that is longer.
+HELD_KEY_BYTES: Final = 32
+# The most that a key takes in the dictionary: entry, key and offset.
+HELD_BYTES: Final = 256
+# Appended to a hash, so that it equals no key that is held itself.
+_AFTER_HASH: Final = bytes(HELD_KEY_BYTES + 1 - _HASH_BYTES)
 
 _md5 = hashlib.md5
 
 
 @final
 class OffsetMap:
-    """`latest_offset` is the last offset that was looked at, -1 in an empty map; it is plain to set.
+    """Maps keys to their last offset. `latest_offset` is the last offset that was read, -1 in an empty map; callers may
+    set it.
 
-    `slots` is what the memory allows. Who knows that at most `expected_keys` will come gets a smaller table. The keys
-    stay in a dictionary, and there is no table, up to `dictionary_bytes`, which count beside those of the table.
+    `slots` is what the memory allows; with at most `expected_keys` to come the table is smaller. Up to
+    `dictionary_bytes`, which count in addition to the table's bytes, the keys are in a dictionary and there is no
+    table.
     """
 
     __slots__ = ("_entries", "_held", "_most_held", "_table", "_table_slots", "latest_offset", "slots")
@@ -62,7 +68,8 @@ class OffsetMap:
     def clear(self) -> None:
         self._held: dict[bytes, int] | None = {} if self._most_held > 0 else None
         self._table = bytearray(0 if self._most_held > 0 else self._table_slots * SLOT_BYTES)
-        self._entries = 0  # of the table
+        # The number of keys in the table.
+        self._entries = 0
         self.latest_offset = -1
 
     def __len__(self) -> int:
@@ -73,7 +80,10 @@ class OffsetMap:
         return len(self) / self.slots
 
     def put(self, key: bytes, offset: int) -> int:
-        """The key's offset before, -1 for a new key. ValueError when every slot is taken, of a known key too."""
+        """Store `offset` for `key`. Returns the offset that it had before, -1 for a new key.
+
+        Raises ValueError when every slot is taken, even for a known key.
+        """
         held = self._held
         if held is None:
             return self._put_in_table(_md5(key, usedforsecurity=False).digest(), offset)
@@ -102,7 +112,8 @@ class OffsetMap:
         if found == _FREE:
             self._entries += 1
             found = _UNKNOWN
-        elif not found.startswith(digest):  # most keys are met at their first slot
+        # Most keys are in their first slot.
+        elif not found.startswith(digest):
             position, is_known = self._find(digest)
             assert position >= 0, self._entries
             self._entries += not is_known
@@ -129,9 +140,10 @@ class OffsetMap:
         return int.from_bytes(found[_HASH_BYTES:], "big")
 
     def _find(self, digest: bytes) -> tuple[int, bool]:
-        """(position of its slot, True), (of the free slot where it belongs, False), or (-1, False): full."""
+        """The byte position of the key's slot and True; of the free slot for it and False; or -1 and False: full."""
         table, slots = self._table, self._table_slots
-        for attempt in range(slots + _LAST_WINDOW):  # the linear part comes round once (KAFKA-3682)
+        # The linear part comes round once (KAFKA-3682).
+        for attempt in range(slots + _LAST_WINDOW):
             position = _slot(digest, attempt, slots) * SLOT_BYTES
             found = table[position : position + _HASH_BYTES]
             if found == digest:
@@ -151,4 +163,5 @@ def _slot(digest: bytes, attempt: int, slots: int) -> int:
     probe = int(window) + max(0, attempt - _LAST_WINDOW)
     if probe > _HIGHEST_INT32:
         probe -= 1 << 32
-    return (abs(probe) & _HIGHEST_INT32) % slots  # the lowest int has no absolute value and counts as 0
+    # The lowest int has no absolute value and counts as 0.
+    return (abs(probe) & _HIGHEST_INT32) % slots
