@@ -1,7 +1,7 @@
 """A view of a record batch's bytes, iteration over batches in memory, and what a leader changes in place.
 
-The layout stands in `batch_format.py`, building in `batch_builder.py`; both are re-exported here. What is of magic 0
-and 1 alone stands in `legacy.py` and `legacy_builder.py`.
+`batch_format.py` has the layout and `batch_builder.py` builds batches; both are re-exported here. `legacy.py` and
+`legacy_builder.py` have what only magic 0 and 1 need.
 Kafka: DefaultRecordBatch, LegacyRecord, ByteBufferLogInputStream.
 """
 
@@ -80,17 +80,18 @@ _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _TIMESTAMP = struct.Struct(">q")
 _PRODUCER = struct.Struct(">qhi")
-_LEGACY_HEADER = struct.Struct(">qiIbbq")  # the timestamp is there from magic 1 on
+# Magic 0 has no timestamp: the bytes in its place are read and ignored.
+_LEGACY_HEADER = struct.Struct(">qiIbbq")
 _PADDING = bytes(HEADER_SIZE)
 
 
 @final
 class RecordBatch:
-    """A view of one batch's bytes; owns none of them. The header is read once, at making.
+    """A view of one batch's bytes, which it does not own. The constructor reads the header, once.
 
-    `buffer[start : start + size_bytes]` is the batch, `position` its place in its file (`start` if untold).
-    Nothing is validated here: a field may hold nonsense until `is_valid()` says otherwise. What is stamped
-    into the bytes later shows in a new view only.
+    The batch is `buffer[start : start + size_bytes]`; `position` is its place in its file, by default `start`.
+    Nothing is validated here: any field may be wrong unless `is_valid()` returns True. Only a new view shows what is
+    stamped into the bytes later.
     """
 
     __slots__ = (
@@ -160,14 +161,14 @@ class RecordBatch:
         self.last_offset = self.base_offset + self.last_offset_delta
 
     def _read_short_header(self) -> None:
-        """Of a magic-0 or -1 message, or of a magic-2 batch that cannot be one: `is_valid` will say so."""
+        """Read fewer bytes than a header of magic 2: a message of magic 0 or 1, or a batch that `is_valid` refuses."""
         padded = bytes(self.buffer[self.start : self.start + self.size_bytes]) + _PADDING
         short = RecordBatch(padded, 0, HEADER_SIZE)
         for name in _HEADER_FIELDS:
             setattr(self, name, getattr(short, name))
 
     def _read_legacy_header(self, header: bytes) -> None:
-        """A message is a batch of its own; a compressed one tells no count (-1) and no first offset."""
+        """Read a message, which is a batch of its own; a compressed one names no count (-1) and no first offset."""
         offset, _, self.crc, self.magic, self.attributes, timestamp = _LEGACY_HEADER.unpack(header)
         self.base_offset = self.last_offset = offset
         self.last_offset_delta = 0
@@ -203,7 +204,9 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when on its tombstones and markers may go (KIP-534); stored in place of the base timestamp."""
+        """The time from which tombstones and markers may be deleted (KIP-534); stored in place of the base
+        timestamp.
+        """
         if self.magic >= CURRENT_MAGIC and self.attributes & DELETE_HORIZON_FLAG:
             return self.base_timestamp
         return None
@@ -214,13 +217,15 @@ class RecordBatch:
 
     @property
     def last_sequence(self) -> int:
-        """-1 without a sequence; counts from 2^31-1 to 0."""
+        """The sequence number of the last record, -1 without sequences; after 2^31-1 comes 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return add_to_sequence(self.base_sequence, self.last_offset_delta)
 
     def is_valid(self) -> bool:
-        """Whether size and checksum hold; magic above 2 counts as 2, the CRC leaves it out (FR8, FR11)."""
+        """Whether size and checksum are right; a magic above 2 counts as 2, for the CRC does not cover it (FR8,
+        FR11).
+        """
         if self.magic < CURRENT_MAGIC:
             return self._is_valid_legacy()
         start = self.start
@@ -237,7 +242,7 @@ class RecordBatch:
         )
 
     def check_valid(self, path: str = "", file_position: int | None = None) -> None:
-        """Raises CorruptBatch with the batch's place: `file_position`, or else `position`."""
+        """Raise CorruptBatch unless the batch is valid, with its place: `file_position`, by default `position`."""
         if self.is_valid():
             return
         if self.magic >= CURRENT_MAGIC and self.size_bytes < HEADER_SIZE:
@@ -249,7 +254,7 @@ class RecordBatch:
         raise CorruptBatch(path or "batch", self.position if file_position is None else file_position, reason)
 
     def records(self, decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Iterator[Record]:
-        """Its records with offset, timestamp and sequence put together; check the checksum first.
+        """Decode the records, with absolute offsets, timestamps and sequences; check the checksum first.
 
         Raises InvalidRecord, UnsupportedCompression, and for a wrapper of magic 0 and 1 CorruptBatch.
         """
@@ -257,7 +262,8 @@ class RecordBatch:
             return (message.record() for message in self.messages(decompressed_limit_bytes))
         if self.size_bytes < HEADER_SIZE:
             raise InvalidRecord(f"a batch of {self.size_bytes} bytes has no records: its header is cut")
-        if self.record_count == 0:  # a retained empty batch has no payload to decompress (T22)
+        # A retained empty batch has no payload to decompress (T22).
+        if self.record_count == 0:
             return iter(())
         payload = memoryview(self.buffer)[self.start + HEADER_SIZE : self.start + self.size_bytes]
         return decode_records(
@@ -270,15 +276,15 @@ class RecordBatch:
         )
 
     def messages(self, decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Iterator[LegacyMessage]:
-        """Of magic 0 and 1: its messages, with checksums of their own. Raises as `records`."""
+        """The messages of a batch of magic 0 or 1, with checksums of their own. Raises what `records` raises."""
         assert self.magic < CURRENT_MAGIC, self.magic
         view = memoryview(self.buffer)[self.start : self.start + self.size_bytes]
         return read_messages(view, self.position, decompressed_limit_bytes)
 
     def first_offset(self) -> int:
-        """Of its first record before compaction; a wrapper of magic 0 and 1 is decompressed for it (FR9, T27).
+        """The offset of the first record before compaction; a wrapper of magic 0 or 1 is decompressed (FR9, T27).
 
-        Raises as `records`.
+        Raises what `records` raises.
         """
         if self.magic >= CURRENT_MAGIC or not self.attributes & CODEC_MASK:
             return self.base_offset
@@ -302,10 +308,10 @@ _HEADER_FIELDS = tuple(
 def iterate_batches(
     buffer: Buffer, path: str = "records", *, max_size_field: int = MAX_INT32
 ) -> Iterator[RecordBatch]:
-    """The whole batches in `buffer`; an incomplete last one ends it (Kafka: ByteBufferLogInputStream, FR10).
+    """The whole batches in `buffer`, up to an incomplete last one (Kafka: ByteBufferLogInputStream, FR10).
 
     Raises CorruptBatch on a size field below 14 or above `max_size_field`, and on a magic that is not 0, 1 or 2;
-    `path` is what the error calls the buffer.
+    errors name the buffer `path`.
     """
     view = memoryview(buffer)
     position, end = 0, len(view)
@@ -317,7 +323,8 @@ def iterate_batches(
             raise CorruptBatch(path, position, f"a size field of {size}, above the most of {max_size_field}")
         if end - position < HEADER_SIZE_UP_TO_MAGIC:
             return
-        if view[position + MAGIC_AT] > CURRENT_MAGIC:  # negative ones show as 128 and above
+        # A negative magic shows as 128 or above.
+        if view[position + MAGIC_AT] > CURRENT_MAGIC:
             raise CorruptBatch(path, position, f"magic {view[position + MAGIC_AT]} is unknown")
         if end - position < LOG_OVERHEAD + size:
             return
@@ -326,7 +333,7 @@ def iterate_batches(
 
 
 def is_one_batch(buffer: Buffer) -> bool:
-    """Whether its frame says that `buffer` is exactly one batch of magic 2, as nearly every produced set is."""
+    """Whether `buffer` is, by its size field, exactly one batch of magic 2, as nearly every produced set is."""
     if len(buffer) < HEADER_SIZE or buffer[MAGIC_AT] != CURRENT_MAGIC:
         return False
     (size,) = SIZE_FIELD.unpack_from(buffer, SIZE_FIELD_AT)
@@ -340,7 +347,7 @@ def stamp(
     base_offset: int | None = None,
     partition_leader_epoch: int | None = None,
 ) -> None:
-    """What a leader assigns to the magic-2 batch at `position`, in place; the CRC covers neither."""
+    """Write what a leader assigns to the magic-2 batch at `position`, in place; the CRC covers neither field."""
     assert buffer[position + MAGIC_AT] == CURRENT_MAGIC, buffer[position + MAGIC_AT]
     if base_offset is not None:
         _BASE_OFFSET.pack_into(buffer, position, base_offset)
@@ -349,7 +356,9 @@ def stamp(
 
 
 def set_last_offset(buffer: bytearray | memoryview, position: int, last_offset: int) -> None:
-    """Number the batch at `position`, of any magic, in place: its records keep their distances (LV10)."""
+    """Set the last offset of the batch at `position`, of any magic, in place; its offsets keep their distances
+    (LV10).
+    """
     batch = _view_at(buffer, position)
     if batch.magic < CURRENT_MAGIC:
         set_offset(buffer, position, last_offset)
@@ -360,10 +369,11 @@ def set_last_offset(buffer: bytearray | memoryview, position: int, last_offset: 
 def set_max_timestamp(
     buffer: bytearray | memoryview, position: int, *, timestamp_type: TimestampType, max_timestamp: int
 ) -> bool:
-    """Whether type or value of the batch at `position` changed; if so the CRC was made anew.
+    """Set timestamp type and max timestamp of the batch at `position`. Returns whether one of them changed: then the
+    CRC is new too.
 
     Clears the attributes' unused bits in magic 2, as Kafka does (DefaultRecordBatch.setMaxTimestamp, T7).
-    ValueError for no timestamp type, and for magic 0.
+    Raises ValueError for TimestampType.NO, and for magic 0.
     """
     batch = _view_at(buffer, position)
     if batch.magic < CURRENT_MAGIC:
@@ -389,7 +399,7 @@ def set_producer_state(
     producer_epoch: int,
     base_sequence: int,
 ) -> None:
-    """Number the magic-2 batch at `position` for its producer, after it was filled; the CRC is made anew.
+    """Write producer id, epoch and sequence into the finished magic-2 batch at `position`, and its new CRC.
 
     Kafka: MemoryRecordsBuilder.setProducerState, reopenAndRewriteProducerState.
     """

@@ -1,4 +1,4 @@
-"""Batches out of records (Kafka: MemoryRecordsBuilder for magic 2, rules BB1 to BB5)."""
+"""Builds batches of magic 2 from records (Kafka: MemoryRecordsBuilder; rules BB1 to BB5)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ from storage.record import MAX_INT32, NO_SEQUENCE, NO_TIMESTAMP, Record, encode_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFields:
-    """The header of a batch to be built, but for what follows from its records.
+    """The header fields of a batch to be built that do not follow from its records.
 
-    A delete horizon takes the place of the base timestamp, and the records count from it (BB2, T7).
+    A delete horizon takes the place of the base timestamp, and the timestamp deltas are relative to it (BB2, T7).
     """
 
     base_offset: int = 0
     compression: Compression = Compression.NONE
-    compression_level: int | None = None  # the codec's default
+    # None for the codec's default.
+    compression_level: int | None = None
     timestamp_type: TimestampType = TimestampType.CREATE
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -83,9 +84,9 @@ def build_batch(
     log_append_time_ms: int = NO_TIMESTAMP,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """One magic-2 batch; no bytes at all without records (BB3). A record's own `sequence` is not looked at.
+    """Build one magic-2 batch; without records, no bytes at all (BB3). A record's own `sequence` is ignored.
 
-    Offsets must rise and lie within 31 bits of `base_offset`, timestamps be -1 or more: else InvalidRecord.
+    Raises InvalidRecord unless offsets rise and are within 31 bits of `base_offset`, and timestamps are -1 or more.
     """
     fields = BatchFields(
         base_offset=base_offset,
@@ -140,19 +141,23 @@ class BatchBuilder:
 
     @property
     def last_offset(self) -> int:
-        """Of the newest record; one below the base offset while there is none."""
+        """The offset of the newest record; one below the base offset while there is none."""
         return self._last_offset
 
     @property
     def size_estimate(self) -> int:
-        """Bytes of the batch as it stands, before compression: exact without a codec."""
+        """The size of the batch so far in bytes, before compression: exact without a codec."""
         return HEADER_SIZE + self._payload_size_bytes
 
     def try_append(self, record: Record) -> bool:
-        """False, and nothing changes, when the batch would outgrow its limit. Raises as `append`."""
+        """Append `record`. Returns False, and changes nothing, when the batch would exceed its limit.
+
+        Raises what `append` raises.
+        """
         content_bytes = len(record.key or b"") + len(record.value or b"")
         if self._parts and self.size_estimate + content_bytes > self.limit_bytes:
-            return False  # told without the work of encoding
+            # Known without encoding it.
+            return False
         assert not self.fields.is_control, "a control batch takes control records alone"
         encoded = self._encode(record)
         if self._parts and self.size_estimate + len(encoded) > self.limit_bytes:
@@ -161,12 +166,14 @@ class BatchBuilder:
         return True
 
     def append(self, record: Record) -> None:
-        """Raises InvalidRecord on an offset that does not rise or fit, or a timestamp below -1 (BB1)."""
+        """Append `record`. Raises InvalidRecord for an offset that does not rise or fit and a timestamp below -1
+        (BB1).
+        """
         assert not self.fields.is_control, "a control batch takes control records alone"
         self._add(record, self._encode(record))
 
     def append_control(self, record: Record) -> None:
-        """A record whose key and value `control_records.py` made. Raises as `append`."""
+        """Append a record with a key and a value from `control_records.py`. Raises what `append` raises."""
         assert self.fields.is_control, "a control record needs a control batch"
         self._add(record, self._encode(record))
 
@@ -184,7 +191,8 @@ class BatchBuilder:
 
     def _add(self, record: Record, encoded: bytes) -> None:
         if not self._has_base_timestamp:
-            self.base_timestamp = record.timestamp  # BB2: the first record's, not the least
+            # The timestamp of the first record, not the least (BB2).
+            self.base_timestamp = record.timestamp
             self._has_base_timestamp = True
         if record.timestamp > self._max_timestamp:
             self._max_timestamp = record.timestamp
@@ -193,7 +201,7 @@ class BatchBuilder:
         self._parts.append(encoded)
 
     def build(self) -> bytes:
-        """The batch; the builder stays as it is and may go on. Raises UnsupportedCompression."""
+        """The bytes of the batch; more records may be appended afterwards. Raises UnsupportedCompression."""
         if not self._parts:
             return b""
         payload = b"".join(self._parts)
@@ -219,6 +227,7 @@ class BatchBuilder:
             len(self._parts),
         ]
         HEADER.pack_into(header, 0, *field_values)
-        field_values[4] = crc32c_from(crc32c(header[CRC_COVERS_FROM:]), payload)  # no copy of the payload
+        # In two steps, so that the payload is not copied.
+        field_values[4] = crc32c_from(crc32c(header[CRC_COVERS_FROM:]), payload)
         HEADER.pack_into(header, 0, *field_values)
         return bytes(header) + payload

@@ -1,7 +1,7 @@
-"""What the batches of one set are to a segment's indexes, column by column.
+"""The facts about the batches of one set that a segment's indexes need, column by column.
 
-A set of a follower may hold a thousand batches, of which few get an index entry: with columns the few are found by
-bisection, and the greatest timestamp between them by one call for all.
+A follower's set may hold a thousand batches, of which few get an index entry: in columns these few are found by
+bisection, and the greatest timestamp between two of them by one call.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import final
 from storage.batch import iterate_batches
 from storage.batch_format import CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, MAGIC_AT
 
-# Of magic 2: base offset, size field, last offset delta, max timestamp.
+# Base offset, size field, last offset delta and max timestamp of magic 2.
 _FIELDS = struct.Struct(">qi11xi8xq")
 
 
 @final
 class BatchColumns:
-    """One row a batch, in order: where it starts in the set, its last offset, its greatest timestamp."""
+    """One row per batch, in order: its first byte in the set, its last offset, its greatest timestamp."""
 
     __slots__ = ("last_offsets", "max_timestamps", "starts")
 
@@ -32,7 +32,10 @@ class BatchColumns:
 
 
 def columns_of(data: memoryview, path: str) -> BatchColumns:
-    """Of whole, sound batches. Raises CorruptBatch, with `path`, at a frame that is none."""
+    """The columns of the batches in `data`, which are whole and sound.
+
+    Raises CorruptBatch, naming `path`, at bytes that are no batch.
+    """
     columns, at, size = BatchColumns(), 0, len(data)
     while at < size:
         if data[at + MAGIC_AT] < CURRENT_MAGIC:

@@ -27,10 +27,12 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 
-LOG_OVERHEAD = 12  # offset and size, which every magic has
+# Offset and size, which every magic has.
+LOG_OVERHEAD = 12
 HEADER_SIZE = 61
 HEADER_SIZE_UP_TO_MAGIC = 17
-MIN_SIZE_FIELD = 14  # the least a magic-0 message can say of itself
+# The size field of a magic-0 message with null key and null value.
+MIN_SIZE_FIELD = 14
 # All fields of magic 2, in field order, and the places of some in what it unpacks.
 HEADER = struct.Struct(">qiibIhiqqqhii")
 assert HEADER.size == HEADER_SIZE
@@ -64,13 +66,15 @@ KNOWN_ATTRIBUTES = 0x7F
 
 
 class TimestampType(IntEnum):
+    """What a batch's timestamps mean: none in magic 0, else the time of creation or of the append."""
+
     NO = -1
     CREATE = 0
     LOG_APPEND = 1
 
     @property
     def label(self) -> str:
-        """Kafka's name of it, in configurations and dumps."""
+        """Kafka's name for it, in configurations and dumps."""
         return _TIMESTAMP_LABELS[self]
 
 

@@ -1,15 +1,15 @@
-"""The codecs of a batch: in magic 2 all bytes after the 61-byte header are one compressed stream, in magic 0 and
-1 the value of the wrapper message is.
+"""The codecs of a batch. In magic 2 all bytes after the 61-byte header are one compressed stream; in magic 0 and 1 the
+value of the wrapper message is.
 
 | id | codec | framing | levels |
 | --- | --- | --- | --- |
 | 0 | none | | |
-| 1 | gzip | RFC 1952; one member with time 0, extra flags 0, system 255, as the JDK since 16 has it | 1 to 9, -1 |
+| 1 | gzip | RFC 1952; one member with time 0, extra flags 0, system 255, as the JDK has written since 16 | 1 to 9, -1 |
 | 2 | snappy | snappy-java's, `compression_snappy.py` | |
 | 3 | lz4 | frames, `compression_lz4.py` | 1 to 17 |
-| 4 | zstd | RFC 8878, `compression_zstd.py`; magic 2 alone | -131072 to 22 |
+| 4 | zstd | RFC 8878, `compression_zstd.py`; magic 2 only | -131072 to 22 |
 
-Compressed bytes are those of the libraries' builds: only what they decompress to is the same everywhere.
+Compressed bytes depend on the build of the libraries; only what they decompress to is the same everywhere.
 Kafka: CompressionType, GzipCompression.
 """
 
@@ -27,12 +27,14 @@ from storage.compression_zstd import compress_zstd, decompress_zstd
 from storage.errors import ConfigError, InvalidRecord, UnsupportedCompression
 
 DECOMPRESSED_LIMIT_BYTES = 128 * 1024 * 1024
-"""What one batch may grow to. Kafka has no limit: a batch of 1 MiB can cost its reader 1 GiB."""
+"""The most that one batch may decompress to. Kafka has no limit: a batch of 1 MiB can cost its reader 1 GiB."""
 
 _GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
 _GZIP_FLAGS_AT, _GZIP_RESERVED_FLAGS = 3, 0xE0
-_GZIP_TRAILER = struct.Struct("<II")  # CRC-32 and length of the input, both modulo 2^32
-_GZIP_WINDOW_BITS = 31  # zlib's name for "expect a gzip header and trailer"
+# CRC-32 and length of the input, both modulo 2^32.
+_GZIP_TRAILER = struct.Struct("<II")
+# The value by which zlib expects a gzip header and trailer.
+_GZIP_WINDOW_BITS = 31
 
 
 class Compression(IntEnum):
@@ -44,12 +46,12 @@ class Compression(IntEnum):
 
     @property
     def label(self) -> str:
-        """Kafka's name of it, in configurations and dumps."""
+        """Kafka's name for it, in configurations and dumps."""
         return self.name.lower()
 
     @property
     def levels(self) -> range | None:
-        """The levels a configuration may name, besides the default; None where there is no choice."""
+        """The levels that a configuration may name, beside the default; None where there is no choice."""
         return _LEVELS.get(self)
 
     @property
@@ -81,7 +83,7 @@ def compression_of(codec_id: int) -> Compression:
 
 
 def check_level(codec: Compression, level: int) -> None:
-    """Raises ConfigError (Kafka: LevelValidator, ConfigDef.Range)."""
+    """Raise ConfigError unless `codec` has that level (Kafka: LevelValidator, ConfigDef.Range)."""
     levels = codec.levels
     if levels is None:
         raise ConfigError(f"compression codec {codec.label} has no levels")
@@ -92,7 +94,7 @@ def check_level(codec: Compression, level: int) -> None:
 
 
 def compress(codec: Compression, data: Buffer, *, magic: int = 2, level: int | None = None) -> bytes:
-    """`magic` is that of the batch: lz4 is framed otherwise for 0, and zstd is of magic 2 alone.
+    """Compress the records of a batch of that `magic`: lz4 has another framing in magic 0, zstd exists only in magic 2.
 
     Raises UnsupportedCompression; ConfigError for a level that the codec does not have.
     """
@@ -119,9 +121,9 @@ def compress(codec: Compression, data: Buffer, *, magic: int = 2, level: int | N
 def decompress(
     codec: Compression, data: Buffer, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES, *, magic: int = 2
 ) -> bytes:
-    """Gives at most `limit_bytes`, and never holds more than one block of the codec above it: a batch of a few
-    bytes may stand for gigabytes. `magic` is that of the batch.
+    """Decompress the records of a batch of that `magic`, to at most `limit_bytes`.
 
+    Never holds more than one block of the codec above the limit: a batch of a few bytes may expand to gigabytes.
     Raises InvalidRecord (damaged, or above the limit) and UnsupportedCompression (zstd before magic 2).
     """
     match codec:
@@ -140,7 +142,7 @@ def decompress(
 
 def _check_zstd_magic(magic: int) -> None:
     if magic < 2:
-        raise UnsupportedCompression(f"compression codec zstd is not of magic {magic}")
+        raise UnsupportedCompression(f"compression codec zstd does not exist in magic {magic}")
 
 
 def _gzip(data: Buffer, level: int) -> bytes:
@@ -151,13 +153,14 @@ def _gzip(data: Buffer, level: int) -> bytes:
 
 
 def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
-    """All members, as the JDK reads them: what follows a member and is none itself is ignored."""
+    """Decompress all members as the JDK does: bytes after a member that are no member are ignored."""
     output = bytearray()
     rest: Buffer = data
     while True:
         try:
             if len(rest) > _GZIP_FLAGS_AT and rest[_GZIP_FLAGS_AT] & _GZIP_RESERVED_FLAGS:
-                rest = bytearray(rest)  # the JDK does not look at these bits, and zlib refuses them
+                # The JDK ignores these bits, and zlib refuses them.
+                rest = bytearray(rest)
                 rest[_GZIP_FLAGS_AT] &= ~_GZIP_RESERVED_FLAGS & 0xFF
             inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
             output += inflater.decompress(rest, limit_bytes + 1 - len(output))

@@ -1,17 +1,17 @@
-"""LZ4 frames, version 1.5.1 of their format, as far as Kafka has it: independent blocks, one frame.
+"""LZ4 frames, version 1.5.1 of the format, as far as Kafka uses it: one frame of independent blocks.
 
 | size | field | |
 | --- | --- | --- |
 | 4 | magic | `04 22 4d 18` |
 | 1 | FLG | bits 6-7 version 01, 5 independent blocks, 4 block checksums, 3 content size, 2 content checksum |
 | 1 | BD | bits 4-6: 4 to 7 for blocks of at most 64 KiB, 256 KiB, 1 MiB, 4 MiB |
-| 8 | content size | if FLG says so; stepped over |
+| 8 | content size | if FLG says so; skipped |
 | 1 | HC | the second byte of the xxHash32 of FLG to here |
 | | blocks | size uint32, top bit set when stored as it was; data; xxHash32 of the data if FLG says so |
 | 4 | end mark | zero; then the content checksum if FLG says so, which Kafka never verifies |
 
-All little-endian. Clients of magic 0 computed HC from the frame's magic on (KAFKA-3160): written so for them,
-and not looked at when read. Framed here because no library writes or reads that.
+All little-endian. Clients of magic 0 computed HC from the frame's magic on (KAFKA-3160): it is written so for
+them, and ignored when read. The framing is done here because no library writes or reads that.
 Kafka: Lz4BlockOutputStream, Lz4BlockInputStream.
 """
 
@@ -28,19 +28,24 @@ from storage.buffer import Buffer
 from storage.errors import InvalidRecord
 
 BLOCK_BYTES = 64 * 1024
-FAST_LEVEL = 9  # Kafka's default, and the one level that takes the fast compressor
+# Kafka's default, and the only level that uses the fast compressor.
+FAST_LEVEL = 9
 
 _MAGIC = b"\x04\x22\x4d\x18"
-_FLAGS = 0x60  # version 1, independent blocks
-_BLOCK_DESCRIPTOR = 0x40  # blocks of 64 KiB
+# Version 1, independent blocks.
+_FLAGS = 0x60
+# Blocks of 64 KiB.
+_BLOCK_DESCRIPTOR = 0x40
 _HEADER_SIZE = 7
 _END_MARK = bytes(4)
 _UINT32 = struct.Struct("<I")
 _STORED = 0x80000000
-_HIGHEST_LEVEL = 12  # of the library; Kafka's levels above mean this one
+# The highest level of the library; Kafka's higher levels mean this one.
+_HIGHEST_LEVEL = 12
 
 
 def compress_lz4(data: Buffer, *, magic: int, level: int = FAST_LEVEL) -> bytes:
+    """Compress `data` into one frame for a batch of that `magic`."""
     view = memoryview(data)
     parts = [_header(has_broken_checksum=magic == 0)]
     for start in range(0, len(view), BLOCK_BYTES):
@@ -55,8 +60,9 @@ def compress_lz4(data: Buffer, *, magic: int, level: int = FAST_LEVEL) -> bytes:
 
 
 def decompress_lz4(data: Buffer, limit_bytes: int, *, magic: int) -> bytes:
-    """Holds at most one block above `limit_bytes` of output. Bytes after the end mark are not looked at, as in
-    Kafka. Raises InvalidRecord.
+    """Decompress one frame, holding at most one block above `limit_bytes` of output. Raises InvalidRecord.
+
+    Bytes after the end mark are ignored, as in Kafka.
     """
     frame = _Frame(memoryview(data))
     frame.read_header(checks=magic > 0)
@@ -78,7 +84,8 @@ def _header_checksum(covered: Buffer) -> int:
 
 
 def _compress_block(plain: memoryview, level: int) -> bytes:
-    if level == FAST_LEVEL:  # cramjam finds the matches that Kafka's library finds, so the bytes are the same
+    # Here cramjam finds the same matches as Kafka's library, so the bytes are the same.
+    if level == FAST_LEVEL:
         return bytes(cramjam.lz4.compress_block(plain, store_size=False))
     level = min(level, _HIGHEST_LEVEL)
     return bytes(lz4_block.compress(plain, mode="high_compression", compression=level, store_size=False))
@@ -86,7 +93,7 @@ def _compress_block(plain: memoryview, level: int) -> bytes:
 
 @final
 class _Frame:
-    """A frame being read: `next_block` until it gives None."""
+    """A frame being read: call `read_header`, then `next_block` until it returns None."""
 
     __slots__ = ("flags", "max_block_bytes", "position", "view")
 
@@ -113,7 +120,7 @@ class _Frame:
             raise InvalidRecord("the lz4 frame does not start with its magic number")
         self.flags, descriptor = self._take(2)
         if self.flags >> 6 != 1 or self.flags & 0x03:
-            raise InvalidRecord(f"lz4 frame flags {self.flags:#04x} are not of version 1")
+            raise InvalidRecord(f"lz4 frame flags {self.flags:#04x} have another version than 1")
         if not self.flags & 0x20:
             raise InvalidRecord("an lz4 frame of dependent blocks cannot be read")
         block_size_id = descriptor >> 4
@@ -128,7 +135,7 @@ class _Frame:
             raise InvalidRecord(f"the lz4 header checksum {stored:#04x} does not match {expected:#04x}")
 
     def next_block(self) -> Buffer | None:
-        """None at the end mark. Raises InvalidRecord."""
+        """Decompress the next block; None at the end mark. Raises InvalidRecord."""
         word = self._take_uint32()
         size = word & ~_STORED
         if size == 0:

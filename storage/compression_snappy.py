@@ -7,8 +7,8 @@
 | 12 | 4 | least version that reads it, 1 |
 | 16 | | blocks: size int32, then one raw snappy block of at most 32 KiB of input |
 
-All big-endian. Where a block's size would stand, another header may (streams put end to end). Input that does
-not start with the eight bytes is one raw block, as old clients wrote it.
+All big-endian. A header may be in the place of a block's size, where streams were put end to end. Input that does not
+start with the eight bytes is one raw block, as old clients wrote it.
 Kafka: SnappyCompression; snappy-java: SnappyOutputStream, SnappyInputStream.
 """
 
@@ -26,11 +26,12 @@ BLOCK_BYTES = 32 * 1024
 _MAGIC = b"\x82SNAPPY\x00"
 _HEADER = _MAGIC + struct.pack(">ii", 1, 1)
 _SIZE = struct.Struct(">i")
-_ANOTHER_HEADER = _SIZE.unpack(_MAGIC[:4])[0]  # no size: it is negative
+# No size of a block equals it: it is negative.
+_ANOTHER_HEADER = _SIZE.unpack(_MAGIC[:4])[0]
 
 
 def compress_snappy(data: Buffer) -> bytes:
-    """The header is there without data too."""
+    """Compress `data`; the header is written even without data."""
     view, parts = memoryview(data), [_HEADER]
     for start in range(0, len(view), BLOCK_BYTES):
         block = bytes(snappy.compress_raw(view[start : start + BLOCK_BYTES]))
@@ -39,14 +40,15 @@ def compress_snappy(data: Buffer) -> bytes:
 
 
 def decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
-    """Never holds more than `limit_bytes` of output. Raises InvalidRecord."""
+    """Decompress `data`, never holding more than `limit_bytes` of output. Raises InvalidRecord."""
     view = memoryview(data)
     if not len(view):
         raise InvalidRecord("the snappy stream is empty")
     if len(view) < len(_HEADER) or view[: len(_MAGIC)] != _MAGIC:
         return _decompress_block(view, limit_bytes, limit_bytes)
     output, position = bytearray(), len(_HEADER)
-    while len(view) - position >= _SIZE.size:  # fewer bytes are no block: snappy-java ends here too
+    # Fewer bytes are no block: snappy-java ends here too.
+    while len(view) - position >= _SIZE.size:
         (size,) = _SIZE.unpack_from(view, position)
         if size == _ANOTHER_HEADER:
             if bytes(view[position : position + len(_MAGIC)]) != _MAGIC:
@@ -62,7 +64,7 @@ def decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
 
 
 def _decompress_block(block: memoryview, room_bytes: int, limit_bytes: int) -> bytes:
-    """The size that the block declares is looked at first: nothing is allocated for one above the limit."""
+    """Decompress one block. Its declared size is checked first: nothing is allocated for one above the limit."""
     try:
         if snappy.decompress_raw_len(block) > room_bytes:
             raise InvalidRecord(f"the snappy stream decompresses to more than {limit_bytes} bytes")

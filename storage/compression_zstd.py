@@ -1,8 +1,8 @@
 """Zstandard as a streaming writer makes it: one frame without content size and checksum (RFC 8878).
 
 A frame is a header and blocks, each with a header of 3 bytes, little-endian: bit 0 the last one, bits 1-2 the
-type, the rest the size. A block gives at most 128 KiB, whatever it takes, so a frame is fed to the library block
-by block: a few bytes may stand for gigabytes. Kafka: ZstdCompression.
+type, the rest the size. A block expands to at most 128 KiB, so a frame is fed to the library block by block: a few
+bytes may expand to gigabytes. Kafka: ZstdCompression.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from storage.errors import InvalidRecord
 
 DEFAULT_LEVEL = 3
 
-_MAX_WINDOW_BYTES = 1 << 27  # the library's own limit, and that of Kafka's: a frame of level 22 asks for it
-_LEAST_FRAME_BYTES = 8  # of either kind: a header of 5 bytes at least, and one block's
+# The limit of this library and of Kafka's: a frame of level 22 needs it.
+_MAX_WINDOW_BYTES = 1 << 27
+# A frame of either kind has a header of at least 5 bytes and the header of one block.
+_LEAST_FRAME_BYTES = 8
 _SKIPPABLE_HEADER = struct.Struct("<II")
 _SKIPPABLE_MAGIC, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
 _BLOCK_HEADER_BYTES = 3
-_REPEATED_BYTE = 1  # the block type that holds one byte, whatever its size says
+# The type of a block that stores one byte, whatever its size field says.
+_REPEATED_BYTE = 1
 _CHECKSUM_BYTES = 4
 
 
 def compress_zstd(data: Buffer, *, level: int = DEFAULT_LEVEL) -> bytes:
-    """Flushed before it is ended, as Kafka's writer does it: data is followed by an empty last block."""
+    """Compress `data`, flushed before the end as Kafka's writer does: an empty last block follows the data."""
     stream = zstandard.ZstdCompressor(level=level, write_checksum=False).compressobj()
     first = stream.compress(data)
     flushed = stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) if len(data) else b""
@@ -35,8 +38,9 @@ def compress_zstd(data: Buffer, *, level: int = DEFAULT_LEVEL) -> bytes:
 
 
 def decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
-    """All frames, end to end; none give nothing. Holds at most one block above `limit_bytes` of output. Raises
-    InvalidRecord.
+    """Decompress all frames, end to end; without a frame, to nothing. Raises InvalidRecord.
+
+    Holds at most one block above `limit_bytes` of output.
     """
     view, output, position = memoryview(data), bytearray(), 0
     try:
@@ -55,10 +59,10 @@ def decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
 
 
 def _piece_ends(view: memoryview, position: int) -> Iterator[int]:
-    """Where the header of the frame at `position` ends, and each of its blocks, the checksum with the last; of a
-    frame to be skipped, its end.
+    """The ends of the pieces of the frame at `position`: its header, then each block, the last with the checksum. A
+    frame to be skipped is one piece.
 
-    Raises InvalidRecord where the frame is cut, ZstdError where it is none.
+    Raises InvalidRecord where the frame is cut, ZstdError where there is no frame.
     """
     if len(view) - position < _LEAST_FRAME_BYTES:
         raise InvalidRecord("the zstd stream ends early")

@@ -1,7 +1,7 @@
 """Control batches as Kafka's coordinators and its controller write them (Kafka: MemoryRecords.withEndTransactionMarker,
 withLeaderChangeMessage and its sisters).
 
-Each is one batch of one control record, of magic 2, not compressed. Values of the types from LEADER_CHANGE on are
+Each is an uncompressed batch of magic 2 with one control record. The values of the types from LEADER_CHANGE on are
 flexible messages of version 0: the fields in order, arrays and strings with an unsigned varint of their length plus
 one before them, and after each structure a varint of its tagged fields, none.
 """
@@ -28,6 +28,8 @@ _UUID_BYTES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
+    """An address at which a voter listens."""
+
     name: str
     host: str
     port: int
@@ -54,7 +56,7 @@ def build_end_transaction_marker(
     base_offset: int = 0,
     partition_leader_epoch: int = -1,
 ) -> bytes:
-    """The batch of 78 bytes that ends a transaction in a partition."""
+    """Build the batch of 78 bytes that ends a transaction in a partition."""
     key, value = encode_end_transaction_marker(is_commit=is_commit, coordinator_epoch=coordinator_epoch)
     return build_batch(
         [Record(base_offset, timestamp, key, value)],
@@ -70,7 +72,7 @@ def build_end_transaction_marker(
 def build_control_batch(
     control_type: ControlType, value: bytes, *, timestamp: int, base_offset: int, leader_epoch: int
 ) -> bytes:
-    """A batch of the controller's log, which has no producer; `value` is of an `encode_…` below."""
+    """Build a batch of the controller's log, which has no producer; `value` comes from an `encode_…` below."""
     assert control_type >= ControlType.LEADER_CHANGE, control_type
     assert leader_epoch >= 0, leader_epoch
     return build_batch(

@@ -1,4 +1,4 @@
-"""What a control record says (Kafka: ControlRecordType, EndTransactionMarker).
+"""The contents of a control record (Kafka: ControlRecordType, EndTransactionMarker).
 
 | part | layout |
 | --- | --- |
@@ -21,6 +21,8 @@ _MARKER = struct.Struct(">hi")
 
 
 class ControlType(IntEnum):
+    """The types of control records; UNKNOWN stands for types that a reader does not know."""
+
     UNKNOWN = -1
     ABORT = 0
     COMMIT = 1
@@ -33,7 +35,9 @@ class ControlType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRecord:
-    """`type_id` is as stored, known or not; `coordinator_epoch` is -1 unless a transaction ends."""
+    """What a control record holds. `type_id` is as stored, known or not; `coordinator_epoch` is -1 unless it ends a
+    transaction.
+    """
 
     control_type: ControlType
     type_id: int
@@ -41,7 +45,10 @@ class ControlRecord:
 
 
 def read_control_record(record: Record) -> ControlRecord:
-    """Reads a later version as version 0. Raises InvalidRecord: a short key or value, a negative version."""
+    """Decode a control record; a later version is read as version 0.
+
+    Raises InvalidRecord for a short key or value and for a negative version.
+    """
     type_id = _unpack(_KEY, record.key, "key")
     known = type_id in ControlType.__members__.values()
     control_type = ControlType(type_id) if known else ControlType.UNKNOWN
@@ -52,13 +59,13 @@ def read_control_record(record: Record) -> ControlRecord:
 
 
 def encode_end_transaction_marker(*, is_commit: bool, coordinator_epoch: int) -> tuple[bytes, bytes]:
-    """Key and value."""
+    """The key and the value of an ABORT or COMMIT marker."""
     control_type = ControlType.COMMIT if is_commit else ControlType.ABORT
     return encode_control_key(control_type), _MARKER.pack(0, coordinator_epoch)
 
 
 def encode_control_key(control_type: ControlType) -> bytes:
-    """ValueError for UNKNOWN, which is what a reader calls types that it does not know."""
+    """The key of a control record. Raises ValueError for UNKNOWN, by which readers call types that they do not know."""
     if control_type is ControlType.UNKNOWN:
         raise ValueError("a control record of an unknown type cannot be written")
     return _KEY.pack(0, control_type)

@@ -1,6 +1,6 @@
-"""Message sets of magic 0 and 1 out of batches of a later magic, for readers that know no more.
+"""Converts batches to message sets of magic 0 and 1, for readers that know no later magic.
 
-Each batch becomes one set: codec, timestamp type and offsets stay, headers go, control batches are left out.
+Each batch becomes one set: codec, timestamp type and offsets are kept, headers and control batches are left out.
 Kafka: RecordsUtil.downConvert, FileRecords.downConvert; rule BB6.
 """
 
@@ -21,11 +21,11 @@ def down_convert(
     first_offset: int,
     decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
 ) -> Buffer:
-    """The whole batches of `records` in `target_magic`, or in the lower one that they have.
+    """Convert the whole batches of `records` to `target_magic`; those of a lower magic stay as they are.
 
-    Records before `first_offset`, where the reader asked to start, are dropped from plain batches: each would be
-    a batch of its own now. A compressed batch is kept whole. Where nothing was converted, `records` itself, with
-    its incomplete end: the first batch may not have fitted, and the reader shall see its size.
+    Records before `first_offset`, where the reader asked to start, are dropped from plain batches, because each would
+    become a batch of its own. A compressed batch is kept whole. Where nothing was converted, this returns `records`
+    itself with its incomplete end: the first batch may not have fitted, and the reader must see its size.
     Raises CorruptBatch, InvalidRecord, and UnsupportedCompression for zstd below magic 2.
     """
     assert target_magic in (0, 1), target_magic
@@ -35,7 +35,7 @@ def down_convert(
         if batch.is_control:
             continue
         if batch.compression is Compression.ZSTD:
-            raise UnsupportedCompression(f"a batch in zstd cannot be told in magic {target_magic}")
+            raise UnsupportedCompression(f"a batch in zstd cannot be converted to magic {target_magic}")
         if batch.magic <= target_magic:
             parts.append(batch.tobytes())
             continue

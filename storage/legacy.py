@@ -1,4 +1,4 @@
-"""Messages of magic 0 and 1, plain and wrapped: what was in a `.log` before record batches.
+"""Messages of magic 0 and 1, plain and wrapped: what a `.log` held before record batches existed.
 
 | byte of magic 0 | of magic 1 | size | field |
 | --- | --- | --- | --- |
@@ -11,9 +11,9 @@
 | 18 | 26 | 4 | key length, any negative one is null; then the key |
 | | | 4 | value length, likewise; then the value |
 
-A plain message is a batch of its own. The value of a wrapper, a message with a codec, is messages compressed
-together. Its offset is that of the last of them; theirs are absolute in magic 0, and in magic 1 count from the
-first. The wrapper tells the timestamp type, and where that is log append time, the timestamp of them all.
+A plain message is a batch of its own. A message with a codec is a wrapper: its value is messages compressed together,
+and its offset is the offset of the last of them. The inner offsets are absolute in magic 0 and relative to the first
+message in magic 1. The wrapper has the timestamp type and, if that is log append time, the timestamp of all of them.
 Kafka: LegacyRecord, AbstractLegacyRecordBatch.
 """
 
@@ -52,10 +52,10 @@ _MAX_MAGIC = 1
 
 
 class LegacyMessage(NamedTuple):
-    """One message that holds a record: plain, or out of a wrapper, with its absolute offset.
+    """One message that holds a record, plain or from a wrapper, with its absolute offset.
 
-    `timestamp` is what a reader is told, in a wrapper of log append time the wrapper's. `content` is a view of
-    all from the CRC on.
+    `timestamp` is what readers get: the wrapper's, in a wrapper of log append time. `content` is a view of the message
+    from the CRC on.
     """
 
     offset: int
@@ -67,23 +67,25 @@ class LegacyMessage(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        """Whether its own checksum holds: of a message in a wrapper nobody else asks (LV8)."""
+        """Whether the message's own checksum is right: nothing else covers a message in a wrapper (LV8)."""
         return zlib.crc32(self.content[MAGIC_AT - CRC_AT :]) == self.crc
 
     @property
     def compression(self) -> Compression:
-        """Raises UnsupportedCompression."""
+        """The codec of this message. Raises UnsupportedCompression."""
         return compression_of(self.attributes & CODEC_MASK)
 
     def key_and_value(self) -> tuple[bytes | None, bytes | None]:
-        """Raises InvalidRecord where they run past the end. What follows the value is not looked at."""
+        """The key and the value; bytes after the value are ignored. Raises InvalidRecord where they run past the
+        end.
+        """
         position = (TIMESTAMP_AT if self.magic == 0 else TIMESTAMP_AT + _TIMESTAMP.size) - CRC_AT
         key, position = _read_sized(self.content, position, "key")
         value, _ = _read_sized(self.content, position, "value")
         return key, value
 
     def record(self) -> Record:
-        """Raises InvalidRecord."""
+        """The record that this message holds. Raises InvalidRecord."""
         key, value = self.key_and_value()
         return Record(self.offset, self.timestamp, key, value)
 
@@ -93,8 +95,8 @@ def read_messages(
 ) -> Iterator[LegacyMessage]:
     """The messages of one batch of magic 0 or 1 in `batch`, which is `position` bytes into its file.
 
-    The structure of a wrapper's content is checked before the first message is given. A cut last message in it
-    is dropped without a word, as in Kafka. Checksums are not looked at.
+    The structure of a wrapper's content is checked before the first message is returned. An incomplete last message
+    in it is dropped silently, as in Kafka. Checksums are not checked.
     Raises InvalidRecord, UnsupportedCompression, and CorruptBatch for a size field below 14 in a wrapper.
     """
     if len(batch) < LOG_OVERHEAD + MIN_SIZE_FIELD:
@@ -110,13 +112,15 @@ def read_messages(
     if value is None:
         raise InvalidRecord(f"the compressed messages at offset {outer.offset} have no value")
     if outer.compression is Compression.ZSTD:
-        raise InvalidRecord(f"compression codec zstd is not of magic {outer.magic}")
+        raise InvalidRecord(f"compression codec zstd does not exist in magic {outer.magic}")
     content = memoryview(decompress(outer.compression, value, decompressed_limit_bytes, magic=outer.magic))
     return _inner_messages(outer, content, _base_offset(outer, content, position))
 
 
 def _base_offset(wrapper: LegacyMessage, content: memoryview, position: int) -> int:
-    """What is added to the inner offsets (KAFKA-5365). Walks the whole content: only its last offset tells."""
+    """The number to add to each inner offset (KAFKA-5365). Walks the whole content: only its last offset
+    determines it.
+    """
     last_inner_offset = None
     for at, _ in _frames(content, position):
         (last_inner_offset,) = _OFFSET.unpack_from(content, at)
@@ -124,7 +128,8 @@ def _base_offset(wrapper: LegacyMessage, content: memoryview, position: int) -> 
         raise InvalidRecord(f"the compressed messages at offset {wrapper.offset} are none")
     if wrapper.magic == 0:
         return 0
-    if wrapper.offset == 0:  # old versions of librdkafka left it so: the messages count from 0
+    # Old versions of librdkafka left it at 0: the inner offsets begin at 0.
+    if wrapper.offset == 0:
         return 0
     if wrapper.offset < last_inner_offset:
         raise InvalidRecord(
@@ -147,7 +152,7 @@ def _inner_messages(wrapper: LegacyMessage, content: memoryview, base_offset: in
 
 
 def _frames(content: memoryview, position: int) -> Iterator[tuple[int, int]]:
-    """Place and size, with offset and size field, of each whole message in a wrapper's content."""
+    """The place and the size of each whole message in a wrapper's content; the size includes offset and size field."""
     at, end = 0, len(content)
     while end - at >= LOG_OVERHEAD:
         _, size_field = _FRAME.unpack_from(content, at)
@@ -164,7 +169,8 @@ def _message_at(view: memoryview, at: int, size: int, base_offset: int) -> Legac
     offset, _, crc, magic, attributes = _HEADER.unpack_from(view, at)
     content = view[at + CRC_AT : at + size]
     timestamp = NO_TIMESTAMP
-    if magic != 0:  # as in Kafka, what is not 0 has the layout of 1; the checksum decides
+    # As in Kafka, any magic but 0 has the layout of 1; the checksum decides.
+    if magic != 0:
         if len(content) < TIMESTAMP_AT - CRC_AT + _TIMESTAMP.size:
             raise InvalidRecord(f"the message at offset {offset} ends within its timestamp")
         (timestamp,) = _TIMESTAMP.unpack_from(content, TIMESTAMP_AT - CRC_AT)
@@ -184,8 +190,9 @@ def _read_sized(content: memoryview, position: int, what: str) -> tuple[bytes | 
 
 
 def set_offset(buffer: bytearray | memoryview, position: int, offset: int) -> None:
-    """Number the message at `position` in place; a wrapper's offset is that of its last message. The CRC leaves
-    it out.
+    """Set the offset of the message at `position` in place: in a wrapper, the offset of its last message.
+
+    The CRC does not cover it.
     """
     _OFFSET.pack_into(buffer, position, offset)
 
@@ -193,9 +200,11 @@ def set_offset(buffer: bytearray | memoryview, position: int, offset: int) -> No
 def set_timestamp(
     buffer: bytearray | memoryview, position: int, *, timestamp_type: TimestampType, timestamp: int
 ) -> bool:
-    """Whether type or timestamp of the magic-1 message at `position` changed; if so the CRC was made anew (T8).
+    """Set type and timestamp of the magic-1 message at `position`. Returns whether one of them changed: then the CRC is
+    new too (T8).
 
-    ValueError for magic 0, which has neither, and for no type. Kafka: AbstractLegacyRecordBatch.setMaxTimestamp.
+    Raises ValueError for magic 0, which has neither, and for TimestampType.NO.
+    Kafka: AbstractLegacyRecordBatch.setMaxTimestamp.
     """
     _, size_field, _, magic, attributes = _HEADER.unpack_from(buffer, position)
     if magic != _MAX_MAGIC:

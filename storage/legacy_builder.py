@@ -1,4 +1,4 @@
-"""Message sets of magic 0 and 1 out of records (Kafka: MemoryRecordsBuilder, LegacyRecord; rules BB1 to BB5)."""
+"""Builds message sets of magic 0 and 1 from records (Kafka: MemoryRecordsBuilder, LegacyRecord; rules BB1 to BB5)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from storage.record import MAX_INT32, NO_TIMESTAMP, Record
 _FRAME = struct.Struct(">qi")
 _CRC = struct.Struct(">I")
 _LENGTH = struct.Struct(">i")
-_MESSAGE_OVERHEAD = (14, 22)  # of magic 0 and 1, behind the size field
+# The bytes of magic 0 and of magic 1 after the size field, without key and value.
+_MESSAGE_OVERHEAD = (14, 22)
 
 
 def message_size(magic: int, key: bytes | None, value: bytes | None) -> int:
-    """Bytes of a message with its offset and size fields."""
+    """The size of a message in bytes, with its offset and size fields."""
     return LOG_OVERHEAD + _MESSAGE_OVERHEAD[magic] + len(key or b"") + len(value or b"")
 
 
@@ -33,7 +34,7 @@ def build_message(
     value: bytes | None,
     attributes: int = 0,
 ) -> bytes:
-    """One message with its offset and size fields; magic 0 has no place for `timestamp`."""
+    """Build one message with its offset and size fields; magic 0 has no place for `timestamp`."""
     assert magic in (0, 1), magic
     head = (
         struct.pack(">bBq", magic, attributes, timestamp) if magic else struct.pack(">bB", magic, attributes)
@@ -49,14 +50,15 @@ def _sized(data: bytes | None) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSetFields:
-    """How a message set is made. `timestamp_type` is none for magic 0 and only there; `base_offset` matters to
-    wrapped messages of magic 1, which count from it.
+    """What a message set is built with. `timestamp_type` is NO in magic 0 and only there; `base_offset` matters only to
+    wrapped messages of magic 1, whose offsets are relative to it.
     """
 
     magic: int
     base_offset: int = 0
     compression: Compression = Compression.NONE
-    compression_level: int | None = None  # the codec's default
+    # None for the codec's default.
+    compression_level: int | None = None
     timestamp_type: TimestampType = TimestampType.CREATE
     log_append_time_ms: int = NO_TIMESTAMP
 
@@ -64,7 +66,7 @@ class MessageSetFields:
         assert self.magic in (0, 1), self.magic
         assert self.magic == 0 or self.timestamp_type is not TimestampType.NO, "magic 1 has a timestamp type"
         if self.compression is Compression.ZSTD:
-            raise UnsupportedCompression(f"compression codec zstd is not of magic {self.magic}")
+            raise UnsupportedCompression(f"compression codec zstd does not exist in magic {self.magic}")
 
     @property
     def is_log_append(self) -> bool:
@@ -85,9 +87,9 @@ def build_message_set(
     timestamp_type: TimestampType = TimestampType.CREATE,
     log_append_time_ms: int = NO_TIMESTAMP,
 ) -> bytes:
-    """A message a record, or with a codec one wrapper around them all; no bytes without records (BB3, BB4).
+    """Build one message per record, or with a codec one wrapper around all; no bytes without records (BB3, BB4).
 
-    Raises InvalidRecord as `MessageSetBuilder.append`, and UnsupportedCompression for zstd.
+    Raises what `MessageSetBuilder.append` raises, and UnsupportedCompression for zstd.
     """
     builder = MessageSetBuilder(
         MessageSetFields(
@@ -113,7 +115,8 @@ class MessageSetBuilder:
     def __init__(self, fields: MessageSetFields, *, limit_bytes: int = MAX_INT32) -> None:
         self.fields = fields
         self.limit_bytes = limit_bytes
-        self.max_timestamp = NO_TIMESTAMP  # of the records, also where log append time takes its place
+        # The greatest of the records, even where log append time replaces it.
+        self.max_timestamp = NO_TIMESTAMP
         self._last_offset = fields.base_offset - 1
         self._messages: list[bytes] = []
         self._size_bytes = 0
@@ -124,19 +127,22 @@ class MessageSetBuilder:
 
     @property
     def last_offset(self) -> int:
-        """Of the newest record; one below the base offset while there is none."""
+        """The offset of the newest record; one below the base offset while there is none."""
         return self._last_offset
 
     @property
     def size_estimate(self) -> int:
-        """Bytes of the set as it stands, before compression: exact without a codec (BB5)."""
+        """The size of the set so far in bytes, before compression: exact without a codec (BB5)."""
         wrapper = 0
         if self.fields.compression is not Compression.NONE:
             wrapper = message_size(self.fields.magic, None, None)
         return wrapper + self._size_bytes
 
     def try_append(self, record: Record) -> bool:
-        """False, and nothing changes, when the set would outgrow its limit. Raises as `append`."""
+        """Append `record`. Returns False, and changes nothing, when the set would exceed its limit.
+
+        Raises what `append` raises.
+        """
         size = message_size(self.fields.magic, record.key, record.value)
         if self._messages and self.size_estimate + size > self.limit_bytes:
             return False
@@ -144,7 +150,10 @@ class MessageSetBuilder:
         return True
 
     def append(self, record: Record) -> None:
-        """Raises InvalidRecord on an offset that does not rise or fit, a timestamp below -1, or headers (BB1)."""
+        """Append `record`.
+
+        Raises InvalidRecord for an offset that does not rise or fit, a timestamp below -1, and headers (BB1).
+        """
         fields = self.fields
         self._check(record)
         is_relative = fields.magic > 0 and fields.compression is not Compression.NONE
@@ -173,7 +182,7 @@ class MessageSetBuilder:
             raise InvalidRecord(f"magic {self.fields.magic} has no place for headers")
 
     def build(self) -> bytes:
-        """The set; the builder stays as it is and may go on."""
+        """The bytes of the set; more records may be appended afterwards."""
         fields, content = self.fields, b"".join(self._messages)
         if fields.compression is Compression.NONE or not content:
             return content

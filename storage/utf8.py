@@ -1,7 +1,7 @@
-"""Bytes to text as Java's `new String(bytes, UTF_8)` has it: what is malformed becomes U+FFFD.
+"""Bytes to text as Java's `new String(bytes, UTF_8)` converts them: malformed bytes become U+FFFD.
 
-Java and Python agree on where a malformed sequence ends, but for an encoded surrogate (ED A0..BF 80..BF,
-the last byte present or not): Java replaces it by one U+FFFD, Python each of its bytes.
+Java and Python agree on where a malformed sequence ends, except for an encoded surrogate (ED A0..BF 80..BF,
+the last byte present or not): Java replaces all of it by one U+FFFD, Python each of its bytes.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ def decode_utf8(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        # ED cannot continue another character, so each match stands at the start of one.
+        # ED cannot continue another character, so each match is at the start of one.
         return _ENCODED_SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")

@@ -13,7 +13,8 @@ from storage.errors import InvalidRecord
 VARINT_MAX_BYTES = 5
 VARLONG_MAX_BYTES = 10
 
-_TABLE_SIZE = 1 << 14  # every one- and two-byte encoding: lengths, deltas and counts of nearly every record
+# Every encoding of one or two bytes: the lengths, deltas and counts of nearly every record.
+_TABLE_SIZE = 1 << 14
 
 
 def _encode_zigzag(zigzag: int) -> bytes:
@@ -26,13 +27,13 @@ def _encode_zigzag(zigzag: int) -> bytes:
 
 
 SHORT_ENCODINGS = tuple(_encode_zigzag(zigzag) for zigzag in range(_TABLE_SIZE))
-"""The encoding of each zig-zag number below 2^14, for loops that may not pay a call."""
+"""The encoding of each zig-zag number below 2^14, for loops that cannot afford a call."""
 
 _SMALLEST_SHORT, _LARGEST_SHORT = -(_TABLE_SIZE >> 1), (_TABLE_SIZE >> 1) - 1
 
 
 def encode_varint(value: int) -> bytes:
-    """`value` within 32 signed bits."""
+    """Encode `value`, which has at most 32 bits with its sign."""
     if _SMALLEST_SHORT <= value <= _LARGEST_SHORT:
         return SHORT_ENCODINGS[value << 1 if value >= 0 else ~(value << 1)]
     assert -(1 << 31) <= value < 1 << 31, value
@@ -40,7 +41,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_varlong(value: int) -> bytes:
-    """`value` within 64 signed bits."""
+    """Encode `value`, which has at most 64 bits with its sign."""
     if _SMALLEST_SHORT <= value <= _LARGEST_SHORT:
         return SHORT_ENCODINGS[value << 1 if value >= 0 else ~(value << 1)]
     assert -(1 << 63) <= value < 1 << 63, value
@@ -48,13 +49,13 @@ def encode_varlong(value: int) -> bytes:
 
 
 def size_of_varint(value: int) -> int:
-    """Bytes that `encode_varint(value)` takes; good for varlongs too."""
+    """The number of bytes that `value` takes, as a varint or as a varlong."""
     zigzag = value << 1 if value >= 0 else ~(value << 1)
     return max(1, (zigzag.bit_length() + 6) // 7)
 
 
 def read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
-    """The 32-bit value at `position` and the position behind it; InvalidRecord, IndexError at the end."""
+    """The 32-bit value at `position` and the position after it. Raises InvalidRecord, and IndexError at the end."""
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -65,7 +66,7 @@ def read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
 
 
 def read_varlong(data: bytes | bytearray, position: int) -> tuple[int, int]:
-    """The 64-bit value at `position` and the position behind it; InvalidRecord, IndexError at the end."""
+    """The 64-bit value at `position` and the position after it. Raises InvalidRecord, and IndexError at the end."""
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1

@@ -179,7 +179,7 @@ def test_codec_five_to_seven_is_unknown() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_t20_zstd_is_of_magic_2_alone(magic: int) -> None:
-    with pytest.raises(UnsupportedCompression, match=f"zstd is not of magic {magic}"):
+    with pytest.raises(UnsupportedCompression, match=f"zstd does not exist in magic {magic}"):
         compress(Compression.ZSTD, b"x", magic=magic)
-    with pytest.raises(UnsupportedCompression, match=f"zstd is not of magic {magic}"):
+    with pytest.raises(UnsupportedCompression, match=f"zstd does not exist in magic {magic}"):
         decompress(Compression.ZSTD, compress(Compression.ZSTD, b"x"), magic=magic)

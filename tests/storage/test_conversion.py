@@ -112,7 +112,7 @@ def test_bb6_control_batches_are_dropped() -> None:
 def test_bb6_zstd_is_refused() -> None:
     data = build_batch(V2, base_offset=16, compression=Compression.ZSTD)
     for magic in (0, 1):
-        with pytest.raises(UnsupportedCompression, match=f"zstd cannot be told in magic {magic}"):
+        with pytest.raises(UnsupportedCompression, match=f"zstd cannot be converted to magic {magic}"):
             down_convert(data, target_magic=magic, first_offset=0)
 
 

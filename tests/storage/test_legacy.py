@@ -332,7 +332,7 @@ class TestWrapped:
     def test_t20_zstd_is_refused_in_a_wrapper(self, magic: int) -> None:
         value = compress(Compression.ZSTD, plain(0))
         batch = only(build_message(0, magic=magic, timestamp=1, key=None, value=value, attributes=4))
-        with pytest.raises(InvalidRecord, match=f"zstd is not of magic {magic}"):
+        with pytest.raises(InvalidRecord, match=f"zstd does not exist in magic {magic}"):
             batch.records()
         with pytest.raises(UnsupportedCompression):
             build_message_set(KEYED, magic=magic, compression=Compression.ZSTD)

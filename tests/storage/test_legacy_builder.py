@@ -109,7 +109,7 @@ class TestRefusals:
     )
     @magics
     def test_bb1_zstd_is_refused_before_magic_2(self, magic: int) -> None:
-        with pytest.raises(UnsupportedCompression, match=f"zstd is not of magic {magic}"):
+        with pytest.raises(UnsupportedCompression, match=f"zstd does not exist in magic {magic}"):
             MessageSetFields(magic=magic, compression=Compression.ZSTD)
 
     def test_bb1_timestamp_type_is_needed_from_magic_1_on(self) -> None:
