@@ -1,4 +1,4 @@
-"""What shapes one partition's log: Kafka's topic properties, with underscores for dots, and Kafka's defaults.
+"""The configuration of one partition's log: Kafka's topic properties, with underscores for dots, and its defaults.
 
 Times are milliseconds, sizes bytes. Kafka: LogConfig, TopicConfig.
 """
@@ -17,7 +17,7 @@ LONG_MAX = (1 << 63) - 1
 
 _DAY_MS = 86_400_000
 
-# The range of each number, both ends inclusive: what Kafka's ConfigDef refuses, this refuses.
+# The range of each number, both ends inclusive, as in Kafka's ConfigDef.
 _LIMITS: dict[str, tuple[float, float]] = {
     "segment_bytes": (14, INT_MAX),
     "segment_ms": (1, LONG_MAX),
@@ -53,7 +53,7 @@ _LEVELS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """Raises ConfigError, which names the property, from the constructor and from `from_properties`."""
+    """The properties of one topic, checked. The constructor raises ConfigError, which names the property."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * _DAY_MS
@@ -89,7 +89,7 @@ class LogConfig:
         for name, (least, greatest) in _LIMITS.items():
             value: float = getattr(self, name)
             if not least <= value <= greatest:
-                raise ConfigError(f"{_dotted(name)}={value}: must lie in [{least}, {greatest}]")
+                raise ConfigError(f"{_dotted(name)}={value}: must be in [{least}, {greatest}]")
         for name, choices in _CHOICES.items():
             choice: str = getattr(self, name)
             if choice not in choices:
@@ -113,7 +113,9 @@ class LogConfig:
 
     @property
     def compression_level(self) -> int | None:
-        """With which a leader compresses; None for the codec's default, which a producer's codec always gets."""
+        """The level with which a leader compresses; None for the codec's default, which a producer's codec
+        always gets.
+        """
         name = f"compression_{self.compression_type}_level"
         codec = _LEVELS.get(name)
         if codec is None:
@@ -127,21 +129,24 @@ class LogConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """After how long a segment rolls; a compacted topic's must not outlive its compaction lag."""
+        """The age at which a segment rolls, in milliseconds; in a compacted topic at most its compaction lag."""
         if self.is_compacted:
             return min(self.max_compaction_lag_ms, self.segment_ms)
         return self.segment_ms
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> LogConfig:
-        """From Kafka's dotted names. Raises ConfigError with the name of what is unknown or unusable."""
+        """Parse properties with Kafka's dotted names. Raises ConfigError with the name of an unknown or unusable
+        one.
+        """
         values: dict[str, int | float | bool | str] = {}
         for name, text in properties.items():
             attribute = name.replace(".", "_").replace("-", "_")
             if attribute not in _DEFAULTS or _dotted(attribute) != name:
                 raise ConfigError(f"{name}: no such property of a topic")
             values[attribute] = _parse(name, text, _DEFAULTS[attribute])
-        return cls(**values)  # type: ignore[arg-type]  # each value has the type of its default
+        # Each value has the type of its default.
+        return cls(**values)  # type: ignore[arg-type]
 
     def to_properties(self) -> dict[str, str]:
         """Every property by its dotted name, as `from_properties` reads it."""
@@ -157,7 +162,7 @@ def _text(value: float | bool | str) -> str:
 
 
 def _parse(name: str, text: str, default: float | bool | str) -> float | bool | str:
-    """`text` as the type of `default`; surrounding blanks do not count, as in Kafka's ConfigDef."""
+    """Parse `text` to the type of `default`; surrounding blanks are ignored, as in Kafka's ConfigDef."""
     stripped = text.strip()
     if isinstance(default, bool):
         if stripped.lower() not in ("true", "false"):

@@ -1,6 +1,6 @@
-"""Random numbers that are named: each is a function of (seed, what it decides), never of a shared stream.
+"""Random numbers with names: each is a function of the seed and of what it decides, never of a shared stream.
 
-Taking one decision away leaves every other draw as it was (SplitMix64 over a hash of the identity).
+Removing one decision changes no other draw (SplitMix64 over a hash of the identity).
 The operating system seeds it in a real node, the run's seed in the simulator.
 """
 
@@ -27,7 +27,9 @@ def _name_hash(name: str) -> int:
 
 @final
 class Draws:
-    """`draws.bits("latency", "1->2", 17)`: 64 bits that depend on the seed and the identity alone."""
+    """Draws by name: `draws.bits("latency", "1->2", 17)` is 64 bits that depend only on the seed and these
+    arguments.
+    """
 
     __slots__ = ("seed",)
 
@@ -41,15 +43,15 @@ class Draws:
         return value
 
     def below(self, bound: int, kind: str, *identity: int | str) -> int:
-        """0 to `bound` (exclusive); the bias of the modulus is below 2^-40 for bounds below 2^24."""
+        """Draw from 0 to `bound` (exclusive); the bias of the modulus is below 2^-40 for bounds below 2^24."""
         assert bound > 0, bound
         return self.bits(kind, *identity) % bound
 
     def between(self, low: int, high: int, kind: str, *identity: int | str) -> int:
-        """`low` to `high`, both inclusive."""
+        """Draw from `low` to `high`, both inclusive."""
         assert low <= high, (low, high)
         return low + self.bits(kind, *identity) % (high - low + 1)
 
     def child(self, kind: str, *identity: int | str) -> Draws:
-        """An independent source, e.g. one for each component."""
+        """An independent source, for instance one for each component."""
         return Draws(self.bits(kind, *identity))

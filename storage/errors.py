@@ -1,6 +1,4 @@
-"""What storage raises. Each class carries Kafka's protocol error code, where Kafka has one, and its
-evidence.
-"""
+"""The errors that storage raises. Each class has its evidence and Kafka's protocol error code, where there is one."""
 
 from __future__ import annotations
 
@@ -8,16 +6,14 @@ from typing import ClassVar, NamedTuple
 
 
 class StorageError(Exception):
-    """Parent of all. `code` is Kafka's protocol error code; `retriable` as Kafka's client sees it."""
+    """The parent of all. `code` is Kafka's protocol error code; `retriable` is whether Kafka's client retries it."""
 
     code: ClassVar[int] = 56  # KAFKA_STORAGE_ERROR
     retriable: ClassVar[bool] = False
 
 
 class CorruptBatch(StorageError):
-    """The bytes at `position` of `path` are no whole, sound batch; all before them is sound. Kafka:
-    CorruptRecord.
-    """
+    """The bytes at `position` of `path` are no whole, sound batch; all before them is sound. Kafka: CorruptRecord."""
 
     code = 2
     retriable = True
@@ -28,7 +24,7 @@ class CorruptBatch(StorageError):
 
 
 class RecordError(NamedTuple):
-    """Why one record of a produced batch was refused; `record_index` counts within the batch (KIP-467)."""
+    """The reason why one record of a produced batch was refused; `record_index` counts within the batch (KIP-467)."""
 
     record_index: int
     message: str
@@ -37,7 +33,7 @@ class RecordError(NamedTuple):
 class InvalidRecord(StorageError):
     """A record or batch breaks a rule of its format or of its topic. Kafka: InvalidRecordException.
 
-    `record_errors` lists every record refused when a produced batch was (Kafka: RecordValidationException).
+    `record_errors` lists every refused record of a produced batch (Kafka: RecordValidationException).
     """
 
     code = 87
@@ -60,7 +56,7 @@ class OffsetOutOfRange(StorageError):
 
 
 class SegmentOffsetOverflow(StorageError):
-    """An offset that does not fit the segment's 31 relative bits; nothing was written."""
+    """An offset does not fit the segment's 31 relative bits; nothing was written."""
 
     def __init__(self, path: str, base_offset: int, offset: int) -> None:
         super().__init__(f"{path}: offset {offset} does not fit a segment based at {base_offset}")
@@ -82,9 +78,7 @@ class CorruptSnapshot(StorageError):
 
 
 class CorruptCheckpoint(StorageError):
-    """A text checkpoint that does not parse; `line` counts from 1 and is None where no one line is to
-    blame.
-    """
+    """A text checkpoint that does not parse; `line` counts from 1 and is None where no single line is at fault."""
 
     def __init__(self, path: str, line: int | None = None, reason: str = "") -> None:
         place = path if line is None else f"{path} line {line}"
@@ -105,8 +99,8 @@ class OffsetsOutOfOrder(StorageError):
 
 
 class UnexpectedAppendOffset(StorageError):
-    """A follower's first offset lies below the log end offset. `first_offset` to `last_offset`, both inclusive, are
-    what it tried to append: an empty log may restart there (KAFKA-6975).
+    """A follower's first offset is below the log end offset. It tried to append `first_offset` to `last_offset`, both
+    inclusive: an empty log may restart there (KAFKA-6975).
     """
 
     def __init__(self, message: str, first_offset: int, last_offset: int) -> None:
@@ -115,7 +109,7 @@ class UnexpectedAppendOffset(StorageError):
 
 
 class OffsetsExhausted(StorageError):
-    """The log end offset would pass 2^63 - 1, the last one there is; nothing was written."""
+    """The log end offset would exceed 2^63 - 1, the last offset there is; nothing was written."""
 
 
 class OutOfOrderSequence(StorageError):
@@ -160,8 +154,9 @@ class DirectoryInUse(StorageError):
 
 
 class DirectoryFailed(StorageError):
-    """The disk refused what a log directory needs beside its logs: a name, a checkpoint, the mark of a clean stop. The
-    OSError is the cause.
+    """The disk refused what a log directory needs beside its logs: a name, a checkpoint, the mark of a clean stop.
+
+    Its cause is the OSError.
     """
 
 
@@ -170,16 +165,16 @@ class NoLogDirectory(StorageError):
 
 
 class ForeignDirectory(StorageError):
-    """Not this node's: another node's directory, another program's files, a mark that says nothing."""
+    """A directory that is not this node's: another node's, another program's, or one with an unreadable mark."""
 
 
 class ConfigError(StorageError):
-    """A configuration that cannot hold. Kafka: ConfigException / INVALID_CONFIG."""
+    """A configuration that cannot be used. Kafka: ConfigException / INVALID_CONFIG."""
 
     code = 40
 
 
 def reason_of(error: OSError) -> str:
-    """Which file, and what the machine says of it."""
+    """The file that an OSError names, and the system's message."""
     name = f"{error.filename}: " if error.filename else ""
     return f"{name}{error.strerror or error}"

@@ -1,23 +1,23 @@
-"""The port through which every durable byte of a log goes.
+"""The port through which every durable byte of a log is written and read.
 
 Two implementations pass one contract test-suite (`tests/storage/filesystem_contract.py`): `OsFileSystem`, the real
 disk, and `sim.disk.SimFileSystem`, the disk that forgets. Paths are plain strings with `/`; an implementation raises
 `OSError` (or its usual subclasses: FileNotFoundError, FileExistsError, PermissionError, errno ENOSPC, EIO …) with the
-file's name; where a limit of the system stopped the call, the message names the count and the setting.
+file's name; where a limit of the system stopped the call, the message has the count and the setting.
 
-Which calls may overlap. A log has one writer: whatever changes it is called on one thread at a time. Beside any of its
-verbs other threads may call
+Which calls may overlap: a log has one writer, so all that changes it is called on one thread at a time. Meanwhile other
+threads may call
 
 - `LogSegment.read`, `translate_offset`, `find_offset_by_timestamp` and `lookup` of its indexes: they see whole index
-  entries of one moment, and whole batches up to where the segment ended; of a segment that is being cut or deleted
-  less, or an error;
-- a `PreparedFlush` and the work of a `Compaction`: they see what was there when they were prepared, and what was
+  entries of one moment, and whole batches up to where the segment ended; in a segment that is being cut or deleted
+  they see less, or raise;
+- a `PreparedFlush` and the work of a `Compaction`: they see what existed when they were prepared, and what was
   appended since.
 
-While a segment's index is mapped, resized, trimmed or truncated a look-up begins anew or reads a copy, so it neither
-tears nor waits. A segment that was closed or deleted answers with ValueError or OSError, never with other bytes. In
-another process everything that reads (dump, verify, stats, Spark) opens files for reading only, maps none of them,
-and takes the end of the active segment and the zeros behind its index entries as they are at that moment.
+While a segment's index is mapped, resized, trimmed or truncated a look-up starts again or reads a copy, so it neither
+tears nor waits. A segment that was closed or deleted raises ValueError or OSError and never returns other bytes. In
+another process all readers (dump, verify, stats, Spark) open files for reading only, map none of them, and take the end
+of the active segment and the zeros after its index entries as they are at that moment.
 """
 
 from __future__ import annotations
@@ -30,16 +30,23 @@ from storage.buffer import Buffer
 
 
 class OpenMode(Enum):
-    READ = "read"  # must exist; no write verb is legal
-    WRITE = "write"  # must exist; reads too
-    CREATE = "create"  # created empty when missing, else as WRITE; reads too
-    CREATE_NEW = "create_new"  # FileExistsError when it exists
+    """How a file is opened."""
+
+    # The file must exist; no verb that writes is legal.
+    READ = "read"
+    # The file must exist; it may be read too.
+    WRITE = "write"
+    # The file is created empty when missing; it may be read too.
+    CREATE = "create"
+    # The file is created; FileExistsError when it exists.
+    CREATE_NEW = "create_new"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStat:
     size_bytes: int
-    modified_ms: int  # milliseconds since the epoch
+    # In milliseconds since the epoch.
+    modified_ms: int
     is_directory: bool
 
 
@@ -50,10 +57,10 @@ class ReadMap(Protocol):
     def view(self) -> memoryview: ...
 
     def release_until(self, position: int) -> None:
-        """What lies before `position` is not wanted soon: it need not stay in this process's memory."""
+        """Release this process's memory for the bytes before `position`, which are not read again soon."""
 
     def close(self) -> None:
-        """Release the view. Truncating a mapped file is a bug of the caller; close first."""
+        """Release the view. A caller must close it before it truncates the file."""
 
 
 class File(Protocol):
@@ -72,10 +79,10 @@ class File(Protocol):
         """Fill `buffer`; returns the count, smaller than the buffer only where the file ends."""
 
     def write_at(self, position: int, data: Buffer) -> None:
-        """All of `data`, or OSError; a failed call may leave a prefix of it written."""
+        """Write all of `data`. A call that raises OSError may have written a prefix of it."""
 
     def append(self, data: Buffer) -> None:
-        """`write_at` the present end, as one operation of the file system."""
+        """Write `data` at the present end, as one operation of the file system."""
 
     def truncate(self, size: int) -> None:
         """Cut to `size` bytes; ValueError if the file is shorter."""
@@ -84,16 +91,18 @@ class File(Protocol):
         """Make the file `size` bytes long; new bytes read as zeros."""
 
     def sync(self) -> None:
-        """The file's bytes and length are on stable storage when this returns (its name is not: `sync_directory`)."""
+        """Put the file's bytes and length on stable storage; its name needs `sync_directory`."""
 
     def map_for_reading(self) -> ReadMap:
-        """ValueError on an empty file."""
+        """Map the whole file. Raises ValueError for an empty file."""
 
     def close(self) -> None:
-        """Idempotent; syncs nothing."""
+        """Close without a sync; may be called again."""
 
 
 class Lock(Protocol):
+    """An exclusive lock on a path, held until `release`."""
+
     def release(self) -> None: ...
 
 
@@ -105,26 +114,26 @@ class FileSystem(Protocol):
     def stat(self, path: str) -> FileStat: ...
 
     def list(self, path: str) -> list[str]:
-        """Names in a directory, sorted."""
+        """The names in a directory, sorted."""
 
     def set_modified(self, path: str, modified_ms: int) -> None: ...
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic; replaces an existing file. Not durable until the directory is synced."""
+        """Rename atomically; replaces an existing file. Durable only after a sync of the directory."""
 
     def unlink(self, path: str) -> None: ...
 
     def make_directory(self, path: str) -> None:
-        """Its parents too; nothing happens when it exists."""
+        """Create a directory and its parents; does nothing when it exists."""
 
     def remove_directory(self, path: str) -> None:
-        """OSError unless empty."""
+        """Remove an empty directory; raises OSError for any other."""
 
     def lock(self, path: str) -> Lock:
         """Take the exclusive lock on `path` (created if missing); BlockingIOError when another holder has it."""
 
     def sync_directory(self, path: str) -> None:
-        """Names created, renamed and removed in `path` are on stable storage when this returns."""
+        """Put the names created, renamed and removed in `path` on stable storage."""
 
 
 def join(directory: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Which batches of one set get an entry in each index, column by column.
+"""The index entries that the batches of one set get, column by column.
 
 Kafka: LogSegment.append; rules LS1, T1, T2.
 """
@@ -14,7 +14,7 @@ from storage.time_index import TimestampOffset
 
 @final
 class IndexEntries:
-    """One row an entry: last offset of its batch, its position, greatest timestamp up to its end, that one's offset."""
+    """One row per entry: last offset and position of its batch, the greatest timestamp up to its end and its offset."""
 
     __slots__ = ("offsets", "positions", "time_offsets", "times")
 
@@ -36,10 +36,11 @@ class IndexEntries:
         interval_bytes: int,
         greatest: TimestampOffset,
     ) -> tuple[TimestampOffset, int]:
-        """Add those of a set at byte `position`, before which `unindexed_bytes` lie since the last entry.
+        """Add the entries of a set at byte `position`, which `unindexed_bytes` separate from the batch of the last
+        entry.
 
-        Gives the greatest timestamp of all, `greatest` being what it was before, and where in the set the batch of the
-        last entry starts, or of one before the set. The batches between two entries are not looked at one by one.
+        Returns the greatest timestamp of all, `greatest` being the one before the set, and the first byte, relative to
+        the set, of the batch that has the last entry. The batches between two entries are not visited one by one.
         """
         starts, last_offsets, timestamps = columns.starts, columns.last_offsets, columns.max_timestamps
         add_offset, add_position = self.offsets.append, self.positions.append
@@ -65,7 +66,9 @@ class IndexEntries:
         return TimestampOffset(most, offset_of_most), counted_from
 
     def rising_times(self, before: int) -> tuple[list[int], list[int]]:
-        """Those with a timestamp above all before them and above `before`, with their offsets: each gets an entry."""
+        """The timestamps that are above `before` and above all before them, and their offsets: each gets a time
+        entry.
+        """
         times, offsets = list[int](), list[int]()
         for time, offset in zip(self.times, self.time_offsets, strict=True):
             if time > before:

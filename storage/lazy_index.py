@@ -1,7 +1,7 @@
-"""An index that is opened when somebody first asks for it: a start with many segments opens few files.
+"""An index that is opened at its first use: a start with many segments opens few files.
 
-Two threads may ask first: one opens it, the other waits for that (KAFKA-9156, KAFKA-14792); nor does it open a file
-that is being renamed or deleted. Kafka: LazyIndex; rule IX25.
+Where two threads use it first, one opens it and the other waits (KAFKA-9156, KAFKA-14792). It does not open a file that
+is being renamed or deleted. Kafka: LazyIndex; rule IX25.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ Index = TypeVar("Index", bound=MemoryMappedIndex)
 
 @final
 class LazyIndex(Generic[Index]):
-    """`opened` makes the index from a path at the first `get()`; until then only the file is acted on."""
+    """An index file that `opened` opens at the first `get()`; until then the verbs act on the file alone."""
 
     def __init__(self, file_system: FileSystem, path: str, opened: Callable[[str], Index]) -> None:
         self._file_system = file_system
         self._path = path
         self._opened = opened
-        self.index: Index | None = None  # None until it is opened; `get` opens it
+        # None until `get` opens it.
+        self.index: Index | None = None
         self._lock = allocate_lock()
-        self._is_deleted = False  # a reader that comes too late must not make the file anew
+        # A late reader must not create the file again.
+        self._is_deleted = False
 
     def get(self) -> Index:
-        """FileNotFoundError once it is deleted, when it was never opened."""
+        """The index, opened if necessary. Raises FileNotFoundError if it was deleted before it was ever opened."""
         index = self.index
         if index is not None:
             return index
@@ -52,7 +54,7 @@ class LazyIndex(Generic[Index]):
         return self._path if self.index is None else self.index.path
 
     def rename_to(self, path: str) -> None:
-        """A file that is not there yet needs no renaming, as long as nobody has opened it."""
+        """Rename the file; one that is missing is no error as long as the index was not opened."""
         with self._lock:
             if self.index is not None:
                 self.index.rename_to(path)
@@ -62,7 +64,7 @@ class LazyIndex(Generic[Index]):
                 self._path = path
 
     def update_parent_directory(self, directory: str) -> None:
-        """The directory was renamed: only the remembered path changes."""
+        """Take over the new name of the directory; only the remembered path changes."""
         with self._lock:
             if self.index is not None:
                 self.index.update_parent_directory(directory)

@@ -1,8 +1,8 @@
-"""Where each leader epoch begins in one log: the map by which replicas find the point up to which they agree.
+"""The start offset of each leader epoch in one log, by which replicas find the point up to which they agree.
 
-Kafka: LeaderEpochFileCache (KIP-101, KIP-279). The entries ascend strictly in epoch and in start offset.
-`assign` is on disk when it returns; a truncation is so only after `flush`, so a crash leaves entries too many
-in the file but never one too few, and start-up clips both ends again (EP12).
+Kafka: LeaderEpochFileCache (KIP-101, KIP-279). The entries ascend strictly in epoch and in start offset. `assign` is
+on disk when it returns; a truncation is on disk only after `flush`. So a crash may leave too many entries in the file,
+but never too few, and start-up truncates both ends again (EP12).
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ UNDEFINED = (UNDEFINED_EPOCH, UNDEFINED_OFFSET)
 
 
 class EpochEntry(NamedTuple):
+    """A leader epoch and its first offset."""
+
     epoch: int
     start_offset: int
 
@@ -36,7 +38,7 @@ def _do_nothing() -> None:
 class LeaderEpochCache:
     """The epochs of one log, in memory and in the checkpoint file at `path`, created empty when missing.
 
-    `schedule` is called after a truncation that `flush` has yet to bring to disk. `last_epoch` is the latest
+    `schedule` is called after a truncation, which a later `flush` must bring to disk. `last_epoch` is the latest
     epoch, -1 when there is none: a loop over batches compares with it and calls `assign` only where the epoch
     changes. Raises CorruptCheckpoint from the constructor.
     """
@@ -62,10 +64,8 @@ class LeaderEpochCache:
         self.last_epoch = UNDEFINED_EPOCH
         self._last_start = UNDEFINED_OFFSET
         self._is_dirty = False
-        for (
-            epoch,
-            start_offset,
-        ) in self._checkpoint.read():  # one by one, so a file out of order is put right: EP1
+        # One by one, which corrects a file that is out of order (EP1).
+        for epoch, start_offset in self._checkpoint.read():
             self._insert(epoch, start_offset)
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class LeaderEpochCache:
         return self._checkpoint.path
 
     def update_parent_directory(self, directory: str) -> None:
-        """The directory was renamed: the entries stay, and go to the file there."""
+        """Take over the new name of the directory: the entries are written to the file there from now on."""
         self._checkpoint = LeaderEpochCheckpoint(self._file_system, join(directory, basename(self.path)))
 
     @property
@@ -86,7 +86,7 @@ class LeaderEpochCache:
 
     @property
     def entries(self) -> list[EpochEntry]:
-        """A copy, ascending."""
+        """A copy of the entries, ascending."""
         return list(map(EpochEntry, self._epochs, self._starts))
 
     @property
@@ -124,9 +124,10 @@ class LeaderEpochCache:
         return self._epochs[index - 1] if index > 0 else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(greatest epoch at most `epoch`, its end offset, exclusive), UNDEFINED when unknown (EP5, KIP-279).
+        """The greatest epoch that is at most `epoch`, and its end offset (exclusive); UNDEFINED when unknown (EP5,
+        KIP-279).
 
-        An epoch below all of ours gives (that epoch, the first start): nothing of it is left here.
+        For an epoch below all of ours it is that epoch and the first start offset: none of its records are left here.
         """
         if epoch == UNDEFINED_EPOCH or epoch > self.last_epoch:
             return UNDEFINED
@@ -137,11 +138,11 @@ class LeaderEpochCache:
         return found, self._starts[index]
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` begins at `start_offset`; on disk when it returns. Whether anything changed.
+        """Add that `epoch` begins at `start_offset`; on disk when it returns. Returns whether anything changed.
 
-        Entries that contradict are dropped: those of this or a later epoch, and those that start here or
-        later (EP3). The first start of an epoch wins over later ones. Raises InvalidRecord on a negative
-        epoch or offset, before anything changes: a follower meets that in a batch that no leader has stamped.
+        Entries that contradict it are dropped: those of this or a later epoch, and those that start here or
+        later (EP3). The first start of an epoch wins over later ones. Raises InvalidRecord for a negative
+        epoch or offset, before anything changes: a batch that no leader has stamped has them.
         """
         if epoch == self.last_epoch and start_offset >= self._last_start and epoch >= 0:
             return False
@@ -150,9 +151,9 @@ class LeaderEpochCache:
         return True
 
     def note(self, epoch: int, start_offset: int) -> None:
-        """`assign` in memory only, until `flush`: for recovery, which finds the same again after a crash.
+        """Do what `assign` does in memory only, until `flush`. Raises InvalidRecord.
 
-        It would else sync once for each epoch. Raises InvalidRecord.
+        For recovery, which would else sync once for each epoch, and which finds the same again after a crash.
         """
         if epoch < 0 or start_offset < 0:
             raise InvalidRecord(f"{self.path}: leader epoch {epoch} at offset {start_offset} is negative")
@@ -161,7 +162,10 @@ class LeaderEpochCache:
         assert self.last_epoch == epoch and self._last_start <= start_offset, (epoch, start_offset)
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Drop the epochs that start at or beyond `end_offset`; nothing for a negative one (EP6, EP8)."""
+        """Drop the epochs that start at or above `end_offset`; none if it is negative (EP6, EP8).
+
+        Returns whether anything changed.
+        """
         if end_offset < 0 or self._last_start < end_offset:
             return False
         self._drop_from(bisect_left(self._starts, end_offset))
@@ -169,8 +173,9 @@ class LeaderEpochCache:
         return True
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Drop the epochs before the one that `start_offset` lies in, which then starts at `start_offset`
-        (EP7).
+        """Drop the epochs before the epoch of `start_offset`, which then starts at `start_offset` (EP7).
+
+        Returns whether anything changed.
         """
         index = bisect_right(self._starts, start_offset)
         if index == 0:
@@ -182,7 +187,7 @@ class LeaderEpochCache:
         return True
 
     def entries_in_range(self, start_offset: int, end_offset: int) -> list[EpochEntry]:
-        """The entries as after both truncations, which do not take place (EP11)."""
+        """The entries that both truncations would leave; changes nothing (EP11)."""
         first = bisect_right(self._starts, start_offset) if start_offset >= 0 else 0
         entries = self.entries
         if first > 0:
@@ -190,7 +195,7 @@ class LeaderEpochCache:
         return [entry for entry in entries if end_offset < 0 or entry.start_offset < end_offset]
 
     def clear(self) -> None:
-        """In memory only: for a log whose files are going (EP10)."""
+        """Drop all entries in memory only, for a log whose files are deleted (EP10)."""
         self._drop_from(0)
 
     def clear_and_flush(self) -> None:
@@ -198,9 +203,7 @@ class LeaderEpochCache:
         self._write()
 
     def flush(self) -> None:
-        """Bring truncations to disk; nothing to do is free, and a directory that has gone is no error
-        (EP6).
-        """
+        """Bring truncations to disk, if there are any; a directory that was deleted is no error (EP6)."""
         if not self._is_dirty:
             return
         try:
@@ -208,10 +211,10 @@ class LeaderEpochCache:
         except FileNotFoundError:
             if self._file_system.exists(dirname(self.path)):
                 raise
-            logger.debug("leader epochs not flushed, directory gone: path=%s", self.path)
+            logger.debug("leader epochs not flushed, directory deleted: path=%s", self.path)
 
     def copy_to(self, file_system: FileSystem, path: str) -> LeaderEpochCache:
-        """The same entries bound to another file, which is not written yet. Kafka: withCheckpoint."""
+        """A copy with the same entries and another file, which is not written yet. Kafka: withCheckpoint."""
         copy = LeaderEpochCache(file_system, path)
         copy._epochs, copy._starts = self._epochs[:], self._starts[:]
         copy.last_epoch, copy._last_start = self.last_epoch, self._last_start
@@ -224,7 +227,7 @@ class LeaderEpochCache:
     def _insert(self, epoch: int, start_offset: int) -> None:
         if epoch == self.last_epoch and start_offset >= self._last_start:
             return
-        # Both lists ascend, so what contradicts is a tail: the longer of the two.
+        # Both lists ascend, so the entries that contradict are a tail: the longer of the two.
         keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
         if keep < len(self._epochs):
             logger.info(

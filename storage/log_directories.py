@@ -1,7 +1,7 @@
-"""The log directories of one broker, of which one may fail: its logs go offline, the others go on.
+"""The log directories of one broker. One of them may fail: then its logs are offline and the others continue.
 
-Each has its own lock, checkpoints and mark of an orderly stop (`log_manager.py`). With one directory alone, its
-errors are raised as they come. Kafka: LogManager, LogDirFailureChannel (KIP-112); rules LL1 to LL5, AP16.
+Each has its own lock, checkpoints and mark of an orderly stop (`log_manager.py`). The errors of an
+only directory are raised to the caller. Kafka: LogManager, LogDirFailureChannel (KIP-112); rules LL1 to LL5, AP16.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ def _close(manager: LogManager, reason: str) -> None:
 
 @final
 class LogDirectories:
-    """`online` are the managers of the directories that work, in the order given; `offline` tells of the others.
+    """The directories of one broker: `online` are the managers of those that work, in the order given; `offline` are
+    the others, with their reasons.
 
-    A directory in use by another process keeps all from starting (DirectoryInUse), and so does a log that is damaged
-    beyond repair: only the disk's own errors take a directory away. ConfigError for a directory given twice.
-    `on_offline` is told of each that fails once they are loaded, and has its handles closed: at once, or when no other
-    thread works on its files any more.
+    Only errors of the disk take a directory offline. One that another process uses keeps all from starting
+    (DirectoryInUse), and so does a log that is damaged beyond repair. ConfigError for a directory given twice.
+    `on_offline` is called with each directory that fails after the load. It has to close the directory's handles: at
+    once, or when no other thread works on its files any more.
     """
 
     def __init__(
@@ -88,8 +89,10 @@ class LogDirectories:
             self.online.append(manager)
 
     def load(self, now_ms: int, *, config_of: ConfigOf | None = None) -> None:
-        """As LogManager.load of each. Raises StorageError for damage, for a partition that lies in two of them, and
-        when no directory is left; nothing stays open then.
+        """Load each directory (`LogManager.load`).
+
+        Raises StorageError for damage, for a partition that is in two directories, and when no directory is left;
+        nothing stays open then.
         """
         try:
             for manager in list(self.online):
@@ -111,26 +114,22 @@ class LogDirectories:
             raise NoLogDirectory(f"no log directory can be used: {told}")
 
     def _check_duplicates(self) -> None:
-        """LL4: which of two copies holds the truth is an operator's to say."""
+        """Refuse a partition that is in two directories (LL4): only an operator can know which copy is right."""
         found: dict[str, str] = {}
         for manager in self.online:
             for name, log in manager.logs.items():
                 if name in found:
-                    raise StorageError(
-                        f"{name} lies in two log directories: {found[name]} and {log.directory}"
-                    )
+                    raise StorageError(f"{name} is in two log directories: {found[name]} and {log.directory}")
                 found[name] = log.directory
-
-    # Partitions
 
     @property
     def was_clean(self) -> bool:
-        """Whether all that work were stopped in order."""
+        """Whether all directories that work were stopped in order."""
         return all(manager.was_clean for manager in self.online)
 
     @property
     def previous_broker_epoch(self) -> int | None:
-        """That of the last orderly stop, if all directories know the same."""
+        """The broker epoch of the last orderly stop, if all directories have the same; else None."""
         epochs = {manager.previous_broker_epoch for manager in self.online}
         return epochs.pop() if len(epochs) == 1 and not self.offline else None
 
@@ -152,17 +151,16 @@ class LogDirectories:
         *,
         directory: str | None = None,
     ) -> PartitionLog:
-        """The log of the partition, made in `directory`, or where the fewest logs are, when there is none.
+        """Return the partition's log; where there is none, create it in `directory`, or where the fewest logs are.
 
-        A directory whose disk fails goes offline and the next one is tried; `directory` has no substitute. Raises as
-        LogManager.create, so also what the disk of the last directory says.
+        A directory whose disk fails goes offline and the next one is tried, but none in place of `directory`. Raises
+        what LogManager.create raises, so the disk error of the last directory too.
         """
         known = self.manager_of(topic, partition)
         if known is not None:
             return known.create(topic, partition, config, topic_id, now_ms)
-        candidates = sorted(
-            self.online, key=lambda manager: len(manager.logs)
-        )  # stable: the first of equal ones
+        # The sort is stable: among equal ones the first is chosen.
+        candidates = sorted(self.online, key=lambda manager: len(manager.logs))
         for manager in candidates:
             if directory is not None and manager.directory != directory:
                 continue
@@ -179,10 +177,8 @@ class LogDirectories:
         manager = self.manager_of(topic, partition)
         return manager is not None and manager.delete(topic, partition)
 
-    # Failure
-
     def directory_of(self, path: str | None) -> str | None:
-        """The one that works and holds `path`, or is it."""
+        """The online directory that `path` is in or is itself; None without one."""
         while path:
             if any(manager.directory == path for manager in self.online):
                 return path
@@ -190,10 +186,10 @@ class LogDirectories:
         return None
 
     def fail(self, directory: str, error: Exception) -> list[str]:
-        """Take a directory offline: nothing of it is flushed or marked, its logs refuse every call (AP16).
+        """Take a directory offline: nothing in it is flushed or marked, and its logs refuse every call (AP16).
 
-        Gives the names of the logs that went. Raises `error` where no other directory is left, and takes nothing
-        offline then.
+        Returns the names of the logs that are offline by that. Where no other directory is left it raises `error` and
+        takes nothing offline.
         """
         manager = next((manager for manager in self.online if manager.directory == directory), None)
         if manager is None:
@@ -223,10 +219,8 @@ class LogDirectories:
         self.offline.append(told)
         return told
 
-    # Checkpoints and the end
-
     def checkpoint(self) -> None:
-        """Recovery points, log starts and high watermarks of each; a directory that cannot write goes offline."""
+        """Write recovery points, log starts and high watermarks of each; a directory that cannot write goes offline."""
         for manager in list(self.online):
             try:
                 manager.checkpoint_recovery_points()
@@ -236,9 +230,9 @@ class LogDirectories:
                 self._fail(manager, error)
 
     def read_owners(self) -> dict[str, MetaProperties]:
-        """`meta.properties` by directory, where there is one. Raises CorruptCheckpoint.
+        """The `meta.properties` of each directory that has one, by directory. Raises CorruptCheckpoint.
 
-        Directories of several nodes or clusters are no broker's: ConfigError.
+        Raises ConfigError for directories of several nodes or clusters.
         """
         owners = {}
         for manager in list(self.online):
@@ -264,13 +258,13 @@ class LogDirectories:
         return owners
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH, now_ms: int | None = None) -> bool:
-        """Whether each that works was stopped in order; one that fails does not keep the others from it (LL5)."""
+        """Stop each directory that works, also after one failed. Returns whether all were stopped in order (LL5)."""
         if self._is_single:
             return self.online[0].shutdown(broker_epoch, now_ms)
         return all([_stopped(manager, broker_epoch, now_ms) for manager in self.online])
 
     def close_handles(self) -> None:
-        """As in a crash."""
+        """Close without flush or mark, as in a crash."""
         for manager in self.online:
             manager.close_handles()
 
@@ -284,12 +278,12 @@ def _stopped(manager: LogManager, broker_epoch: int, now_ms: int | None) -> bool
 
 
 def is_disk_error(error: BaseException) -> bool:
-    """Whether the disk, not what lies on it, is to blame."""
+    """Whether the disk failed, not the content of a file."""
     return isinstance(error, OSError) or isinstance(error.__cause__, OSError)
 
 
 def _distinct(directories: Sequence[str]) -> list[str]:
-    """Without a trailing slash; ConfigError where two are the same (LL1)."""
+    """The directories without a trailing slash. Raises ConfigError where two are the same (LL1)."""
     paths = ["/".join(part for part in path.split("/") if part != ".").rstrip("/") for path in directories]
     if not paths or "" in paths:
         raise ConfigError("log.dirs: a directory is wanted")

@@ -1,8 +1,8 @@
 """All logs of one log directory: its lock, its checkpoints, start-up and orderly stop.
 
-| file | says |
+| file | meaning |
 | --- | --- |
-| `.lock` | held: a process works here |
+| `.lock` | locked while a process works here |
 | `.kafka_cleanshutdown` | the last stop was in order; deleted before the logs are loaded (KAFKA-10471) |
 | `recovery-point-offset-checkpoint` | all below it is on disk |
 | `log-start-offset-checkpoint` | only where records below were deleted inside a segment |
@@ -62,10 +62,11 @@ ConfigOf = Callable[[str], LogConfig]
 
 @final
 class LogManager:
-    """Locks `directory` (created when missing) from the constructor to `shutdown` or `close_handles`.
+    """Holds all logs of `directory`, which it creates when missing, and its lock, from the constructor to `shutdown` or
+    `close_handles`.
 
-    `logs` holds the open ones by the name of their directory, in order of loading and creation. `was_clean` and
-    `previous_broker_epoch` tell of the stop before this start. Raises DirectoryInUse, and DirectoryFailed, as every
+    `logs` has the open logs by the name of their directory, in order of loading and creation. `was_clean` and
+    `previous_broker_epoch` describe the stop before this start. Raises DirectoryInUse, and DirectoryFailed, as every
     verb does, for what the disk refuses beside the logs.
     """
 
@@ -83,11 +84,14 @@ class LogManager:
         self._default_config, self._draws, self._report = default_config, draws, report
         self._now_ms = now_ms
         self.logs: dict[str, PartitionLog] = {}
-        self.topic_ids: dict[str, str] = {}  # by directory name, where the partition has one
+        # Topic ids by directory name, for partitions that have one.
+        self.topic_ids: dict[str, str] = {}
         self._is_loaded = False
-        self._is_high_watermark_lowered = False  # by the load: a checkpoint says more than the log holds
+        # Whether a loaded log ends below its checkpoint, so that the load lowered its high watermark.
+        self._is_high_watermark_lowered = False
         self._deleted_count = 0
-        self._doomed: list[tuple[int, PartitionLog]] = []  # renamed logs, and when their files go
+        # Renamed logs, and when their files are to be deleted.
+        self._doomed: list[tuple[int, PartitionLog]] = []
         self._lock: Lock | None = None
         with self._disk("open"):
             self._open_directory()
@@ -100,7 +104,8 @@ class LogManager:
             clean_file = CleanShutdownFile(file_system, directory)
             self.previous_broker_epoch = clean_file.read()
             self.was_clean = clean_file.delete()
-            file_system.sync_directory(directory)  # or a power loss while loading makes it a clean stop again
+            # Else a power loss while loading could bring the mark of a clean stop back.
+            file_system.sync_directory(directory)
             self._recovery_points = OffsetCheckpoint(file_system, join(directory, RECOVERY_POINT_CHECKPOINT))
             self._log_starts = OffsetCheckpoint(file_system, join(directory, LOG_START_OFFSET_CHECKPOINT))
             self._high_watermarks = OffsetCheckpoint(file_system, join(directory, HIGH_WATERMARK_CHECKPOINT))
@@ -115,13 +120,11 @@ class LogManager:
         except OSError as error:
             raise DirectoryFailed(f"{self.directory}: {action} failed: {reason_of(error)}") from error
 
-    # Start
-
     def load(self, now_ms: int, *, config_of: ConfigOf | None = None) -> None:
-        """Open every partition directory (LL2 to LL4); `config_of` gives a topic's configuration.
+        """Open every partition directory (LL2 to LL4); `config_of` returns a topic's configuration.
 
         Deletions that a crash interrupted are finished. Raises StorageError when a log can be neither opened nor
-        healed, or for a directory that is no partition's; nothing stays open then.
+        repaired, and for a directory that is no partition's; nothing stays open then.
         """
         self._now_ms = now_ms
         try:
@@ -131,11 +134,10 @@ class LogManager:
             self.close_handles()
             raise
         self._is_loaded = True
-        # Recovery may have ended below an old recovery point, and appends are about to pass it again.
+        # Recovery may have ended below an old recovery point, which appends will soon exceed again.
         self.checkpoint_recovery_points()
-        if (
-            self._is_high_watermark_lowered
-        ):  # likewise: the file must not call committed what comes to lie there
+        # For the same reason: the file must not call committed what will be appended there.
+        if self._is_high_watermark_lowered:
             self.checkpoint_high_watermarks()
 
     def _load_all(self, config_of: ConfigOf | None) -> None:
@@ -193,8 +195,6 @@ class LogManager:
         self.logs[name] = log
         return log
 
-    # Partitions
-
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self.logs.get(directory_name(topic, partition))
 
@@ -206,7 +206,7 @@ class LogManager:
         topic_id: str | None = None,
         now_ms: int | None = None,
     ) -> PartitionLog:
-        """The log of the partition, made when there is none; durable before it is used.
+        """Return the partition's log; where there is none, create one, durable before it is used.
 
         Raises InvalidTopic, InconsistentTopicId when the directory belongs to another topic of that name.
         """
@@ -231,7 +231,10 @@ class LogManager:
             raise InconsistentTopicId(f"{name} has topic id {known}, not {topic_id}")
 
     def delete(self, topic: str, partition: int) -> bool:
-        """Whether there was one. First it is renamed, so that a crash leaves a deletion to finish, not half a log."""
+        """Delete the partition's log. Returns whether there was one.
+
+        It is renamed first, so that a crash leaves a deletion to finish and no half of a log.
+        """
         name = directory_name(topic, partition)
         log = self.logs.pop(name, None)
         self.topic_ids.pop(name, None)
@@ -244,9 +247,10 @@ class LogManager:
         return True
 
     def delete_later(self, topic: str, partition: int, now_ms: int) -> bool:
-        """As `delete`, for readers that hold the log: its files go file.delete.delay.ms later, by `delete_due`.
+        """Delete the partition's log while readers still use it: `delete_due` deletes its files file.delete.delay.ms
+        later. Returns whether there was one.
 
-        It leaves `logs` and gets its `-delete` name at once, so that a crash leaves a deletion to finish.
+        It is removed from `logs` and gets its `-delete` name at once, so that a crash leaves a deletion to finish.
         """
         name = directory_name(topic, partition)
         log = self.logs.get(name)
@@ -261,11 +265,14 @@ class LogManager:
 
     @property
     def next_deletion_ms(self) -> int | None:
-        """When `delete_due` has something to do; None while nothing waits."""
+        """The time at which `delete_due` has something to delete; None while nothing waits."""
         return min((due_ms for due_ms, _ in self._doomed), default=None)
 
     def delete_due(self, now_ms: int) -> list[str]:
-        """Remove what waited long enough; gives the directories. What cannot be removed waits for the next start."""
+        """Delete the logs that waited long enough. Returns their directories.
+
+        A log that cannot be deleted waits for the next start.
+        """
         due = [log for due_ms, log in self._doomed if due_ms <= now_ms]
         self._doomed = [(due_ms, log) for due_ms, log in self._doomed if due_ms > now_ms]
         for log in due:
@@ -276,9 +283,10 @@ class LogManager:
         return [log.directory for log in due]
 
     def set_aside(self, topic: str, partition: int) -> str | None:
-        """Keep a log that the metadata does not know under a name that nothing loads (LL4); gives that path.
+        """Rename a log that the metadata does not know, to a name that nothing loads (LL4). Returns the new path; None
+        without such a log.
 
-        It may be the metadata that is wrong: what lies on this disk is an operator's to throw away. None without one.
+        The metadata may be wrong: only an operator may delete what is on this disk.
         """
         name = directory_name(topic, partition)
         log = self.logs.pop(name, None)
@@ -299,7 +307,7 @@ class LogManager:
         return path
 
     def _forget_offsets(self) -> None:
-        """Or a later topic of that name would start with this one's."""
+        """Remove the deleted log's offsets: else a later topic with its name would begin with them."""
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()
@@ -313,10 +321,10 @@ class LogManager:
             if not self._file_system.exists(join(self.directory, name)):
                 return name
 
-    # Checkpoints
-
     def checkpoint_recovery_points(self) -> None:
-        """For the thread that owns the logs: a truncation writes it at once, too (RT16)."""
+        """Write the recovery points. Only for the thread that owns the logs: a truncation writes them at once,
+        too (RT16).
+        """
         with self._disk("checkpoint"):
             self._write_recovery_points()
 
@@ -332,9 +340,9 @@ class LogManager:
             self._high_watermarks.write(self._offsets(lambda log: log.high_watermark))
 
     def prepare_checkpoint(self) -> Callable[[], None]:
-        """The high watermarks and log starts of this moment, to be written on another thread.
+        """Take the high watermarks and log starts of this moment. Returns a call that writes them, on any thread.
 
-        Recovery points are left out: what a truncation has lowered must not be raised again by an older value.
+        Recovery points are left out: a late write must not raise again what a truncation has lowered.
         """
         high_watermarks = self._offsets(lambda log: log.high_watermark)
         log_starts = self._log_start_offsets()
@@ -357,16 +365,14 @@ class LogManager:
         }
 
     def _on_recovery_point_lowered(self) -> None:
-        """Within a truncation, which takes its log offline for an OSError."""
+        """Write the recovery points within a truncation, which takes its log offline for an OSError."""
         if self._is_loaded:
             self._write_recovery_points()
 
-    # End
-
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH, now_ms: int | None = None) -> bool:
-        """Flush and close all, then checkpoints and the mark of a clean stop (LL5); the lock goes last.
+        """Flush and close all logs, then write checkpoints and the mark of a clean stop (LL5); release the lock last.
 
-        Whether the stop was clean: if any log fails to close, nothing is marked and the next start recovers.
+        Returns whether the stop was clean: if any log fails to close, nothing is marked and the next start recovers.
         """
         now_ms = self._now_ms if now_ms is None else now_ms
         is_clean = True
@@ -391,7 +397,7 @@ class LogManager:
         return is_clean
 
     def close_handles(self) -> None:
-        """As in a crash: nothing is synced or marked; the lock is free."""
+        """Close without sync or mark, as in a crash; the lock is released."""
         for log in [*self.logs.values(), *(log for _, log in self._doomed)]:
             log.close_handles()
         self._release_lock()
@@ -403,7 +409,7 @@ class LogManager:
 
 
 def lock_directory(file_system: FileSystem, directory: str) -> Lock:
-    """Raises DirectoryInUse while another process works in the log directory."""
+    """Take the lock of the log directory. Raises DirectoryInUse while another process holds it."""
     try:
         return file_system.lock(join(directory, LOCK_FILE))
     except BlockingIOError as error:
@@ -417,7 +423,7 @@ def _make_durable_directory(file_system: FileSystem, directory: str) -> None:
 
 
 def _read_or_nothing(checkpoint: OffsetCheckpoint) -> Offsets:
-    """A checkpoint that cannot be read counts as all zero: more is recovered than need be, nothing is lost."""
+    """Read a checkpoint. An unreadable one counts as empty: more is recovered than necessary, and nothing is lost."""
     try:
         return checkpoint.read()
     except (CorruptCheckpoint, OSError) as error:

@@ -1,17 +1,17 @@
-"""What both indexes of a segment share: a file of fixed-size entries, written in place, read through a map.
+"""The base of both indexes of a segment: a file of fixed-size entries, written in place, read through a map.
 
-An active index is preallocated with zeros and trimmed when its segment rolls or closes, so only `entries`
-tells where the entries end. Entries are written by `write_at` (a store through a map of a full disk would
+An active index is preallocated with zeros and trimmed when its segment rolls or closes, so the entries end where
+`entries` says. Entries are written by `write_at` (a store through a map of a full disk would
 be a SIGBUS) and read through the port's read-only map, which shows them at once. Kafka: AbstractIndex; rules
 IX1 to IX12.
 
-One writer; readers on other threads take no lock. `_version` goes up whenever a place that a reader may be
-looking at is about to change: after a truncation of entries, around a change of the map. A look-up that ends
-in another version than it began in begins anew, so it gives whole entries of one moment. While the file has
-no map, for its length changes, readers see a copy of the entries. A closed index is a ValueError.
+There is one writer; readers on other threads take no lock. `_version` rises whenever a place that a reader may be
+reading is about to change: after a truncation of entries, around a change of the map. A look-up that ends
+in another version than it began in starts again, so it returns whole entries of one moment. While the file's length
+changes it has no map, and readers see a copy of the entries. A closed index raises ValueError.
 
-The file must not be shortened by anybody else: a read of a page that has gone ends the process with SIGBUS, and no
-check before the read could close the gap. The lock of the log directory keeps other brokers out.
+Nobody else may shorten the file: reading a page that no longer exists ends the process with SIGBUS, and no check before
+the read could prevent that. The lock of the log directory keeps other brokers out.
 """
 
 from __future__ import annotations
@@ -24,24 +24,26 @@ from storage.buffer import Buffer
 from storage.errors import CorruptIndex, SegmentOffsetOverflow
 from storage.filesystem import FileSystem, OpenMode, ReadMap, basename, join
 
-WARM_BYTES: Final = 8192  # the part at the end that every append and most lookups touch: two or three pages
+# The part at the end that every append and most look-ups touch: two or three pages.
+WARM_BYTES: Final = 8192
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
-# Struct.unpack_from of one big-endian column
+# The type of Struct.unpack_from for one big-endian column.
 Result = TypeVar("Result")
 Unpack = Callable[[Buffer, int], tuple[int, ...]]
 
 
 class MemoryMappedIndex:
-    """Opens the file at `path`, creating it with `max_index_size` bytes, rounded down to whole entries (IX1).
+    """An open index file at `path`, created with `max_index_size` bytes, rounded down to whole entries (IX1).
 
-    An existing file is taken as it is: all its entries count, and it is full until resized (IX2); then
-    `max_index_size` -1 is fine. `read_only` never creates, writes, trims or resizes, and reads a copy of the file: it
+    An existing file keeps its length: all its entries count, and it is full until resized (IX2); then
+    `max_index_size` may be -1. `read_only` never creates, writes, trims or resizes, and reads a copy of the file: it
     may be a live one of another process, which trims it when the segment rolls.
     """
 
     entry_size: ClassVar[int]
-    kept_entries: ClassVar[int] = 0  # how many slots at the end an append leaves free
+    # How many slots at the end an append leaves free.
+    kept_entries: ClassVar[int] = 0
 
     def __init__(
         self,
@@ -65,7 +67,8 @@ class MemoryMappedIndex:
             raise ValueError(f"{path}: {max_index_size} bytes do not hold an entry of {self.entry_size}")
         self._file = file_system.open(path, OpenMode.READ if read_only else OpenMode.CREATE)
         self._length = self._entries = 0
-        self.is_full = False  # asked for before every append to the segment
+        # An attribute, because every append to the segment reads it.
+        self.is_full = False
         try:
             if created:
                 self._file.set_length(self._whole_entries(max_index_size))
@@ -99,12 +102,12 @@ class MemoryMappedIndex:
 
     @property
     def size_bytes(self) -> int:
-        """What the entries take."""
+        """The size of the entries in bytes."""
         return self._entries * self.entry_size
 
     @property
     def free_entries(self) -> int:
-        """How many more there is room for, the slot that is kept for roll and close too."""
+        """The number of entries that still fit, including the slot that is kept for roll and close."""
         return self._length // self.entry_size - self._entries
 
     def can_append_offset(self, offset: int) -> bool:
@@ -112,16 +115,16 @@ class MemoryMappedIndex:
         return 0 <= offset - self._base_offset <= MAX_RELATIVE_OFFSET
 
     def relative_offset(self, offset: int) -> int:
-        """Raises SegmentOffsetOverflow. Kafka: IndexOffsetOverflowException."""
+        """The offset relative to the base offset. Raises SegmentOffsetOverflow. Kafka: IndexOffsetOverflowException."""
         relative = offset - self._base_offset
         if not 0 <= relative <= MAX_RELATIVE_OFFSET:
             raise SegmentOffsetOverflow(self._path, self._base_offset, offset)
         return relative
 
     def resize(self, size_bytes: int) -> bool:
-        """Whether the file's length, rounded down to whole entries, had to change (IX4).
+        """Set the file's length, rounded down to whole entries. Returns whether it changed (IX4).
 
-        ValueError, and nothing done, when the entries would not fit.
+        Raises ValueError, having changed nothing, when the entries would not fit.
         """
         length = self._whole_entries(size_bytes)
         if length == self._length:
@@ -141,11 +144,11 @@ class MemoryMappedIndex:
         return self.resize(self.size_bytes)
 
     def truncate(self) -> None:
-        """Drop all entries. Their bytes stay behind the end until overwritten or trimmed (IX9)."""
+        """Drop all entries. Their bytes remain after the end until they are overwritten or trimmed (IX9)."""
         self._truncate_to_entries(0)
 
     def reset(self) -> None:
-        """Empty, and of the size that a new one would have (IX5)."""
+        """Drop all entries and give the file the size of a new one (IX5)."""
         self.truncate()
         self.resize(self._max_index_size)
 
@@ -157,11 +160,11 @@ class MemoryMappedIndex:
         self._path = path
 
     def update_parent_directory(self, directory: str) -> None:
-        """The directory was renamed: only the remembered path changes."""
+        """Take over the new name of the directory; only the remembered path changes."""
         self._path = join(directory, basename(self._path))
 
     def close(self) -> None:
-        """Trim, then unmap (IX6). Idempotent; read-only: unmap alone."""
+        """Trim and unmap (IX6); a read-only index is only unmapped. May be called again."""
         if self._view is not None and not self._read_only:
             self.trim_to_valid_size()
         self.close_handler()
@@ -180,15 +183,15 @@ class MemoryMappedIndex:
         return True
 
     def sanity_check(self) -> None:
-        """Raises CorruptIndex when what can be told from the first and last entry is wrong."""
+        """Raise CorruptIndex when the first or the last entry shows that the index is damaged."""
         raise NotImplementedError
 
     def _load_last_entry(self) -> None:
-        """Entries were loaded, dropped or moved to another map."""
+        """Read the last entry after entries were loaded, dropped or moved to another map."""
 
     def _bytes_of(self, slot: int) -> Buffer:
-        """An entry that may be a hole of the file, as all are after a crash until recovery has reset the index: to read
-        a hole through a map takes a page of a tmpfs, and of a full one that is a SIGBUS.
+        """The bytes of an entry that may be a hole in the file, as all may be after a crash until recovery resets the
+        index. Reading a hole through a map allocates a page on a tmpfs, and on a full one that is a SIGBUS.
         """
         start, end = slot * self.entry_size, (slot + 1) * self.entry_size
         if self._map is None:
@@ -213,18 +216,19 @@ class MemoryMappedIndex:
         self._set_entries(self._entries + size_bytes // entry_size)
 
     def _set_entries(self, entries: int) -> None:
-        """Also to be called where the length changed."""
+        """Set the number of entries and what follows from it; also called after the length changed."""
         self._entries = entries
         self.is_full = entries >= self._length // self.entry_size - self.kept_entries
 
     def _check_free(self, entries: int) -> None:
         if entries > self.free_entries:
-            raise ValueError(f"{self._path}: no room for {entries} entries behind {self._entries}")
+            raise ValueError(f"{self._path}: no room for {entries} entries after {self._entries}")
 
     def _truncate_to_entries(self, entries: int) -> None:
         assert entries <= self._entries, (self._path, entries, self._entries)
         self._set_entries(entries)
-        self._version += 1  # behind it: who began before counts with places that the next append writes to
+        # After the change: a look-up that began before may read places that the next append overwrites.
+        self._version += 1
         self._load_last_entry()
 
     def _mapped(self) -> memoryview:
@@ -237,9 +241,9 @@ class MemoryMappedIndex:
             raise ValueError(f"{self._path}: no entry {slot}, there are {self._entries}")
 
     def _search(self, target: int, unpack: Unpack, column: int) -> tuple[int, int]:
-        """Slots of the largest entry <= target and of the smallest >= target; -1 for none (IX10, IX11).
+        """The slots of the largest entry <= target and of the smallest >= target; -1 for none (IX10, IX11).
 
-        `unpack` reads the column at byte `column` of an entry; it must not fall from entry to entry. The
+        `unpack` reads the column at byte `column` of an entry; the column must be non-decreasing. The
         end of the index is searched first: a plain binary search of the whole would touch pages that
         nothing else keeps in memory.
         """
@@ -265,7 +269,7 @@ class MemoryMappedIndex:
         return low, low + 1 if low + 1 < entries else -1
 
     def _settled(self, read: Callable[[], Result]) -> Result:
-        """What `read` gives, of one version. Raises what it raises once nothing has changed meanwhile."""
+        """The result of `read` within one version. Raises its error only if nothing changed meanwhile."""
         while True:
             version = self._version
             try:
@@ -279,16 +283,17 @@ class MemoryMappedIndex:
 
     def _unmap(self, view: memoryview | None = None) -> None:
         mapped, self._map, self._view = self._map, None, view
-        self._version += 1  # before the map goes: who is looking at it begins anew
+        # Before the map is closed: a look-up that is reading it starts again.
+        self._version += 1
         if mapped is not None:
             mapped.close()
 
     def _show_copy(self) -> None:
-        """A mapped file cannot be shortened; its entries stay readable."""
+        """Replace the map by a copy of the entries: a mapped file cannot be shortened, and they must stay readable."""
         self._unmap(memoryview(bytes(self._mapped()[: self.size_bytes])))
 
     def _remap(self) -> None:
-        """An empty file cannot be mapped: its view is empty bytes."""
+        """Map the file again; an empty file cannot be mapped, so its view is empty bytes."""
         self._length = self._file.size()
         if self._read_only:
             self._view = memoryview(self._file.read_at(0, self._length))
@@ -301,5 +306,5 @@ class MemoryMappedIndex:
 
 
 def is_rising(column: Sequence[int]) -> bool:
-    """Whether each is above the one before. Sorting what is sorted costs less than a loop of comparisons."""
+    """Whether each number is above the one before. Sorting a sorted list costs less than a loop of comparisons."""
     return sorted(column) == list(column) and len(set(column)) == len(column)

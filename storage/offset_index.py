@@ -3,7 +3,7 @@
 | byte | size | field of an entry | |
 | --- | --- | --- | --- |
 | 0 | 4 | offset, relative to the base offset | 0 to 2^31-1; strictly increasing |
-| 4 | 4 | position in the `.log` | of the first batch of the append whose last offset this is |
+| 4 | 4 | position in the `.log` | the first batch of the append that ends with this offset |
 
 Kafka: OffsetIndex; rules IX13 to IX19.
 """
@@ -20,7 +20,8 @@ from typing import ClassVar, Final, NamedTuple, final
 from storage.errors import CorruptIndex, InvalidOffset
 from storage.memory_mapped_index import WARM_BYTES, MemoryMappedIndex, is_rising
 
-SEARCHES_A_READ: Final = 64  # of the warm part, by those that did not find what was read of it before
+# The number of searches in the warm part after which it is read again.
+SEARCHES_A_READ: Final = 64
 
 ENTRY: Final = struct.Struct(">ii")
 _ENTRY_AT: Final = ENTRY.unpack_from
@@ -29,14 +30,16 @@ _POSITION_AT: Final = 4
 
 
 class OffsetPosition(NamedTuple):
+    """An offset, and a byte position in the `.log`."""
+
     offset: int
     position: int
 
 
 class _Warm(NamedTuple):
-    """Relative offsets of the entries in [first, end), in ascending order, as of a version of the index.
+    """The relative offsets of the entries in [first, end), ascending, at one version of the index.
 
-    Entries that were appended since come behind them. It takes 4 KiB, and never changes: readers take no lock.
+    Entries that were appended since follow them. It takes 4 KiB and never changes: readers take no lock.
     """
 
     version: int
@@ -61,7 +64,10 @@ class OffsetIndex(MemoryMappedIndex):
         return self._last_offset
 
     def append(self, offset: int, position: int) -> None:
-        """ValueError when full, InvalidOffset unless it is above the last, SegmentOffsetOverflow (IX13)."""
+        """Append an entry.
+
+        Raises ValueError when full, InvalidOffset unless it is above the last, SegmentOffsetOverflow (IX13).
+        """
         if self.is_full:
             raise ValueError(f"{self._path} is full with {self._entries} entries")
         if self._entries and offset <= self._last_offset:
@@ -70,7 +76,7 @@ class OffsetIndex(MemoryMappedIndex):
         self._last_offset = offset
 
     def append_all(self, offsets: Sequence[int], positions: Sequence[int]) -> None:
-        """Many entries by one write, as recovery makes them; raises as `append`, and then has added none."""
+        """Append many entries by one write. Raises what `append` raises, and then has appended none."""
         if not offsets:
             return
         self._check_free(len(offsets))
@@ -89,7 +95,7 @@ class OffsetIndex(MemoryMappedIndex):
         self._last_offset = offsets[-1]
 
     def entry(self, slot: int) -> OffsetPosition:
-        """ValueError when there is no such entry."""
+        """The entry at `slot`, from 0. Raises ValueError when there is no such entry."""
 
         def read() -> OffsetPosition:
             self._check_slot(slot)
@@ -101,7 +107,8 @@ class OffsetIndex(MemoryMappedIndex):
         """The last entry whose offset is at most the target; (base offset, 0) when there is none (IX14)."""
         base = self._base_offset
         relative = target_offset - base
-        while True:  # `_settled`, without the cost of a call
+        # This is `_settled`, without the cost of a call.
+        while True:
             version = self._version
             try:
                 warm_version, first, end, offsets = self._warm
@@ -125,7 +132,7 @@ class OffsetIndex(MemoryMappedIndex):
                 return OffsetPosition(base + offset, position)
 
     def fetch_upper_bound_offset(self, start: OffsetPosition, size: int) -> OffsetPosition | None:
-        """The first entry at or behind the end of `size` bytes from `start` (IX19)."""
+        """The first entry at or after the end of `size` bytes from `start`; None without one (IX19)."""
         end_position = start.position + size
 
         def find() -> OffsetPosition | None:
@@ -145,14 +152,17 @@ class OffsetIndex(MemoryMappedIndex):
             self._truncate_to_entries(slot + 1)
 
     def sanity_check(self) -> None:
-        """A zero-filled file passes: its last entry is (base offset, 0) (IX17)."""
+        """Raise CorruptIndex where the last entry contradicts the base offset.
+
+        A zero-filled file passes: its last entry is (base offset, 0) (IX17).
+        """
         if self._entries and self._last_offset < self._base_offset:
             reason = f"last offset {self._last_offset} is below the base offset {self._base_offset}"
             raise CorruptIndex(self._path, reason)
         self._check_length()
 
     def _read_warm(self, version: int, slot: int) -> None:
-        """After a search that ended at `slot`: in the warm part there may be more of them to come."""
+        """Read the warm part after a search that ended in it, at `slot`: more such searches may follow."""
         view, end = self._mapped(), self._entries
         first = max(0, end - 1 - WARM_BYTES // ENTRY.size)
         if slot < first:
@@ -161,7 +171,7 @@ class OffsetIndex(MemoryMappedIndex):
         if sys.byteorder == "little":
             words.byteswap()
         offsets = words[::2]
-        # In one that came damaged from a clean stop another order of comparisons would find something else.
+        # In an index that was damaged before a clean stop another order of comparisons would find something else.
         self._warm = _Warm(version, first, end, offsets) if is_rising(offsets) else _NOTHING_WARM
 
     def _entry(self, slot: int) -> OffsetPosition:

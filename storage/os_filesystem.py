@@ -21,18 +21,18 @@ _OPEN_FLAGS = {
 }
 _OPEN_FILES, _MAPS, _MOST_MAPS = "/proc/self/fd", "/proc/self/maps", "/proc/sys/vm/max_map_count"
 _LOCKS = "/proc/locks"
-# On macOS fsync reaches only the drive's cache; this one reaches the platter (Linux has no such flag).
+# On macOS fsync reaches only the drive's cache; this flag reaches the platter. Linux has no such flag.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 def _named(error: OSError, path: str) -> OSError:
-    """The same error with the file's name, which calls on a descriptor do not know, and with the limit it ran into."""
+    """Return the error with the file's name, which calls on a descriptor do not know, and with the limit it met."""
     number = error.errno or errno.EIO
     return OSError(number, (error.strerror or os.strerror(number)) + _limit_behind(number), path)
 
 
 def _limit_behind(number: int) -> str:
-    """Which setting an operator has to raise; empty where none is to blame."""
+    """The setting that an operator has to raise for this errno; empty where none applies."""
     if number == errno.EMFILE:
         used, (allowed, _) = _count_lines(_OPEN_FILES), resource.getrlimit(resource.RLIMIT_NOFILE)
         return f": this process has {used} files open of {allowed} it may, raise `ulimit -n`"
@@ -45,12 +45,13 @@ def _limit_behind(number: int) -> str:
 
 
 def _count_lines(path: str) -> int:
-    """Names in a directory, or lines in a file, of /proc; -1 where the system does not tell."""
+    """The number of names in a directory or of lines in a file of /proc; -1 where the system has no such path."""
     try:
         if os.path.isdir(path):
             return len(os.listdir(path))
         descriptor = os.open(path, os.O_RDONLY)
-    except OSError:  # a directory cannot be listed when no file can be opened: the limit is what is used
+    # A directory cannot be listed when no file can be opened: then all of the limit is in use.
+    except OSError:
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0] if path == _OPEN_FILES else -1
     try:
         count = 0
@@ -62,7 +63,7 @@ def _count_lines(path: str) -> int:
 
 
 def _read_number(path: str) -> int:
-    """-1 where the system does not tell."""
+    """The number in a file of /proc; -1 where the system has no such file."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
@@ -82,7 +83,7 @@ def _sync_descriptor(descriptor: int) -> None:
 
 @final
 class OsReadMap:
-    """A shared read-only mapping, so that what `write_at` puts into the page cache is seen at once."""
+    """A shared read-only mapping, in which everything that `write_at` puts into the page cache is visible at once."""
 
     def __init__(self, file: OsFile, mapped: mmap.mmap) -> None:
         self._file: OsFile | None = file
@@ -101,7 +102,9 @@ class OsReadMap:
             self._released = end
 
     def close(self) -> None:
-        """Idempotent. BufferError while somebody still holds a slice of the view: a bug of the caller."""
+        """Unmap; may be called again. Raises BufferError while a caller still holds a slice of the view, which
+        is a bug.
+        """
         if self._file is None:
             return
         self._view.release()
@@ -116,7 +119,8 @@ class OsFile:
 
     def __init__(self, path: str, descriptor: int) -> None:
         self._path = path
-        self._descriptor = descriptor  # -1 once closed: every call then fails with EBADF
+        # -1 after `close`: every call then fails with EBADF.
+        self._descriptor = descriptor
         self._live_maps = 0
 
     @property
@@ -139,9 +143,8 @@ class OsFile:
         data = os.pread(self._descriptor, size, position)
         if len(data) == size or not data:
             return data
-        pieces = [
-            data
-        ]  # the kernel may stop early, on a signal or above 2 GiB: only an empty read is the end
+        # The kernel may stop early, on a signal or above 2 GiB: only an empty read is the end of the file.
+        pieces = [data]
         while size > (done := sum(map(len, pieces))):
             piece = os.pread(self._descriptor, size - done, position + done)
             if not piece:
@@ -164,7 +167,8 @@ class OsFile:
     def write_at(self, position: int, data: Buffer) -> None:
         try:
             done = os.pwrite(self._descriptor, data, position)
-            while done < len(data):  # a short write: the next one tells why (ENOSPC, EIO) or goes on
+            # After a short write the next one raises the reason (ENOSPC, EIO) or continues.
+            while done < len(data):
                 done += os.pwrite(self._descriptor, memoryview(data)[done:], position + done)
         except OSError as error:
             raise _named(error, self._path) from error
@@ -178,30 +182,31 @@ class OsFile:
         self.set_length(size)
 
     def set_length(self, size: int) -> None:
-        # A read of a page behind the new end would be SIGBUS, the end of the process: refuse while a map
-        # lives.
+        # Reading a page after the new end through a map would end the process with SIGBUS: refuse while a map exists.
         if self._live_maps and size < self.size():
             raise BufferError(f"{self._path} is mapped: cannot shrink it to {size} bytes")
         try:
             os.ftruncate(self._descriptor, size)
         except OSError as error:
-            if (
-                error.errno == errno.EINVAL and size >= 0
-            ):  # what Linux says of a descriptor opened for reading
+            # Linux reports EINVAL for a descriptor that is open for reading only.
+            if error.errno == errno.EINVAL and size >= 0:
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path) from error
             raise _named(error, self._path) from error
 
     def sync(self) -> None:
-        self._check_open()  # os.fsync would call -1 a ValueError
+        # Without this os.fsync would raise ValueError for descriptor -1.
+        self._check_open()
         try:
             _sync_descriptor(self._descriptor)
         except OSError as error:
             raise _named(error, self._path) from error
 
     def map_for_reading(self) -> OsReadMap:
-        self._check_open()  # a map of -1 would be one of no file at all
+        # A map of descriptor -1 would be a map of no file.
+        self._check_open()
         try:
-            mapped = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)  # ValueError on an empty file
+            # This raises ValueError for an empty file.
+            mapped = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise _named(error, self._path) from error
         self._live_maps += 1
@@ -219,13 +224,15 @@ class OsFile:
 
 @final
 class OsLock:
-    """flock on a descriptor of its own: it excludes other processes and other holders in this one."""
+    """An flock on its own descriptor: it excludes other processes and other holders in this process."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Idempotent. The file stays: unlinking it would let two processes lock two files of one name."""
+        """Release the lock; may be called again. The file is kept: unlinking it would let two processes lock two files
+        with one name.
+        """
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -233,9 +240,9 @@ class OsLock:
 
 @final
 class OsFileSystem:
-    """Paths as the operating system takes them; the empty path is the working directory.
+    """The operating system's files, by its own paths; the empty path is the working directory.
 
-    With `keeps_access_times` what is only read keeps the time of its last access too, where the system can do that
+    With `keeps_access_times` reading a file leaves the time of its last access as it was, where the system can do that
     and the files are ours.
     """
 
@@ -279,7 +286,9 @@ class OsFileSystem:
             raise _named(error, path) from error
 
     def _open_unnoticed(self, path: str, flags: int) -> int:
-        """Only an owner may ask for that: of others' files the access is noted as usual."""
+        """Open without a new access time. Only the owner of a file may do that: in other files it is updated as
+        usual.
+        """
         try:
             return os.open(path, flags | self._read_flags)
         except PermissionError:
@@ -311,7 +320,7 @@ class OsFileSystem:
         return OsLock(descriptor)
 
     def is_locked(self, path: str) -> bool:
-        """Whether some process holds the lock on `path`; looks without taking it. False where Linux does not tell."""
+        """Whether some process holds the lock on `path`; does not take it. False where Linux does not report it."""
         try:
             found = os.stat(path)
             descriptor = os.open(_LOCKS, os.O_RDONLY)

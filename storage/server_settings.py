@@ -1,6 +1,6 @@
-"""What a broker is told once for all topics: Kafka's server names of the topics' settings, and their units.
+"""The settings of a broker that hold for all topics: Kafka's server names of the topic properties, and their units.
 
-A topic that sets a property itself overrides it. Where a setting has several names the first one given counts, as
+A topic that sets a property itself overrides it. Where a setting has several names the first one given counts:
 `log.retention.ms` before `log.retention.minutes`. Kafka: ServerTopicConfigSynonyms, KafkaConfig.extractLogConfigMap.
 """
 
@@ -16,7 +16,7 @@ _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 
 
 class ServerName(NamedTuple):
-    """A server's property, one of whose units is `unit` of the topic's."""
+    """A server's property. One of its units is `unit` units of the topic property."""
 
     name: str
     unit: int = 1
@@ -26,7 +26,8 @@ def _names(*names: str) -> tuple[ServerName, ...]:
     return tuple(map(ServerName, names))
 
 
-# By topic property. The controller alone decides on unclean elections, and by the topic's own setting.
+# The names by topic property. Unclean elections are missing: the controller decides on them, by the topic's own
+# setting.
 SERVER_NAMES: Mapping[str, tuple[ServerName, ...]] = {
     "segment.bytes": _names("log.segment.bytes"),
     "segment.ms": (ServerName("log.roll.ms"), ServerName("log.roll.hours", _HOUR_MS)),
@@ -64,7 +65,7 @@ ALL_SERVER_NAMES = tuple(each.name for names in SERVER_NAMES.values() for each i
 
 
 def log_config_of_server(properties: Mapping[str, str], base: LogConfig) -> LogConfig:
-    """`base` with what `properties` say by server names; other names are passed over.
+    """Override `base` by the properties that have server names; other names are ignored.
 
     Raises ConfigError, which names the server's property, for a value that cannot be used.
     """
@@ -82,7 +83,7 @@ def log_config_of_server(properties: Mapping[str, str], base: LogConfig) -> LogC
 
 
 def _in_units_of_topic(given: ServerName, text: str) -> str:
-    """A negative number of hours or minutes means none, as -1 milliseconds does."""
+    """Convert to the units of the topic property. A negative number of hours or minutes becomes -1: no limit."""
     if given.unit == 1:
         return text
     try:

@@ -3,9 +3,9 @@
 | byte | size | field of an entry | |
 | --- | --- | --- | --- |
 | 0 | 8 | timestamp | strictly increasing: the greatest so far |
-| 8 | 4 | offset, relative to the base offset | the last of the batch that holds the timestamp; never falls |
+| 8 | 4 | offset, relative to the base offset | the last offset of the batch with the timestamp; never falls |
 
-Every message with a greater timestamp comes behind that offset. The last slot is kept for the entry that is
+Every message with a greater timestamp is after that offset. The last slot is kept for the entry that is
 written when the segment rolls or closes. Kafka: TimeIndex; rules IX20 to IX24.
 """
 
@@ -25,6 +25,8 @@ _OFFSET_AT: Final = 8
 
 
 class TimestampOffset(NamedTuple):
+    """A timestamp in milliseconds, and an offset."""
+
     timestamp: int
     offset: int
 
@@ -32,18 +34,19 @@ class TimestampOffset(NamedTuple):
 @final
 class TimeIndex(MemoryMappedIndex):
     entry_size: ClassVar[int] = ENTRY.size
-    kept_entries: ClassVar[int] = 1  # the last slot is for roll and close (IX3)
+    # The last slot is for roll and close (IX3).
+    kept_entries: ClassVar[int] = 1
     _last_entry: TimestampOffset
 
     @property
     def last_entry(self) -> TimestampOffset:
-        """(-1, base offset) when there is none (IX22)."""
+        """The last entry; (-1, base offset) when there is none (IX22)."""
         return self._last_entry
 
     def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> bool:
-        """Whether an entry was added: only for a timestamp above the last one (IX20).
+        """Append an entry if the timestamp is above the last one. Returns whether it was appended (IX20).
 
-        ValueError when full, or for an older timestamp; InvalidOffset for a lower offset;
+        Raises ValueError when full, and for an older timestamp; InvalidOffset for a lower offset;
         SegmentOffsetOverflow.
         """
         if not skip_full_check and self.is_full:
@@ -60,9 +63,9 @@ class TimeIndex(MemoryMappedIndex):
         return True
 
     def append_all(self, timestamps: Sequence[int], offsets: Sequence[int]) -> None:
-        """Many entries by one write, as recovery makes them; all or none, and the kept slot may be used.
+        """Append many entries by one write, all or none; they may use the kept slot.
 
-        ValueError when they do not fit or the timestamps do not strictly increase; InvalidOffset when an offset
+        Raises ValueError when they do not fit or the timestamps do not strictly increase; InvalidOffset when an offset
         is lower than the one before; SegmentOffsetOverflow.
         """
         if not timestamps:
@@ -72,7 +75,7 @@ class TimeIndex(MemoryMappedIndex):
         if last.timestamp >= timestamps[0] or not is_rising(timestamps):
             raise ValueError(f"{self._path}: timestamps do not strictly increase from {last.timestamp}")
         if last.offset > offsets[0] or sorted(offsets) != list(offsets):
-            raise InvalidOffset(f"{self._path}: offsets fall below {last.offset} or one another")
+            raise InvalidOffset(f"{self._path}: offsets are below {last.offset} or go back")
         self.relative_offset(offsets[0])
         self.relative_offset(offsets[-1])
         columns = [0] * (2 * len(timestamps))
@@ -83,7 +86,7 @@ class TimeIndex(MemoryMappedIndex):
         self._last_entry = TimestampOffset(timestamps[-1], offsets[-1])
 
     def entry(self, slot: int) -> TimestampOffset:
-        """ValueError when there is no such entry."""
+        """The entry at `slot`, from 0. Raises ValueError when there is no such entry."""
 
         def read() -> TimestampOffset:
             self._check_slot(slot)
@@ -93,7 +96,8 @@ class TimeIndex(MemoryMappedIndex):
 
     def lookup(self, target_timestamp: int) -> TimestampOffset:
         """The last entry whose timestamp is at most the target; (-1, base offset) for none (IX21)."""
-        while True:  # `_settled`, without the cost of a call
+        # This is `_settled`, without the cost of a call.
+        while True:
             version = self._version
             try:
                 slot, _ = self._search(target_timestamp, _TIMESTAMP.unpack_from, 0)
@@ -114,7 +118,7 @@ class TimeIndex(MemoryMappedIndex):
         self._truncate_to_entries(slot + 1)
 
     def sanity_check(self) -> None:
-        """Raises CorruptIndex (IX24)."""
+        """Raise CorruptIndex where the last entry contradicts the first or the base offset (IX24)."""
         if self._entries:
             first, last = self._entry_in_file(0), self._last_entry
             if last.timestamp < first.timestamp:

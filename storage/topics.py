@@ -1,13 +1,13 @@
-"""Topic names, and the directories of partitions.
+"""Topic names, and the names of partition directories.
 
 | name                             | what                                                           |
 | -------------------------------- | -------------------------------------------------------------- |
 | `TOPIC-PARTITION`                | a live log                                                     |
-| `TOPIC-PARTITION.HEX-delete`     | about to go; the topic is cut so that the whole stays <= 255   |
+| `TOPIC-PARTITION.HEX-delete`     | to be deleted; the topic is cut to keep the name at <= 255     |
 | `TOPIC-PARTITION.HEX-future`     | a copy moving in from another log directory; never cut         |
 | `TOPIC-PARTITION.HEX-stray`      | a replica that the metadata does not know; cut likewise        |
 
-HEX is 32 hex digits. A topic may hold dashes and dots: the partition stands after the last dash.
+HEX is 32 hex digits. A topic may contain dashes and dots: the partition follows the last dash.
 Kafka: Topic, LocalLog.parseTopicPartitionName.
 """
 
@@ -38,11 +38,12 @@ class BadDirectoryName(ForeignDirectory):
 class PartitionDirectory:
     topic: str
     partition: int
-    suffix: str = ""  # one of the three, or none for a live log
+    # One of the three suffixes; empty for a live log.
+    suffix: str = ""
 
 
 def check_topic_name(name: str) -> None:
-    """Raises InvalidTopic. No name that passes leaves the data directory or hides in it."""
+    """Raise InvalidTopic unless `name` is a topic's. No legal name leaves the data directory or is hidden in it."""
     if not name:
         raise InvalidTopic("topic name is empty")
     if name in (".", ".."):
@@ -56,7 +57,7 @@ def check_topic_name(name: str) -> None:
 
 
 def names_collide(topic: str, other: str) -> bool:
-    """Whether they differ in `.` and `_` only: their metrics would fall together. Kafka: Topic.hasCollision."""
+    """Whether the names differ in `.` and `_` only: their metrics would collide. Kafka: Topic.hasCollision."""
     return topic.replace(".", "_") == other.replace(".", "_")
 
 
@@ -66,7 +67,7 @@ def directory_name(topic: str, partition: int) -> str:
 
 
 def suffixed_directory_name(topic: str, partition: int, unique_hex: str, suffix: str) -> str:
-    """The name under which a log leaves (or a future one comes); at most 255 characters but for a future one."""
+    """The name of a log that is deleted, set aside or moved in; at most 255 characters, except for a future log."""
     assert suffix in _SUFFIXES and len(unique_hex) == 32, (unique_hex, suffix)
     tail = f"-{partition}.{unique_hex}{suffix}"
     kept = topic if suffix == FUTURE_SUFFIX else topic[: MAX_NAME_LENGTH - len(tail)]
@@ -74,7 +75,7 @@ def suffixed_directory_name(topic: str, partition: int, unique_hex: str, suffix:
 
 
 def parse_directory_name(name: str) -> PartitionDirectory:
-    """Raises BadDirectoryName."""
+    """Parse the name of a partition directory. Raises BadDirectoryName."""
     suffix = next((each for each in _SUFFIXES if name.endswith(each)), "")
     live = name
     if suffix:

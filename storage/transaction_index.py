@@ -1,16 +1,16 @@
-"""Which transactions of a segment were aborted, so that a reader of committed records can leave theirs out.
+"""The aborted transactions of a segment, whose records a reader of committed records leaves out.
 
-The file is a row of entries of 34 bytes, without header or trailer, in ascending order of their last offset:
+The file is a sequence of entries of 34 bytes, without header or trailer, in ascending order of their last offset:
 
 | byte | size | field |
 | --- | --- | --- |
-| 0 | 2 | version, 0; readers look at the first byte alone (T13) |
+| 0 | 2 | version, 0; readers check only the first byte (T13) |
 | 2 | 8 | producer id |
 | 10 | 8 | first offset of the transaction |
 | 18 | 8 | last offset: that of the abort marker |
 | 26 | 8 | last stable offset when the marker was written |
 
-A tail shorter than an entry is what a torn write left: readers pass it over, the next append overwrites it.
+A tail shorter than an entry is the rest of a torn write: readers ignore it, the next append overwrites it.
 Kafka: TransactionIndex, AbortedTxn; rules IX26 to IX31.
 """
 
@@ -26,7 +26,8 @@ from storage.filesystem import File, FileSystem, OpenMode, basename, join
 
 ENTRY: Final = struct.Struct(">hqqqq")
 VERSION: Final = 0
-_BLOCK_BYTES: Final = ENTRY.size * 240  # two pages
+# Two pages.
+_BLOCK_BYTES: Final = ENTRY.size * 240
 
 assert ENTRY.size == 34
 
@@ -41,14 +42,14 @@ class AbortedTransaction(NamedTuple):
 
 
 class AbortedTransactions(NamedTuple):
-    """What a segment knows of a range; unless it is complete, the next segment is to be asked too (IX29)."""
+    """The aborted transactions of a range in one segment; unless complete, the next segment has more (IX29)."""
 
     transactions: list[AbortedTransaction]
     is_complete: bool
 
 
 def unpack_entries(data: Buffer, path: str, position: int = 0) -> Iterator[tuple[int, AbortedTransaction]]:
-    """(position, entry) of each whole entry in `data`, which lies at byte `position` of `path`.
+    """The position and the entry of each whole entry in `data`, which is at byte `position` of `path`.
 
     Raises CorruptIndex for a version above 0.
     """
@@ -62,7 +63,8 @@ def unpack_entries(data: Buffer, path: str, position: int = 0) -> Iterator[tuple
 
 @final
 class TransactionIndex:
-    """Looked for at the first use, made at the first append: most segments never have one (IX26).
+    """The index file of one segment. It is opened at the first use and created at the first append: most segments never
+    have one (IX26).
 
     `append` compares with what this object appended or kept in a truncation, not with what it found (IX27).
     """
@@ -80,8 +82,10 @@ class TransactionIndex:
     def __init__(self, file_system: FileSystem, path: str, base_offset: int) -> None:
         self._file_system, self._path, self._base_offset = file_system, path, base_offset
         self._file: File | None = None
-        self._is_missing = False  # known not to be there
-        self._size_bytes = 0  # of the whole entries
+        # Whether the file is known not to exist.
+        self._is_missing = False
+        # The size of the whole entries.
+        self._size_bytes = 0
         self._last_offset: int | None = None
 
     @property
@@ -93,29 +97,30 @@ class TransactionIndex:
         return self._open_existing() is not None
 
     def append(self, entry: AbortedTransaction) -> None:
-        """ValueError when its last offset does not pass the one before; nothing is written then."""
+        """Append an entry. Raises ValueError, and writes nothing, unless its last offset is above the one before."""
         if self._last_offset is not None and entry.last_offset <= self._last_offset:
             raise ValueError(
                 f"{self._path}: an aborted transaction that ends at {entry.last_offset} "
-                f"behind one that ends at {self._last_offset}"
+                f"after one that ends at {self._last_offset}"
             )
         file = self._open_existing()
         if file is None:
             file = self._file = self._file_system.open(self._path, OpenMode.CREATE)
             self._is_missing = False
         file.write_at(self._size_bytes, ENTRY.pack(VERSION, *entry))
-        self._size_bytes += ENTRY.size  # after the bytes, for readers without a lock
+        # After the bytes, for readers without a lock.
+        self._size_bytes += ENTRY.size
         self._last_offset = entry.last_offset
 
     def entries(self) -> Iterator[AbortedTransaction]:
-        """From the oldest on. Raises CorruptIndex for a version above 0."""
+        """All entries, from the oldest on. Raises CorruptIndex for a version above 0."""
         return (entry for _, entry in self._placed_entries())
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTransactions:
-        """Those that reach into [fetch_offset, upper_bound_offset) (IX29).
+        """The transactions that overlap [fetch_offset, upper_bound_offset) (IX29).
 
-        Complete as soon as one was written when the last stable offset had passed the bound: all that come later
-        begin behind it.
+        They are complete if one was written when the last stable offset was at or above the bound: all later ones
+        begin after it.
         """
         found: list[AbortedTransaction] = []
         for entry in self.entries():
@@ -136,21 +141,21 @@ class TransactionIndex:
             last_offset = entry.last_offset
 
     def reset(self) -> None:
-        """Empty, if there is a file (IX31)."""
+        """Empty the file, if there is one (IX31)."""
         if self._open_existing() is not None:
             self._cut(0)
         self._last_offset = None
 
     def begin_anew(self) -> None:
-        """Without a file, until the next append makes one."""
+        """Continue without a file, until the next append creates one."""
         self.delete_if_exists()
         self._file, self._is_missing, self._size_bytes, self._last_offset = None, True, 0, None
 
     def sanity_check(self) -> None:
-        """Raises CorruptIndex for an entry that ends before the segment begins, or a version above 0 (IX30)."""
+        """Raise CorruptIndex for an entry that ends before the segment begins, and for a version above 0 (IX30)."""
         for position, entry in self._placed_entries():
             if entry.last_offset < self._base_offset:
-                reason = f"at byte {position}: the end {entry.last_offset} lies below {self._base_offset}"
+                reason = f"at byte {position}: the end {entry.last_offset} is below {self._base_offset}"
                 raise CorruptIndex(self._path, reason)
 
     def flush(self) -> None:
@@ -158,7 +163,7 @@ class TransactionIndex:
             self._file.sync()
 
     def close(self) -> None:
-        """Idempotent; syncs nothing."""
+        """Close without a sync; may be called again."""
         if self._file is not None:
             self._file.close()
 
@@ -171,7 +176,7 @@ class TransactionIndex:
         return True
 
     def rename_to(self, path: str) -> None:
-        """A missing file is skipped, the name is remembered (IX31)."""
+        """Rename the file, if there is one; the name is remembered anyway (IX31)."""
         try:
             self._file_system.rename(self._path, path)
         except FileNotFoundError:
@@ -179,7 +184,7 @@ class TransactionIndex:
         self._path = path
 
     def update_parent_directory(self, directory: str) -> None:
-        """The directory was renamed: only the remembered path changes."""
+        """Take over the new name of the directory; only the remembered path changes."""
         self._path = join(directory, basename(self._path))
 
     def _open_existing(self) -> File | None:
@@ -199,7 +204,8 @@ class TransactionIndex:
         position = 0
         while position < self._size_bytes:
             block = file.read_at(position, min(_BLOCK_BYTES, self._size_bytes - position))
-            if not block:  # truncated meanwhile
+            # The file was truncated meanwhile.
+            if not block:
                 return
             yield from unpack_entries(block, self._path, position)
             position += len(block)

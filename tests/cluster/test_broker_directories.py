@@ -182,7 +182,7 @@ def test_ll4_a_partition_in_two_directories_is_refused() -> None:
         one = BrokerSetup(setup.disk, life=3, directories=directory)
         one.boot()
         one.metadata(*topic())
-    with pytest.raises(StorageError, match=r"t-\d lies in two log directories: one/t-\d and two/t-\d"):
+    with pytest.raises(StorageError, match=r"t-\d is in two log directories: one/t-\d and two/t-\d"):
         restarted(setup, life=9).start()
 
 

@@ -157,7 +157,7 @@ def test_ll4_a_partition_in_two_directories_is_refused() -> None:
         logs = started(disk, [directory])
         logs.create("t", 0)
         logs.shutdown()
-    with pytest.raises(StorageError, match="t-0 lies in two log directories: one/t-0 and two/t-0"):
+    with pytest.raises(StorageError, match="t-0 is in two log directories: one/t-0 and two/t-0"):
         started(disk)
 
 

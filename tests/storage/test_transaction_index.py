@@ -98,7 +98,7 @@ def test_ix26_a_torn_entry_at_the_end_is_passed_over_and_overwritten(tail: int) 
 @pytest.mark.parametrize("last_offset", [15, 10])
 def test_ix27_the_last_offset_must_increase(last_offset: int) -> None:
     index = new_index(new_file_system(), [A, B])
-    with pytest.raises(ValueError, match=f"ends at {last_offset} behind one that ends at 15"):
+    with pytest.raises(ValueError, match=f"ends at {last_offset} after one that ends at 15"):
         index.append(AbortedTransaction(0, 0, last_offset, 11))
     assert list(index.entries()) == [A, B]
 
@@ -127,7 +127,7 @@ def test_ix28_truncation_cuts_from_the_first_entry_that_reaches_the_offset() -> 
 def test_ix28_the_entry_before_the_cut_binds_the_next_append() -> None:
     index = new_index(new_file_system())
     index.truncate_to(16)
-    with pytest.raises(ValueError, match="behind one that ends at 15"):
+    with pytest.raises(ValueError, match="after one that ends at 15"):
         index.append(B)
     index.truncate_to(0)
     index.append(A)
@@ -157,7 +157,7 @@ def test_ix29_those_that_reach_into_the_range_up_to_one_that_knows_of_all(
 def test_ix30_an_entry_that_ends_below_the_base_is_corrupt() -> None:
     file_system = new_file_system()
     new_index(file_system).close()
-    with pytest.raises(CorruptIndex, match="at byte 0: the end 10 lies below 100"):
+    with pytest.raises(CorruptIndex, match="at byte 0: the end 10 is below 100"):
         TransactionIndex(file_system, PATH, 100).sanity_check()
     TransactionIndex(file_system, PATH, 10).sanity_check()
 
