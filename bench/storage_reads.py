@@ -108,7 +108,7 @@ def many_segments(root: Path) -> Iterator[Line]:
         start = time.perf_counter()
         log = open_log(directory)
         rounds.append((time.perf_counter() - start) / SEGMENTS * 1e3)
-        mapped = sum(segment.indexes.lazy_offset.is_open for segment in log.segments)
+        mapped = sum(segment.indexes.lazy_offset.is_open for segment in log.local.segments)
         log.close()
     yield Line(
         what=f"start on {SEGMENTS:,} segments after an orderly stop",
@@ -139,15 +139,15 @@ def compaction(root: Path) -> Line:
     config = LogConfig(cleanup_policy="compact", segment_bytes=16 << 20)
     log = open_log(directory, config)
     _fill(log)
-    log.roll(now_ms=FIRST_TIMESTAMP)
-    log.update_high_watermark(log.log_end_offset)
-    offsets = log.cleanable_offsets(None, FIRST_TIMESTAMP)
-    size_bytes = log.log_to_clean(offsets, FIRST_TIMESTAMP).cleanable_bytes
+    log.flushes.roll(now_ms=FIRST_TIMESTAMP)
+    log.marks.update_high_watermark(log.log_end_offset)
+    offsets = log.compactions.cleanable_offsets(None, FIRST_TIMESTAMP)
+    size_bytes = log.compactions.log_to_clean(offsets, FIRST_TIMESTAMP).cleanable_bytes
     start = time.perf_counter()
-    for work in log.prepare_compaction(offsets, CleanerConfig(), FIRST_TIMESTAMP):
+    for work in log.compactions.prepare(offsets, CleanerConfig(), FIRST_TIMESTAMP):
         work()
     seconds = time.perf_counter() - start
-    after = log.size_bytes
+    after = log.local.segments.size_bytes
     log.close_handles()
     return Line(
         what="compaction, records of 1 KiB",

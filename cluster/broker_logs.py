@@ -210,9 +210,9 @@ class BrokerLogs:
         """
         os_error = error if isinstance(error, OSError) else error.__cause__
         path = os_error.filename if isinstance(os_error, OSError) else None
-        if log is not None and (log.offline_reason is not None or path is None):
+        if log is not None and (log.online.reason is not None or path is None):
             path = log.directory
-        is_disks = is_disk_error(error) or (log is not None and log.offline_reason is not None)
+        is_disks = is_disk_error(error) or (log is not None and log.online.reason is not None)
         if not is_disks or not isinstance(path, str):
             raise error
         directory = self.directories.directory_of(path)
@@ -229,7 +229,7 @@ class BrokerLogs:
         """One that failed without anybody having been told of it."""
         for manager in self.directories.online:
             for log in manager.logs.values():
-                if log.offline_reason is not None:
+                if log.online.reason is not None:
                     return log
         return None
 

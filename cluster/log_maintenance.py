@@ -40,7 +40,7 @@ class _Round:
         self.log, self.compaction = log, compaction
         self.pieces: Iterator[Work] = iter(compaction)
         self.key: Key = key_of(log)
-        self.bytes_before = log.size_bytes
+        self.bytes_before = log.local.segments.size_bytes
 
 
 @final
@@ -90,7 +90,7 @@ class LogMaintenance:
 
     def _on_log_opened(self, replica: Replica) -> None:
         log = replica.log
-        log.delete_files_with(self._doom)
+        log.retention.delete_files_with(self._doom)
         self.cleaner_of(log).truncate_checkpoint(
             key_of(log), log.log_end_offset
         )  # that of an earlier topic of the name
@@ -101,7 +101,7 @@ class LogMaintenance:
         cleaner = self.cleaner_of(log)
         cleaner.abort(key_of(log))
         try:
-            cleaner.truncate_checkpoint(key_of(log), log.active_segment.base_offset)
+            cleaner.truncate_checkpoint(key_of(log), log.local.segments.active.base_offset)
         except OSError as error:
             self._context.on_disk_failed(log, error)
 
@@ -137,10 +137,10 @@ class LogMaintenance:
     def _shorten(self, replica: Replica, now_ms: int) -> None:
         self._now_ms = now_ms
         log = replica.log
-        if log.offline_reason is not None:
+        if log.online.reason is not None:
             return  # its directory failed a moment ago
         try:
-            count = log.delete_old_segments(now_ms)
+            count = log.retention.delete_old(now_ms)
         except StorageError as error:
             self._context.on_disk_failed(log, error)
             return
@@ -156,7 +156,7 @@ class LogMaintenance:
 
     def _on_producers_timer(self, now_ms: int) -> None:
         for replica in self._replicas():
-            replica.log.producer_state.remove_expired(now_ms)
+            replica.log.producers.remove_expired(now_ms)
         at_ms = now_ms + self._config.producer_id_expiration_check_interval_ms
         self._outbox.set_timer(PRODUCERS_TIMER, at_ms, self._on_producers_timer)
 
@@ -229,7 +229,7 @@ class LogMaintenance:
             io_buffer_bytes=max(self._config.log_cleaner_io_buffer_size // 2, 1),
         )
         try:
-            compaction = found.log.prepare_compaction(found.offsets, config, now_ms)
+            compaction = found.log.compactions.prepare(found.offsets, config, now_ms)
         except ValueError as error:  # nothing whole to clean: it will be found again when there is
             logger.warning("log not cleaned: log=%s reason=%s", found.log.directory, error)
             self.cleaner_of(found.log).done_cleaning(key_of(found.log), None)
@@ -263,7 +263,7 @@ class LogMaintenance:
         try:
             work = next(running.pieces, None)
         except StorageError as error:
-            if running.log.offline_reason is None:
+            if running.log.online.reason is None:
                 self._fail(now_ms, running, error)
             else:
                 self._context.on_disk_failed(running.log, error)
@@ -278,7 +278,7 @@ class LogMaintenance:
         running = self._round
         if running is None or self._is_stopped:
             return
-        if running.log.offline_reason is not None:
+        if running.log.online.reason is not None:
             self._drop_round(now_ms, running)
         elif self.cleaner_of(running.log).is_aborted(running.key) or not running.log.config.is_compacted:
             self._end_round(now_ms, running, None)  # an error is what the abortion made of the work
@@ -290,7 +290,7 @@ class LogMaintenance:
     def _fail(self, now_ms: int, running: _Round, error: Exception) -> None:
         """CL6: damage concerns one log, a disk that fails all of its directory."""
         if isinstance(error, OSError):
-            told = running.log.mark_offline("compaction", error)
+            told = running.log.online.failed("compaction", error)
             told.__cause__ = error
             self._context.on_disk_failed(running.log, told)
             self._drop_round(now_ms, running)
@@ -309,7 +309,7 @@ class LogMaintenance:
                 topic_partition=str(TopicPartition(*running.key)),
                 end_offset=end_offset,
                 bytes_before=running.bytes_before,
-                bytes_after=running.log.size_bytes,
+                bytes_after=running.log.local.segments.size_bytes,
             )
         self._end_round(now_ms, running, end_offset)
 

@@ -121,7 +121,7 @@ def _recover_one(path: str, *, properties: tuple[str, ...]) -> Recovery:
     result = Recovery(directory=path)
     try:
         log = _open_log(OsFileSystem(), path, _config(properties), report=result.note)
-        log.close(_now_ms())
+        log.close()
         result.log_start_offset, result.log_end_offset = log.log_start_offset, log.log_end_offset
     except StorageError as error:
         result.error = " ".join(str(error).split())
@@ -157,19 +157,19 @@ def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[st
     with _offline(file_system, path):
         try:
             log = _open_log(file_system, path, config, report=recovery.note)
-            before, size_before = log.log_end_offset, log.size_bytes
-            changed = log.truncate_to(to_offset)
-            end = log.active_segment.read_next_offset()
+            before, size_before = log.log_end_offset, log.local.segments.size_bytes
+            changed = log.truncate_to(to_offset, now_ms=_now_ms())
+            end = log.local.segments.active.read_next_offset()
             if changed and end < log.log_end_offset:  # the middle of a batch: the next start finds its begin
-                log.truncate_to(end)
-            log.close(_now_ms())
+                log.truncate_to(end, now_ms=_now_ms())
+            log.close()
             recovery.log_end_offset = end
             _lower_checkpoints(file_system, path, [recovery])
         except StorageError as error:
             fail(str(error))
         except OSError as error:
             fail(reason_of(error))
-    removed_bytes = size_before - log.size_bytes
+    removed_bytes = size_before - log.local.segments.size_bytes
     summary = {
         "directory": path,
         "changed": changed,

@@ -52,7 +52,7 @@ class ReplicaLog(Protocol):
     def log_end_offset(self) -> int: ...
 
     @property
-    def leader_epochs(self) -> EpochCache: ...
+    def epochs(self) -> EpochCache: ...
 
 
 class EpochCache(Protocol):
@@ -265,7 +265,7 @@ class Witness:
         replica = core.replicas().get(self._names[partition])
         chain = self.jury.ghost.partition(partition).image(broker).chain
         if replica is not None and replica.log.log_end_offset == chain.end:
-            starts = tuple((entry[0], entry[1]) for entry in replica.log.leader_epochs.entries)
+            starts = tuple((entry[0], entry[1]) for entry in replica.log.epochs.entries)
             self.jury.see(EpochsSeen(broker, partition, starts))
 
     # lives

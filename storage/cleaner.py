@@ -61,7 +61,7 @@ class CompactedLog(Protocol):
 
     def swap_in(self, cleaned: LogSegment, old: Sequence[LogSegment]) -> None: ...
 
-    def split_overflowed(self, base_offset: int) -> None: ...
+    def split_overflowed(self, base_offset: int, now_ms: int) -> None: ...
 
 
 @final
@@ -128,7 +128,7 @@ class Compaction:
             yield from self._clean_group(group, legacy_horizon_ms)
             # Kafka, too, begins again after the split.
             if self._overflowed is not None:
-                self._log.split_overflowed(self._overflowed)
+                self._log.split_overflowed(self._overflowed, self._now_ms)
                 return
         self.end_offset = end_offset
 

@@ -100,13 +100,13 @@ class CleanerManager:
     def _may_clean(self, log: PartitionLog) -> bool:
         key = key_of(log)
         is_free = key not in self._states and key not in self._uncleanable
-        return is_free and log.config.is_compacted and log.offline_reason is None
+        return is_free and log.config.is_compacted and log.online.reason is None
 
     def _look_at(self, log: PartitionLog, now_ms: int) -> Candidate | None:
         key = key_of(log)
         try:
-            offsets = log.cleanable_offsets(self._checkpoints.get(key), now_ms)
-            filth = log.log_to_clean(offsets, now_ms)
+            offsets = log.compactions.cleanable_offsets(self._checkpoints.get(key), now_ms)
+            filth = log.compactions.log_to_clean(offsets, now_ms)
         except StorageError as error:
             self.mark_uncleanable(key, error)
             return None

@@ -42,9 +42,22 @@ class LocalLog:
     ) -> None:
         self.file_system, self.directory, self.config, self._draws = file_system, directory, config, draws
         self.segments = segments
-        self.recovery_point = recovery_point
+        self._recovery_point = recovery_point
         self._log_end: LogOffsetMetadata | None = None
         self.update_log_end(log_end_offset)
+
+    @property
+    def recovery_point(self) -> int:
+        """The offset below which everything is on disk; at most the log end, but in a gap that a follower left."""
+        return self._recovery_point
+
+    def raise_recovery_point(self, offset: int) -> None:
+        """Move the recovery point up to `offset`, if it is below: all before it is on disk now."""
+        self._recovery_point = max(self._recovery_point, offset)
+
+    def lower_recovery_point(self, offset: int) -> None:
+        """Move the recovery point down to `offset`, if it is above: what follows is not known to be on disk."""
+        self._recovery_point = min(self._recovery_point, offset)
 
     @property
     def log_end(self) -> LogOffsetMetadata:
@@ -66,7 +79,7 @@ class LocalLog:
         """The place is that of the active segment's end, whatever it was before a roll or a truncation."""
         active = self.segments.active
         self._set_log_end(offset, active.base_offset, active.size_bytes)
-        self.recovery_point = min(self.recovery_point, offset)
+        self.lower_recovery_point(offset)
 
     def append(self, checked: CheckedSet) -> None:
         """Write `checked` to the active segment and move the log end behind it.
@@ -180,16 +193,15 @@ class LocalLog:
         segment = self._open_segment(new_base, now_ms)
         self.segments.add(segment)
         self.update_log_end(self.log_end_offset)
-        self.recovery_point = (
-            new_base  # beyond the log end when a follower leaves a gap: nothing is to come there
-        )
+        # Beyond the log end when a follower leaves a gap: nothing is to come there.
+        self._recovery_point = new_base
         return segment
 
     def _flush_all(self) -> None:
         for segment in self.segments_to_flush(self.log_end_offset + 1):
             segment.flush()
         self.file_system.sync_directory(self.directory)
-        self.recovery_point = self.log_end_offset
+        self._recovery_point = self.log_end_offset
 
     def _open_segment(self, base_offset: int, now_ms: int) -> LogSegment:
         return LogSegment.open(

@@ -202,8 +202,8 @@ class LogDirectories:
             raise error
         self.online.remove(manager)
         for log in manager.logs.values():
-            if log.offline_reason is None:
-                log.mark_offline("log directory", OSError(str(error)))
+            if log.online.reason is None:
+                log.online.failed("log directory", OSError(str(error)))
         told = self._note_offline(manager.directory, error)
         self.on_offline(manager, told.reason)
 

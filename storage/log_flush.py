@@ -6,13 +6,14 @@ A roll waits for its syncs: see `LocalLog.roll`. Kafka: UnifiedLog.roll, flush, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from typing import final
 
 from storage.filesystem import FileSystem
-from storage.load_request import LoadedLog, LoadRequest
-from storage.log_state import LogState, do_nothing
+from storage.local_log import LocalLog
+from storage.log_marks import Marks
+from storage.log_online import Online
+from storage.producer_state import ProducerStateManager
 from storage.segment import LogSegment
 
 logger = logging.getLogger(__name__)
@@ -20,9 +21,9 @@ logger = logging.getLogger(__name__)
 
 @final
 class PreparedFlush:
-    """Call it, once, on any thread; then hand `offset` to the log's `flushed`.
+    """What one flush has to sync. Call it, once, on any thread; then hand `offset` to `Flushes.done`.
 
-    Appends may go on meanwhile. A truncation below `offset` lowers `valid_up_to`: what was written anew above it
+    Appends may go on meanwhile. A truncation below `offset` lowers `valid_up_to`: what was written again above it
     is not what was synced.
     """
 
@@ -40,7 +41,7 @@ class PreparedFlush:
         self._segments = segments
         self._sync_directory = directory_to_sync
         for segment in segments:
-            # Opened here, in the log's own step: the job must not create files while appends go on.
+            # In the log's own step: the job must not create files while appends go on.
             segment.open_indexes()
 
     def __call__(self) -> None:
@@ -49,90 +50,101 @@ class PreparedFlush:
             try:
                 segment.flush()
             except OSError:
-                if not segment.is_deleted:  # a truncation took it meanwhile: there is nothing left to sync
+                # A deleted segment was truncated meanwhile: there is nothing left to sync.
+                if not segment.is_deleted:
                     raise
         if self._sync_directory is not None:
-            with suppress(
-                FileNotFoundError
-            ):  # renamed meanwhile, for deletion or with a sync of its own (FL2)
+            # It may have been renamed meanwhile, for deletion or with a sync of its own (FL2).
+            with suppress(FileNotFoundError):
                 self._file_system.sync_directory(self._sync_directory)
 
 
-class LogFlushes(LogState):
+@final
+class Flushes:
+    """The flushes of one log that were prepared and have not ended, oldest first; and its rolls."""
+
+    __slots__ = ("_local", "_marks", "_online", "_prepared", "_producers")
+
     def __init__(
-        self,
-        request: LoadRequest,
-        loaded: LoadedLog,
-        on_recovery_point_lowered: Callable[[], None] = do_nothing,
+        self, local: LocalLog, producers: ProducerStateManager, marks: Marks, online: Online
     ) -> None:
-        super().__init__(request, loaded, on_recovery_point_lowered)
-        self._flushes: list[PreparedFlush] = []
+        self._local, self._producers, self._marks, self._online = local, producers, marks, online
+        self._prepared: list[PreparedFlush] = []
 
-    def roll(self, expected_next_offset: int | None = None, *, now_ms: int | None = None) -> LogSegment:
-        """Begin a new segment; what came before is on disk then, and the recovery point there. Raises StorageError."""
-        self._begin(self._now_ms if now_ms is None else now_ms)
-        try:
-            return self._roll(expected_next_offset)
-        except OSError as error:
-            raise self._go_offline("roll", error) from error
+    def roll(self, expected_next_offset: int | None = None, *, now_ms: int) -> LogSegment:
+        """Begin a new segment. All before it is on disk on return, and the recovery point is there.
 
-    def _roll(self, expected_next_offset: int | None) -> LogSegment:
-        recovery_point = self.recovery_point
-        segment = self._local.roll(expected_next_offset, self._now_ms)
-        self.producer_state.reached(segment.base_offset)
+        The base offset is the greater of the log end and `expected_next_offset` (RO2). Raises StorageError.
+        """
+        self._online.check()
+        with self._online.during("roll"):
+            return self.roll_unguarded(expected_next_offset, now_ms)
+
+    def roll_unguarded(self, expected_next_offset: int | None, now_ms: int) -> LogSegment:
+        """`roll` inside a step of the log that has its own guard. Raises OSError: then the log must go offline."""
+        recovery_point = self._local.recovery_point
+        segment = self._local.roll(expected_next_offset, now_ms)
+        self._producers.reached(segment.base_offset)
         try:
-            self.producer_state.take_snapshot()
-        except OSError:  # not on disk: the recovery point must not pass it (T12)
-            self._local.recovery_point = recovery_point
+            self._producers.take_snapshot()
+        except OSError:
+            # The snapshot is not on disk: the recovery point must not pass it (T12).
+            self._local.lower_recovery_point(recovery_point)
             raise
-        self._keep_high_watermark_within_log()
-        logger.info("rolled: log=%s base_offset=%d", self.directory, segment.base_offset)
+        self._marks.keep_high_watermark_within_log()
+        logger.info("rolled: log=%s base_offset=%d", self._local.directory, segment.base_offset)
+        assert segment is self._local.segments.active, (segment, self._local.segments.active)
         return segment
 
     @property
-    def unflushed_messages(self) -> int:
-        return self._local.unflushed_messages
-
-    @property
-    def flush_wanted(self) -> int | None:
-        """Up to where flush.messages asks for a flush now; None when it does not."""
-        is_due = self.unflushed_messages >= self.config.flush_messages
-        return self.log_end_offset if is_due else None
+    def wanted(self) -> int | None:
+        """The offset up to which flush.messages asks for a flush now; None when it does not."""
+        is_due = self._local.unflushed_messages >= self._local.config.flush_messages
+        return self._local.log_end_offset if is_due else None
 
     def flush(self, offset: int | None = None) -> None:
         """Sync all below `offset`, everything without one, and move the recovery point there. It waits for the disk.
 
         Raises StorageError; the log is offline then.
         """
-        prepared = self.prepare_flush(offset)
-        try:
+        prepared = self.prepare(offset)
+        with self._online.during("flush"):
             prepared()
-        except OSError as error:
-            raise self._go_offline("flush", error) from error
-        self.flushed(prepared.offset)
+        self.done(prepared.offset)
 
-    def prepare_flush(self, up_to: int | None = None) -> PreparedFlush:
-        """What `flush` would sync, to be called on another thread; then `flushed(prepared.offset)` (FL1 to FL4)."""
-        self._check_online()
-        offset = self.log_end_offset if up_to is None else up_to
-        assert 0 <= offset <= self.log_end_offset, (offset, self.log_end_offset)
-        bound = offset if up_to is not None else offset + 1  # all: an empty active segment, too
-        segments = self._local.segments_to_flush(bound)
-        has_new = any(segment.base_offset >= self.recovery_point for segment in segments)
-        try:
-            prepared = PreparedFlush(self._file_system, offset, segments, self.directory if has_new else None)
-        except OSError as error:  # an index that was not open yet
-            raise self._go_offline("flush", error) from error
-        self._flushes.append(prepared)
+    def prepare(self, up_to: int | None = None) -> PreparedFlush:
+        """Fix what `flush` would sync. Returns it, to be called on another thread; then `done(prepared.offset)`.
+
+        Rules FL1 to FL4. Raises StorageError.
+        """
+        self._online.check()
+        local = self._local
+        offset = local.log_end_offset if up_to is None else up_to
+        assert 0 <= offset <= local.log_end_offset, (offset, local.log_end_offset)
+        # Everything includes an empty active segment.
+        bound = offset if up_to is not None else offset + 1
+        segments = local.segments_to_flush(bound)
+        has_new = any(segment.base_offset >= local.recovery_point for segment in segments)
+        # It opens indexes that were not open yet.
+        with self._online.during("flush"):
+            prepared = PreparedFlush(
+                local.file_system, offset, segments, local.directory if has_new else None
+            )
+        self._prepared.append(prepared)
         return prepared
 
-    def flushed(self, offset: int) -> None:
-        """The prepared flush up to `offset` has run: all it promised is on disk. Those before it count as done too."""
+    def done(self, offset: int) -> None:
+        """Move the recovery point: the prepared flush up to `offset` has run. Those before it count as done too."""
         valid_up_to = offset
-        for index, prepared in enumerate(self._flushes):
+        for index, prepared in enumerate(self._prepared):
             if prepared.offset == offset:
                 valid_up_to = prepared.valid_up_to
-                del self._flushes[: index + 1]
+                del self._prepared[: index + 1]
                 break
-        reached = min(valid_up_to, self.log_end_offset)
-        self._local.recovery_point = max(self._local.recovery_point, reached)
+        reached = min(valid_up_to, self._local.log_end_offset)
+        self._local.raise_recovery_point(reached)
+
+    def truncated_to(self, offset: int) -> None:
+        """Note that the log was cut at `offset`: prepared flushes promise nothing above it any more."""
+        for prepared in self._prepared:
+            prepared.valid_up_to = min(prepared.valid_up_to, offset)

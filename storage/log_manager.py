@@ -161,7 +161,7 @@ class LogManager:
                 name, config, self.was_clean, log_starts.get(key, 0), recovery_points.get(key, 0)
             )
             committed = max(high_watermarks.get(key, 0), 0)
-            if log.update_high_watermark(committed) < committed:
+            if log.marks.update_high_watermark(committed) < committed:
                 self._is_high_watermark_lowered = True
             topic_id = PartitionMetadataFile(self._file_system, log.directory).read()
             if topic_id is not None:
@@ -293,7 +293,7 @@ class LogManager:
         self.topic_ids.pop(name, None)
         if log is None:
             return None
-        log.close(self._now_ms)
+        log.close()
         with self._disk("set aside"):
             path = self._move_away(log, STRAY_SUFFIX)
         self._forget_offsets()
@@ -329,7 +329,7 @@ class LogManager:
             self._write_recovery_points()
 
     def _write_recovery_points(self) -> None:
-        self._recovery_points.write(self._offsets(lambda log: log.recovery_point))
+        self._recovery_points.write(self._offsets(lambda log: log.local.recovery_point))
 
     def checkpoint_log_start_offsets(self) -> None:
         with self._disk("checkpoint"):
@@ -361,7 +361,7 @@ class LogManager:
         return {
             (log.topic, log.partition): log.log_start_offset
             for log in self.logs.values()
-            if log.log_start_offset > log.segments.base_offsets[0]
+            if log.log_start_offset > log.local.segments.base_offsets[0]
         }
 
     def _on_recovery_point_lowered(self) -> None:
@@ -380,7 +380,7 @@ class LogManager:
             log.close_handles()
         for log in self.logs.values():
             try:
-                log.close(now_ms)
+                log.close()
             except (StorageError, OSError) as error:
                 is_clean = False
                 logger.error("log not closed: log=%s reason=%s", log.directory, error)

@@ -3,87 +3,125 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import final
 
-from storage.log_retention import LogRetention
+from storage.leader_epochs import LeaderEpochCache
+from storage.local_log import LocalLog
+from storage.log_flush import Flushes
+from storage.log_marks import Marks
+from storage.log_online import Online
 from storage.producer_rebuild import rebuild_producer_state
+from storage.producer_state import ProducerStateManager
 
 logger = logging.getLogger(__name__)
 
 
-class LogTruncations(LogRetention):
-    def truncate_to(self, offset: int, *, now_ms: int | None = None) -> bool:
-        """Whether records went: the batch that holds `offset`, whole, and all behind it (RT9).
+@final
+class Truncation:
+    """The cut of one log, and all that follows it. It owns nothing.
+
+    `on_recovery_point_lowered` is called after a truncation below the recovery point.
+    """
+
+    __slots__ = (
+        "_epochs",
+        "_flushes",
+        "_local",
+        "_marks",
+        "_on_recovery_point_lowered",
+        "_online",
+        "_producers",
+        "_recalls_batches",
+    )
+
+    def __init__(
+        self,
+        local: LocalLog,
+        epochs: LeaderEpochCache,
+        producers: ProducerStateManager,
+        marks: Marks,
+        flushes: Flushes,
+        online: Online,
+        *,
+        recalls_batches: bool,
+        on_recovery_point_lowered: Callable[[], None] | None,
+    ) -> None:
+        self._local, self._epochs, self._producers = local, epochs, producers
+        self._marks, self._flushes, self._online = marks, flushes, online
+        self._recalls_batches = recalls_batches
+        self._on_recovery_point_lowered = on_recovery_point_lowered
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> bool:
+        """Drop the batch that holds `offset`, whole, and all after it. Returns whether records were dropped (RT9).
 
         The log ends at exactly `offset` then. At or beyond the end only epochs without records are forgotten.
-        ValueError below 0.
+        ValueError below 0. Raises StorageError.
         """
         if offset < 0:
             raise ValueError(f"a truncation to offset {offset}")
-        self._begin(self._now_ms if now_ms is None else now_ms)
-        try:
-            if offset >= self.log_end_offset:
-                self.leader_epochs.truncate_from_end(self.log_end_offset)
-                self.leader_epochs.flush()
+        self._online.check()
+        with self._online.during("truncate"):
+            if offset >= self._local.log_end_offset:
+                self._epochs.truncate_from_end(self._local.log_end_offset)
+                self._epochs.flush()
                 return False
-            if self.segments.base_offsets[0] > offset:
-                self._truncate_fully(offset, None)
+            if self._local.segments.base_offsets[0] > offset:
+                self._truncate_fully(offset, None, now_ms)
             else:
-                self._truncate(offset)
-        except OSError as error:
-            raise self._go_offline("truncate", error) from error
+                self._truncate(offset, now_ms)
         return True
 
-    def _truncate(self, offset: int) -> None:
-        before, recovery_point = self.log_end_offset, self.recovery_point
-        self._lower_flushes(offset)
-        removed = self._local.truncate_to(offset, self._now_ms)
-        self._delete_snapshots_of(removed)
-        self.leader_epochs.truncate_from_end(offset)
-        self.leader_epochs.flush()
-        self.log_start_offset = min(offset, self.log_start_offset)
-        self._rebuild_producers(offset)
-        self._keep_high_watermark_within_log()
+    def _truncate(self, offset: int, now_ms: int) -> None:
+        before, recovery_point = self._local.log_end_offset, self._local.recovery_point
+        self._flushes.truncated_to(offset)
+        removed = self._local.truncate_to(offset, now_ms)
+        self._producers.delete_snapshots_of(removed)
+        self._epochs.truncate_from_end(offset)
+        self._epochs.flush()
+        self._marks.restart_at(min(offset, self._marks.log_start_offset))
+        self._rebuild_producers(offset, now_ms)
+        self._marks.keep_high_watermark_within_log()
         self._note_truncation(before, recovery_point)
 
     def truncate_fully_and_start_at(
-        self, offset: int, log_start_offset: int | None = None, *, now_ms: int | None = None
+        self, offset: int, log_start_offset: int | None = None, *, now_ms: int
     ) -> None:
-        """Drop everything; the next record is `offset`, the first readable one that or `log_start_offset` (RT12)."""
-        self._begin(self._now_ms if now_ms is None else now_ms)
-        try:
-            self._truncate_fully(offset, log_start_offset)
-        except OSError as error:
-            raise self._go_offline("truncate", error) from error
+        """Drop everything. The next record is `offset`, the first readable one that or `log_start_offset` (RT12).
 
-    def _truncate_fully(self, offset: int, log_start_offset: int | None) -> None:
-        before, recovery_point = self.log_end_offset, self.recovery_point
-        self._lower_flushes(0)
-        self._local.truncate_fully_and_start_at(offset, self._now_ms)
-        self.leader_epochs.clear_and_flush()
-        self.producer_state.truncate_fully_and_start_at(offset)
-        self.log_start_offset = offset if log_start_offset is None else log_start_offset
-        self._rebuild_producers(offset)
-        self._set_high_watermark(self.log_end)
+        Raises StorageError.
+        """
+        self._online.check()
+        with self._online.during("truncate"):
+            self._truncate_fully(offset, log_start_offset, now_ms)
+
+    def _truncate_fully(self, offset: int, log_start_offset: int | None, now_ms: int) -> None:
+        before, recovery_point = self._local.log_end_offset, self._local.recovery_point
+        self._flushes.truncated_to(0)
+        self._local.truncate_fully_and_start_at(offset, now_ms)
+        self._epochs.clear_and_flush()
+        self._producers.truncate_fully_and_start_at(offset)
+        self._marks.restart_at(offset if log_start_offset is None else log_start_offset)
+        self._rebuild_producers(offset, now_ms)
+        self._marks.set_high_watermark(self._local.log_end)
         self._note_truncation(before, recovery_point)
 
     def _note_truncation(self, log_end_before: int, recovery_point_before: int) -> None:
-        logger.info("truncated: log=%s from=%d to=%d", self.directory, log_end_before, self.log_end_offset)
-        if self.recovery_point < recovery_point_before:
+        local = self._local
+        logger.info("truncated: log=%s from=%d to=%d", local.directory, log_end_before, local.log_end_offset)
+        if local.recovery_point < recovery_point_before and self._on_recovery_point_lowered is not None:
             self._on_recovery_point_lowered()
-        assert self.recovery_point <= self.log_end_offset, (self.recovery_point, self.log_end)
-        assert self.high_watermark <= self.log_end_offset, (self._high_watermark, self.log_end)
+        high_watermark = self._marks.high_watermark
+        assert local.recovery_point <= local.log_end_offset, (local.recovery_point, local.log_end)
+        assert high_watermark <= local.log_end_offset, (high_watermark, local.log_end)
 
-    def _lower_flushes(self, offset: int) -> None:
-        for prepared in self._flushes:
-            prepared.valid_up_to = min(prepared.valid_up_to, offset)
-
-    def _rebuild_producers(self, last_offset: int) -> None:
+    def _rebuild_producers(self, last_offset: int, now_ms: int) -> None:
         rebuild_producer_state(
-            self.producer_state,
-            self.segments,
-            log_start_offset=self.log_start_offset,
+            self._producers,
+            self._local.segments,
+            log_start_offset=self._marks.log_start_offset,
             last_offset=last_offset,
-            now_ms=self._now_ms,
+            now_ms=now_ms,
             is_clean=False,
             recalls_batches=self._recalls_batches,
         )

@@ -40,6 +40,7 @@ from storage.producer_snapshot import (
     write_snapshot,
 )
 from storage.record import MAX_INT32, wrap_int64
+from storage.segment import LogSegment
 from storage.transaction_index import AbortedTransaction
 from storage.transaction_verification import TransactionVerifications, VerificationGuard
 
@@ -557,6 +558,13 @@ class ProducerStateManager:
         except FileNotFoundError:
             return None
         return path + ".deleted"
+
+    def delete_snapshots_of(self, segments: Iterable[LogSegment]) -> None:
+        """Delete the snapshots at the base offsets of `segments`, which have left the log. Raises OSError."""
+        for segment in segments:
+            path = self.mark_snapshot_for_deletion(segment.base_offset)
+            if path is not None:
+                self._file_system.unlink(path)
 
     def _note_snapshot(self, offset: int) -> None:
         if offset not in self._snapshots:

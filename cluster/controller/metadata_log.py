@@ -29,10 +29,10 @@ class MetadataLog:
 
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
-        latest_epoch = log.latest_epoch
+        latest_epoch = log.epochs.latest_epoch
         self.leader_epoch = 0 if latest_epoch is None else latest_epoch + 1
         self.committed_offset = log.log_end_offset  # exclusive; what is above waits for a flush
-        log.update_high_watermark(self.committed_offset)
+        log.marks.update_high_watermark(self.committed_offset)
 
     @staticmethod
     def open(
@@ -53,7 +53,7 @@ class MetadataLog:
         log = PartitionLog.open(
             file_system, path, METADATA_LOG_CONFIG, clean=False, now_ms=now_ms, draws=draws, report=report
         )
-        log.flush()
+        log.flushes.flush()
         return MetadataLog(log)
 
     @property
@@ -71,13 +71,13 @@ class MetadataLog:
 
     def prepare_flush(self) -> Callable[[], None]:
         """A job that makes everything appended so far durable."""
-        return self._log.prepare_flush()
+        return self._log.flushes.prepare()
 
     def commit(self, offset: int) -> None:
         """The flush of all below `offset` has ended."""
         assert self.committed_offset <= offset <= self.end_offset, (self.committed_offset, offset)
-        self._log.flushed(offset)
-        self._log.update_high_watermark(offset)
+        self._log.flushes.done(offset)
+        self._log.marks.update_high_watermark(offset)
         self.committed_offset = offset
 
     def replay(self) -> Iterator[tuple[int, MetadataRecord]]:
@@ -95,8 +95,8 @@ class MetadataLog:
         return bytes(data[: whole_batches_size(data)])
 
     def close(self, now_ms: int) -> None:
-        self._log.flush()
-        self._log.close(now_ms)
+        self._log.flushes.flush()
+        self._log.close()
 
 
 def make_directory_durably(file_system: FileSystem, path: str) -> None:

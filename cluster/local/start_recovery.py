@@ -144,7 +144,7 @@ def _recover(tasks: dict[str, _Task], directory: str) -> _Done:
             now_ms=task.now_ms,
             report=cuts.append,
         )
-        log.close(task.now_ms)
+        log.close()
         end = log.log_end_offset
     except (StorageError, OSError) as error:
         logger.warning("not recovered before the start: directory=%s reason=%s", directory, error)

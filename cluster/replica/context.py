@@ -89,7 +89,7 @@ class ReplicaContext:
         With the last directory the broker ends: raised again.
         """
         replica = self.replicas.get(topic_partition)
-        if replica is not None and replica.log.offline_reason is not None:
+        if replica is not None and replica.log.online.reason is not None:
             self.on_disk_failed(replica.log, error)
 
     def take_offline(self, topic_partition: TopicPartition) -> None:
@@ -134,19 +134,19 @@ class ReplicaContext:
             origin=origin,
         )
 
-    def truncate(self, replica: Replica, to_offset: int) -> None:
+    def truncate(self, now_ms: int, replica: Replica, to_offset: int) -> None:
         """EPC-8 is the log's. Below the own high watermark is legal (EPC-7)."""
         log = replica.log
         log_end_offset, high_watermark = log.log_end_offset, log.high_watermark
-        log.truncate_to(to_offset)
+        log.truncate_to(to_offset, now_ms=now_ms)
         self.on_log_truncated(replica)
         assert log.log_end_offset <= log_end_offset, (log.log_end_offset, log_end_offset)
         self._tell_truncated(replica, log_end_offset, high_watermark)
 
-    def truncate_fully(self, replica: Replica, start_at: int) -> None:
+    def truncate_fully(self, now_ms: int, replica: Replica, start_at: int) -> None:
         """Nothing of the own log is left at the leader: start anew at `start_at` (EPC-9, KAFKA-9491)."""
         log_end_offset, high_watermark = replica.log.log_end_offset, replica.log.high_watermark
-        replica.log.truncate_fully_and_start_at(start_at)
+        replica.log.truncation.truncate_fully_and_start_at(start_at, now_ms=now_ms)
         self.on_log_truncated(replica)
         self._tell_truncated(replica, log_end_offset, high_watermark)
 

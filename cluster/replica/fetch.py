@@ -203,7 +203,7 @@ class FetchHandler:
             raise OffsetOutOfRange(asked.fetch_offset, log.log_start_offset, log.log_end_offset)
         if asked.last_fetched_epoch == NO_EPOCH:
             return None
-        epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
+        epoch, end_offset = log.reads.end_offset_for_epoch(asked.last_fetched_epoch)
         if epoch < 0:
             raise OffsetOutOfRange(asked.fetch_offset, log.log_start_offset, log.log_end_offset)
         if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:

@@ -191,7 +191,7 @@ class Fetchers:
         try:
             match answer.error:
                 case ErrorCode.NONE if answer.diverging is not None:
-                    self.on_diverging(replica, answer)
+                    self.on_diverging(now_ms, replica, answer)
                 case ErrorCode.NONE:
                     self.on_records(now_ms, fetcher, replica, asked, answer)
                 case ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -215,10 +215,12 @@ class Fetchers:
             "replica.failed", topic_partition=str(replica.topic_partition), reason=str(error)
         )
 
-    def on_diverging(self, replica: Replica, answer: FetchPartitionResponse) -> None:
+    def on_diverging(self, now_ms: int, replica: Replica, answer: FetchPartitionResponse) -> None:
         """FET-5a: truncate and nothing else; high watermark and data of this answer are for another log."""
         assert answer.diverging is not None
-        self._context.truncate(replica, self.truncation.truncation_point(replica.log, answer.diverging))
+        self._context.truncate(
+            now_ms, replica, self.truncation.truncation_point(replica.log, answer.diverging)
+        )
 
     def on_records(
         self, now_ms: int, fetcher: Fetcher, replica: Replica, asked: Asked, answer: FetchPartitionResponse
@@ -230,7 +232,7 @@ class Fetchers:
         self.adopt_high_watermark(replica, answer.high_watermark)
         log = replica.log
         if answer.log_start_offset > log.log_start_offset:
-            log.maybe_increment_log_start_offset(min(answer.log_start_offset, log.high_watermark))
+            log.marks.maybe_increment_log_start_offset(min(answer.log_start_offset, log.high_watermark))
 
     def append(self, now_ms: int, replica: Replica, asked: Asked, records: bytes) -> None:
         """FET-9 (KAFKA-18723): only what a leader of at most the asked epoch wrote; the log skips the rest."""
@@ -239,7 +241,7 @@ class Fetchers:
         except UnexpectedAppendOffset as error:
             if not _holds_log_start(replica.log, error):
                 raise
-            self._context.truncate_fully(replica, error.first_offset)
+            self._context.truncate_fully(now_ms, replica, error.first_offset)
             info = self._append_to_log(now_ms, replica, asked, records)
         if not info.is_empty:
             assert replica.log.log_end_offset == info.last_offset + 1, (replica.log.log_end_offset, info)
@@ -257,7 +259,10 @@ class Fetchers:
     def adopt_high_watermark(self, replica: Replica, leader_high_watermark: int) -> None:
         """FET-5c: the leader's, kept within the own log; it may go back (FET-6)."""
         before = replica.log.high_watermark
-        if leader_high_watermark >= 0 and replica.log.update_high_watermark(leader_high_watermark) != before:
+        if (
+            leader_high_watermark >= 0
+            and replica.log.marks.update_high_watermark(leader_high_watermark) != before
+        ):
             self._context.tell_high_watermark(replica)
 
     def on_out_of_range(
@@ -266,9 +271,9 @@ class Fetchers:
         """FET-11; never fatal, and never from zero because of it (KAFKA-2143, KAFKA-7414)."""
         log = replica.log
         if 0 <= answer.log_end_offset < log.log_end_offset:
-            self._context.truncate(replica, answer.log_end_offset)
+            self._context.truncate(now_ms, replica, answer.log_end_offset)
         elif answer.log_start_offset > log.log_end_offset:
-            self._context.truncate_fully(replica, answer.log_start_offset)
+            self._context.truncate_fully(now_ms, replica, answer.log_start_offset)
         else:
             self._delay(now_ms, follower)  # the leader's log has moved to where ours ends meanwhile
 

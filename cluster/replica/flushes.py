@@ -39,7 +39,7 @@ class Flushes:
         replicas = self._context.replicas
         for topic_partition in sorted(replicas):
             replica = replicas.get(topic_partition)  # a flush that fails takes others of its directory along
-            if replica is None or replica.is_flushing or replica.log.unflushed_messages == 0:
+            if replica is None or replica.is_flushing or replica.log.local.unflushed_messages == 0:
                 continue
             log = replica.log
             if now_ms - replica.flushed_ms >= log.config.flush_ms:
@@ -48,7 +48,7 @@ class Flushes:
 
     def maybe_flush(self, replica: Replica) -> bool:
         """After an append: flush.messages is reached, or a segment was closed and its bytes are due."""
-        up_to = replica.log.flush_wanted
+        up_to = replica.log.flushes.wanted
         if replica.is_flushing or up_to is None:
             return False
         self._flush(replica, up_to)
@@ -62,11 +62,11 @@ class Flushes:
     def is_behind(self, replica: Replica) -> bool:
         """A promise has to wait for a flush."""
         log = replica.log
-        return promises_flush(log) and log.recovery_point < log.log_end_offset
+        return promises_flush(log) and log.local.recovery_point < log.log_end_offset
 
     def _flush(self, replica: Replica, up_to: int) -> None:
         try:
-            prepared = replica.log.prepare_flush(up_to)
+            prepared = replica.log.flushes.prepare(up_to)
         except StorageError as error:
             self._context.on_disk_failed(replica.log, error)
             return
@@ -85,7 +85,7 @@ class Flushes:
             self._fail(replica, error)
             return
         replica.flushed_ms = now_ms
-        replica.log.flushed(up_to)  # less, where a truncation came between
+        replica.log.flushes.done(up_to)  # less, where a truncation came between
         if self.is_behind(replica):
             self._flush(replica, replica.log.log_end_offset)
         else:

@@ -77,9 +77,9 @@ class Leader:
     @property
     def own_end(self) -> LogOffsetMetadata:
         """What the leader itself may be counted with: where a flush is promised, only what is flushed."""
-        if promises_flush(self.log) and self.log.recovery_point < self.log.log_end_offset:
-            return LogOffsetMetadata(self.log.recovery_point)
-        return self.log.log_end
+        if promises_flush(self.log) and self.log.local.recovery_point < self.log.log_end_offset:
+            return LogOffsetMetadata(self.log.local.recovery_point)
+        return self.log.local.log_end
 
     def is_under_min_isr(self) -> bool:
         """HWM-3 (KAFKA-15583): nothing is committed by fewer than min.insync.replicas."""
@@ -113,7 +113,7 @@ class Leader:
         before, candidate = self.log.high_watermark, self.high_watermark_candidate(now_ms)
         if candidate.offset <= before:
             return False
-        self.log.maybe_increment_high_watermark(candidate)
+        self.log.marks.maybe_increment_high_watermark(candidate)
         after = self.log.high_watermark
         assert before <= after <= self.log.log_end_offset, (before, after, self.log.log_end_offset)
         return after > before

@@ -47,12 +47,12 @@ class ListOffsetsHandler:
             self.check_knows_committed_end(leader)
             offset = log.high_watermark
         else:
-            found = log.offset_for_timestamp(request.timestamp)
+            found = log.reads.offset_for_timestamp(request.timestamp)
             if found is None or found.offset >= log.high_watermark:
                 self.check_knows_committed_end(leader)
                 return ListOffsetsResponse(topic_partition=request.topic_partition)
             offset, timestamp = found.offset, found.timestamp
-        epoch = log.leader_epochs.epoch_for_offset(offset)
+        epoch = log.epochs.epoch_for_offset(offset)
         return ListOffsetsResponse(
             topic_partition=request.topic_partition,
             offset=offset,

@@ -165,7 +165,7 @@ class Roles:
 
     def begin_leader_epoch(self, replica: Replica) -> None:
         """EPC-5 (KAFKA-7415): the epoch starts at the log end, on record before anything is appended."""
-        replica.log.assign_epoch(replica.leader_epoch, replica.log.log_end_offset)
+        replica.log.appends.assign_epoch(replica.leader_epoch, replica.log.log_end_offset)
 
     def new_leader(self, now_ms: int, replica: Replica, registration: PartitionRegistration) -> Leader:
         """ISR-8: with no memory of followers, even when it led before (B-21)."""
@@ -198,15 +198,15 @@ class Roles:
         self._context.touch(replica.topic_partition)
         if registration.leader == NO_LEADER or not self.may_fetch(registration):
             return
-        self.truncate_on_new_epoch(replica)
+        self.truncate_on_new_epoch(now_ms, replica)
         self._flushes.on_new_role(replica)
         self._fetchers.add(replica)
 
-    def truncate_on_new_epoch(self, replica: Replica) -> None:
+    def truncate_on_new_epoch(self, now_ms: int, replica: Replica) -> None:
         """EPC-6: at each new epoch, be the leader the same (KAFKA-7164); the fetch itself finds the rest."""
         point = self._fetchers.truncation.on_new_epoch(replica.log)
         if point is not None:
-            self._context.truncate(replica, point)
+            self._context.truncate(now_ms, replica, point)
 
     def may_fetch(self, registration: PartitionRegistration) -> bool:
         """ROL-6: on its way out, it does not try to come back into an ISR that it has left."""

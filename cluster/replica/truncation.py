@@ -30,10 +30,10 @@ class InFetchTruncation:
 
     def on_new_epoch(self, log: PartitionLog) -> int | None:
         """Only a log without epochs has nothing better than its high watermark (FET-2)."""
-        return log.high_watermark if log.latest_epoch is None else None
+        return log.high_watermark if log.epochs.latest_epoch is None else None
 
     def last_fetched_epoch(self, log: PartitionLog) -> int:
-        return NO_EPOCH if log.latest_epoch is None else log.latest_epoch
+        return NO_EPOCH if log.epochs.latest_epoch is None else log.epochs.latest_epoch
 
     def truncation_point(self, log: PartitionLog, diverging: EpochEnd) -> int:
         """`diverging` is the leader's largest epoch at most ours, and its end there.
@@ -41,7 +41,7 @@ class InFetchTruncation:
         With that epoch in our log: the lower of both ends. Without: the end of our next lower one; the next
         fetch names that one and is answered in its turn, so each round takes one epoch from us.
         """
-        epoch, end_offset = log.end_offset_for_epoch(diverging.epoch)
+        epoch, end_offset = log.reads.end_offset_for_epoch(diverging.epoch)
         if epoch < 0:
             return min(log.high_watermark, diverging.end_offset)
         if epoch == diverging.epoch:

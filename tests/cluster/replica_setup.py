@@ -205,7 +205,7 @@ class Setup:
         """As broker `broker_id` would, or a consumer with -1; epochs as they should be unless given."""
         log = self.replica.log
         if last_fetched_epoch is None:
-            known = log.leader_epochs.epoch_for_offset(fetch_offset - 1) if fetch_offset > 0 else None
+            known = log.epochs.epoch_for_offset(fetch_offset - 1) if fetch_offset > 0 else None
             last_fetched_epoch = NO_EPOCH if known is None else known
         if broker_epoch is None:
             broker_epoch = broker_epoch_of(broker_id) if broker_id >= 0 else -1

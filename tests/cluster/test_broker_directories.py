@@ -287,10 +287,10 @@ def test_ap16_the_files_are_closed_behind_the_jobs_that_use_them() -> None:
     log = setup.broker.replicas()[PARTITIONS[3]].log
     effects = fail_two(setup)
     (close,) = [job for job in of(effects, RunJob) if job.kind == "close"]
-    assert log.active_segment.records.size_bytes == 0
+    assert log.local.segments.active.records.size_bytes == 0
     close.work()
     with pytest.raises(OSError):
-        log.active_segment.records.flush()
+        log.local.segments.active.records.flush()
     assert of(setup.broker.step(setup.now_ms, JobDone(job=close.job)), Stop) == []
 
 

@@ -79,7 +79,7 @@ def clean(setup: BrokerSetup, after_ms: int = 0) -> list[Effect]:
 def last_values(log: PartitionLog) -> dict[bytes | None, bytes | None]:
     return {
         record.key: record.value
-        for segment in log.segments
+        for segment in log.local.segments
         for batch in segment.records.batches()
         for record in batch.records()
     }
@@ -97,10 +97,10 @@ def test_rt5_expired_segments_and_their_files_go_and_their_offsets_are_out_of_ra
     setup = broker_with({**SMALL, "retention.ms": "60000", "file.delete.delay.ms": "1000"})
     produce(setup, *duplicates(5, 8))
     log = log_of(setup)
-    assert len(log.segments) > 5
+    assert len(log.local.segments) > 5
     setup.fire("logs.retention", 60_001)
     run_jobs(setup, setup.fire("logs.deletion", 1_000))
-    assert len(log.segments) == 1
+    assert len(log.local.segments) == 1
     kept = {f"{40:020d}.{suffix}" for suffix in ("log", "index", "timeindex", "snapshot")}
     assert set(names(setup)) <= kept | {"leader-epoch-checkpoint", "partition.metadata"}
     with pytest.raises(OffsetOutOfRange):
@@ -114,11 +114,11 @@ def test_rt6_segments_go_while_the_rest_is_at_least_retention_bytes() -> None:
     setup = broker_with({**SMALL, "retention.bytes": "1500"})
     produce(setup, *duplicates(5, 12))
     log = log_of(setup)
-    first = log.segments.first
+    first = log.local.segments.first
     assert first is not None
-    segment_bytes, before = first.size_bytes, log.size_bytes
+    segment_bytes, before = first.size_bytes, log.local.segments.size_bytes
     setup.fire("logs.retention", 1)
-    assert 1500 <= log.size_bytes < 1500 + segment_bytes < before
+    assert 1500 <= log.local.segments.size_bytes < 1500 + segment_bytes < before
     with pytest.raises(OffsetOutOfRange):
         log.read(0, max_size=1024)
 
@@ -131,9 +131,9 @@ def test_rt6_segments_go_while_the_rest_is_at_least_retention_bytes() -> None:
 def test_cl6_the_check_of_retention_leaves_compacted_logs_to_the_cleaner(policy: str) -> None:
     setup = broker_with({**SMALL, "cleanup.policy": policy, "retention.ms": "1", "retention.bytes": "1"})
     produce(setup, *duplicates(30, 1))
-    count = len(log_of(setup).segments)
+    count = len(log_of(setup).local.segments)
     setup.fire("logs.retention", HOUR_MS)
-    assert len(log_of(setup).segments) == count > 3
+    assert len(log_of(setup).local.segments) == count > 3
 
 
 def test_kafka_15047_a_log_that_nobody_writes_to_any_more_expires_whole() -> None:
@@ -141,7 +141,7 @@ def test_kafka_15047_a_log_that_nobody_writes_to_any_more_expires_whole() -> Non
     produce(setup, (1, 1), (2, 2))
     setup.fire("logs.retention", 60_001)
     log = log_of(setup)
-    assert (log.segments.base_offsets, log.log_start_offset, log.log_end_offset) == ([2], 2, 2)
+    assert (log.local.segments.base_offsets, log.log_start_offset, log.log_end_offset) == ([2], 2, 2)
 
 
 # Settings
@@ -156,7 +156,7 @@ def test_a_change_of_a_topics_settings_reaches_its_logs_and_no_others() -> None:
     assert log_of(setup, "u").config.segment_bytes == 400
     produce(setup, *duplicates(6, 1))
     produce(setup, *duplicates(6, 1), topic="u")
-    assert (len(log_of(setup).segments), len(log_of(setup, "u").segments)) == (1, 2)
+    assert (len(log_of(setup).local.segments), len(log_of(setup, "u").local.segments)) == (1, 2)
 
 
 # Compaction
@@ -169,15 +169,17 @@ def test_cl15_compaction_keeps_the_last_value_of_each_key_in_every_codec(codec: 
     puts = duplicates(10, 3)
     produce(setup, *puts, codec=codec)
     log = log_of(setup)
-    before, expected = log.size_bytes, last_values(log)
+    before, expected = log.local.segments.size_bytes, last_values(log)
     assert expected == {b"%d" % key: b"%020d" % value for key, value in puts}
     clean(setup, 15_000)
-    assert log.size_bytes < before and last_values(log) == expected
+    assert log.local.segments.size_bytes < before and last_values(log) == expected
     produce(setup, *duplicates(10, 3, start=100), codec=codec)
     expected = last_values(log)
     clean(setup, 15_000)
     assert last_values(log) == expected
-    assert {each.compression for segment in log.segments for each in segment.records.batches()} == {codec}
+    assert {each.compression for segment in log.local.segments for each in segment.records.batches()} == {
+        codec
+    }
 
 
 @pytest.mark.covers("LogCleanerParameterizedIntegrationTest.testCleansCombinedCompactAndDeleteTopic")
@@ -188,11 +190,13 @@ def test_cl6_with_both_policies_old_segments_go_and_what_comes_later_is_compacte
     clean(setup, 15_000)
     assert log.log_start_offset == 0
     clean(setup, HOUR_MS + 1)
-    assert log.log_start_offset == log.log_end_offset == 30 and len(log.segments) == 1
+    assert log.log_start_offset == log.log_end_offset == 30 and len(log.local.segments) == 1
     produce(setup, *duplicates(10, 3, start=100))
-    expected, before = last_values(log), log.size_bytes
+    expected, before = last_values(log), log.local.segments.size_bytes
     clean(setup, 15_000)
-    assert log.log_start_offset == 30 and last_values(log) == expected and log.size_bytes < before
+    assert (
+        log.log_start_offset == 30 and last_values(log) == expected and log.local.segments.size_bytes < before
+    )
 
 
 @pytest.mark.covers("LogCleanerLagIntegrationTest.cleanerTest")
@@ -201,16 +205,19 @@ def test_cl2_nothing_is_cleaned_before_min_compaction_lag_ms(codec: Compression)
     setup = broker_with({**COMPACT, "min.compaction.lag.ms": str(HOUR_MS)})
     log = log_of(setup)
     produce(setup, *duplicates(10, 3), codec=codec)
-    young_from = log.active_segment.base_offset
-    before, old_bytes = log.size_bytes, sum(each.size_bytes for each in list(log.segments)[:-1])
+    young_from = log.local.segments.active.base_offset
+    before, old_bytes = (
+        log.local.segments.size_bytes,
+        sum(each.size_bytes for each in list(log.local.segments)[:-1]),
+    )
     clean(setup, HOUR_MS // 2)
-    assert log.size_bytes == before
+    assert log.local.segments.size_bytes == before
     produce(setup, *duplicates(10, 3, start=100), codec=codec)
     expected = last_values(log)
     clean(setup, HOUR_MS // 2 + 1)
-    first_part = sum(each.size_bytes for each in log.segments if each.base_offset < young_from)
+    first_part = sum(each.size_bytes for each in log.local.segments if each.base_offset < young_from)
     assert first_part < old_bytes and last_values(log) == expected
-    young = [each.base_offset for each in log.segments if each.base_offset >= young_from]
+    young = [each.base_offset for each in log.local.segments if each.base_offset >= young_from]
     assert len(young) > 3  # the second part is too young
 
 
@@ -220,16 +227,16 @@ def test_cl5_after_max_compaction_lag_ms_a_log_is_cleaned_however_clean_it_is() 
     setup = broker_with({**COMPACT, **lags})
     log = log_of(setup)
     produce(setup, *duplicates(10, 3))
-    active, before = log.active_segment.base_offset, log.size_bytes
-    old_bytes = before - log.active_segment.size_bytes
+    active, before = log.local.segments.active.base_offset, log.local.segments.size_bytes
+    old_bytes = before - log.local.segments.active.size_bytes
     clean(setup, 5 * HOUR_MS)
-    assert log.size_bytes == before
+    assert log.local.segments.size_bytes == before
     produce(setup, *duplicates(10, 1, start=100))
     expected = last_values(log)
     clean(setup, HOUR_MS + 1)
     assert setup.broker.maintenance.cleaners["data"].checkpoints[("t", 0)] >= active
     assert last_values(log) == expected
-    assert sum(each.size_bytes for each in log.segments if each.base_offset < active) < old_bytes
+    assert sum(each.size_bytes for each in log.local.segments if each.base_offset < active) < old_bytes
 
 
 @pytest.mark.covers("LogManagerTest.testTopicConfigChangeStopCleaningIfCompactIsRemoved")
@@ -237,12 +244,14 @@ def test_cl23_a_round_ends_without_effect_when_its_topic_is_no_longer_compacted(
     setup = broker_with(COMPACT)
     produce(setup, *duplicates(10, 3))
     log = log_of(setup)
-    before = log.size_bytes
+    before = log.local.segments.size_bytes
     effects = setup.fire("logs.cleaner", 15_000)
     setup.metadata(TopicConfigRecord(topic="t", configs=(*SMALL.items(), ("cleanup.policy", "delete"))))
     assert not log.config.is_compacted
     assert observed(run_jobs(setup, effects), "log.compacted") == []
-    assert log.size_bytes == before and not [name for name in names(setup) if name.endswith(".cleaned")]
+    assert log.local.segments.size_bytes == before and not [
+        name for name in names(setup) if name.endswith(".cleaned")
+    ]
 
 
 @pytest.mark.covers("LogCleanerIntegrationTest.testMarksPartitionsAsOfflineAndPopulatesUncleanableMetrics")
@@ -254,9 +263,9 @@ def test_cl6_logs_with_damage_are_uncleanable_and_the_others_are_cleaned() -> No
         file = setup.disk.file_system(Life("vandal")).open(f"data/{topic}-0/{0:020d}.log", OpenMode.WRITE)
         file.write_at(0, b"jumbled text" * 20)
         file.close()
-    before = {topic: log_of(setup, topic).size_bytes for topic in ("t", "u", "v")}
+    before = {topic: log_of(setup, topic).local.segments.size_bytes for topic in ("t", "u", "v")}
     told = observed(clean(setup, 15_000) + clean(setup, 15_000) + clean(setup, 15_000), "log.uncleanable")
     assert {each["topic_partition"] for each in told} == {"t-0", "u-0"}
     assert setup.broker.maintenance.cleaners["data"].uncleanable == {("t", 0), ("u", 0)}
-    after = {topic: log_of(setup, topic).size_bytes for topic in ("t", "u", "v")}
+    after = {topic: log_of(setup, topic).local.segments.size_bytes for topic in ("t", "u", "v")}
     assert after["v"] < before["v"] and (after["t"], after["u"]) == (before["t"], before["u"])

@@ -42,14 +42,14 @@ def test_fl1_flush_ms_syncs_what_is_not_yet_synced_once_it_is_over() -> None:
     setup = broker_with(log_flush_scheduler_interval_ms=400)
     log = setup.broker.replicas()[T0].log
     produce(setup)
-    assert (flushes(setup, 400), log.recovery_point) == (0, 0)
-    assert (flushes(setup, 400), log.recovery_point) == (0, 0)
-    assert (flushes(setup, 400), log.recovery_point) == (1, 1)
+    assert (flushes(setup, 400), log.local.recovery_point) == (0, 0)
+    assert (flushes(setup, 400), log.local.recovery_point) == (0, 0)
+    assert (flushes(setup, 400), log.local.recovery_point) == (1, 1)
     assert flushes(setup, 1_000) == 0, "nothing is left to sync"
     produce(setup)
-    assert (flushes(setup, 400), log.recovery_point) == (1, 2), "the last flush is long ago"
+    assert (flushes(setup, 400), log.local.recovery_point) == (1, 2), "the last flush is long ago"
     produce(setup)
-    assert (flushes(setup, 999), log.recovery_point) == (0, 2), "it counts from the last flush"
+    assert (flushes(setup, 999), log.local.recovery_point) == (0, 2), "it counts from the last flush"
 
 
 def test_flush_ms_waits_for_a_scheduler_as_in_kafka() -> None:

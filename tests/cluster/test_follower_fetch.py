@@ -52,7 +52,7 @@ def test_fet1_a_fetch_names_who_asks_and_what_it_holds() -> None:
 def test_fet2_a_log_without_epochs_begins_at_its_high_watermark() -> None:
     setup, send = following()
     setup.answer_fetch(send, records=stamped(0, 0, b"a", b"b"), high_watermark=1)
-    setup.replica.log.leader_epochs.clear_and_flush()
+    setup.replica.log.epochs.clear_and_flush()
     effects = setup.place(leader=3, leader_epoch=1, partition_epoch=1)
     assert asked_of(only_sent(effects, FetchRequest)).fetch_offset == setup.high_watermark
     assert observed(effects, "replica.truncated") == [
@@ -279,7 +279,7 @@ def test_with_flush_messages_1_the_next_fetch_waits_for_the_own_flush() -> None:
     effects = setup.answer_fetch(send, records=stamped(0, 0, b"a"))
     assert sent(effects, FetchRequest) == []
     after = setup.run_jobs(effects)
-    assert setup.replica.log.recovery_point == 1
+    assert setup.replica.log.local.recovery_point == 1
     assert asked_of(only_sent(after, FetchRequest)).fetch_offset == 1
 
 

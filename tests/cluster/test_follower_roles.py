@@ -39,7 +39,7 @@ def test_rol2_a_new_leader_starts_its_epoch_at_its_end() -> None:
         {"topic_partition": "t-0", "leader_epoch": 1, "log_end_offset": 1}
     ]
     assert setup.leader.epoch_start_offset == 1
-    assert setup.replica.log.end_offset_for_epoch(0) == (0, 1)
+    assert setup.replica.log.reads.end_offset_for_epoch(0) == (0, 1)
     assert sent(effects, FetchRequest) == []
 
 
@@ -145,4 +145,4 @@ def test_ctl5_skipped_epochs_are_as_good_as_seen_ones() -> None:
     setup.answer_fetch(send, records=stamped(0, 0, b"a"))
     setup.place(leader=1, isr=(1,), leader_epoch=7, partition_epoch=12)
     assert setup.high_watermark == 1
-    assert setup.replica.log.latest_epoch == 7
+    assert setup.replica.log.epochs.latest_epoch == 7

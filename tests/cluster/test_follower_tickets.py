@@ -40,7 +40,7 @@ def test_kafka_6975_an_empty_follower_takes_a_batch_that_begins_below_the_leader
     again = asked_of(only_sent(effects, FetchRequest))
     assert (again.fetch_offset, again.last_fetched_epoch) == (10, 0)
     log = setup.replica.log
-    assert log.segments.base_offsets == [5]
+    assert log.local.segments.base_offsets == [5]
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (7, 10, 10)
 
 
@@ -98,7 +98,7 @@ def test_kafka_1647_a_partition_without_a_leader_keeps_its_high_watermark_in_the
     setup.metadata(topic, PartitionRecord(topic="t", partition=0, replicas=(1,), isr=(1,), leader=1))
     log = setup.broker.replicas()[T0].log
     log.append_as_leader(stamped(0, 0, b"a", b"b"), leader_epoch=0, now_ms=setup.now_ms)
-    log.update_high_watermark(2)
+    log.marks.update_high_watermark(2)
     run_jobs(setup, setup.fire("checkpoint.high_watermark"))
     setup.disk.crash_process()
     again = BrokerSetup(setup.disk, life=2)

@@ -74,9 +74,9 @@ def test_epc5_a_new_leader_notes_where_its_epoch_begins() -> None:
     setup, _ = following((1, 3))
     setup.place(leader=1, leader_epoch=10, partition_epoch=1)
     log = setup.replica.log
-    assert log.latest_epoch == 10  # KAFKA-7415: before anything is appended
-    assert log.end_offset_for_epoch(10) == (10, 3)
-    assert log.end_offset_for_epoch(7) == (1, 3)
+    assert log.epochs.latest_epoch == 10  # KAFKA-7415: before anything is appended
+    assert log.reads.end_offset_for_epoch(10) == (10, 3)
+    assert log.reads.end_offset_for_epoch(7) == (1, 3)
 
 
 def test_epc6_each_leader_epoch_is_checked_be_the_leader_the_same() -> None:

@@ -35,7 +35,7 @@ def test_con2_between_the_high_watermark_and_the_end_there_is_nothing_yet() -> N
 
 def test_con2_outside_the_log_is_out_of_range() -> None:
     setup = leading()
-    setup.replica.log.maybe_increment_log_start_offset(2)
+    setup.replica.log.marks.maybe_increment_log_start_offset(2)
     assert setup.consume(1).error is ErrorCode.OFFSET_OUT_OF_RANGE
     assert setup.consume(6).error is ErrorCode.OFFSET_OUT_OF_RANGE
 

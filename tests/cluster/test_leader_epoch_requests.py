@@ -43,7 +43,7 @@ def end_of_epoch(setup: Setup, epoch: int) -> EpochEnd | None:
 
 
 def epochs_on(cluster: Cluster, number: int, topic_partition: TopicPartition) -> list[int]:
-    segments = cluster.replica(number, topic_partition).log.segments
+    segments = cluster.replica(number, topic_partition).log.local.segments
     return [batch.partition_leader_epoch for segment in segments for batch in segment.records.batches()]
 
 
@@ -96,7 +96,7 @@ def test_ep5_ends_of_epochs_after_elections_also_of_those_that_wrote_nothing() -
     assert end_of_epoch(setup, 2) == diverging(2, 2)
     assert end_of_epoch(setup, 3) == diverging(2, 2)
     assert end_of_epoch(setup, 4) == diverging(4, 3) and setup.end == 3
-    assert setup.replica.log.end_offset_for_epoch(5) == (-1, -1)
+    assert setup.replica.log.reads.end_offset_for_epoch(5) == (-1, -1)
     assert asked(setup, 5).error is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -106,7 +106,7 @@ def test_ep5_a_leader_passes_on_what_its_log_says_of_the_epoch() -> None:
     setup.place(leader=1, leader_epoch=5)
     for _ in range(42):
         setup.append(b"value")
-    assert setup.replica.log.end_offset_for_epoch(5) == (5, 42)
+    assert setup.replica.log.reads.end_offset_for_epoch(5) == (5, 42)
     assert end_of_epoch(setup, 5) == diverging(5, 42)
 
 

@@ -53,7 +53,7 @@ def test_led2_sender_that_is_no_replica_gets_a_retriable_error(leader: Setup) ->
 def test_led3_below_the_log_start_is_out_of_range_even_when_diverging(leader: Setup) -> None:
     for follower in (2, 3):
         leader.fetch(follower, 5)
-    leader.replica.log.maybe_increment_log_start_offset(2)
+    leader.replica.log.marks.maybe_increment_log_start_offset(2)
     answer = leader.fetch(2, 1, last_fetched_epoch=1)
     assert answer.error is ErrorCode.OFFSET_OUT_OF_RANGE
     assert (answer.log_start_offset, answer.log_end_offset) == (2, 5)  # what FET-11 needs

@@ -69,7 +69,7 @@ def test_pro2_too_few_in_sync_and_nothing_is_appended() -> None:
 def test_pro3_the_isr_shrank_while_it_waited_and_the_record_is_in_the_log() -> None:
     setup = leading(isr=(1, 2), configs={"min.insync.replicas": "2"})
     setup.produce(b"a")
-    setup.replica.log.update_high_watermark(1)
+    setup.replica.log.marks.update_high_watermark(1)
     effects = setup.place(leader=1, isr=(1,), partition_epoch=1)
     answer = produced(effects)
     assert answer is not None and answer.error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -168,7 +168,7 @@ def test_pro9_a_failed_append_is_no_answer_but_the_end() -> None:
     setup.disk.fail(1, errno.EIO)
     with pytest.raises(StorageError):
         setup.produce(b"b")  # the broker stops on it: KAFKA-10778
-    assert setup.replica.log.offline_reason is not None
+    assert setup.replica.log.online.reason is not None
 
 
 # flush.messages=1

@@ -55,7 +55,7 @@ def names(setup: BrokerSetup) -> list[str]:
 def keys_in(log: PartitionLog) -> list[bytes | None]:
     return [
         record.key
-        for segment in log.segments
+        for segment in log.local.segments
         for batch in segment.records.batches()
         for record in batch.records()
     ]
@@ -85,7 +85,7 @@ def test_rt5_old_segments_go_at_the_check_and_the_next_one_is_set() -> None:
     setup = broker_with(DELETE)
     produce(setup, *range(9))
     log = log_of(setup)
-    assert len(log.segments) == 3
+    assert len(log.local.segments) == 3
     effects = setup.fire("logs.retention", 60_000)
     assert observed(effects, "log.segments_deleted") == []
     effects = setup.fire("logs.retention", 1)
@@ -93,13 +93,13 @@ def test_rt5_old_segments_go_at_the_check_and_the_next_one_is_set() -> None:
     assert observed(effects, "log.segments_deleted") == [
         {"topic_partition": "t-0", "segments": 3, "log_start_offset": 9}
     ]
-    assert (log.log_start_offset, log.segments.base_offsets) == (9, [9])
+    assert (log.log_start_offset, log.local.segments.base_offsets) == (9, [9])
 
 
 def test_rt3_files_stay_readable_under_another_name_for_the_configured_delay() -> None:
     setup = broker_with({**DELETE, "file.delete.delay.ms": "5000"})
     produce(setup, *range(5))
-    first = log_of(setup).segments.first
+    first = log_of(setup).local.segments.first
     assert first is not None
     effects = setup.fire("logs.retention", 70_000)
     assert timer_of(effects, "logs.deletion") == setup.now_ms + 5_000
@@ -166,11 +166,13 @@ def test_cl4_the_cleaner_cleans_in_jobs_and_notes_how_far() -> None:
     assert len(keys_in(log)) == 12  # nothing is seen of it yet
     everything = run_jobs(setup, effects)
     (told,) = observed(everything, "log.compacted")
-    assert (told["topic_partition"], told["end_offset"]) == ("t-0", log.active_segment.base_offset)
+    assert (told["topic_partition"], told["end_offset"]) == ("t-0", log.local.segments.active.base_offset)
     assert int(told["bytes_after"]) < int(told["bytes_before"])
-    active = len(list(log.active_segment.records.batches()))
+    active = len(list(log.local.segments.active.records.batches()))
     assert len(keys_in(log)) == 2 + active
-    assert setup.broker.maintenance.cleaners["data"].checkpoints == {("t", 0): log.active_segment.base_offset}
+    assert setup.broker.maintenance.cleaners["data"].checkpoints == {
+        ("t", 0): log.local.segments.active.base_offset
+    }
     assert timer_of(everything, "logs.cleaner") == setup.now_ms + 15_000
     assert of(setup.fire("logs.cleaner", 15_000), RunJob) == []  # nothing is dirty
 
@@ -226,21 +228,21 @@ def assert_dropped(setup: BrokerSetup, effects: list[Effect]) -> None:
 def test_rt16_a_truncation_aborts_the_round_and_lowers_the_checkpoint() -> None:
     setup = broker_with(COMPACT)
     job = begin_round(setup)
-    setup.broker._context.truncate(setup.broker.replicas()[T0], 5)
+    setup.broker._context.truncate(setup.now_ms, setup.broker.replicas()[T0], 5)
     assert_dropped(setup, setup.finish(job))
     assert log_of(setup).log_end_offset == 5
     assert keys_in(log_of(setup)) == [b"0", b"1", b"0", b"1", b"0"]
     setup.broker.maintenance.cleaners["data"]._update(("t", 0), 5)
     produce(setup, *(number % 2 for number in range(7)))
-    setup.broker._context.truncate(setup.broker.replicas()[T0], 6)
-    base = log_of(setup).active_segment.base_offset
+    setup.broker._context.truncate(setup.now_ms, setup.broker.replicas()[T0], 6)
+    base = log_of(setup).local.segments.active.base_offset
     assert setup.broker.maintenance.cleaners["data"].checkpoints[("t", 0)] == min(5, base)
 
 
 def test_truncating_everything_aborts_the_round() -> None:
     setup = broker_with(COMPACT)
     job = begin_round(setup)
-    setup.broker._context.truncate_fully(setup.broker.replicas()[T0], 3)
+    setup.broker._context.truncate_fully(setup.now_ms, setup.broker.replicas()[T0], 3)
     assert_dropped(setup, finish_as_it_ends(setup, job))
 
 
@@ -313,9 +315,9 @@ def test_ps13_idle_producers_are_forgotten() -> None:
     asked = ProducePartition(topic_partition=T0, records=data)
     setup.ask(ProduceRequest(acks=1, partitions=(asked,)))
     setup.fire("logs.producers", 86_399_999)
-    assert list(log_of(setup).producer_state.producers) == [7]
+    assert list(log_of(setup).producers.producers) == [7]
     effects = setup.fire("logs.producers", 1)
-    assert list(log_of(setup).producer_state.producers) == []
+    assert list(log_of(setup).producers.producers) == []
     assert timer_of(effects, "logs.producers") == setup.now_ms + 600_000
 
 

@@ -52,7 +52,7 @@ def test_a_truncation_to_the_same_end_ends_it() -> None:
     setup, log = leading_log(b"a")
     shared = SharedRead()
     shared.read(log, 0, max_size=LIMIT, min_one_message=True)
-    log.truncate_to(0)
+    log.truncate_to(0, now_ms=0)
     setup.append(b"b")
     again = shared.read(log, 0, max_size=LIMIT, min_one_message=True)
     assert values_of(again.records) == [b"b"]

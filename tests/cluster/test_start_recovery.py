@@ -51,7 +51,7 @@ def _states(directory: Path) -> dict[str, tuple[int, int, list[tuple[int, int]]]
     manager = LogManager(OsFileSystem(), str(directory), CONFIG, NOW, Draws(1))
     manager.load(NOW)
     found = {
-        name: (log.log_start_offset, log.log_end_offset, [(e, o) for e, o in log.leader_epochs.entries])
+        name: (log.log_start_offset, log.log_end_offset, [(e, o) for e, o in log.epochs.entries])
         for name, log in manager.logs.items()
     }
     manager.close_handles()

@@ -84,7 +84,7 @@ def _problems_of_the_living(stage: Stage) -> list[str]:
         try:
             _append_and_read(log)
         except StorageError as error:
-            if log.offline_reason is None:
+            if log.online.reason is None:
                 problems.append(f"{name} is not offline, but {error}")
         except (OSError, ValueError, AssertionError) as error:
             problems.append(f"{name} goes on and raises {type(error).__name__}: {error}")
@@ -93,6 +93,6 @@ def _problems_of_the_living(stage: Stage) -> list[str]:
 
 def _append_and_read(log: PartitionLog) -> None:
     end = log.log_end_offset
-    log.append_as_leader(produced(1), leader_epoch=log.latest_epoch or 0, now_ms=START_MS)
+    log.append_as_leader(produced(1), leader_epoch=log.epochs.latest_epoch or 0, now_ms=START_MS)
     assert batches_of(log.read(end, max_size=1).records)[0].base_offset == end, end
     assert log.log_end_offset == end + 1, end

@@ -34,7 +34,7 @@ def _replace_without_sync(file_system: FileSystem, path: str, content: bytes) ->
 
 
 def _move_recovery_point_only(log: LocalLog) -> None:
-    log.recovery_point = log.log_end.offset
+    log.raise_recovery_point(log.log_end.offset)
 
 
 def _cut_without_sync(segment: LogSegment, position: int) -> int:

@@ -46,7 +46,7 @@ def start_and_check(disk: SimDisk, config: LogConfig) -> tuple[LogManager | None
             log.log_start_offset,
             log.log_end_offset,
             manager.topic_ids.get(name),
-            tuple(log.leader_epochs.entries),
+            tuple(log.epochs.entries),
             readable,
         )
     outcome.problems += _verified(disk, manager)
@@ -72,7 +72,7 @@ def _verified(disk: SimDisk, manager: LogManager) -> list[str]:
 
 def problems_of(log: PartitionLog, found: tuple[Batch, ...]) -> list[str]:
     problems = _problems_of_batches(log, found)
-    for segment in log.segments:
+    for segment in log.local.segments:
         problems += _problems_of_indexes(segment)
     problems += _problems_of_reads(log, found)
     problems += _problems_of_producers(log, found)
@@ -80,7 +80,7 @@ def problems_of(log: PartitionLog, found: tuple[Batch, ...]) -> list[str]:
 
 
 def _problems_of_batches(log: PartitionLog, found: tuple[Batch, ...]) -> list[str]:
-    problems, end = [], log.segments.base_offsets[0]
+    problems, end = [], log.local.segments.base_offsets[0]
     for each in found:
         if not next(iter(iterate_batches(each.data))).is_valid():
             problems.append(f"corrupt batch at {each.base_offset} is served")
@@ -91,8 +91,8 @@ def _problems_of_batches(log: PartitionLog, found: tuple[Batch, ...]) -> list[st
         problems.append(f"log end offset {log.log_end_offset} below {end}")
     if not log.log_start_offset <= log.high_watermark <= log.log_end_offset:
         problems.append(f"high watermark {log.high_watermark}")
-    if log.recovery_point > log.log_end_offset:
-        problems.append(f"recovery point {log.recovery_point} above the end")
+    if log.local.recovery_point > log.log_end_offset:
+        problems.append(f"recovery point {log.local.recovery_point} above the end")
     return problems
 
 
@@ -146,11 +146,11 @@ def _problems_of_reads(log: PartitionLog, found: tuple[Batch, ...]) -> list[str]
     records = [record for each in readable for record in next(iter(iterate_batches(each.data))).records()]
     # A full segment without time entries (its file was lost with a rename, or it was compacted to nothing) answers by
     # the age of its file, as Kafka's does: then nothing can be asked by time.
-    full = [segment for segment in log.segments if segment is not log.active_segment]
+    full = [segment for segment in log.local.segments if segment is not log.local.segments.active]
     for record in records if all(segment.time_index.entries for segment in full) else []:
         if record.offset < log.log_start_offset:
             continue
-        answer = log.offset_for_timestamp(record.timestamp)
+        answer = log.reads.offset_for_timestamp(record.timestamp)
         first = next(
             each
             for each in records
@@ -167,7 +167,7 @@ def _problems_of_producers(log: PartitionLog, found: tuple[Batch, ...]) -> list[
     for each in found:
         if each.producer_id >= 0 and each.next_offset > log.log_start_offset:
             expected[each.producer_id] = each
-    problems, known = [], log.producer_state.producers
+    problems, known = [], log.producers.producers
     for producer_id, last in expected.items():
         entry = known.get(producer_id)
         if entry is None or (entry.last_sequence, entry.last_offset) != (

@@ -116,7 +116,7 @@ class Stage:
     def _model(self, name: str, log: PartitionLog, synced: bool, keeps_some: bool) -> Log:
         before = self.models.get(name, Log())
         end = log.log_end_offset
-        synced_to = end if synced else max(min(before.synced_to, end), log.recovery_point)
+        synced_to = end if synced else max(min(before.synced_to, end), log.local.recovery_point)
         return Log(
             batches=stored(self.disk.file_system(Life()), log.directory),
             synced_to=synced_to,

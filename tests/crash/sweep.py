@@ -205,7 +205,7 @@ def append_everywhere(manager: LogManager) -> dict[str, bytes]:
     """A batch of a new epoch at the end of each log; gives them by partition."""
     written = {}
     for partition, log in manager.logs.items():
-        epoch = (log.latest_epoch or 0) + 1
+        epoch = (log.epochs.latest_epoch or 0) + 1
         data = batch(log.log_end_offset, 1, epoch=epoch, value_bytes=33)
         log.append_as_follower(data, leader_epoch=epoch, now_ms=START_MS)
         written[partition] = data

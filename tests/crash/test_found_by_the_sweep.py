@@ -41,7 +41,7 @@ def test_a_segment_that_a_dead_start_deleted_does_not_come_back_behind_the_cut()
     """The deletion was in the page cache only; the next start saw no segment there, and synced the cut alone."""
     disk = new_disk()
     log = log_of(disk, 30)
-    bases = log.segments.base_offsets
+    bases = log.local.segments.base_offsets
     assert len(bases) > 2
     disk.crash_process()
     flip_last_byte_of_first_segment(disk)
@@ -53,7 +53,7 @@ def test_a_segment_that_a_dead_start_deleted_does_not_come_back_behind_the_cut()
     offsets = read_offsets(log)
     disk.lose_power("none")
     log = open_log(disk.file_system(Life()))
-    assert log.segments.base_offsets == [0]
+    assert log.local.segments.base_offsets == [0]
     assert read_offsets(log) == offsets == list(range(len(offsets)))
 
 
@@ -62,7 +62,7 @@ def test_an_index_is_trusted_only_when_its_rebuilding_came_to_its_end() -> None:
     for call in range(1, 100):
         disk = new_disk()
         log = log_of(disk, 30)
-        recovery_point = log.segments.base_offsets[-1]
+        recovery_point = log.local.segments.base_offsets[-1]
         log.close()
         fs = disk.file_system(Life())
         for suffix in ("index", "timeindex"):
@@ -77,7 +77,7 @@ def test_an_index_is_trusted_only_when_its_rebuilding_came_to_its_end() -> None:
             break
         disk.lose_power("all" if call % 2 else "prefix")
         log = open_log(disk.file_system(Life()), recovery_point=recovery_point)
-        first = log.segments.first
+        first = log.local.segments.first
         assert first is not None
         assert first.offset_index.entries > 1 and first.time_index.entries == 1, call
         assert first.offset_index.entry(1).position > 0, call
@@ -89,7 +89,7 @@ def test_an_index_that_has_its_live_name_already_survives_the_rest_of_the_swap()
     """A start that renames a swapped-in segment may die when its index is live and its `.log` is not."""
     disk = new_disk()
     log = log_of(disk, 30)
-    recovery_point = log.segments.base_offsets[-1]
+    recovery_point = log.local.segments.base_offsets[-1]
     log.close()
     fs = disk.file_system(Life())
     entries = fs.stat(f"{DIRECTORY}/{0:020d}.index").size_bytes
@@ -97,7 +97,7 @@ def test_an_index_that_has_its_live_name_already_survives_the_rest_of_the_swap()
         path = join(DIRECTORY, f"{0:020d}.{suffix}")
         fs.rename(path, path + SWAP_SUFFIX)
     log = open_log(disk.file_system(Life()), recovery_point=recovery_point)
-    first = log.segments.first
+    first = log.local.segments.first
     assert first is not None
     assert first.offset_index.size_bytes == first.offset_index.length_bytes == entries
     assert read_offsets(log) == list(range(30))
@@ -114,7 +114,7 @@ def test_t45_the_snapshot_of_an_orderly_stop_is_there_after_a_power_loss() -> No
     log.close()
     disk.lose_power("none")
     log = open_log(disk.file_system(Life()), clean=True)
-    assert list(log.producer_state.producers) == [7]
+    assert list(log.producers.producers) == [7]
 
 
 def test_a_flush_that_cannot_open_an_index_takes_the_log_offline() -> None:
@@ -122,7 +122,7 @@ def test_a_flush_that_cannot_open_an_index_takes_the_log_offline() -> None:
     log = log_of(disk, 1)
     log.close()
     log = open_log(disk.file_system(Life()), clean=True)
-    log.roll()
+    log.flushes.roll(now_ms=NOW_MS)
     log.close()
     fs = disk.file_system(Life())
     for name in fs.list(DIRECTORY):
@@ -130,20 +130,20 @@ def test_a_flush_that_cannot_open_an_index_takes_the_log_offline() -> None:
             fs.unlink(f"{DIRECTORY}/{name}")
     log = open_log(fs)
     append_each(log, 1)
-    for segment in log.segments:
+    for segment in log.local.segments:
         segment.close_handlers()
     with pytest.raises(StorageError):
-        log.flush()
-    assert log.offline_reason is not None
+        log.flushes.flush()
+    assert log.online.reason is not None
 
 
 def test_a_full_disk_at_the_index_of_a_flush_is_one_error() -> None:
     disk = new_disk()
     log = open_log(new_file_system(disk))
-    log.truncate_fully_and_start_at(7)
+    log.truncation.truncate_fully_and_start_at(7, now_ms=NOW_MS)
     disk.fail(1, errno.ENOSPC, verbs={"set_length"})
     with pytest.raises(StorageError, match="No space left"):
-        log.flush()
+        log.flushes.flush()
     with pytest.raises(StorageError, match="offline"):
         append_each(log, 1)
 
@@ -152,13 +152,13 @@ def test_an_empty_time_index_is_made_without_the_zeros_of_a_new_one() -> None:
     """Its length was set twice, and the first alone may survive: then the zeros count as entries."""
     disk = new_disk()
     log = log_of(disk, 30)
-    log.close(NOW_MS)
+    log.close()
     name = f"{0:020d}.timeindex"
     disk.file_system(Life()).unlink(f"{DIRECTORY}/{name}")
     disk.sync_all()
     disk.arm_crash(1, path_suffix=name, verbs={"set_length"})
     log = open_log(disk.file_system(Life()), clean=True)
-    assert log.segments.base_offsets[0] == 0
+    assert log.local.segments.base_offsets[0] == 0
     assert disk.file_system(Life()).stat(f"{DIRECTORY}/{name}").size_bytes == 0
 
 
@@ -168,16 +168,16 @@ def test_a_new_segment_is_renamed_only_when_its_names_are_on_the_disk() -> None:
     log = log_of(disk, 30)
     disk.sync_all()
     files = disk.file_system(Life())
-    base_offset = log.segments.base_offsets[0]
+    base_offset = log.local.segments.base_offsets[0]
     new = create_cleaned_segment(files, DIRECTORY, base_offset, log.config, NOW_MS)
     new.append(base_offset, produced(1))
     new.on_become_inactive()
     new.flush()
     disk.arm_crash(1, path_suffix=CLEANED_SUFFIX, verbs={"rename"})
-    old = log.segments.get(base_offset)
+    old = log.local.segments.get(base_offset)
     assert old is not None
     with pytest.raises(Dead):
-        replace_segments(files, DIRECTORY, log.segments, [new], [old])
+        replace_segments(files, DIRECTORY, log.local.segments, [new], [old])
     disk.lose_power("none")
     left = [name for name in disk.file_system(Life()).list(DIRECTORY) if name.endswith(CLEANED_SUFFIX)]
     assert f"{base_offset:020d}.log{CLEANED_SUFFIX}" in left

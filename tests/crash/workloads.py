@@ -71,7 +71,7 @@ def produce(stage: Stage, producer_id: int, sequence: int, *, epoch: int = 0) ->
 
 
 def flush(stage: Stage, name: str = "t-0") -> None:
-    stage.step("flush", lambda: stage.log(name).flush())
+    stage.step("flush", lambda: stage.log(name).flushes.flush())
 
 
 def checkpoint(stage: Stage) -> None:
@@ -80,7 +80,7 @@ def checkpoint(stage: Stage) -> None:
 
 
 def truncate(stage: Stage, offset: int) -> None:
-    stage.step(f"truncate to {offset}", lambda: stage.log().truncate_to(offset))
+    stage.step(f"truncate to {offset}", lambda: stage.log().truncate_to(offset, now_ms=stage.now_ms))
 
 
 def with_topic(
@@ -91,7 +91,7 @@ def with_topic(
     for _ in range(batches):
         lead(stage, epoch=epoch)
     if flushed:
-        stage.log().flush()
+        stage.log().flushes.flush()
         stage.manager.checkpoint_recovery_points()
     if recorded:
         stage.record()
@@ -114,10 +114,10 @@ def roll(stage: Stage) -> None:
     with_topic(stage, 4)
     for _ in range(4):
         lead(stage)
-    stage.step("roll", lambda: stage.log().roll(), synced=True)
+    stage.step("roll", lambda: stage.log().flushes.roll(now_ms=stage.now_ms), synced=True)
     lead(stage, epoch=2)
-    stage.step("roll", lambda: stage.log().roll(), synced=True)
-    stage.step("roll an empty segment", lambda: stage.log().roll(), synced=True)
+    stage.step("roll", lambda: stage.log().flushes.roll(now_ms=stage.now_ms), synced=True)
+    stage.step("roll an empty segment", lambda: stage.log().flushes.roll(now_ms=stage.now_ms), synced=True)
     checkpoint(stage)
     lead(stage, epoch=2)
 
@@ -147,11 +147,17 @@ def truncate_segments(stage: Stage) -> None:
 
 def truncate_fully(stage: Stage) -> None:
     with_topic(stage, 9)
-    stage.step("start anew at 30", lambda: stage.log().truncate_fully_and_start_at(30))
+    stage.step(
+        "start anew at 30",
+        lambda: stage.log().truncation.truncate_fully_and_start_at(30, now_ms=stage.now_ms),
+    )
     follow(stage, [2], epoch=1)
     flush(stage)
     checkpoint(stage)
-    stage.step("start anew at 20", lambda: stage.log().truncate_fully_and_start_at(20))
+    stage.step(
+        "start anew at 20",
+        lambda: stage.log().truncation.truncate_fully_and_start_at(20, now_ms=stage.now_ms),
+    )
     follow(stage, [2], epoch=2)
 
 
@@ -161,8 +167,8 @@ def checkpoints(stage: Stage) -> None:
     flush(stage)
     checkpoint(stage)
     lead(stage, epoch=1)
-    stage.step("move the high watermark", lambda: stage.log().update_high_watermark(8))
-    stage.step("delete records below 5", lambda: stage.log().maybe_increment_log_start_offset(5))
+    stage.step("move the high watermark", lambda: stage.log().marks.update_high_watermark(8))
+    stage.step("delete records below 5", lambda: stage.log().marks.maybe_increment_log_start_offset(5))
     stage.step("checkpoint log starts", lambda: stage.manager.checkpoint_log_start_offsets())
     stage.note_durable_start()
     checkpoint(stage)
@@ -193,10 +199,10 @@ def snapshots(stage: Stage) -> None:
             "append of many producers",
             lambda data=data: stage.log().append_as_follower(data, leader_epoch=0, now_ms=stage.now_ms),  # type: ignore[misc]
         )
-    stage.step("roll", lambda: stage.log().roll(), synced=True)
+    stage.step("roll", lambda: stage.log().flushes.roll(now_ms=stage.now_ms), synced=True)
     produce(stage, 113, 14)
     produce(stage, 7, 0)
-    stage.step("roll", lambda: stage.log().roll(), synced=True)
+    stage.step("roll", lambda: stage.log().flushes.roll(now_ms=stage.now_ms), synced=True)
     truncate(stage, stage.log().log_end_offset - 1)
 
 
@@ -225,9 +231,9 @@ def stop_small(stage: Stage) -> None:
 
 def retention(stage: Stage) -> None:
     with_topic(stage, 15)
-    stage.step("move the high watermark", lambda: stage.log().update_high_watermark(30))
+    stage.step("move the high watermark", lambda: stage.log().marks.update_high_watermark(30))
     stage.log().update_config(replace(stage.config, retention_bytes=800))
-    stage.step("retention by size", lambda: stage.log().delete_old_segments(stage.now_ms))
+    stage.step("retention by size", lambda: stage.log().retention.delete_old(stage.now_ms))
     lead(stage, epoch=1)
 
 
@@ -244,8 +250,8 @@ def compaction(stage: Stage) -> None:
         )
         log.append_as_leader(build_batch([record], base_offset=0), leader_epoch=0, now_ms=stage.now_ms)
         stage.now_ms += 10
-    log.roll()
-    log.update_high_watermark(log.log_end_offset)
+    log.flushes.roll(now_ms=stage.now_ms)
+    log.marks.update_high_watermark(log.log_end_offset)
     stage.manager.checkpoint_recovery_points()
     stage.step("prepare", lambda: log.update_config(replace(stage.config, cleanup_policy="compact")))
     stage.record()
@@ -254,12 +260,12 @@ def compaction(stage: Stage) -> None:
 
 
 def _compact(log: PartitionLog, now_ms: int) -> None:
-    offsets, config = log.cleanable_offsets(None, now_ms), CleanerConfig(dedupe_buffer_bytes=4096)
+    offsets, config = log.compactions.cleanable_offsets(None, now_ms), CleanerConfig(dedupe_buffer_bytes=4096)
     try:
-        for work in log.prepare_compaction(offsets, config, now_ms):
+        for work in log.compactions.prepare(offsets, config, now_ms):
             work()
     except OSError as error:  # as the node's cleaner does
-        raise log.mark_offline("compaction", error) from error
+        raise log.online.failed("compaction", error) from error
 
 
 def delete(stage: Stage) -> None:
@@ -293,16 +299,16 @@ def _halve(stage: Stage) -> None:
     try:
         _replace_by_half(stage)
     except OSError as error:
-        raise stage.log().mark_offline("swap", error) from error
+        raise stage.log().online.failed("swap", error) from error
 
 
 def _replace_by_half(stage: Stage) -> None:
     log = stage.log()
-    old = list(log.segments)[:2]
+    old = list(log.local.segments)[:2]
     coming = []
     for segment in old:
         new = create_cleaned_segment(
-            log._file_system, log.directory, segment.base_offset, stage.config, stage.now_ms
+            log.local.file_system, log.directory, segment.base_offset, stage.config, stage.now_ms
         )
         for data in segment.records.batches():
             if data.base_offset % 4:
@@ -311,7 +317,7 @@ def _replace_by_half(stage: Stage) -> None:
         new.flush()
         new.records.set_modified(segment.records.modified_ms())
         coming.append(new)
-    replace_segments(log._file_system, log.directory, log.segments, coming, old)
+    replace_segments(log.local.file_system, log.directory, log.local.segments, coming, old)
 
 
 def start_after_damage(stage: Stage) -> None:
@@ -319,7 +325,7 @@ def start_after_damage(stage: Stage) -> None:
     with_topic(stage, 9, recorded=False)
     for sequence in range(4):
         produce(stage, 7 + sequence % 2, sequence // 2, epoch=1)
-    stage.step("roll", lambda: stage.log().roll())
+    stage.step("roll", lambda: stage.log().flushes.roll(now_ms=stage.now_ms))
     stage.manager.checkpoint_recovery_points()
     for _ in range(3):
         lead(stage, epoch=1)

@@ -366,7 +366,7 @@ def _recover(file_system: FileSystem) -> int:
         now_ms=NOW_MS,
         report=lambda cut: None,
     )
-    log.close(NOW_MS)
+    log.close()
     return log.log_end_offset
 
 

@@ -33,11 +33,11 @@ def describe_log(log: PartitionLog) -> Json:
     return {
         "log_start_offset": log.log_start_offset,
         "log_end_offset": log.log_end_offset,
-        "recovery_point": log.recovery_point,
+        "recovery_point": log.local.recovery_point,
         "high_watermark": log.high_watermark,
-        "segments": [_describe_segment(segment) for segment in log.segments],
-        "epochs": [list(entry) for entry in log.leader_epochs.entries],
-        "producers": [_describe_producer(entry) for _, entry in sorted(log.producer_state.producers.items())],
+        "segments": [_describe_segment(segment) for segment in log.local.segments],
+        "epochs": [list(entry) for entry in log.epochs.entries],
+        "producers": [_describe_producer(entry) for _, entry in sorted(log.producers.producers.items())],
     }
 
 

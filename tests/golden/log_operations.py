@@ -110,12 +110,12 @@ class Replay:
 
     def summary(self) -> list[Any]:
         log = self.log
-        segments = [[segment.base_offset, segment.size_bytes] for segment in log.segments]
-        marks = [log.log_start_offset, log.log_end_offset, log.high_watermark, log.last_stable_offset]
+        segments = [[segment.base_offset, segment.size_bytes] for segment in log.local.segments]
+        marks = [log.log_start_offset, log.log_end_offset, log.high_watermark, log.marks.last_stable_offset]
         return [*marks, segments]
 
     def close(self) -> None:
-        self.log.close(self._now_ms)
+        self.log.close()
 
     def _append_leader(self, operation: Json) -> Json:
         info = self.log.append_as_leader(
@@ -154,44 +154,44 @@ class Replay:
         return result
 
     def _offset_for_timestamp(self, operation: Json) -> Json:
-        found = self.log.offset_for_timestamp(operation["timestamp"])
+        found = self.log.reads.offset_for_timestamp(operation["timestamp"])
         if found is None:
             return {"found": None}
         epoch = -1 if found.leader_epoch is None else found.leader_epoch
         return {"found": [found.timestamp, found.offset, epoch]}
 
     def _update_high_watermark(self, operation: Json) -> Json:
-        return {"high_watermark": self.log.update_high_watermark(operation["offset"])}
+        return {"high_watermark": self.log.marks.update_high_watermark(operation["offset"])}
 
     def _advance_clock(self, operation: Json) -> Json:
         self._now_ms += operation["ms"]
         return {}
 
     def _roll(self, operation: Json) -> Json:
-        return {"base_offset": self.log.roll(now_ms=self._now_ms).base_offset}
+        return {"base_offset": self.log.flushes.roll(now_ms=self._now_ms).base_offset}
 
     def _truncate(self, operation: Json) -> Json:
         return {"changed": self.log.truncate_to(operation["offset"], now_ms=self._now_ms)}
 
     def _truncate_fully(self, operation: Json) -> Json:
-        self.log.truncate_fully_and_start_at(operation["offset"], now_ms=self._now_ms)
+        self.log.truncation.truncate_fully_and_start_at(operation["offset"], now_ms=self._now_ms)
         return {}
 
     def _move_log_start(self, operation: Json) -> Json:
-        return {"moved": self.log.maybe_increment_log_start_offset(operation["offset"])}
+        return {"moved": self.log.marks.maybe_increment_log_start_offset(operation["offset"])}
 
     def _delete_old_segments(self, operation: Json) -> Json:
-        return {"deleted": self.log.delete_old_segments(self._now_ms)}
+        return {"deleted": self.log.retention.delete_old(self._now_ms)}
 
     def _assign_epoch(self, operation: Json) -> Json:
-        self.log.assign_epoch(operation["leader_epoch"], operation["start_offset"])
+        self.log.appends.assign_epoch(operation["leader_epoch"], operation["start_offset"])
         return {}
 
     def _end_offset_for_epoch(self, operation: Json) -> Json:
-        return {"epoch_and_end": list(self.log.end_offset_for_epoch(operation["leader_epoch"]))}
+        return {"epoch_and_end": list(self.log.reads.end_offset_for_epoch(operation["leader_epoch"]))}
 
     def _compact(self, operation: Json) -> Json:
-        found = self.log.cleanable_offsets(operation["first_dirty_offset"], self._now_ms)
+        found = self.log.compactions.cleanable_offsets(operation["first_dirty_offset"], self._now_ms)
         result: Json = {"range": [found.first_dirty_offset, found.first_uncleanable_offset]}
         if found.first_uncleanable_offset > found.first_dirty_offset:
             config = CleanerConfig(
@@ -200,16 +200,16 @@ class Replay:
                 max_io_buffer_bytes=CLEANER_MAX_BUFFER_BYTES,
                 dedupe_buffer_load_factor=0.9,
             )
-            round_ = self.log.prepare_compaction(found, config, self._now_ms)
+            round_ = self.log.compactions.prepare(found, config, self._now_ms)
             for work in round_:
                 work()
             result["next_dirty_offset"] = round_.end_offset
         return result
 
     def _reopen(self, operation: Json) -> Json:
-        log_start_offset, recovery_point = self.log.log_start_offset, self.log.recovery_point
+        log_start_offset, recovery_point = self.log.log_start_offset, self.log.local.recovery_point
         if operation["clean"]:
-            self.log.close(self._now_ms)
+            self.log.close()
         else:
             self.log.close_handles()
         self.log = self._open(

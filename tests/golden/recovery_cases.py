@@ -116,8 +116,8 @@ def run_case(case: Json, directory: Path) -> Json:
         log = load(case, directory)
         outcome["loaded"] = describe_log(log)
         for operation in case["then"]:
-            outcome.setdefault("then", []).append(_operate(log, operation))
-        log.close(case["now_ms"])
+            outcome.setdefault("then", []).append(_operate(log, operation, case["now_ms"]))
+        log.close()
         log = None
         outcome["files_after_close"] = describe_files(directory)
     except StorageError as error:
@@ -128,13 +128,13 @@ def run_case(case: Json, directory: Path) -> Json:
     return outcome
 
 
-def _operate(log: PartitionLog, operation: list[Any]) -> Json:
+def _operate(log: PartitionLog, operation: list[Any], now_ms: int) -> Json:
     verb, offset = operation
     result: Json = {"op": operation}
     if verb == "truncate":
-        result["changed"] = log.truncate_to(offset)
+        result["changed"] = log.truncate_to(offset, now_ms=now_ms)
     elif verb == "truncate_fully":
-        log.truncate_fully_and_start_at(offset)
+        log.truncation.truncate_fully_and_start_at(offset, now_ms=now_ms)
     else:
         raise ValueError(f"unknown operation {verb!r}")
     result["state"] = describe_log(log)

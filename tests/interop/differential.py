@@ -49,7 +49,7 @@ def make_root(root: Path) -> dict[str, dict[str, str]]:
             path.mkdir(parents=True)
             log = PartitionLog.open(OsFileSystem(), str(path), shape.config, clean=True, now_ms=START_MS)
             write_shape(shape, log)
-            log.flush()
+            log.flushes.flush()
             if state == "clean":
                 log.close()
             else:

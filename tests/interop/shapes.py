@@ -100,15 +100,15 @@ class Writer:
 
     def commit_all(self) -> None:
         """Consumers may see all of it."""
-        self.log.update_high_watermark(self.log.log_end_offset)
+        self.log.marks.update_high_watermark(self.log.log_end_offset)
 
     def compact(self) -> None:
         """All but the active segment: of each key the last record stays, tombstones too; what was aborted goes."""
         self.commit_all()
-        cleanable = self.log.cleanable_offsets(None, self.now_ms)
-        for work in self.log.prepare_compaction(cleanable, CleanerConfig(), self.now_ms):
+        cleanable = self.log.compactions.cleanable_offsets(None, self.now_ms)
+        for work in self.log.compactions.prepare(cleanable, CleanerConfig(), self.now_ms):
             work()
-        end_offset = self.log.active_segment.base_offset
+        end_offset = self.log.local.segments.active.base_offset
         in_range = [
             (record, offset)
             for record, offset in self._written
@@ -197,7 +197,7 @@ def _transactions(writer: Writer) -> None:
                 writer.end_transaction(producer_id, is_commit=number % 2 == 0)
         writer.append(_numbered(1, start=number))
         if number % 8 == 7:
-            writer.log.roll(now_ms=writer.now_ms)
+            writer.log.flushes.roll(now_ms=writer.now_ms)
     for producer_id in (3000, 3001):
         writer.end_transaction(producer_id, is_commit=producer_id == 3001)
     writer.append(_numbered(2), producer_id=3002, is_transactional=True)
@@ -218,7 +218,7 @@ def _compacted(codec: Compression) -> Callable[[Writer], None]:
             writer.append(_numbered(1 + number % 3, start=2 * number), codec=codec)
             if number % 25 == 24:
                 writer.append([(b"key-3", None), (b"only once", b"stays")], codec=codec)
-                writer.log.roll(now_ms=writer.now_ms)
+                writer.log.flushes.roll(now_ms=writer.now_ms)
         writer.compact()
         writer.append(_numbered(3), codec=codec)
 
@@ -232,7 +232,7 @@ def _compacted_transactions(writer: Writer) -> None:
             writer.append(_numbered(2, start=number), producer_id=producer_id, is_transactional=True)
             writer.end_transaction(producer_id, is_commit=(number + producer_id) % 3 > 0)
         if number % 10 == 9:
-            writer.log.roll(now_ms=writer.now_ms)
+            writer.log.flushes.roll(now_ms=writer.now_ms)
     writer.compact()
     writer.append(_numbered(3))
 
@@ -241,7 +241,7 @@ def _moved_start(writer: Writer) -> None:
     for number in range(40):
         writer.append(_numbered(2, start=number))
     writer.commit_all()
-    writer.log.maybe_increment_log_start_offset(17)
+    writer.log.marks.maybe_increment_log_start_offset(17)
 
 
 def _nothing(writer: Writer) -> None:

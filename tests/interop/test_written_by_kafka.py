@@ -122,7 +122,7 @@ def _load(directory: Path) -> tuple[LogManager, list[RecoveryCut]]:
 
 def _read(log: PartitionLog, isolation: Isolation) -> list[Json]:
     """The records that a consumer sees, in the form of the Java consumer's."""
-    log.update_high_watermark(log.log_end_offset)
+    log.marks.update_high_watermark(log.log_end_offset)
     offset, found = log.log_start_offset, []
     while offset < log.log_end_offset:
         fetched = log.read(offset, max_size=1 << 20, isolation=isolation)

@@ -84,18 +84,18 @@ class CleanedLog:
 
     def append(self, data: bytes, origin: AppendOrigin = AppendOrigin.CLIENT) -> None:
         self.log.append_as_leader(data, leader_epoch=0, now_ms=self.now_ms, origin=origin)
-        self.log.update_high_watermark(self.log.log_end_offset)
+        self.log.marks.update_high_watermark(self.log.log_end_offset)
 
     def roll(self) -> None:
-        self.log.roll(now_ms=self.now_ms)
+        self.log.flushes.roll(now_ms=self.now_ms)
 
     def fill(self, segments: int, keys: Iterable[int]) -> None:
         """One batch a record, until there are so many segments."""
         for key in keys:
-            if len(self.log.segments) >= segments:
+            if len(self.log.local.segments) >= segments:
                 return
             self.put(key)
-        raise AssertionError(f"{len(self.log.segments)} segments of {segments}")
+        raise AssertionError(f"{len(self.log.local.segments)} segments of {segments}")
 
     def prepare(
         self, first_dirty: int = 0, *, slots: int = 1000, end: int | None = None, now_ms: int | None = None,
@@ -103,7 +103,7 @@ class CleanedLog:
     ) -> Compaction:  # fmt: skip
         offsets = CleanableOffsets(
             first_dirty_offset=first_dirty,
-            first_uncleanable_offset=self.log.active_segment.base_offset if end is None else end,
+            first_uncleanable_offset=self.log.local.segments.active.base_offset if end is None else end,
             is_checkpoint_invalid=False,
         )
         config = CleanerConfig(
@@ -111,7 +111,7 @@ class CleanedLog:
             io_buffer_bytes=io_buffer_bytes,
             max_io_buffer_bytes=io_buffer_bytes,
         )
-        return self.log.prepare_compaction(offsets, config, self.now_ms if now_ms is None else now_ms)
+        return self.log.compactions.prepare(offsets, config, self.now_ms if now_ms is None else now_ms)
 
     def clean(
         self, first_dirty: int = 0, *, slots: int = 1000, end: int | None = None, now_ms: int | None = None,
@@ -127,7 +127,7 @@ class CleanedLog:
 
     def reopen(self, *, clean: bool = False) -> None:
         if clean:
-            self.log.close(self.now_ms)
+            self.log.close()
         else:
             self.log.close_handles()
         self._open(clean=clean)
@@ -140,12 +140,12 @@ class CleanedLog:
     def _open(self, *, clean: bool) -> None:
         log_start_offset = self.log.log_start_offset
         self.log = open_log(self.file_system, self.config, clean=clean, log_start_offset=log_start_offset)
-        self.log.update_high_watermark(self.log.log_end_offset)
+        self.log.marks.update_high_watermark(self.log.log_end_offset)
 
     # What is left
 
     def batches(self) -> list[RecordBatch]:
-        return [batch for segment in self.log.segments for batch in segment.records.batches()]
+        return [batch for segment in self.log.local.segments for batch in segment.records.batches()]
 
     def records(self) -> list[Record]:
         """Those of data batches."""
@@ -165,13 +165,13 @@ class CleanedLog:
         return {record.key: record.value for record in self.records() if record.key is not None}
 
     def last_sequences(self) -> dict[int, int]:
-        return {
-            entry.producer_id: entry.last_sequence for entry in self.log.producer_state.producers.values()
-        }
+        return {entry.producer_id: entry.last_sequence for entry in self.log.producers.producers.values()}
 
     def aborted(self) -> list[tuple[int, ...]]:
         return [
-            tuple(entry) for segment in self.log.segments for entry in segment.transaction_index.entries()
+            tuple(entry)
+            for segment in self.log.local.segments
+            for entry in segment.transaction_index.entries()
         ]
 
 

@@ -44,7 +44,7 @@ class Directory:
         config = replace(DIRTY, cleanup_policy=policy)
         log = open_log(self.file_system, config, directory=join(LOGS, name))
         append_keyed(log, batches)
-        log.update_high_watermark(batches)
+        log.marks.update_high_watermark(batches)
         self.logs[name] = log
         if checkpoint is not None:
             self.manager._update((topic, 0), checkpoint)

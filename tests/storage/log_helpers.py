@@ -222,12 +222,12 @@ def read_offsets(log: PartitionLog, start_offset: int | None = None) -> list[int
 
 
 def all_bytes(log: PartitionLog) -> bytes:
-    return b"".join(each.records.read_slice(0, each.size_bytes) for each in log.segments)
+    return b"".join(each.records.read_slice(0, each.size_bytes) for each in log.local.segments)
 
 
 def bases(log: PartitionLog) -> list[int]:
-    return log.segments.base_offsets
+    return log.local.segments.base_offsets
 
 
 def epochs(log: PartitionLog) -> list[tuple[int, int]]:
-    return [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries]
+    return [(entry.epoch, entry.start_offset) for entry in log.epochs.entries]

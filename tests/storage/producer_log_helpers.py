@@ -43,7 +43,7 @@ def remove_snapshots(file_system: SimFileSystem) -> None:
 
 
 def last_sequences(log: PartitionLog) -> dict[int, int]:
-    return {pid: entry.last_sequence for pid, entry in sorted(log.producer_state.producers.items())}
+    return {pid: entry.last_sequence for pid, entry in sorted(log.producers.producers.items())}
 
 
 def segmented(file_system: SimFileSystem, segments: int) -> PartitionLog:
@@ -51,6 +51,6 @@ def segmented(file_system: SimFileSystem, segments: int) -> PartitionLog:
     log = open_log(file_system, ROOMY)
     for number in range(segments):
         if number:
-            log.roll(now_ms=NOW_MS)
+            log.flushes.roll(now_ms=NOW_MS)
         send(log, number)
     return log

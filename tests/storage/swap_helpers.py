@@ -29,7 +29,7 @@ BEYOND = 2**31
 def old_log(file_system: SimFileSystem) -> PartitionLog:
     log = open_log(file_system, THREE)
     append_each(log, len(OLD))
-    log.flush()
+    log.flushes.flush()
     file_system.sync_directory("")
     file_system.sync_directory("logs")
     return log

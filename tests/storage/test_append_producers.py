@@ -20,6 +20,7 @@ from storage.fetch_data import Isolation
 from storage.log import AppendOrigin
 from tests.storage.append_helpers import INT_MAX, end_transaction, follow, lead, sequenced
 from tests.storage.log_helpers import (
+    NOW_MS,
     ROOMY,
     all_bytes,
     batch,
@@ -34,7 +35,7 @@ def test_ap12_a_refused_sequence_is_noticed_after_the_roll() -> None:
     lead(log, sequenced(0, 3))
     with pytest.raises(OutOfOrderSequence):
         lead(log, sequenced(7, 3))
-    assert log.segments.base_offsets == [0, 3] and log.log_end_offset == 3
+    assert log.local.segments.base_offsets == [0, 3] and log.log_end_offset == 3
     assert lead(log, sequenced(3)).first_offset == 3
 
 
@@ -44,9 +45,9 @@ def test_ap12_of_a_set_that_begins_with_a_repeat_nothing_is_written() -> None:
     lead(log, sequenced(0))
     first = RecordBatch(sequenced(0), 0, len(sequenced(0)))
     fresh = RecordBatch(sequenced(1), 0, len(sequenced(1)))
-    prepared = log.producer_state.prepare_append([first, fresh], origin=AppendOrigin.CLIENT)
+    prepared = log.producers.prepare_append([first, fresh], origin=AppendOrigin.CLIENT)
     assert prepared.duplicate is not None and not prepared.infos
-    beside = log.producer_state.prepare_append([first, fresh], origin=AppendOrigin.REPLICATION)
+    beside = log.producers.prepare_append([first, fresh], origin=AppendOrigin.REPLICATION)
     assert beside.duplicate is None and beside.infos
 
 
@@ -100,13 +101,13 @@ def test_ap14_when_the_transaction_index_cannot_be_written_data_and_log_end_stay
     disk.fail(1, verbs={"write_at"}, path_suffix=".txnindex")
     with pytest.raises(StorageError):
         end_transaction(log, is_commit=False)
-    assert log.log_end_offset == 11 and log.offline_reason is not None
-    assert log.producer_state.map_end_offset == 10, "what was not taken in is replayed by the next start"
-    assert log.producer_state.first_unstable_offset == 0
+    assert log.log_end_offset == 11 and log.online.reason is not None
+    assert log.producers.map_end_offset == 10, "what was not taken in is replayed by the next start"
+    assert log.producers.first_unstable_offset == 0
     log.close_handles()
     again = open_log(file_system)
     assert again.log_end_offset == 11
-    again.update_high_watermark(11)
+    again.marks.update_high_watermark(11)
     aborted = again.read(0, max_size=10_000, isolation=Isolation.TXN_COMMITTED).aborted_transactions
     assert [(each.producer_id, each.first_offset) for each in aborted or ()] == [(9, 0)]
 
@@ -124,13 +125,13 @@ def check_the_offsets_of_a_failed_marker_are_used() -> None:
     disk = new_disk()
     log = open_log(new_file_system(disk))
     lead(log, sequenced(0, 10, is_transactional=True))
-    log.update_high_watermark(10)
-    size = log.size_bytes
+    log.marks.update_high_watermark(10)
+    size = log.local.segments.size_bytes
     disk.fail(1, verbs={"write_at"}, path_suffix=".txnindex")
     with pytest.raises(StorageError):
         end_transaction(log, is_commit=False)
-    assert log.log_end_offset == 11 and log.size_bytes > size
-    assert log.last_stable_offset == 0, "nobody reads what may have been aborted"
+    assert log.log_end_offset == 11 and log.local.segments.size_bytes > size
+    assert log.marks.last_stable_offset == 0, "nobody reads what may have been aborted"
 
 
 @pytest.mark.covers("UnifiedLogTest.testNonSequentialAppend")
@@ -139,7 +140,7 @@ def test_kafka_6683_a_failed_append_leaves_the_cached_batches_alone() -> None:
     file_system = new_file_system(disk)
     log = open_log(file_system)
     lead(log, sequenced(0))
-    entry = log.producer_state.last_entry(9)
+    entry = log.producers.last_entry(9)
     assert entry is not None
     before = repr(entry)
     with pytest.raises(OutOfOrderSequence):
@@ -156,11 +157,11 @@ def test_kafka_6683_a_snapshot_at_a_roll_holds_nothing_beyond_its_offset() -> No
     log = open_log(file_system, LogConfig(segment_bytes=200, segment_index_bytes=1200))
     lead(log, sequenced(0, 3))
     lead(log, sequenced(3, 3))
-    assert log.segments.base_offsets == [0, 3]
+    assert log.local.segments.base_offsets == [0, 3]
     log.close_handles()
     again = open_log(file_system, LogConfig(segment_bytes=200, segment_index_bytes=1200), recovery_point=6)
-    again.truncate_to(3)
-    entry = again.producer_state.last_entry(9)
+    again.truncate_to(3, now_ms=NOW_MS)
+    entry = again.producers.last_entry(9)
     assert entry is not None and (entry.last_sequence, entry.last_offset) == (2, 2)
 
 
@@ -168,7 +169,7 @@ def test_kafka_6003_a_follower_without_state_takes_any_sequence() -> None:
     log = open_log(new_file_system())
     data = batch(5, producer_id=9, producer_epoch=3, sequence=17)
     assert follow(log, data).last_offset == 5
-    entry = log.producer_state.last_entry(9)
+    entry = log.producers.last_entry(9)
     assert entry is not None and (entry.producer_epoch, entry.last_sequence) == (3, 17)
 
 
@@ -176,7 +177,7 @@ def test_kafka_6003_a_follower_without_state_takes_any_sequence() -> None:
 def test_kafka_5283_sequences_wrap_around_on_a_leader(sequence: int) -> None:
     log = open_log(new_file_system())
     lead(log, sequenced(sequence, 3))
-    entry = log.producer_state.last_entry(9)
+    entry = log.producers.last_entry(9)
     assert entry is not None and entry.last_sequence == (sequence + 2) & INT_MAX >= 0
     assert lead(log, sequenced(sequence, 3)).is_duplicate
     assert lead(log, sequenced(entry.last_sequence + 1)).last_offset == 3
@@ -231,7 +232,7 @@ def test_ps2_many_producers_in_one_set_of_a_follower() -> None:
     assert [(each.producer_id, each.base_offset, each.base_sequence) for each in read] == [
         (pid, offset, sequence) for offset, (pid, sequence) in enumerate(chosen)
     ]
-    assert {pid: entry.last_sequence for pid, entry in log.producer_state.producers.items()} == {1: 1, 2: 0}
+    assert {pid: entry.last_sequence for pid, entry in log.producers.producers.items()} == {1: 1, 2: 0}
 
 
 @pytest.mark.covers("UnifiedLogTest.testOldProducerEpoch")

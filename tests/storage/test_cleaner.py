@@ -32,7 +32,7 @@ def test_cl24_of_each_key_the_last_record_stays_and_offsets_and_order_do_not_cha
     log.fill(5, (number % 9 for number in range(1000)))
     before = {record.offset: record for record in log.records()}
     last_values = log.last_values()
-    end = log.log.active_segment.base_offset
+    end = log.log.local.segments.active.base_offset
     assert log.clean() == end
     kept = log.records()
     assert log.last_values() == last_values
@@ -46,7 +46,7 @@ def test_cl24_of_each_key_the_last_record_stays_and_offsets_and_order_do_not_cha
 def test_cl8_the_map_holds_the_last_offset_of_each_key_of_the_dirty_part() -> None:
     log = CleanedLog()
     log.fill(5, range(500))
-    bases = log.log.segments.base_offsets
+    bases = log.log.local.segments.base_offsets
     for start, end in ((0, bases[1]), (bases[1], bases[3]), (bases[3], bases[4])):
         compaction = log.prepare(start, end=end)
         pieces = iter(compaction)
@@ -68,8 +68,8 @@ def test_kafka_8764_offsets_that_are_missing_before_the_end_count_as_read(gap: i
     log.roll()
     log.log.append_as_follower(batch(log.log.log_end_offset + gap), leader_epoch=0, now_ms=NOW_MS)
     log.roll()
-    log.log.update_high_watermark(log.log.log_end_offset)
-    assert log.clean() == log.log.active_segment.base_offset == 3 + gap + 1
+    log.log.marks.update_high_watermark(log.log.log_end_offset)
+    assert log.clean() == log.log.local.segments.active.base_offset == 3 + gap + 1
 
 
 @pytest.mark.covers("LogCleanerTest.testBuildPartialOffsetMap")
@@ -142,14 +142,14 @@ def test_cl8_reading_begins_where_the_offset_index_points() -> None:
 def test_cl25_segments_from_the_first_uncleanable_offset_on_stay_as_they_are() -> None:
     log = CleanedLog()
     log.fill(7, (number % 5 for number in range(1000)))
-    bases = log.log.segments.base_offsets
+    bases = log.log.local.segments.base_offsets
     end = bases[4]
-    before = {segment.base_offset: segment.size_bytes for segment in log.log.segments.from_offset(end)}
-    size_before = sum(segment.size_bytes for segment in log.log.segments.values(0, end))
+    before = {segment.base_offset: segment.size_bytes for segment in log.log.local.segments.from_offset(end)}
+    size_before = sum(segment.size_bytes for segment in log.log.local.segments.values(0, end))
     assert log.clean(end=end) == end
-    after = {segment.base_offset: segment.size_bytes for segment in log.log.segments.from_offset(end)}
+    after = {segment.base_offset: segment.size_bytes for segment in log.log.local.segments.from_offset(end)}
     assert after == before
-    assert sum(segment.size_bytes for segment in log.log.segments.values(0, end)) < size_before
+    assert sum(segment.size_bytes for segment in log.log.local.segments.values(0, end)) < size_before
 
 
 def test_cl9_the_next_dirty_offset_is_one_above_what_the_map_reached() -> None:
@@ -164,7 +164,7 @@ def test_cl9_the_next_dirty_offset_is_one_above_what_the_map_reached() -> None:
 
 
 def rows(log: CleanedLog, base_offset: int = 0) -> list[tuple[int, int]]:
-    segment = log.log.segments.get(base_offset)
+    segment = log.log.local.segments.get(base_offset)
     assert segment is not None
     index = segment.offset_index
     return [(index.entry(slot).offset, index.entry(slot).position) for slot in range(index.entries)]
@@ -205,7 +205,7 @@ def test_cl20_a_batch_with_a_magic_that_is_none_ends_the_round() -> None:
     log = CleanedLog(replace(COMPACTED, segment_bytes=100_000, max_message_bytes=100_000))
     log.put((1, "v" * 20_000))
     log.roll()
-    first = log.log.segments.first
+    first = log.log.local.segments.first
     assert first is not None
     poke(log.file_system, first.path, 16, b"\xff")
     with pytest.raises(CorruptBatch, match="at byte 0: magic 255"):
@@ -218,7 +218,7 @@ def test_cl20_a_batch_that_is_longer_than_its_file_ends_the_round() -> None:
     log.log.update_config(replace(COMPACTED, segment_bytes=100_000, max_message_bytes=100_000))
     log.put((1, "v" * 20_000))
     log.roll()
-    first = log.log.segments.first
+    first = log.log.local.segments.first
     assert first is not None
     first.records.truncate_to(1024)
     with pytest.raises(CorruptBatch, match=r"at byte 0: a batch of .* with 1024 bytes left"):
@@ -229,7 +229,7 @@ def test_cl20_a_torn_tail_ends_the_round_and_nothing_of_it_is_taken_over() -> No
     log = CleanedLog()
     log.put_each(1, 1)
     log.roll()
-    first = log.log.segments.first
+    first = log.log.local.segments.first
     assert first is not None
     first.records.append(b"torn")
     with pytest.raises(CorruptBatch, match=f"at byte {first.size_bytes - 4}: a batch of unknown bytes"):
@@ -243,7 +243,7 @@ def test_cl20_a_flipped_bit_is_not_given_a_checksum_that_is_right() -> None:
     log.put((1, "old"), (2, "two"))
     log.put((1, "new"))
     log.roll()
-    first = log.log.segments.first
+    first = log.log.local.segments.first
     assert first is not None
     content = read_file(log.file_system, first.path)
     poke(log.file_system, first.path, content.index(b"two"), b"tvo")
@@ -259,7 +259,7 @@ def test_cl20_a_flipped_bit_in_what_was_cleaned_before_is_found_too() -> None:
     log.roll()
     log.put(3)
     log.roll()
-    first = log.log.segments.first
+    first = log.log.local.segments.first
     assert first is not None
     content = read_file(log.file_system, first.path)
     poke(log.file_system, first.path, content.index(b"two"), b"tvo")
@@ -312,18 +312,18 @@ def test_cl23_a_source_whose_offsets_do_not_fit_is_split_and_the_round_ends() ->
     log = CleanedLog(replace(COMPACTED, segment_bytes=100_000))
     log.put_each(1, 2, 3)
     beyond = build_batch([Record(2**31 + 5, NOW_MS, b"1", b"far")], base_offset=2**31 + 5)
-    log.log.active_segment.records.append(beyond)  # as a broker before 1.1 wrote it
-    log.log._local.update_log_end(2**31 + 6)
-    log.log.update_high_watermark(2**31 + 6)
+    log.log.local.segments.active.records.append(beyond)  # as a broker before 1.1 wrote it
+    log.log.local.update_log_end(2**31 + 6)
+    log.log.marks.update_high_watermark(2**31 + 6)
     log.roll()
     keys = log.keys()
-    compaction = log.prepare(end=log.log.segments.base_offsets[1])
+    compaction = log.prepare(end=log.log.local.segments.base_offsets[1])
     run(compaction)
     assert compaction.end_offset is None
-    assert log.log.segments.base_offsets[:2] == [0, 2**31 + 5]
+    assert log.log.local.segments.base_offsets[:2] == [0, 2**31 + 5]
     assert log.keys() == keys
     assert_nothing_left(log)
-    assert log.clean() == log.log.active_segment.base_offset
+    assert log.clean() == log.log.local.segments.active.base_offset
     assert log.keys() == [2, 3, 1]
 
 
@@ -352,13 +352,16 @@ def test_cl9_the_counts_of_a_round() -> None:
     log = CleanedLog()
     log.put_each(0, 1, 2, 0, 1)
     log.roll()
-    before = sum(segment.size_bytes for segment in log.log.segments)
+    before = sum(segment.size_bytes for segment in log.log.local.segments)
     compaction = log.prepare(2, slots=4)
     run(compaction)
     stats = compaction.stats
     assert compaction.end_offset == 5
     assert (stats.records_read, stats.records_written, stats.records_without_key) == (5, 3, 0)
-    assert (stats.bytes_read, stats.bytes_written) == (before, sum(s.size_bytes for s in log.log.segments))
+    assert (stats.bytes_read, stats.bytes_written) == (
+        before,
+        sum(s.size_bytes for s in log.log.local.segments),
+    )
 
 
 def test_a_map_without_room_for_a_key_is_refused() -> None:
@@ -380,7 +383,7 @@ def test_cl23_a_swap_that_fails_takes_the_log_offline() -> None:
     log.disk.fail(1, verbs=["rename"])
     with pytest.raises(StorageError, match="swap failed"):
         next(pieces)
-    assert log.log.offline_reason is not None
+    assert log.log.online.reason is not None
 
 
 # Crashes
@@ -430,7 +433,7 @@ def test_cl23_whatever_call_fails_the_log_is_as_before_or_offline() -> None:
             run(compaction)
         log.disk.disarm()
         compaction.abort()
-        if log.log.offline_reason is None:
+        if log.log.online.reason is None:
             assert_nothing_left(log)
         log.restart_after_power_loss("all")
         assert log.last_values() == last_values, call

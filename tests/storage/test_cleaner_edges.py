@@ -18,18 +18,18 @@ from tests.storage.log_helpers import NOW_MS, batch
 
 def test_cl1_without_a_checkpoint_a_log_is_dirty_from_its_start_on() -> None:
     log = filled(20)
-    log.update_high_watermark(20)
-    log.maybe_increment_log_start_offset(7)
-    found = log.cleanable_offsets(None, NOW_MS)
+    log.marks.update_high_watermark(20)
+    log.marks.maybe_increment_log_start_offset(7)
+    found = log.compactions.cleanable_offsets(None, NOW_MS)
     assert found.first_dirty_offset == 7 and not found.is_checkpoint_invalid
 
 
 @pytest.mark.parametrize(("checkpoint", "valid"), [(9, False), (10, True), (20, True), (21, False)])
 def test_cl1_a_checkpoint_counts_from_the_log_start_to_its_end(checkpoint: int, valid: bool) -> None:
     log = filled(20)
-    log.update_high_watermark(20)
-    log.maybe_increment_log_start_offset(10)
-    found = log.cleanable_offsets(checkpoint, NOW_MS)
+    log.marks.update_high_watermark(20)
+    log.marks.maybe_increment_log_start_offset(10)
+    found = log.compactions.cleanable_offsets(checkpoint, NOW_MS)
     assert found.first_dirty_offset == (checkpoint if valid else 10)
     assert found.is_checkpoint_invalid == (not valid)
 
@@ -48,8 +48,10 @@ def test_cl2_neither_what_is_undecided_nor_the_active_segment_nor_below_the_firs
     log.in_transaction(1, 1)
     log.put(2)
     log.roll()
-    assert log.log.cleanable_offsets(0, NOW_MS).first_uncleanable_offset == 1  # the high watermark is 3
-    assert log.log.cleanable_offsets(2, NOW_MS).first_uncleanable_offset == 2
+    assert (
+        log.log.compactions.cleanable_offsets(0, NOW_MS).first_uncleanable_offset == 1
+    )  # the high watermark is 3
+    assert log.log.compactions.cleanable_offsets(2, NOW_MS).first_uncleanable_offset == 2
 
 
 def test_cl2_a_young_segment_below_the_first_dirty_offset_is_not_looked_at() -> None:
@@ -58,13 +60,13 @@ def test_cl2_a_young_segment_below_the_first_dirty_offset_is_not_looked_at() -> 
         log.now_ms = NOW_MS - age_ms
         log.put(1)
         log.roll()
-    assert log.log.cleanable_offsets(0, NOW_MS).first_uncleanable_offset == 0
-    assert log.log.cleanable_offsets(1, NOW_MS).first_uncleanable_offset == 3
+    assert log.log.compactions.cleanable_offsets(0, NOW_MS).first_uncleanable_offset == 0
+    assert log.log.compactions.cleanable_offsets(1, NOW_MS).first_uncleanable_offset == 3
 
 
 def ratio_of(directory: Directory, checkpoint: int) -> float:
     log = directory.logs["t-0"]
-    filth = log.log_to_clean(log.cleanable_offsets(checkpoint, NOW_MS), NOW_MS)
+    filth = log.compactions.log_to_clean(log.compactions.cleanable_offsets(checkpoint, NOW_MS), NOW_MS)
     assert filth.cleanable_ratio == filth.cleanable_bytes / (filth.clean_bytes + filth.cleanable_bytes)
     return filth.cleanable_ratio
 
@@ -87,8 +89,8 @@ def test_cl4_an_overdue_log_is_due_whatever_its_share_but_not_without_dirty_byte
     directory = Directory()
     log = directory.add("t", 21, checkpoint=checkpoint)
     log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1))
-    offsets = log.cleanable_offsets(checkpoint, NOW_MS + 2)
-    assert (log.log_to_clean(offsets, NOW_MS + 2).compaction_delay_ms > 0) == due
+    offsets = log.compactions.cleanable_offsets(checkpoint, NOW_MS + 2)
+    assert (log.compactions.log_to_clean(offsets, NOW_MS + 2).compaction_delay_ms > 0) == due
     assert (directory.manager.grab_filthiest(NOW_MS + 2) is not None) == due
 
 
@@ -97,9 +99,9 @@ def test_cl4_what_is_overdue_has_cleanable_bytes() -> None:
     directory = Directory()
     log = directory.add("t", 21)
     log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1))
-    log._high_watermark = log._maybe_resolve(0)
-    offsets = log.cleanable_offsets(None, NOW_MS + 2)
-    filth = log.log_to_clean(offsets, NOW_MS + 2)
+    log.marks._high_watermark = log.marks._maybe_resolve(0)
+    offsets = log.compactions.cleanable_offsets(None, NOW_MS + 2)
+    filth = log.compactions.log_to_clean(offsets, NOW_MS + 2)
     assert filth.compaction_delay_ms > 0 and filth.cleanable_bytes == 0
     assert directory.manager.grab_filthiest(NOW_MS + 2) is None
 
@@ -109,11 +111,11 @@ def test_cl4_an_overdue_log_with_clean_bytes_only_is_not_due() -> None:
     directory = Directory()
     log = directory.add("t", 21, checkpoint=10)
     log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1))
-    log.update_high_watermark(10)
-    filth = log.log_to_clean(log.cleanable_offsets(10, NOW_MS + 2), NOW_MS + 2)
+    log.marks.update_high_watermark(10)
+    filth = log.compactions.log_to_clean(log.compactions.cleanable_offsets(10, NOW_MS + 2), NOW_MS + 2)
     assert filth.compaction_delay_ms > 0 and filth.clean_bytes > 0 and filth.cleanable_bytes == 0
     assert directory.manager.grab_filthiest(NOW_MS + 2) is None
-    log.update_high_watermark(21)
+    log.marks.update_high_watermark(21)
     assert directory.manager.grab_filthiest(NOW_MS + 2) is not None
 
 
@@ -142,7 +144,7 @@ def test_cl5_the_earliest_first_time_of_a_dirty_segment_decides(
     times: tuple[int, ...], delay_ms: int
 ) -> None:
     log = with_first_times(*times).log
-    filth = log.log_to_clean(log.cleanable_offsets(0, 5_000), 5_000)
+    filth = log.compactions.log_to_clean(log.compactions.cleanable_offsets(0, 5_000), 5_000)
     assert filth.compaction_delay_ms == delay_ms
 
 
@@ -152,7 +154,7 @@ def test_cl5_the_earliest_first_time_of_a_dirty_segment_decides(
 def without_key(log: CleanedLog) -> None:
     """A batch as no leader takes it for a compacted topic; the next round drops it."""
     log.log.append_as_follower(batch(log.log.log_end_offset), leader_epoch=0, now_ms=NOW_MS)
-    log.log.update_high_watermark(log.log.log_end_offset)
+    log.log.marks.update_high_watermark(log.log.log_end_offset)
 
 
 def test_cl8_markers_and_records_without_a_key_take_no_room() -> None:
@@ -172,8 +174,8 @@ def test_cl8_at_the_end_of_a_segment_the_map_reaches_up_to_the_next_one() -> Non
     log.roll()
     log.put(3)
     log.roll()
-    segments = log.log.segments
-    source = log.log.plan_source(segments.values(0, 1)[0], 9, 0)  # as if the next one began at 9
+    segments = log.log.local.segments
+    source = log.log.compactions.plan_source(segments.values(0, 1)[0], 9, 0)  # as if the next one began at 9
     compaction = log.prepare(end=2)
     compaction._log = _OfOneSource(log, source)  # type: ignore[assignment]
     for _ in compaction._build_map():
@@ -183,7 +185,7 @@ def test_cl8_at_the_end_of_a_segment_the_map_reaches_up_to_the_next_one() -> Non
 
 class _OfOneSource:
     def __init__(self, log: CleanedLog, source: Source) -> None:
-        self._log, self._source = log.log, source
+        self._log, self._source = log.log.compactions, source
 
     def plan_source(self, *_: object) -> Source:
         return self._source
@@ -214,9 +216,9 @@ def test_cl9_reading_of_the_first_segment_begins_where_its_index_says() -> None:
     log = CleanedLog(replace(COMPACTED, segment_bytes=1 << 20, index_interval_bytes=0))
     log.put_each(*range(20))
     log.roll()
-    segment = log.log.segments.first
+    segment = log.log.local.segments.first
     assert segment is not None
-    starts = [log.log.plan_source(segment, 20, offset).start_position for offset in (0, 7, 19)]
+    starts = [log.log.compactions.plan_source(segment, 20, offset).start_position for offset in (0, 7, 19)]
     found = segment.offset_index.lookup(7).position
     assert starts[0] == 0 and starts[1] == found > 0 and starts[2] > found
 
@@ -232,7 +234,7 @@ def test_cl10_what_was_cleaned_before_is_copied_again_without_what_was_written_s
     log.put_each(2, 4)
     log.roll()
     assert log.clean(3) == 5
-    assert log.offsets() == [0, 2, 3, 4] and log.log.segments.base_offsets == [0, 5]
+    assert log.offsets() == [0, 2, 3, 4] and log.log.local.segments.base_offsets == [0, 5]
 
 
 def test_cl10_index_sizes_may_reach_the_limit() -> None:
@@ -250,7 +252,7 @@ def test_cl11_the_new_segment_is_closed_for_appends_and_synced() -> None:
     log.roll()
     log.disk.sync_all()
     log.clean()
-    first = log.log.segments.first
+    first = log.log.local.segments.first
     assert first is not None
     assert first.time_index.last_entry.timestamp == first.max_timestamp.timestamp == NOW_MS
     paths = [first.path, first.offset_index_path, first.time_index_path]
@@ -278,8 +280,8 @@ def test_cl25_neither_the_active_segment_nor_what_is_young_is_touched() -> None:
     log.roll()
     log.put_each(1, 1)
     before = [each.tobytes() for each in log.batches()]
-    assert log.log.cleanable_offsets(0, NOW_MS + 999).first_uncleanable_offset == 0
-    assert log.log.cleanable_offsets(0, NOW_MS + 9000).first_uncleanable_offset == 2
+    assert log.log.compactions.cleanable_offsets(0, NOW_MS + 999).first_uncleanable_offset == 0
+    assert log.log.compactions.cleanable_offsets(0, NOW_MS + 9000).first_uncleanable_offset == 2
     log.clean(end=2, now_ms=NOW_MS + 9000)
     assert [each.tobytes() for each in log.batches()][-2:] == before[-2:]
 

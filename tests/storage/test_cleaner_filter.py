@@ -127,10 +127,10 @@ def test_cl16_the_time_of_the_last_clean_segment_decides_for_old_formats() -> No
         log.roll()
         log.put(3)
         log.roll()
-        first, second, _, _ = log.log.segments
+        first, second, _, _ = log.log.local.segments
         first.set_modified(modified_ms)
         second.set_modified(NOW_MS)
-        log.log.update_high_watermark(log.log.log_end_offset)
+        log.log.marks.update_high_watermark(log.log.log_end_offset)
         log.clean(2)
         return [each.key for each in log.records()]
 

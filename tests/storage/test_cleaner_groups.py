@@ -77,7 +77,7 @@ def test_t47_clean_segments_are_copied_again_together_with_dirty_ones() -> None:
     log.put_each(4, 5)
     log.roll()
     log.clean(3)
-    assert log.log.segments.base_offsets == [0, 5]
+    assert log.log.local.segments.base_offsets == [0, 5]
     assert log.offsets() == [0, 1, 2, 3, 4]
 
 
@@ -88,11 +88,11 @@ def test_cl11_the_new_segment_has_the_time_of_the_last_one_it_replaces() -> None
     log.roll()
     log.put(2)
     log.roll()
-    first, second, _ = log.log.segments
+    first, second, _ = log.log.local.segments
     first.set_modified(NOW_MS - 5000)
     second.set_modified(NOW_MS - 3000)
     log.clean()
-    merged = log.log.segments.first
+    merged = log.log.local.segments.first
     assert merged is not None and merged is not first
     paths = (merged.path, merged.offset_index_path, merged.time_index_path)
     assert [log.file_system.stat(path).modified_ms for path in paths] == [NOW_MS - 3000] * 3
@@ -104,7 +104,7 @@ def test_kafka_5431_a_preallocated_segment_is_cut_to_what_was_written() -> None:
     log.put_each(*range(5), *range(5))
     log.roll()
     log.clean()
-    first = log.log.segments.first
+    first = log.log.local.segments.first
     assert first is not None
     assert log.file_system.stat(first.path).size_bytes == first.size_bytes < 1024
     assert log.file_system.stat(first.offset_index_path).size_bytes == first.offset_index.size_bytes
@@ -134,9 +134,9 @@ def test_kafka_7278_a_segment_that_retention_took_meanwhile_is_passed_over() -> 
     pieces = iter(log.prepare())
     next(pieces)()
     next(pieces)()
-    log.log.maybe_increment_log_start_offset(1)
-    log.log.delete_old_segments(NOW_MS)
-    assert log.log.segments.base_offsets == [1, 2, 3]
+    log.log.marks.maybe_increment_log_start_offset(1)
+    log.log.retention.delete_old(NOW_MS)
+    assert log.log.local.segments.base_offsets == [1, 2, 3]
     assert list(pieces) == []
     assert log.keys() == [2, 1]
 
@@ -146,6 +146,6 @@ def test_cl11_snapshots_of_segments_that_went_into_another_go_with_them() -> Non
     for key in (1, 2, 3):
         log.put(key, producer_id=5)
         log.roll()
-    assert log.log.producer_state.snapshot_offsets == [1, 2, 3]
+    assert log.log.producers.snapshot_offsets == [1, 2, 3]
     log.clean()
-    assert log.log.producer_state.snapshot_offsets == [3]
+    assert log.log.producers.snapshot_offsets == [3]

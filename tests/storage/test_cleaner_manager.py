@@ -62,10 +62,11 @@ def test_cl6_a_log_whose_state_cannot_be_told_is_uncleanable() -> None:
     directory = three_logs()
     broken = directory.logs["tp2-0"]
 
-    def fail(checkpoint: int | None, now_ms: int) -> None:
-        raise StorageError("cannot be told")
+    class Untold:
+        def cleanable_offsets(self, checkpoint: int | None, now_ms: int) -> None:
+            raise StorageError("cannot be told")
 
-    object.__setattr__(broken, "cleanable_offsets", fail)
+    broken.compactions = Untold()  # type: ignore[assignment]
     assert directory.grab() == "tp1"
     assert directory.manager.uncleanable == {("tp2", 0)}
 
@@ -73,7 +74,7 @@ def test_cl6_a_log_whose_state_cannot_be_told_is_uncleanable() -> None:
 def test_t53_the_dirty_share_must_be_above_the_configured_one() -> None:
     directory = Directory()
     log = directory.add("t", 20)
-    filth = log.log_to_clean(log.cleanable_offsets(10, NOW_MS), NOW_MS)
+    filth = log.compactions.log_to_clean(log.compactions.cleanable_offsets(10, NOW_MS), NOW_MS)
     assert 0 < filth.cleanable_ratio < 1
     directory.manager._update(("t", 0), 10)
     log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=filth.cleanable_ratio))
@@ -95,18 +96,20 @@ def test_cl4_an_empty_log_is_passed_over() -> None:
 @pytest.mark.covers("LogCleanerManagerTest.testCleanableOffsetsForNone")
 def test_kafka_13194_nothing_at_or_above_the_last_stable_offset_is_cleaned() -> None:
     log = filled(20)
-    log.update_high_watermark(7)
-    found = log.cleanable_offsets(0, NOW_MS)
+    log.marks.update_high_watermark(7)
+    found = log.compactions.cleanable_offsets(0, NOW_MS)
     assert (found.first_dirty_offset, found.first_uncleanable_offset) == (0, 7)
-    assert log.log_to_clean(found, NOW_MS).dirty.end_offset == 5  # the segment with it stays whole
+    assert (
+        log.compactions.log_to_clean(found, NOW_MS).dirty.end_offset == 5
+    )  # the segment with it stays whole
 
 
 @pytest.mark.covers("LogCleanerManagerTest.testCleanableOffsetsActiveSegment")
 def test_cl2_the_active_segment_is_not_cleaned() -> None:
     log = filled(12)
-    log.update_high_watermark(12)
-    found = log.cleanable_offsets(None, NOW_MS)
-    assert found.first_uncleanable_offset == log.active_segment.base_offset == 10
+    log.marks.update_high_watermark(12)
+    found = log.compactions.cleanable_offsets(None, NOW_MS)
+    assert found.first_uncleanable_offset == log.local.segments.active.base_offset == 10
 
 
 @pytest.mark.covers(
@@ -120,13 +123,13 @@ def test_cl2_segments_younger_than_the_lag_are_not_cleaned() -> None:
         log.roll()
         log.now_ms += 400
     log.now_ms = NOW_MS + 800
-    assert log.log.cleanable_offsets(0, NOW_MS + 1000).first_uncleanable_offset == 2
-    assert log.log.cleanable_offsets(0, NOW_MS + 999).first_uncleanable_offset == 0
-    assert log.log.cleanable_offsets(0, NOW_MS + 1400).first_uncleanable_offset == 4
-    assert log.log.cleanable_offsets(0, NOW_MS + 1800).first_uncleanable_offset == 6
-    assert log.log.cleanable_offsets(4, NOW_MS).first_uncleanable_offset == 4
+    assert log.log.compactions.cleanable_offsets(0, NOW_MS + 1000).first_uncleanable_offset == 2
+    assert log.log.compactions.cleanable_offsets(0, NOW_MS + 999).first_uncleanable_offset == 0
+    assert log.log.compactions.cleanable_offsets(0, NOW_MS + 1400).first_uncleanable_offset == 4
+    assert log.log.compactions.cleanable_offsets(0, NOW_MS + 1800).first_uncleanable_offset == 6
+    assert log.log.compactions.cleanable_offsets(4, NOW_MS).first_uncleanable_offset == 4
     log.log.update_config(replace(DIRTY, min_compaction_lag_ms=0))
-    assert log.log.cleanable_offsets(0, 0).first_uncleanable_offset == 6
+    assert log.log.compactions.cleanable_offsets(0, 0).first_uncleanable_offset == 6
 
 
 @pytest.mark.covers("LogCleanerManagerTest.testUndecidedTransactionalDataNotCleanable")
@@ -137,10 +140,10 @@ def test_cl25_an_undecided_transaction_is_not_cleaned() -> None:
     log.roll()
     log.put(3)
     log.roll()
-    assert log.log.cleanable_offsets(0, NOW_MS).first_uncleanable_offset == 1
+    assert log.log.compactions.cleanable_offsets(0, NOW_MS).first_uncleanable_offset == 1
     log.commit(1)
     log.roll()
-    assert log.log.cleanable_offsets(0, NOW_MS).first_uncleanable_offset == 5
+    assert log.log.compactions.cleanable_offsets(0, NOW_MS).first_uncleanable_offset == 5
 
 
 @pytest.mark.covers(
@@ -151,9 +154,9 @@ def test_cl25_an_undecided_transaction_is_not_cleaned() -> None:
 @pytest.mark.parametrize(("checkpoint", "expected"), [(5, 10), (9, 10), (15, 15), (21, 10), (200, 10)])
 def test_kafka_3330_a_checkpoint_outside_the_log_counts_as_its_start(checkpoint: int, expected: int) -> None:
     log = filled(20)
-    log.update_high_watermark(20)
-    log.maybe_increment_log_start_offset(10)
-    found = log.cleanable_offsets(checkpoint, NOW_MS)
+    log.marks.update_high_watermark(20)
+    log.marks.maybe_increment_log_start_offset(10)
+    found = log.compactions.cleanable_offsets(checkpoint, NOW_MS)
     assert found.first_dirty_offset == expected
     assert found.is_checkpoint_invalid == (checkpoint != expected)
 
@@ -164,10 +167,10 @@ def test_cl1_that_retention_passed_the_checkpoint_is_told_of_compact_alone(
 ) -> None:
     log = filled(20)
     log.update_config(replace(log.config, cleanup_policy=policy))
-    log.update_high_watermark(20)
-    log.maybe_increment_log_start_offset(10)
+    log.marks.update_high_watermark(20)
+    log.marks.maybe_increment_log_start_offset(10)
     caplog.clear()
-    assert log.cleanable_offsets(5, NOW_MS).is_checkpoint_invalid
+    assert log.compactions.cleanable_offsets(5, NOW_MS).is_checkpoint_invalid
     assert [record.levelname for record in caplog.records].count("WARNING") == told
 
 
@@ -178,27 +181,27 @@ def test_cl1_that_retention_passed_the_checkpoint_is_told_of_compact_alone(
 def test_kafka_9826_a_first_dirty_offset_in_the_active_segment_leaves_nothing_to_clean() -> None:
     directory = Directory()
     log = directory.add("t", 4)
-    assert log.active_segment.base_offset == 0
+    assert log.local.segments.active.base_offset == 0
     for checkpoint in (3, 4):
-        found = log.cleanable_offsets(checkpoint, NOW_MS)
+        found = log.compactions.cleanable_offsets(checkpoint, NOW_MS)
         assert (found.first_dirty_offset, found.first_uncleanable_offset) == (checkpoint, checkpoint)
-        assert log.log_to_clean(found, NOW_MS).cleanable_bytes == 0
-    log.maybe_increment_log_start_offset(2)
+        assert log.compactions.log_to_clean(found, NOW_MS).cleanable_bytes == 0
+    log.marks.maybe_increment_log_start_offset(2)
     assert directory.grab() is None  # KAFKA-9133
 
 
 @pytest.mark.covers("LogCleanerTest.testLogToClean", "LogCleanerTest.testLogToCleanWithUncleanableSection")
 def test_cl3_bytes_are_those_of_whole_segments() -> None:
     log = filled(30)
-    log.update_high_watermark(30)
-    sizes = [segment.size_bytes for segment in log.segments]
-    bases = log.segments.base_offsets
-    found = log.log_to_clean(log.cleanable_offsets(bases[2], NOW_MS), NOW_MS)
+    log.marks.update_high_watermark(30)
+    sizes = [segment.size_bytes for segment in log.local.segments]
+    bases = log.local.segments.base_offsets
+    found = log.compactions.log_to_clean(log.compactions.cleanable_offsets(bases[2], NOW_MS), NOW_MS)
     assert (found.clean_bytes, found.cleanable_bytes) == (sum(sizes[:2]), sum(sizes[2:-1]))
     assert found.total_bytes == sum(sizes[:-1])
     assert found.cleanable_ratio == sum(sizes[2:-1]) / sum(sizes[:-1])
-    log.update_high_watermark(bases[4] + 1)
-    found = log.log_to_clean(log.cleanable_offsets(bases[2], NOW_MS), NOW_MS)
+    log.marks.update_high_watermark(bases[4] + 1)
+    found = log.compactions.log_to_clean(log.compactions.cleanable_offsets(bases[2], NOW_MS), NOW_MS)
     assert found.cleanable_bytes == sum(sizes[2:4])
     assert found.dirty.end_offset == bases[4]
 
@@ -341,14 +344,14 @@ def test_rt16_a_truncation_lowers_the_checkpoint_and_never_raises_it() -> None:
 )
 def test_kafka_6266_an_invalid_checkpoint_is_written_anew_though_its_log_is_not_chosen() -> None:
     directory = three_logs()
-    directory.logs["tp0-0"].maybe_increment_log_start_offset(18)
+    directory.logs["tp0-0"].marks.maybe_increment_log_start_offset(18)
     directory.manager.grab_filthiest(NOW_MS)
     assert directory.stored()[("tp0", 0)] == 18
 
 
 def test_cl6_a_log_that_is_offline_is_not_cleaned() -> None:
     directory = three_logs()
-    directory.logs["tp2-0"].mark_offline("flush", OSError(5, "gone"))
+    directory.logs["tp2-0"].online.failed("flush", OSError(5, "gone"))
     assert directory.grab() == "tp1"
 
 

@@ -72,7 +72,7 @@ def test_marks_change_nothing_of_what_a_round_leaves(
                 for group in part:
                     log.put(*group, producer_id=len(group))
                 log.roll()
-                if log.log.active_segment.base_offset > dirty:
+                if log.log.local.segments.active.base_offset > dirty:
                     dirty = log.clean(dirty, slots=slots, now_ms=NOW_MS + dirty)
             return [batch.tobytes() for batch in log.batches()]
 

@@ -23,7 +23,7 @@ LOGS = "logs"
 
 
 def first_dirty(log: PartitionLog, checkpoint: int | None) -> int:
-    return log.cleanable_offsets(checkpoint, NOW_MS).first_dirty_offset
+    return log.compactions.cleanable_offsets(checkpoint, NOW_MS).first_dirty_offset
 
 
 def log_from(start: int, end: int) -> CleanedLog:
@@ -31,8 +31,8 @@ def log_from(start: int, end: int) -> CleanedLog:
     log = CleanedLog(replace(COMPACTED, segment_bytes=200))
     log.put_each(*range(end))
     if start:
-        log.log.maybe_increment_log_start_offset(start)
-        log.log.delete_old_segments(NOW_MS)
+        log.log.marks.maybe_increment_log_start_offset(start)
+        log.log.retention.delete_old(NOW_MS)
     return log
 
 
@@ -45,9 +45,9 @@ def test_kafka_1373_a_log_that_was_never_cleaned_is_dirty_from_its_start_on() ->
 @pytest.mark.parametrize("checkpoint", [0, 5, 13, 1_000])
 def test_kafka_1641_a_checkpoint_below_or_above_the_log_counts_as_its_start(checkpoint: int) -> None:
     log = log_from(6, 12).log
-    offsets = log.cleanable_offsets(checkpoint, NOW_MS)
+    offsets = log.compactions.cleanable_offsets(checkpoint, NOW_MS)
     assert (offsets.first_dirty_offset, offsets.is_checkpoint_invalid) == (6, True)
-    offsets = log.cleanable_offsets(7, NOW_MS)
+    offsets = log.compactions.cleanable_offsets(7, NOW_MS)
     assert (offsets.first_dirty_offset, offsets.is_checkpoint_invalid) == (7, False)
 
 
@@ -55,11 +55,11 @@ def test_kafka_1641_a_checkpoint_below_or_above_the_log_counts_as_its_start(chec
 def test_kafka_9133_a_log_start_in_the_active_segment_leaves_nothing_to_clean(checkpoint: int | None) -> None:
     log = CleanedLog()
     log.put_each(*range(5))
-    log.log.maybe_increment_log_start_offset(2)
+    log.log.marks.maybe_increment_log_start_offset(2)
     manager = CleanerManager(log.file_system, LOGS, {"topic-0": log.log})
     if checkpoint is not None:
         manager._update(("topic", 0), checkpoint)
-    assert log.log.active_segment.base_offset == 0
+    assert log.log.local.segments.active.base_offset == 0
     assert manager.grab_filthiest(NOW_MS) is None and manager.uncleanable == frozenset()
 
 
@@ -144,7 +144,7 @@ def test_kafka_2118_a_crash_at_any_renaming_of_a_swap_leaves_the_last_value_of_e
     log = CleanedLog(replace(COMPACTED, segment_bytes=300))
     log.put_each(*range(6), *range(6))
     log.roll()
-    log.log.flush()
+    log.log.flushes.flush()
     expected = log.last_values()
     died = 0
     for call in range(1, 200):
@@ -152,7 +152,7 @@ def test_kafka_2118_a_crash_at_any_renaming_of_a_swap_leaves_the_last_value_of_e
         twin.disk = log.disk.snapshot()
         twin.file_system = new_file_system(twin.disk)
         twin.log = open_log(twin.file_system, log.config)
-        twin.log.update_high_watermark(12)
+        twin.log.marks.update_high_watermark(12)
         twin.disk.arm_crash(call, applied=applied, verbs={"rename", "unlink"})
         try:
             twin.clean()
@@ -183,7 +183,7 @@ def put_old(
     base_offset = first if magic else 0
     data = build_message_set(records, magic=magic, base_offset=base_offset, compression=codec)
     log.log.append_as_follower(data, leader_epoch=0, now_ms=NOW_MS)
-    log.log.update_high_watermark(log.log.log_end_offset)
+    log.log.marks.update_high_watermark(log.log.log_end_offset)
 
 
 def clean_all(log: CleanedLog) -> None:
@@ -206,10 +206,10 @@ def test_cl18_messages_of_all_formats_are_cleaned_one_after_the_other(codec: Com
     log.log.append_as_follower(
         build_message_set([big], magic=0, compression=codec), leader_epoch=0, now_ms=NOW_MS
     )
-    log.log.update_high_watermark(log.log.log_end_offset)
-    before = log.log.size_bytes
+    log.log.marks.update_high_watermark(log.log.log_end_offset)
+    before = log.log.local.segments.size_bytes
     clean_all(log)
-    assert log.log.size_bytes < before and {each.magic for each in log.batches()} == {0}
+    assert log.log.local.segments.size_bytes < before and {each.magic for each in log.batches()} == {0}
     for turn in range(2):
         put_old(log, 0, range(6), 10 + turn, codec)
         put_old(log, 1, range(4, 9), 10 + turn, codec)
@@ -243,10 +243,10 @@ def test_cl28_snapshots_are_those_of_the_segments_that_are_left() -> None:
         log.put((1, str(turn)), producer_id=1)
         log.roll()
     log.put((2, "x"), producer_id=1)
-    assert snapshots(log) == log.log.segments.base_offsets[1:] == [1, 2, 3]
+    assert snapshots(log) == log.log.local.segments.base_offsets[1:] == [1, 2, 3]
     log.clean()
-    assert len(log.log.segments) < 4
-    assert snapshots(log) == log.log.segments.base_offsets[1:]
+    assert len(log.log.local.segments) < 4
+    assert snapshots(log) == log.log.local.segments.base_offsets[1:]
 
 
 def snapshots(log: CleanedLog) -> list[int]:

@@ -53,7 +53,7 @@ def test_cl26_a_transaction_is_aborted_by_a_marker_in_a_later_segment() -> None:
     log.in_transaction(1, 3)
     log.in_transaction(2, 5)
     log.roll()
-    bound = log.log.cleanable_offsets(0, NOW_MS)
+    bound = log.log.compactions.cleanable_offsets(0, NOW_MS)
     assert bound.first_uncleanable_offset == 0  # undecided from the start
     log.abort(1)
     log.roll()
@@ -73,7 +73,7 @@ def test_kafka_8351_a_marker_stays_for_data_in_an_earlier_group() -> None:
     log.roll()
     assert clean_twice(log) == 2
     assert log.offsets() == [0, 1]
-    assert len(log.log.segments) == 3  # groups of one each
+    assert len(log.log.local.segments) == 3  # groups of one each
 
 
 @pytest.mark.covers("LogCleanerTest.testAbortedTransactionSpanningSegments")
@@ -273,7 +273,7 @@ def test_cl22_an_aborted_transaction_is_found_that_began_segments_before_its_mar
     log.roll()
     log.abort(1)
     log.roll()
-    end = log.log.segments.base_offsets[1]
+    end = log.log.local.segments.base_offsets[1]
     log.clean(end=end)  # the marker lies behind the round
     assert log.keys() == [2, 3, 4]
 
@@ -284,7 +284,7 @@ def test_cl22_transactions_that_end_below_the_log_start_are_not_looked_for() -> 
     log.abort(1)
     log.put(2)
     log.roll()
-    log.log.maybe_increment_log_start_offset(2)
+    log.log.marks.maybe_increment_log_start_offset(2)
     log.clean(2)
     assert log.aborted() == []
 
@@ -362,7 +362,7 @@ def test_kafka_8335_sequences_that_begin_anew_protect_no_old_batch() -> None:
             partition_leader_epoch=0,
         )
         log.log.append_as_follower(data, leader_epoch=0, now_ms=NOW_MS)
-        log.log.update_high_watermark(log.log.log_end_offset)
+        log.log.marks.update_high_watermark(log.log.log_end_offset)
         log.commit(1)
     log.put_each(2, 1)
     log.roll()
@@ -393,7 +393,7 @@ def test_cl14_a_producer_that_was_forgotten_keeps_no_batch() -> None:
     log.put(1, producer_id=1)
     log.put(1)
     log.roll()
-    log.log.producer_state.remove_expired(NOW_MS + 2 * DAY_MS)
+    log.log.producers.remove_expired(NOW_MS + 2 * DAY_MS)
     log.clean()
     assert log.last_offsets() == [1]
 

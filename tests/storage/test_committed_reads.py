@@ -27,21 +27,21 @@ class Replica:
         self.cuts = 0
 
     def append(self, count: int) -> None:
-        log, end = self.log, self.log.log_end
+        log, end = self.log, self.log.local.log_end
         if self.leads:
             log.append_as_leader(produced(count), leader_epoch=self.epoch, now_ms=NOW_MS)
-            log.maybe_increment_high_watermark(end)
+            log.marks.maybe_increment_high_watermark(end)
         else:
             data = bytearray(batch(end.offset, count))
             stamp(data, 0, base_offset=end.offset, partition_leader_epoch=self.epoch)
             log.append_as_follower(bytes(data), leader_epoch=self.epoch, now_ms=NOW_MS)
-            log.update_high_watermark(end.offset)
+            log.marks.update_high_watermark(end.offset)
 
     def change_role(self) -> None:
         self.leads = not self.leads
         self.epoch += 1
         if not self.leads:
-            self.cuts += self.log.truncate_to(self.log.high_watermark)
+            self.cuts += self.log.truncate_to(self.log.high_watermark, now_ms=NOW_MS)
 
 
 def consume(log: PartitionLog, offset: int) -> list[Read]:
@@ -66,12 +66,12 @@ def test_rd3_what_was_read_is_never_truncated_afterwards(seed: int, segment_byte
         else:
             replica.append(draws.between(1, 9, "count", turn))
         for each in range(draws.below(4, "reads", turn)):
-            offset = log.place_of(0).offset if not consumed else next_offset(log, consumed[-1])
+            offset = log.reads.place_of(0).offset if not consumed else next_offset(log, consumed[-1])
             assert offset <= log.high_watermark, (turn, each)
             consumed += consume(log, offset)
     stored = [
         (each.base_offset, each.partition_leader_epoch)
-        for segment in log.segments
+        for segment in log.local.segments
         for each in segment.records.batches()
     ]
     assert replica.cuts > 10 and len(consumed) > 30

@@ -21,9 +21,9 @@ def emptied(file_system: SimFileSystem) -> PartitionLog:
     log = open_log(file_system, SHORT)
     for epoch in (1, 2, 3):
         log.append_as_leader(produced(3), leader_epoch=epoch, now_ms=NOW_MS)
-    log.update_high_watermark(9)
-    assert log.delete_old_segments(NOW_MS + 3_600_000) == 1
-    assert (log.segments.base_offsets, log.log_start_offset, epochs(log)) == ([9], 9, [(3, 9)])
+    log.marks.update_high_watermark(9)
+    assert log.retention.delete_old(NOW_MS + 3_600_000) == 1
+    assert (log.local.segments.base_offsets, log.log_start_offset, epochs(log)) == ([9], 9, [(3, 9)])
     return log
 
 
@@ -50,7 +50,7 @@ def test_ll22_nothing_hangs_on_it_the_log_goes_on_where_it_ended(log_start_offse
     file_system = new_file_system()
     emptied(file_system).close_handles()
     log = open_log(file_system, SHORT, log_start_offset=log_start_offset)
-    assert not log.truncate_to(log.high_watermark)
+    assert not log.truncate_to(log.high_watermark, now_ms=NOW_MS)
     log.append_as_leader(produced(2), leader_epoch=4, now_ms=NOW_MS)
     assert epochs(log) == [(4, 9)] and read_offsets(log) == [9, 10]
     assert log.read(9, max_size=1 << 20, isolation=Isolation.LOG_END).records

@@ -67,7 +67,7 @@ def test_kafka_7283_a_damaged_index_below_the_recovery_point_is_not_looked_at() 
     file_system = new_file_system()
     log = open_log(file_system, THREE)
     append_each(log, 12)
-    log.flush()
+    log.flushes.flush()
     log.close_handles()
     path = join(DIRECTORY, f"{0:020d}.index")
     file = file_system.open(path, OpenMode.WRITE)
@@ -169,7 +169,7 @@ def test_kafka_3968_a_segment_that_was_flushed_does_not_vanish_in_a_power_loss()
     file_system = durable_file_system(disk)
     log = open_log(file_system, THREE)
     append_each(log, 8)
-    log.flush()
+    log.flushes.flush()
     disk.lose_power("none")
     assert read_offsets(open_log(disk.file_system(Life()), THREE)) == list(range(8))
 
@@ -180,7 +180,7 @@ def test_kafka_5752_all_paths_of_a_log_follow_a_rename() -> None:
     append_each(log, 8)
     renamed = "topic-0." + "a" * 32 + "-delete"
     assert log.rename_directory(renamed)
-    for segment in log.segments:
+    for segment in log.local.segments:
         for path in (segment.path, segment.offset_index_path, segment.time_index_path):
             assert path.startswith(f"logs/{renamed}/")
         assert segment.transaction_index.path.startswith(f"logs/{renamed}/")
@@ -190,7 +190,7 @@ def test_kafka_16424_a_delayed_deletion_follows_the_log_to_its_new_name() -> Non
     file_system = new_file_system()
     log = open_log(file_system, THREE)
     append_each(log, 8)
-    segment = log.segments.first
+    segment = log.local.segments.first
     assert segment is not None
     segment.change_file_suffixes("", ".deleted")
     log.rename_directory("topic-0." + "a" * 32 + "-stray")
@@ -202,7 +202,7 @@ def test_kafka_13403_files_that_go_while_a_log_is_deleted_do_not_stop_it() -> No
     file_system = new_file_system()
     log = open_log(file_system, THREE)
     append_each(log, 8)
-    first = log.segments.first
+    first = log.local.segments.first
     assert first is not None
     for path in (first.path, first.time_index_path):
         file_system.unlink(path)  # retention was faster

@@ -53,7 +53,7 @@ def test_kafka_5582_a_preallocated_segment_is_cut_to_its_records_when_cleaned() 
     log.put_each(1, 2, 1)
     log.roll()
     log.clean()
-    first = log.log.segments.first
+    first = log.log.local.segments.first
     assert first is not None and log.file_system.stat(first.path).size_bytes == first.size_bytes < 1024
 
 

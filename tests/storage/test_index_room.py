@@ -35,7 +35,7 @@ def stopped(file_system: SimFileSystem) -> None:
     log = open_log(file_system, DENSE)
     for offset in range(60):
         log.append_as_leader(produced(timestamp=NOW_MS + offset), leader_epoch=0, now_ms=NOW_MS)
-    assert log.segments.base_offsets[:2] == [0, 25]
+    assert log.local.segments.base_offsets[:2] == [0, 25]
     log.close()
 
 
@@ -43,11 +43,11 @@ def test_ls13_an_index_with_more_entries_than_its_full_size_holds_is_emptied_by_
     file_system = new_file_system()
     stopped(file_system)
     log = open_log(file_system, TIGHT, clean=True)
-    assert log.truncate_to(20)
-    assert log.segments.base_offsets == [0] and read_offsets(log) == list(range(20))
-    assert log.active_segment.offset_index.length_bytes == 40
-    assert log.active_segment.time_index.length_bytes == 36
-    assert log.active_segment.offset_index.entries == log.active_segment.time_index.entries == 0
+    assert log.truncate_to(20, now_ms=NOW_MS)
+    assert log.local.segments.base_offsets == [0] and read_offsets(log) == list(range(20))
+    assert log.local.segments.active.offset_index.length_bytes == 40
+    assert log.local.segments.active.time_index.length_bytes == 36
+    assert log.local.segments.active.offset_index.entries == log.local.segments.active.time_index.entries == 0
     append_each(log, 5)
     assert read_offsets(log) == list(range(25))
 
@@ -56,8 +56,8 @@ def test_ls13_an_index_whose_entries_fit_after_a_truncation_keeps_them() -> None
     file_system = new_file_system()
     stopped(file_system)
     log = open_log(file_system, TIGHT, clean=True)
-    assert log.truncate_to(4)
-    index = log.active_segment.offset_index
+    assert log.truncate_to(4, now_ms=NOW_MS)
+    index = log.local.segments.active.offset_index
     assert [index.entry(slot).offset for slot in range(index.entries)] == [1, 2, 3]
 
 

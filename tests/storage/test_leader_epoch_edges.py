@@ -109,7 +109,7 @@ def test_ep12_a_start_clips_entries_too_many_at_both_ends() -> None:
     epochs.assign(8, 12)  # of records that a crash took
     log = open_log(file_system, log_start_offset=4)
     expected = [(1, 4), (2, 6), (3, 9)]
-    assert log.leader_epochs.entries == expected
+    assert log.epochs.entries == expected
     log.close_handles()
     assert new_epochs(file_system).entries == expected
     assert read_file(file_system, f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n3\n1 4\n2 6\n3 9\n"

@@ -123,8 +123,8 @@ def test_ap5_without_timestamps_there_is_no_offset_of_the_largest(made: Made) ->
 def test_ap7_the_log_start_is_told(made: Made) -> None:
     log = opened()
     lead(log, made((NOW_MS,) * 3))
-    log.update_high_watermark(3)
-    log.maybe_increment_log_start_offset(2)
+    log.marks.update_high_watermark(3)
+    log.marks.maybe_increment_log_start_offset(2)
     assert lead(log, made()).log_start_offset == 2
 
 
@@ -178,7 +178,7 @@ def test_lv11_a_wrong_max_timestamp_is_put_right_and_sealed(made: Made) -> None:
     for each in iterate_batches(all_bytes(log)):
         each.check_valid("log")
         assert each.max_timestamp == NOW_MS + 1
-    assert log.active_segment.max_timestamp == (NOW_MS + 1, 1)
+    assert log.local.segments.active.max_timestamp == (NOW_MS + 1, 1)
 
 
 def test_lv11_a_topic_of_append_time_stamps_and_tells_it(made: Made) -> None:
@@ -205,7 +205,7 @@ def test_ap9_the_epoch_of_each_append_is_noted(made: Made) -> None:
     log = opened()
     for epoch in (2, 2, 5):
         lead(log, made(), epoch=epoch)
-    assert log.leader_epochs.entries == [(2, 0), (5, 2)]
+    assert log.epochs.entries == [(2, 0), (5, 2)]
     with pytest.raises(InvalidRecord):
         lead(log, made(), epoch=-1)
     assert log.log_end_offset == 3
@@ -233,10 +233,10 @@ def test_ap12_ap15_the_marks_follow_the_bytes(made: Made) -> None:
     log = opened()
     for end in (2, 4):
         lead(log, made((NOW_MS, NOW_MS)))
-        segment = log.active_segment
-        assert (log.log_end_offset, log.producer_state.map_end_offset) == (end, end)
-        assert (log.log_end.offset, log.log_end.segment_base_offset) == (end, 0)
-        assert log.log_end.position == segment.size_bytes == len(all_bytes(log))
+        segment = log.local.segments.active
+        assert (log.log_end_offset, log.producers.map_end_offset) == (end, end)
+        assert (log.local.log_end.offset, log.local.log_end.segment_base_offset) == (end, 0)
+        assert log.local.log_end.position == segment.size_bytes == len(all_bytes(log))
 
 
 def test_ap16_a_failed_write_takes_the_log_offline_on_either_way(made: Made) -> None:
@@ -246,7 +246,7 @@ def test_ap16_a_failed_write_takes_the_log_offline_on_either_way(made: Made) -> 
     disk.fail(1, verbs={"write_at"}, path_suffix=".log", applied_bytes=30)
     with pytest.raises(StorageError):
         lead(log, made())
-    assert (log.log_end_offset, log.producer_state.map_end_offset) == (1, 1) and log.offline_reason
+    assert (log.log_end_offset, log.producers.map_end_offset) == (1, 1) and log.online.reason
     with pytest.raises(StorageError, match="offline"):
         lead(log, made())
 
@@ -257,7 +257,7 @@ def test_ls1_an_entry_comes_once_more_than_the_interval_lies_behind_the_last(mad
     log = opened(config)
     for later in range(9):
         lead(log, made((NOW_MS + later,)))
-    index, times = log.active_segment.offset_index, log.active_segment.time_index
+    index, times = log.local.segments.active.offset_index, log.local.segments.active.time_index
     assert [index.entry(slot) for slot in range(index.entries)] == [(3, 3 * size), (6, 6 * size)]
     assert [times.entry(slot) for slot in range(times.entries)] == [(NOW_MS + 3, 3), (NOW_MS + 6, 6)]
 
@@ -267,8 +267,8 @@ def test_ls1_the_greatest_timestamp_stays_with_the_first_batch_that_has_it(made:
     for timestamp in (NOW_MS + 5, NOW_MS, NOW_MS + 5, NOW_MS + 6):
         lead(log, made((timestamp,)))
         expected = (NOW_MS + 6, 3) if timestamp == NOW_MS + 6 else (NOW_MS + 5, 0)
-        assert log.active_segment.max_timestamp == expected
-    times = log.active_segment.time_index
+        assert log.local.segments.active.max_timestamp == expected
+    times = log.local.segments.active.time_index
     assert [times.entry(slot) for slot in range(times.entries)] == [(NOW_MS + 5, 0), (NOW_MS + 6, 3)]
 
 
@@ -279,11 +279,11 @@ def test_ls3_the_greatest_timestamp_of_before_a_start_counts(made: Made) -> None
     log.close()
     log = open_log(fs, ROOM, clean=True, recovery_point=1)
     lead(log, made((NOW_MS,)))
-    assert log.active_segment.max_timestamp == (NOW_MS + 50, 0)
+    assert log.local.segments.active.max_timestamp == (NOW_MS + 50, 0)
 
 
 def rolls_at(log: PartitionLog, data: bytes, now_ms: int = NOW_MS) -> bool:
-    info, base = lead(log, data, now_ms=now_ms), log.active_segment.base_offset
+    info, base = lead(log, data, now_ms=now_ms), log.local.segments.active.base_offset
     assert info.has_rolled == (base == info.first_offset > 0)
     return info.has_rolled
 
@@ -303,7 +303,7 @@ def test_ls4_a_segment_rolls_when_it_is_older_than_segment_ms(made: Made) -> Non
 
 def test_ls6_the_jitter_makes_a_segment_roll_earlier(made: Made) -> None:
     log = opened(replace(ROOM, segment_ms=1000))
-    log.active_segment._roll_jitter_ms = 300
+    log.local.segments.active._roll_jitter_ms = 300
     assert [rolls_at(log, made((NOW_MS + each,))) for each in (0, 700, 701)] == [False, False, True]
 
 
@@ -325,14 +325,14 @@ def test_ls4_ix3_a_segment_rolls_when_an_index_is_full(made: Made, index_bytes: 
 def test_ls4_a_segment_rolls_when_its_offset_index_alone_is_full(made: Made) -> None:
     log = opened(replace(ROOM, segment_index_bytes=36, index_interval_bytes=0))
     found = [rolls_at(log, made((NOW_MS,))) for _ in range(6)]  # one time entry, then none
-    assert found == [False, False, False, False, False, True] and log.active_segment.base_offset == 5
+    assert found == [False, False, False, False, False, True] and log.local.segments.active.base_offset == 5
 
 
 def test_ls4_a_segment_rolls_where_an_offset_does_not_fit(made: Made) -> None:
     log = opened()
     follow(log, batch(INT_MAX - 2))
     assert not rolls_at(log, made((NOW_MS, NOW_MS)))
-    assert rolls_at(log, made()) and log.segments.base_offsets == [0, INT_MAX + 1]
+    assert rolls_at(log, made()) and log.local.segments.base_offsets == [0, INT_MAX + 1]
 
 
 def test_ls4_the_configuration_of_now_counts(made: Made) -> None:
@@ -354,15 +354,19 @@ def test_ls13_after_a_truncation_the_segment_is_what_it_holds(made: Made) -> Non
     log = opened(replace(ROOM, segment_ms=1000, index_interval_bytes=size))
     for each in (0, 1, 2, 3):
         lead(log, made((NOW_MS + each,)))
-    log.truncate_to(2)
+    log.truncate_to(2, now_ms=NOW_MS)
     if isinstance(made, Idempotent):
         made.sequence -= 2
     lead(log, made((NOW_MS + 7,)))  # the interval counts from here
-    assert log.active_segment.offset_index.entries == 0 and log.active_segment.max_timestamp == (
-        NOW_MS + 7,
-        2,
+    assert (
+        log.local.segments.active.offset_index.entries == 0
+        and log.local.segments.active.max_timestamp
+        == (
+            NOW_MS + 7,
+            2,
+        )
     )
-    log.truncate_to(0)
+    log.truncate_to(0, now_ms=NOW_MS)
     assert not rolls_at(log, made((NOW_MS + 5000,))) and not rolls_at(log, made((NOW_MS + 6000,)))
     assert rolls_at(log, made((NOW_MS + 6001,)))
 
@@ -378,20 +382,20 @@ def test_rd7_an_open_transaction_holds_the_stable_offset_on_either_way(made: Mad
     )
     lead(log, data)
     lead(log, made())
-    log.update_high_watermark(2)
-    assert (log.last_stable_offset, log.high_watermark) == (0, 2)
+    log.marks.update_high_watermark(2)
+    assert (log.marks.last_stable_offset, log.high_watermark) == (0, 2)
 
 
 def test_rt9_after_a_truncation_over_segments_the_last_one_left_is_written_to(made: Made) -> None:
     log = opened(replace(ROOM, segment_bytes=2 * len(made())))
     for _ in range(5):
         lead(log, made())
-    assert log.segments.base_offsets == [0, 2, 4]
-    log.truncate_to(1)
+    assert log.local.segments.base_offsets == [0, 2, 4]
+    log.truncate_to(1, now_ms=NOW_MS)
     if isinstance(made, Idempotent):
         made.sequence -= 4
     lead(log, made())
-    assert log.segments.base_offsets == [0] and [
+    assert log.local.segments.base_offsets == [0] and [
         each.base_offset for each in iterate_batches(all_bytes(log))
     ] == [0, 1]
 
@@ -429,7 +433,9 @@ class Twin:
     def configure(self, config: LogConfig) -> None:
         self.log.update_config(config)
         if self.is_long:
-            self.log._plain = PlainBatches(replace(ValidationRules.from_config(config), max_message_bytes=0))
+            self.log.appends._plain = PlainBatches(
+                replace(ValidationRules.from_config(config), max_message_bytes=0)
+            )
 
     def do(self, verb: str, number: int, step_ms: int) -> object:
         log, end = self.log, self.log.log_end_offset
@@ -441,21 +447,23 @@ class Twin:
             case "follow":
                 return follow(log, batch(end + number, 2, epoch=self.epoch, timestamp=self.now_ms + step_ms))
             case "truncate":
-                return log.truncate_to(max(end - number, log.log_start_offset))
+                return log.truncate_to(max(end - number, log.log_start_offset), now_ms=NOW_MS)
             case "start at":
-                log.truncate_fully_and_start_at(end + number - 2 if end > 2 else number)
+                log.truncation.truncate_fully_and_start_at(
+                    end + number - 2 if end > 2 else number, now_ms=NOW_MS
+                )
             case "roll":
-                return log.roll().base_offset
+                return log.flushes.roll(now_ms=NOW_MS).base_offset
             case "epoch":
                 self.epoch += number
-                log.assign_epoch(self.epoch)
+                log.appends.assign_epoch(self.epoch)
             case "config":
                 self.configure(CONFIGS[number])
             case "read":
                 return log.read(max(end - number, log.log_start_offset), max_size=500).records
             case _:
-                log.update_high_watermark(end)
-                return log.maybe_increment_log_start_offset(max(end - number, 0))
+                log.marks.update_high_watermark(end)
+                return log.marks.maybe_increment_log_start_offset(max(end - number, 0))
         return None
 
     def answer(self, verb: str, number: int, step_ms: int) -> object:
@@ -468,10 +476,15 @@ class Twin:
         log = self.log
         segments = [
             (each.base_offset, each.size_bytes, each.max_timestamp, each.first_batch_timestamp)
-            for each in log.segments
+            for each in log.local.segments
         ]
-        marks = (log.log_end, log.log_start_offset, log.recovery_point, log.producer_state.map_end_offset)
-        return segments, marks, log.leader_epochs.entries, log.last_stable_offset
+        marks = (
+            log.local.log_end,
+            log.log_start_offset,
+            log.local.recovery_point,
+            log.producers.map_end_offset,
+        )
+        return segments, marks, log.epochs.entries, log.marks.last_stable_offset
 
     def files(self) -> dict[str, bytes]:
         names = self.file_system.list(DIRECTORY)

@@ -70,7 +70,7 @@ def test_a_log_that_runs_out_of_files_says_so_and_opens_afterwards(tmp_path: Pat
     directory = f"{tmp_path}/topic-0"
     log = PartitionLog.open(OsFileSystem(), directory, SMALL, clean=True, now_ms=NOW_MS)
     append_each(log, 60, value_bytes=100)
-    assert len(log.segments) > 3
+    assert len(log.local.segments) > 3
     log.close()
     used = len(os.listdir("/proc/self/fd"))
     with open_files_limited_to(used + 3), pytest.raises(StorageError, match="ulimit -n"):
@@ -139,8 +139,8 @@ def test_a_full_disk_at_the_first_index_of_a_log_is_one_error_and_nothing_is_los
     append_each(log, 4)
     disk.fail(1, errno.ENOSPC, verbs={"set_length"})
     with pytest.raises(StorageError, match=r"roll failed.*No space left on device"):
-        log.roll()
-    assert log.offline_reason is not None
+        log.flushes.roll(now_ms=NOW_MS)
+    assert log.online.reason is not None
     log.close_handles()
     assert read_offsets(open_log(fs)) == [0, 1, 2, 3]
 

@@ -47,7 +47,7 @@ def test_ll10_a_missing_time_index_is_made_at_once_and_without_a_byte(
     file_system.unlink(file_of(3, "timeindex"))
     log = open_log(file_system, THREE, clean=clean, recovery_point=recovery_point)
     assert read_file(file_system, file_of(3, "timeindex")) == b""
-    segment = log.segments.get(3)
+    segment = log.local.segments.get(3)
     assert segment is not None and segment.time_index.entries == 0
 
 
@@ -120,7 +120,7 @@ def test_ll25_a_snapshot_at_the_log_start_of_the_checkpoint_is_not_loaded() -> N
     of_four_producers(file_system)
     put(file_system, file_of(3, "snapshot"), snapshot_of_first_segment())
     log = open_log(file_system, THREE, clean=True, log_start_offset=4)
-    assert sorted(log.producer_state.producers) == [4]
+    assert sorted(log.producers.producers) == [4]
 
 
 def test_ll25_nor_is_one_at_the_first_base_where_that_is_above_the_checkpoint() -> None:
@@ -130,7 +130,7 @@ def test_ll25_nor_is_one_at_the_first_base_where_that_is_above_the_checkpoint() 
         file_system.unlink(file_of(0, suffix))
     put(file_system, file_of(3, "snapshot"), snapshot_of_first_segment())
     log = open_log(file_system, THREE, clean=True)
-    assert (log.log_start_offset, sorted(log.producer_state.producers)) == (3, [3, 4])
+    assert (log.log_start_offset, sorted(log.producers.producers)) == (3, [3, 4])
 
 
 def snapshot_of_first_segment() -> bytes:
@@ -160,7 +160,7 @@ def test_ll14_behind_the_first_cut_nothing_is_walked_and_its_snapshots_go() -> N
         (file_of(9), 0, 3 * SIZE),
         (file_of(6), 0, 3 * SIZE),
     ]
-    assert log.segments.base_offsets == [0, 3] and log.log_end_offset == 5
+    assert log.local.segments.base_offsets == [0, 3] and log.log_end_offset == 5
     append_each(log, 1)
     assert log.log_end_offset == 6
 
@@ -176,7 +176,7 @@ def test_ll14_a_cut_in_a_swap_without_an_index_ends_the_log_too() -> None:
     with_torn_swap(file_system)
     cuts: list[RecoveryCut] = []
     log = open_log(file_system, THREE, cuts=cuts)
-    assert log.segments.base_offsets == [0, 3] and read_offsets(log) == [0, 1, 2, 3, 4]
+    assert log.local.segments.base_offsets == [0, 3] and read_offsets(log) == [0, 1, 2, 3, 4]
     assert [(cut.path, cut.removed_bytes) for cut in cuts] == [
         (file_of(3), SIZE - 5),
         (file_of(9), 3 * SIZE),
@@ -190,8 +190,8 @@ def test_ll10_a_swap_without_an_index_that_was_flushed_gets_one_at_once() -> Non
     file_system = new_file_system()
     with_torn_swap(file_system)
     log = open_log(file_system, THREE, recovery_point=9)
-    assert log.segments.base_offsets == [0, 3, 6, 9] and log.log_end_offset == 12
-    segment = log.segments.get(3)
+    assert log.local.segments.base_offsets == [0, 3, 6, 9] and log.log_end_offset == 12
+    segment = log.local.segments.get(3)
     assert segment is not None and segment.read_next_offset() == 5
     assert file_system.exists(segment.offset_index_path)
 
@@ -214,7 +214,7 @@ def test_ll14_the_snapshot_where_the_log_now_ends_goes_if_a_deleted_segment_had_
     if not was_there:
         file_system.unlink(file_of(6, "snapshot"))
     log = open_log(file_system, THREE, recovery_point=4)
-    entry = log.producer_state.last_entry(3)
+    entry = log.producers.last_entry(3)
     assert log.log_end_offset == 6 and entry is not None
     assert (entry.last_sequence, len(entry.batch_metadata)) == (5, batches_known)
 
@@ -234,7 +234,7 @@ def test_ll12_after_an_orderly_stop_and_of_a_compacted_log_a_last_batch_far_away
     put(file_system, file_of(0), content)
     cuts: list[RecoveryCut] = []
     log = open_log(file_system, replace(THREE, cleanup_policy=policy), clean=clean, cuts=cuts)
-    assert log.segments.base_offsets == [0, far] and cuts == []
+    assert log.local.segments.base_offsets == [0, far] and cuts == []
 
 
 # LL2: the mark of a clean stop
@@ -267,11 +267,11 @@ def test_ps25_an_error_of_the_replay_tells_file_and_byte() -> None:
         is_transactional=True,
         is_control=True,
     )
-    log.segments.active.append(1, marker)
+    log.local.segments.active.append(1, marker)
     with pytest.raises(CorruptBatch, match="control record") as raised:
         rebuild_producer_state(
             new_producers(file_system),
-            log.segments,
+            log.local.segments,
             log_start_offset=0,
             last_offset=2,
             now_ms=NOW_MS,
@@ -290,7 +290,7 @@ def test_ps25_a_replay_leaves_the_transaction_index_alone() -> None:
     assert len(before) == 34
     producers = new_producers(file_system)
     rebuild_producer_state(
-        producers, log.segments, log_start_offset=0, last_offset=2, now_ms=NOW_MS, is_clean=False
+        producers, log.local.segments, log_start_offset=0, last_offset=2, now_ms=NOW_MS, is_clean=False
     )
     assert producers.ongoing_transactions == [] and producers.first_unstable_transaction is not None
     assert read_file(file_system, file_of(0, "txnindex")) == before
@@ -309,9 +309,9 @@ def test_ps13_the_idle_time_is_counted_in_64_bits(timestamp: int, is_known: bool
     set_max_timestamp(content, 0, timestamp_type=TimestampType.CREATE, max_timestamp=timestamp)
     put(file_system, file_of(0), bytes(content))
     log = open_log(file_system, THREE)
-    assert (log.producer_state.last_entry(3) is not None) == is_known
-    log.producer_state.remove_expired(NOW_MS)
-    assert (log.producer_state.last_entry(3) is not None) == is_known
+    assert (log.producers.last_entry(3) is not None) == is_known
+    log.producers.remove_expired(NOW_MS)
+    assert (log.producers.last_entry(3) is not None) == is_known
 
 
 # PS25: the order of what a segment's replay found

@@ -30,7 +30,7 @@ from tests.storage.start_up_helpers import batches, copy, file_of, poke, raw_seg
 def test_ll19_a_new_log_starts_at_the_log_start_offset() -> None:
     log, cuts = reopen(new_file_system(), log_start_offset=500)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (500, 500, 500)
-    assert log.segments.base_offsets == [500] and cuts == []
+    assert log.local.segments.base_offsets == [500] and cuts == []
 
 
 def test_ll17_after_an_orderly_stop_nothing_is_scanned() -> None:
@@ -38,16 +38,16 @@ def test_ll17_after_an_orderly_stop_nothing_is_scanned() -> None:
     stopped(file_system, clean=True)
     poke(file_system, file_of(3), 70, b"\x77")
     log, cuts = reopen(file_system, clean=True)
-    assert cuts == [] and log.log_end_offset == 12 and log.recovery_point == 12
+    assert cuts == [] and log.log_end_offset == 12 and log.local.recovery_point == 12
 
 
 def test_ll20_a_clean_start_takes_the_end_as_recovery_point_and_an_unclean_one_the_lesser() -> None:
     file_system = new_file_system()
     stopped(file_system)
     log, _ = reopen(file_system, recovery_point=5)
-    assert log.recovery_point == 5
+    assert log.local.recovery_point == 5
     log.close_handles()
-    assert reopen(file_system, recovery_point=500)[0].recovery_point == 12
+    assert reopen(file_system, recovery_point=500)[0].local.recovery_point == 12
 
 
 def test_a_crash_and_an_orderly_stop_end_in_the_same_log() -> None:
@@ -68,7 +68,7 @@ def test_ll21_the_active_segment_has_room_in_its_indexes_again() -> None:
     file_system = new_file_system()
     stopped(file_system, clean=True)
     log, _ = reopen(file_system, clean=True)
-    assert not log.active_segment.offset_index.is_full
+    assert not log.local.segments.active.offset_index.is_full
     append_each(log, 9)
     assert read_offsets(log) == list(range(21))
 
@@ -118,7 +118,7 @@ def test_ls9_after_an_orderly_stop_an_index_that_no_batch_bears_out_ends_the_log
     third = (8).to_bytes(4, "big") + (2 * len(data) // 3).to_bytes(4, "big")
     poke(file_system, file_of(0, "index"), 0, third)
     log, _ = reopen(file_system, clean=True)
-    assert log.active_segment.offset_index.last_offset == 8 and log.log_end_offset == 0
+    assert log.local.segments.active.offset_index.last_offset == 8 and log.log_end_offset == 0
 
 
 @pytest.mark.parametrize("position", [-100, 2**31 - 1])
@@ -128,7 +128,7 @@ def test_ll17_an_index_entry_outside_the_log_is_no_error_after_an_orderly_stop(p
     entry = (2**30).to_bytes(4, "big") + position.to_bytes(4, "big", signed=True)
     poke(file_system, file_of(0, "index"), 0, entry)
     log, _ = reopen(file_system, clean=True)
-    assert log.log_end_offset == 0 and log.active_segment.size_bytes == 3 * SIZE
+    assert log.log_end_offset == 0 and log.local.segments.active.size_bytes == 3 * SIZE
 
 
 # Recovery
@@ -167,7 +167,7 @@ def test_ll16_a_segment_whose_offsets_go_back_is_emptied() -> None:
     raw_segment(file_system, 0, batches(0, 1, 2, 9, 10, 11, 4, 5))
     open_segment(file_system, 20, THREE).close_handlers()
     log, cuts = reopen(file_system)
-    assert log.log_end_offset == 0 and log.segments.base_offsets == [0]
+    assert log.log_end_offset == 0 and log.local.segments.base_offsets == [0]
     assert (cuts[0].position, cuts[0].removed_bytes) == (0, 8 * SIZE)
 
 
@@ -187,7 +187,7 @@ def test_t39_a_missing_time_index_becomes_an_empty_one_after_an_orderly_stop() -
     stopped(file_system, clean=True)
     file_system.unlink(file_of(3, "timeindex"))
     log, _ = reopen(file_system, clean=True)
-    segment = log.segments.get(3)
+    segment = log.local.segments.get(3)
     assert segment is not None and segment.time_index.entries == 0
 
 
@@ -207,7 +207,7 @@ def test_ll16_a_greatest_timestamp_below_the_last_index_entry_empties_the_segmen
     raw_segment(file_system, 0, rising + batch(1, timestamp=NOW_MS + 50))
     index_every_third = LogConfig(segment_index_bytes=1200, index_interval_bytes=2 * SIZE)
     log = open_log(file_system, index_every_third)
-    assert log.log_end_offset == 0 and log.active_segment.size_bytes == 0
+    assert log.log_end_offset == 0 and log.local.segments.active.size_bytes == 0
 
 
 def test_ll14_the_snapshots_of_deleted_segments_go_with_them() -> None:
@@ -287,8 +287,8 @@ def test_t43_a_log_start_beyond_the_end_empties_the_log() -> None:
     stopped(file_system)
     log, cuts = reopen(file_system, log_start_offset=50)
     assert (log.log_start_offset, log.log_end_offset) == (50, 50)
-    assert log.segments.base_offsets == [50] and sum(cut.removed_bytes for cut in cuts) == 12 * SIZE
-    assert log.leader_epochs.entries == []
+    assert log.local.segments.base_offsets == [50] and sum(cut.removed_bytes for cut in cuts) == 12 * SIZE
+    assert log.epochs.entries == []
 
 
 def test_t44_epochs_are_clipped_at_both_ends() -> None:
@@ -296,10 +296,10 @@ def test_t44_epochs_are_clipped_at_both_ends() -> None:
     log = open_log(file_system, THREE)
     for epoch in (1, 2, 3):
         append_each(log, 3, epoch=epoch)
-    log.assign_epoch(9, 9)
+    log.appends.assign_epoch(9, 9)
     log.close_handles()
     log, _ = reopen(file_system, log_start_offset=4)
-    assert [tuple(entry) for entry in log.leader_epochs.entries] == [(2, 4), (3, 6)]
+    assert [tuple(entry) for entry in log.epochs.entries] == [(2, 4), (3, 6)]
 
 
 def test_epochs_are_found_again_in_the_log() -> None:
@@ -310,7 +310,7 @@ def test_epochs_are_found_again_in_the_log() -> None:
     log.close_handles()
     file_system.unlink(join(DIRECTORY, "leader-epoch-checkpoint"))
     log, _ = reopen(file_system)
-    assert [tuple(entry) for entry in log.leader_epochs.entries] == [(1, 0), (2, 3), (3, 6)]
+    assert [tuple(entry) for entry in log.epochs.entries] == [(1, 0), (2, 3), (3, 6)]
 
 
 @pytest.mark.parametrize("clean", [False, True])
@@ -324,7 +324,7 @@ def test_ll25_producers_are_as_before_with_snapshots_damaged_or_lost(clean: bool
     newest = f"{10:020d}.snapshot"
     poke(file_system, join(DIRECTORY, newest), 12, b"\xff\xff")
     log, _ = reopen(file_system, clean=clean)
-    entry = log.producer_state.last_entry(3)
+    entry = log.producers.last_entry(3)
     assert entry is not None and (entry.producer_epoch, entry.last_sequence) == (1, 9)
 
 
@@ -361,7 +361,7 @@ def test_ll8_a_whole_swap_wins_over_what_lies_in_its_range() -> None:
     poke(file_system, swap, 0, batch(4) + batch(8))
     log, _ = reopen(file_system)
     assert read_offsets(log) == [0, 1, 2, 4, 8, 9, 10, 11]
-    assert log.segments.base_offsets == [0, 3, 9]
+    assert log.local.segments.base_offsets == [0, 3, 9]
     assert not [name for name in file_system.list(DIRECTORY) if name.endswith(".swap")]
 
 
@@ -379,7 +379,7 @@ def test_ll13_a_directory_about_to_be_deleted_is_not_recovered() -> None:
     directory = "logs/topic-0." + "a" * 32 + "-delete"
     file_system.make_directory(directory)
     log = open_log(file_system, THREE, directory=directory)
-    assert (log.segments.base_offsets, log.log_end_offset) == ([0], 0)
+    assert (log.local.segments.base_offsets, log.log_end_offset) == ([0], 0)
 
 
 def test_a_power_loss_at_any_call_of_a_start_can_be_recovered_from() -> None:

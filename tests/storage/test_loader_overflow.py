@@ -32,7 +32,7 @@ def test_ll12_a_segment_that_overflows_is_split(with_index: bool) -> None:
     )
     raw_segment(file_system, 3 * FAR, batches(3 * FAR, 3 * FAR + 1))
     log, cuts = reopen(file_system)
-    assert log.segments.base_offsets == [0, FAR, 2 * FAR, 3 * FAR] and cuts == []
+    assert log.local.segments.base_offsets == [0, FAR, 2 * FAR, 3 * FAR] and cuts == []
     assert read_offsets(log) == [
         *(0, 1, FAR - 2),
         *(FAR, FAR + 1, 2 * FAR - 1, 2 * FAR, 2 * FAR + 1),
@@ -45,7 +45,7 @@ def test_kafka_6264_a_compacted_log_whose_last_batch_alone_overflows_is_split_to
     file_system = new_file_system()
     raw_segment(file_system, 0, ended_by_garbage(505))
     log = open_log(file_system, COMPACTED)
-    assert log.segments.base_offsets == [0, 0x3F52_0000_0000_001C]
+    assert log.local.segments.base_offsets == [0, 0x3F52_0000_0000_001C]
 
 
 def test_ll12_a_split_forgets_the_snapshot_of_a_base_offset_that_is_gone() -> None:
@@ -53,7 +53,7 @@ def test_ll12_a_split_forgets_the_snapshot_of_a_base_offset_that_is_gone() -> No
     raw_segment(file_system, 0, batches(FAR + 5, FAR + 6))  # nothing fits: one new segment, none at 0
     poke(file_system, join(DIRECTORY, f"{0:020d}.snapshot"), 0, b"junk")
     log, _ = reopen(file_system)
-    assert log.segments.base_offsets == [FAR + 5] and read_offsets(log) == [FAR + 5, FAR + 6]
+    assert log.local.segments.base_offsets == [FAR + 5] and read_offsets(log) == [FAR + 5, FAR + 6]
     assert f"{0:020d}.snapshot" not in file_system.list(DIRECTORY)
 
 
@@ -84,7 +84,7 @@ def test_ll12_where_no_sector_ends_in_the_offset_it_cannot_be_torn_and_the_segme
     file_system = new_file_system()
     raw_segment(file_system, 0, ended_by_garbage(position))
     log, cuts = reopen(file_system)
-    assert log.segments.base_offsets == [0, 0x3F52_0000_0000_001C] and cuts == []
+    assert log.local.segments.base_offsets == [0, 0x3F52_0000_0000_001C] and cuts == []
 
 
 def test_ll12_before_the_last_segment_nothing_is_torn_and_an_overflow_is_split() -> None:
@@ -92,7 +92,7 @@ def test_ll12_before_the_last_segment_nothing_is_torn_and_an_overflow_is_split()
     raw_segment(file_system, 0, ended_by_garbage(505))
     raw_segment(file_system, 3, batches(3, 4))
     log, cuts = reopen(file_system)
-    assert log.segments.base_offsets == [0, 3, 0x3F52_0000_0000_001C] and cuts == []
+    assert log.local.segments.base_offsets == [0, 3, 0x3F52_0000_0000_001C] and cuts == []
 
 
 def test_kafka_905_offsets_that_go_back_in_a_segment_without_an_index_cost_only_what_follows() -> None:
@@ -111,7 +111,7 @@ def test_garbage_that_a_split_cannot_help_is_cut_with_all_that_follows(with_inde
     raw_segment(file_system, 0, batches(0, 1, FAR + 7, 3, 4), with_index=with_index)
     raw_segment(file_system, 5, batches(5, 6))
     log, cuts = reopen(file_system)
-    assert read_offsets(log) == [0, 1] and log.segments.base_offsets == [0]
+    assert read_offsets(log) == [0, 1] and log.local.segments.base_offsets == [0]
     assert {(cut.path, cut.position, cut.removed_bytes) for cut in cuts} == {
         (file_of(5), 0, 2 * SIZE),
         (file_of(0), 2 * SIZE, 3 * SIZE),
@@ -123,7 +123,7 @@ def test_a_segment_that_overflows_and_is_torn_is_cut_and_then_split(tail: bytes)
     file_system = new_file_system()
     raw_segment(file_system, 0, batches(0, 1, FAR, FAR + 1) + tail)
     log, cuts = reopen(file_system)
-    assert read_offsets(log) == [0, 1, FAR, FAR + 1] and log.segments.base_offsets == [0, FAR]
+    assert read_offsets(log) == [0, 1, FAR, FAR + 1] and log.local.segments.base_offsets == [0, FAR]
     assert [(cut.position, cut.removed_bytes) for cut in cuts] == [(4 * SIZE, len(tail))]
 
 

@@ -62,7 +62,7 @@ def four_producers(file_system: SimFileSystem, config: LogConfig) -> PartitionLo
 
 
 def aborted_of(log: PartitionLog) -> list[tuple[int, ...]]:
-    return [tuple(entry) for segment in log.segments for entry in segment.transaction_index.entries()]
+    return [tuple(entry) for segment in log.local.segments for entry in segment.transaction_index.entries()]
 
 
 def remove(file_system: SimFileSystem, *endings: str, base_offset: int | None = None) -> None:
@@ -84,7 +84,7 @@ def test_ll11_transaction_indexes_that_are_lost_are_built_anew(
 ) -> None:
     file_system, config = new_file_system(), replace(WIDE, segment_bytes=segment_bytes)
     log = four_producers(file_system, config)
-    expected, base = aborted_of(log), log.active_segment.base_offset
+    expected, base = aborted_of(log), log.local.segments.active.base_offset
     assert expected == ABORTED
     log.close()
     remove(file_system, "index", base_offset=base if only_last else None)
@@ -102,7 +102,7 @@ def of_two_producers(file_system: SimFileSystem) -> PartitionLog:
         )
         if pid == 1:
             continue
-    log.update_high_watermark(2)
+    log.marks.update_high_watermark(2)
     return log
 
 
@@ -111,11 +111,11 @@ def test_ll25_producers_below_a_log_start_within_a_segment_are_still_known() -> 
     """From a snapshot or from the whole segment: who was known before the stop is known after it."""
     file_system = new_file_system()
     log = of_two_producers(file_system)
-    log.maybe_increment_log_start_offset(1)
-    assert sorted(log.producer_state.producers) == [1, 2]
+    log.marks.maybe_increment_log_start_offset(1)
+    assert sorted(log.producers.producers) == [1, 2]
     log.close()
     log = open_log(file_system, THREE, log_start_offset=1, recovery_point=1)
-    assert sorted(log.producer_state.producers) == [1, 2]
+    assert sorted(log.producers.producers) == [1, 2]
 
 
 @pytest.mark.covers("LogLoaderTest.testLoadProducersAfterDeleteRecordsOnSegment")
@@ -126,15 +126,15 @@ def test_ll25_producers_of_a_segment_that_is_gone_are_not_known_after_a_crash() 
         log.append_as_leader(
             produced(producer_id=pid, producer_epoch=0, sequence=0), leader_epoch=0, now_ms=NOW_MS
         )
-        log.roll(now_ms=NOW_MS)
-    log.update_high_watermark(2)
-    log.maybe_increment_log_start_offset(1)
-    assert sorted(log.producer_state.producers) == [1, 2]
+        log.flushes.roll(now_ms=NOW_MS)
+    log.marks.update_high_watermark(2)
+    log.marks.maybe_increment_log_start_offset(1)
+    assert sorted(log.producers.producers) == [1, 2]
     log.close_handles()
     for suffix in ("log", "index", "timeindex"):
         file_system.unlink(file_of(0, suffix))
     log = open_log(file_system, THREE, log_start_offset=1, recovery_point=1)
-    assert sorted(log.producer_state.producers) == [2]
+    assert sorted(log.producers.producers) == [2]
 
 
 @pytest.mark.covers("LogLoaderTest.testRecoverAfterNonMonotonicCoordinatorEpochWrite")
@@ -143,13 +143,13 @@ def test_ps25_a_marker_of_a_lower_coordinator_epoch_that_is_in_the_log_is_taken_
     log, sequences = open_log(file_system, WIDE), dict[int, int]()
     transactional(log, 1, 1, sequences)
     end_transaction(log, 1, is_commit=False, coordinator_epoch=5)
-    log.producer_state.remove_expired(NOW_MS + 10 * 86_400_000)
-    assert log.producer_state.producers == {}
+    log.producers.remove_expired(NOW_MS + 10 * 86_400_000)
+    assert log.producers.producers == {}
     end_transaction(log, 1, is_commit=False, coordinator_epoch=4)
     log.close_handles()
     remove(file_system, ".snapshot")
     log = open_log(file_system, WIDE)
-    assert log.producer_state.producers[1].coordinator_epoch == 4
+    assert log.producers.producers[1].coordinator_epoch == 4
 
 
 def test_ps25_transactions_that_a_scan_completes_are_open_no_more() -> None:
@@ -158,13 +158,13 @@ def test_ps25_transactions_that_a_scan_completes_are_open_no_more() -> None:
     transactional(log, 1, 3, sequences)
     end_transaction(log, 1, is_commit=True)
     append_each(log, 2)
-    log.truncate_to(5)  # rebuilds from the records
-    assert log.producer_state.ongoing_transactions == []
+    log.truncate_to(5, now_ms=NOW_MS)  # rebuilds from the records
+    assert log.producers.ongoing_transactions == []
     log.close_handles()
     remove(file_system, ".snapshot")
     log = open_log(file_system, WIDE, recovery_point=5)
-    assert log.producer_state.ongoing_transactions == []
-    assert log.producer_state.first_undecided_offset is None
+    assert log.producers.ongoing_transactions == []
+    assert log.producers.first_undecided_offset is None
 
 
 @pytest.mark.covers("LogLoaderTest.testProducerSnapshotsRecoveryAfterUncleanShutdownCurrentMessageFormat")
@@ -177,14 +177,14 @@ def test_kafka_5829_snapshots_between_the_recovery_point_and_the_end_are_there_a
         file_system = new_file_system()
         log = open_log(file_system, THREE)
         append_each(log, 20)
-        bases = log.segments.base_offsets
+        bases = log.local.segments.base_offsets
         log.close_handles()
         if not kept:
             remove(file_system, ".snapshot")
         log = open_log(file_system, THREE, recovery_point=bases[-4] + behind)
         found = [int(name[:20]) for name in names(file_system, ".snapshot")]
         assert {*bases[-4:], 20} <= set(found) and max(found) == 20
-        assert log.producer_state.map_end_offset == 20
+        assert log.producers.map_end_offset == 20
 
 
 def test_kafka_5249_a_snapshot_is_named_for_the_end_of_batches_that_have_no_producer() -> None:
@@ -193,9 +193,9 @@ def test_kafka_5249_a_snapshot_is_named_for_the_end_of_batches_that_have_no_prod
     append_each(log, 2)
     log.append_as_leader(produced(producer_id=1, producer_epoch=0, sequence=0), leader_epoch=0, now_ms=NOW_MS)
     append_each(log, 2)
-    assert log.producer_state.map_end_offset == 5
+    assert log.producers.map_end_offset == 5
     log.close_handles()
     log = open_log(file_system, THREE)
-    assert log.producer_state.map_end_offset == 5
+    assert log.producers.map_end_offset == 5
     log.close()
     assert snapshot_name(5) in file_system.list(DIRECTORY)

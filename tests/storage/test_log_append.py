@@ -62,7 +62,7 @@ def test_ap7_a_leader_gives_offsets_from_the_log_end_on_and_stamps_its_epoch() -
         (3, 4, 5),
     ]
     assert all(each.is_valid() for each in batches)
-    assert [tuple(entry) for entry in log.leader_epochs.entries] == [(4, 0), (5, 3)]
+    assert [tuple(entry) for entry in log.epochs.entries] == [(4, 0), (5, 3)]
 
 
 def test_a_leader_does_not_touch_the_bytes_it_was_given() -> None:
@@ -78,7 +78,7 @@ def test_ap2_a_client_batch_must_begin_at_0() -> None:
     log = open_log(new_file_system())
     with pytest.raises(InvalidRecord):
         lead(log, batch(5))
-    assert log.log_end_offset == 0 and log.size_bytes == 0
+    assert log.log_end_offset == 0 and log.local.segments.size_bytes == 0
 
 
 def test_ap2_a_batch_above_max_message_bytes_is_refused_from_a_client_and_taken_from_a_leader() -> None:
@@ -86,7 +86,7 @@ def test_ap2_a_batch_above_max_message_bytes_is_refused_from_a_client_and_taken_
     log = open_log(new_file_system(), LogConfig(max_message_bytes=size - 1, segment_index_bytes=1200))
     with pytest.raises(RecordTooLarge):
         lead(log, produced(value_bytes=100))
-    assert log.size_bytes == 0 and log.log_end_offset == 0
+    assert log.local.segments.size_bytes == 0 and log.log_end_offset == 0
     assert follow(log, batch(0, value_bytes=100)).last_offset == 0
 
 
@@ -97,7 +97,7 @@ def test_ap2_the_checksum_is_checked_before_anything_is_written(position: int) -
         lead(log, flip(produced(), position))
     with pytest.raises(CorruptBatch):
         follow(log, batch(0) + flip(batch(1), position))
-    assert log.size_bytes == 0 and log.log_end_offset == 0 and log.latest_epoch is None
+    assert log.local.segments.size_bytes == 0 and log.log_end_offset == 0 and log.epochs.latest_epoch is None
 
 
 def test_ap10_a_set_above_segment_bytes_is_refused() -> None:
@@ -106,7 +106,7 @@ def test_ap10_a_set_above_segment_bytes_is_refused() -> None:
         lead(log, produced(value_bytes=200))
     with pytest.raises(RecordBatchTooLarge):
         follow(log, batch(0, value_bytes=200))
-    assert log.size_bytes == 0 and log.log_end_offset == 0
+    assert log.local.segments.size_bytes == 0 and log.log_end_offset == 0
 
 
 def test_nothing_whole_is_nothing_appended() -> None:
@@ -156,7 +156,7 @@ def test_ap8_a_follower_keeps_offsets_and_allows_gaps_upward() -> None:
     assert info.last_leader_epoch == 3
     assert all_bytes(log) == data and log.log_end_offset == 11
     assert read_offsets(log) == [0, 1, 5, 9, 10]
-    assert [tuple(entry) for entry in log.leader_epochs.entries] == [(1, 0), (3, 9)]
+    assert [tuple(entry) for entry in log.epochs.entries] == [(1, 0), (3, 9)]
 
 
 def test_ap8_a_follower_refuses_offsets_below_the_log_end() -> None:
@@ -190,7 +190,7 @@ def test_ap8_the_error_tells_the_offsets_that_were_tried(magic: int, codec: Comp
     with pytest.raises(UnexpectedAppendOffset) as caught:
         follow(log, data)
     assert (caught.value.first_offset, caught.value.last_offset) == (4, 6)
-    assert log.size_bytes == 0 and log.log_end_offset == 7
+    assert log.local.segments.size_bytes == 0 and log.log_end_offset == 7
 
 
 LAST = 2**63 - 1
@@ -201,21 +201,25 @@ def test_ap8_no_append_passes_the_last_offset() -> None:
         log = open_log(new_file_system(), log_start_offset=LAST - 3)
         with pytest.raises(OffsetsExhausted, match=f"{LAST} is the last"):
             follow(log, batch(base_offset, 2))
-        assert log.size_bytes == 0 and log.latest_epoch is None and log.log_end_offset == LAST - 3
-        assert log.segments.base_offsets == [LAST - 3]
+        assert (
+            log.local.segments.size_bytes == 0
+            and log.epochs.latest_epoch is None
+            and log.log_end_offset == LAST - 3
+        )
+        assert log.local.segments.base_offsets == [LAST - 3]
 
 
 def test_ap7_a_leader_gives_no_offset_behind_the_last() -> None:
     log = open_log(new_file_system(), log_start_offset=LAST - 3)
     assert lead(log, produced(2)).last_offset == LAST - 2
-    size = log.size_bytes
+    size = log.local.segments.size_bytes
     for data in (produced(2), produced(2, producer_id=9, producer_epoch=0, sequence=0)):
         with pytest.raises(OffsetsExhausted):
             lead(log, data)
-    assert (log.log_end_offset, log.size_bytes) == (LAST - 1, size)
-    assert not log.producer_state.producers
+    assert (log.log_end_offset, log.local.segments.size_bytes) == (LAST - 1, size)
+    assert not log.producers.producers
     assert lead(log, produced(1)).last_offset == LAST - 1
-    assert log.log_end_offset == LAST and log.offline_reason is None
+    assert log.log_end_offset == LAST and log.online.reason is None
     with pytest.raises(OffsetsExhausted):
         lead(log, produced(1))
     log.close()
@@ -225,14 +229,14 @@ def test_ap4_offsets_that_go_back_within_a_set_are_refused() -> None:
     log = open_log(new_file_system())
     with pytest.raises(OffsetsOutOfOrder):
         follow(log, b"".join(batch(offset) for offset in (0, 1, 3, 2, 4)))
-    assert log.log_end_offset == 0 and log.size_bytes == 0 and log.latest_epoch is None
+    assert log.log_end_offset == 0 and log.local.segments.size_bytes == 0 and log.epochs.latest_epoch is None
 
 
 def test_t32_a_batch_that_no_leader_has_stamped_is_refused() -> None:
     log = open_log(new_file_system())
     with pytest.raises(InvalidRecord):
         follow(log, batch(0, epoch=-1))
-    assert log.size_bytes == 0
+    assert log.local.segments.size_bytes == 0
 
 
 def test_fet9_batches_of_a_later_epoch_than_the_fetch_was_sent_in_are_skipped() -> None:
@@ -240,7 +244,7 @@ def test_fet9_batches_of_a_later_epoch_than_the_fetch_was_sent_in_are_skipped() 
     tail = batch(3, epoch=8) + batch(4, epoch=8)
     info = follow(log, batch(0, 3, epoch=7) + tail, epoch=7)
     assert (info.last_offset, info.skipped_bytes) == (2, len(tail))
-    assert log.log_end_offset == 3 and log.latest_epoch == 7
+    assert log.log_end_offset == 3 and log.epochs.latest_epoch == 7
     info = follow(log, tail, epoch=7)
     assert info.is_empty and info.skipped_bytes == len(tail) and log.log_end_offset == 3
 
@@ -266,14 +270,14 @@ def test_ls1_an_offset_that_does_not_fit_the_segment_rolls_a_new_one() -> None:
     follow(log, batch(10))
     assert follow(log, batch(INT_MAX)).has_rolled is False  # the delta of 2^31-1 from base 0 is legal
     info = follow(log, batch(INT_MAX + 1))
-    assert info.has_rolled and log.segments.base_offsets == [0, INT_MAX + 1]
+    assert info.has_rolled and log.local.segments.base_offsets == [0, INT_MAX + 1]
 
 
 def test_a_set_that_spans_more_than_the_relative_bits_is_refused_before_a_byte_is_written() -> None:
     log = open_log(new_file_system())
     with pytest.raises(SegmentOffsetOverflow):
         follow(log, batch(0) + batch(INT_MAX + 1))
-    assert log.size_bytes == 0 and log.log_end_offset == 0
+    assert log.local.segments.size_bytes == 0 and log.log_end_offset == 0
 
 
 def test_a_follower_of_a_batch_with_records_taken_out_reads_them_as_they_are() -> None:
@@ -293,11 +297,11 @@ def test_ap12_a_repeat_of_the_last_five_batches_gives_the_old_offsets_and_writes
     log = open_log(new_file_system(), ROOMY)
     for sequence in range(6):
         lead(log, sequenced(sequence))
-    size = log.size_bytes
+    size = log.local.segments.size_bytes
     for sequence in range(1, 6):
         info = lead(log, sequenced(sequence))
         assert info.is_duplicate and (info.first_offset, info.last_offset) == (sequence, sequence)
-    assert log.size_bytes == size and log.log_end_offset == 6
+    assert log.local.segments.size_bytes == size and log.log_end_offset == 6
     with pytest.raises(OutOfOrderSequence):
         lead(log, sequenced(0))
 
@@ -367,8 +371,12 @@ def test_ap16_a_failed_write_takes_the_log_offline_and_nothing_was_appended() ->
     disk.fail(1, verbs={"write_at"}, path_suffix=".log", applied_bytes=30)
     with pytest.raises(StorageError):
         lead(log, produced())
-    assert log.offline_reason is not None
-    for call in (lambda: lead(log, produced()), lambda: log.read(0, max_size=10), lambda: log.truncate_to(0)):
+    assert log.online.reason is not None
+    for call in (
+        lambda: lead(log, produced()),
+        lambda: log.read(0, max_size=10),
+        lambda: log.truncate_to(0, now_ms=NOW_MS),
+    ):
         with pytest.raises(StorageError):
             call()
     log.close_handles()

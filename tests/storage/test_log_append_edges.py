@@ -64,7 +64,7 @@ def test_ap1_the_epoch_comes_before_the_size_and_the_roll_before_the_producer() 
     lead(log, sequenced(1), epoch=4)
     with pytest.raises(OutOfOrderSequence):
         lead(log, sequenced(7), epoch=4)
-    assert log.segments.base_offsets == [0, 2]
+    assert log.local.segments.base_offsets == [0, 2]
 
 
 def test_ap1_producers_transactions_and_marks_follow_the_bytes() -> None:
@@ -72,13 +72,13 @@ def test_ap1_producers_transactions_and_marks_follow_the_bytes() -> None:
     lead(log, produced(3))
     lead(log, sequenced(0, is_transactional=True))
     lead(log, produced(2))
-    assert log.producer_state.map_end_offset == log.log_end_offset == 6
-    log.update_high_watermark(6)
-    assert log.last_stable_offset == 3
+    assert log.producers.map_end_offset == log.log_end_offset == 6
+    log.marks.update_high_watermark(6)
+    assert log.marks.last_stable_offset == 3
     disk.fail(1, path_suffix=LOG)
     with pytest.raises(StorageError):
         lead(log, sequenced(1, is_transactional=True))
-    entry = log.producer_state.last_entry(9)
+    entry = log.producers.last_entry(9)
     assert entry is not None and entry.last_sequence == 0
 
 
@@ -167,15 +167,15 @@ def test_ap11_a_roll_never_begins_below_the_log_end() -> None:
     _, log = disk_and_log(LogConfig(segment_bytes=2 * len(message(0)), segment_index_bytes=1200))
     for offset in range(3):
         follow(log, message(offset))  # may begin at offset - (2^31 - 1), for all one knows
-    assert log.segments.base_offsets == [0, 2]
+    assert log.local.segments.base_offsets == [0, 2]
 
 
 FAILING: list[tuple[type, str, Callable[[PartitionLog], object]]] = [
     (FileRecords, "read_slice", lambda log: log.read(0, max_size=10)),
-    (FileRecords, "flush", lambda log: log.flush()),
-    (FileRecords, "flush", lambda log: log.roll()),
-    (LogSegment, "change_file_suffixes", lambda log: log.delete_old_segments(NOW_MS + 1000)),
-    (FileRecords, "truncate_to", lambda log: log.truncate_to(1)),
+    (FileRecords, "flush", lambda log: log.flushes.flush()),
+    (FileRecords, "flush", lambda log: log.flushes.roll(now_ms=NOW_MS)),
+    (LogSegment, "change_file_suffixes", lambda log: log.retention.delete_old(NOW_MS + 1000)),
+    (FileRecords, "truncate_to", lambda log: log.truncate_to(1, now_ms=NOW_MS)),
     (FileRecords, "close", lambda log: log.close()),
     (FileRecords, "append", lambda log: follow(log, batch(4))),
 ]
@@ -189,9 +189,9 @@ def test_ap16_a_verb_that_meets_a_failing_disk_says_so_and_ends_the_log(
 ) -> None:
     log = disk_and_log(replace(ROOMY, retention_ms=10))[1]
     append_each(log, 2)
-    log.roll()
+    log.flushes.roll(now_ms=NOW_MS)
     append_each(log, 2)
-    log.update_high_watermark(4)
+    log.marks.update_high_watermark(4)
 
     def failing(*_: object) -> None:
         raise OSError(5, "Input/output error")
@@ -213,7 +213,7 @@ def test_ro1_the_last_offset_of_the_set_must_fit() -> None:
     assert not follow(log, batch(INT_MAX - 1, 2)).has_rolled
     _, log = disk_and_log()
     follow(log, batch(0))
-    assert follow(log, batch(INT_MAX, 2)).has_rolled and log.segments.base_offsets == [0, INT_MAX]
+    assert follow(log, batch(INT_MAX, 2)).has_rolled and log.local.segments.base_offsets == [0, INT_MAX]
 
 
 def test_ro1_a_compacted_topic_rolls_after_its_compaction_lag() -> None:
@@ -227,20 +227,20 @@ def test_ro1_a_compacted_topic_rolls_after_its_compaction_lag() -> None:
 def test_ro2_a_base_that_has_records_cannot_be_begun_again() -> None:
     _, log = disk_and_log()
     append_each(log, 3)
-    log._local.update_log_end(0)  # what only a mistake brings
+    log.local.update_log_end(0)  # what only a mistake brings
     with pytest.raises(StorageError, match="there is a segment at 0"):
-        log.roll()
-    assert log.active_segment.size_bytes == 3 * SIZE
+        log.flushes.roll(now_ms=NOW_MS)
+    assert log.local.segments.active.size_bytes == 3 * SIZE
 
 
 def test_ro2_an_empty_segment_begins_anew_with_its_age_and_its_indexes() -> None:
     _, log = disk_and_log()
-    active = log.active_segment
+    active = log.local.segments.active
     active.time_index.maybe_append(5, 0)
     active.offset_index.append(3, 0)
     active.offset_index.trim_to_valid_size()
-    log.roll(now_ms=NOW_MS + 500)
-    active = log.active_segment
+    log.flushes.roll(now_ms=NOW_MS + 500)
+    active = log.local.segments.active
     assert (active.created_ms, active.base_offset) == (NOW_MS + 500, 0)
     assert (active.offset_index.entries, active.time_index.entries) == (0, 0)
     assert active.offset_index.length_bytes == active.time_index.length_bytes == 1200
@@ -249,8 +249,8 @@ def test_ro2_an_empty_segment_begins_anew_with_its_age_and_its_indexes() -> None
 def test_ro2_the_segment_before_gets_its_last_time_entry_and_loses_its_tails() -> None:
     _, log = disk_and_log()
     append_each(log, 3)
-    before = log.active_segment
-    log.roll()
+    before = log.local.segments.active
+    log.flushes.roll(now_ms=NOW_MS)
     assert before.time_index.last_entry == (NOW_MS, 0)
     assert (before.offset_index.length_bytes, before.time_index.length_bytes) == (0, 12)
 
@@ -258,18 +258,18 @@ def test_ro2_the_segment_before_gets_its_last_time_entry_and_loses_its_tails() -
 def test_ro3_producers_and_the_high_watermark_follow_to_the_new_base() -> None:
     _, log = disk_and_log()
     append_each(log, 3)
-    log.update_high_watermark(3)
-    log.roll(10)
-    assert log.producer_state.map_end_offset == 10
-    assert log.producer_state.latest_snapshot_offset == 10
-    assert log.high_watermark_metadata == LogOffsetMetadata(3, 10, 0)
+    log.marks.update_high_watermark(3)
+    log.flushes.roll(10, now_ms=NOW_MS)
+    assert log.producers.map_end_offset == 10
+    assert log.producers.latest_snapshot_offset == 10
+    assert log.marks.high_watermark_metadata == LogOffsetMetadata(3, 10, 0)
 
 
 def test_ro3_what_came_before_survives_a_power_loss() -> None:
     disk, log = disk_and_log()
     disk.sync_all()
     append_each(log, 3)
-    log.roll()
+    log.flushes.roll(now_ms=NOW_MS)
     disk.lose_power("none")
     log = open_log(new_file_system(disk), ROOMY, recovery_point=3)
     assert read_offsets(log) == [0, 1, 2]
@@ -280,8 +280,8 @@ def test_ro3_without_its_snapshot_the_recovery_point_stays() -> None:
     append_each(log, 3)
     disk.fail(1, path_suffix=snapshot_name(3))
     with pytest.raises(StorageError):
-        log.roll()
-    assert log.recovery_point == 0
+        log.flushes.roll(now_ms=NOW_MS)
+    assert log.local.recovery_point == 0
 
 
 # Flush
@@ -290,47 +290,47 @@ def test_ro3_without_its_snapshot_the_recovery_point_stays() -> None:
 def test_fl1_the_recovery_point_moves_to_the_offset_and_never_back() -> None:
     _, log = disk_and_log()
     append_each(log, 5)
-    log.flush(3)
-    assert log.recovery_point == 3
-    log.flush(1)
-    assert log.recovery_point == 3
-    log.flushed(2)
-    assert log.recovery_point == 3
-    log.flush()
-    assert log.recovery_point == 5
+    log.flushes.flush(3)
+    assert log.local.recovery_point == 3
+    log.flushes.flush(1)
+    assert log.local.recovery_point == 3
+    log.flushes.done(2)
+    assert log.local.recovery_point == 3
+    log.flushes.flush()
+    assert log.local.recovery_point == 5
 
 
 def test_fl1_a_flush_that_a_truncation_overtakes_promises_what_stayed() -> None:
     _, log = disk_and_log()
     append_each(log, 5)
-    prepared = log.prepare_flush()
-    log.truncate_to(2)
+    prepared = log.flushes.prepare()
+    log.truncate_to(2, now_ms=NOW_MS)
     append_each(log, 3)
     prepared()
-    log.flushed(prepared.offset)
-    assert log.recovery_point == 2
+    log.flushes.done(prepared.offset)
+    assert log.local.recovery_point == 2
 
 
 def test_fl1_a_flush_of_everything_takes_an_empty_active_segment_in_and_one_up_to_the_end_does_not() -> None:
     disk, log = disk_and_log()
     append_each(log, 3)
-    log.roll()
+    log.flushes.roll(now_ms=NOW_MS)
     active = f"{DIRECTORY}/{3:020d}.log"
     disk.call_log = []
-    log.flush(3)
+    log.flushes.flush(3)
     assert f"sync {active}" not in disk.call_log
-    log.flush()
+    log.flushes.flush()
     assert f"sync {active}" in disk.call_log
 
 
 def test_fl2_below_the_recovery_point_there_is_nothing_to_flush() -> None:
     disk, log = disk_and_log()
     append_each(log, 5)
-    log.flush()
+    log.flushes.flush()
     disk.call_log = []
     for offset in (0, 3, 5):
-        log.flush(offset)
-    assert disk.call_log == [] and log.recovery_point == 5
+        log.flushes.flush(offset)
+    assert disk.call_log == [] and log.local.recovery_point == 5
 
 
 def test_fl3_a_range_begins_with_the_segment_that_holds_its_start() -> None:
@@ -351,9 +351,9 @@ def test_fl3_a_range_begins_with_the_segment_that_holds_its_start() -> None:
 def test_fl4_an_orderly_stop_syncs_an_empty_active_segment_and_makes_it_no_index() -> None:
     disk, log = disk_and_log()
     append_each(log, 3)
-    log.roll()
+    log.flushes.roll(now_ms=NOW_MS)
     append_each(log, 1)
-    log.roll()
+    log.flushes.roll(now_ms=NOW_MS)
     disk.call_log = []
     log.close()
     synced = [call.split(" ")[1] for call in disk.call_log if call.startswith("sync ")]
@@ -363,29 +363,29 @@ def test_fl4_an_orderly_stop_syncs_an_empty_active_segment_and_makes_it_no_index
     _, log = disk_and_log()
     append_each(log, 3)
     log.close()
-    assert log.recovery_point == 3
+    assert log.local.recovery_point == 3
 
 
 def test_fl5_a_new_log_start_raises_it_and_a_lower_end_lowers_it() -> None:
     _, log = disk_and_log()
     append_each(log, 6)
-    log.update_high_watermark(6)
-    assert log.recovery_point == 0
-    log.maybe_increment_log_start_offset(4)
-    assert log.recovery_point == 4
-    log.flush()
-    log.truncate_to(5)
-    assert log.recovery_point == 5
+    log.marks.update_high_watermark(6)
+    assert log.local.recovery_point == 0
+    log.marks.maybe_increment_log_start_offset(4)
+    assert log.local.recovery_point == 4
+    log.flushes.flush()
+    log.truncate_to(5, now_ms=NOW_MS)
+    assert log.local.recovery_point == 5
 
 
 def test_fl6_a_flush_is_wanted_from_flush_messages_unflushed_records_on() -> None:
     _, log = disk_and_log(replace(ROOMY, flush_messages=3))
     append_each(log, 2)
-    assert log.flush_wanted is None
+    assert log.flushes.wanted is None
     append_each(log, 1)
-    assert log.flush_wanted == 3
-    log.flush()
+    assert log.flushes.wanted == 3
+    log.flushes.flush()
     append_each(log, 2)
-    assert (log.unflushed_messages, log.flush_wanted) == (2, None)
+    assert (log.local.unflushed_messages, log.flushes.wanted) == (2, None)
     append_each(log, 1)
-    assert log.flush_wanted == 6
+    assert log.flushes.wanted == 6

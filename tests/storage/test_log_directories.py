@@ -214,8 +214,8 @@ def test_ap16_who_works_on_the_files_closes_them() -> None:
     logs.on_offline = lambda manager, reason: told.append((manager.directory, reason))
     logs.fail("two", OSError("the disk is gone"))
     assert told == [("two", "the disk is gone")]
-    assert log.active_segment.records.size_bytes > 0
-    assert sum(batch.record_count for batch in log.active_segment.records.batches()) == 4
+    assert log.local.segments.active.records.size_bytes > 0
+    assert sum(batch.record_count for batch in log.local.segments.active.records.batches()) == 4
 
 
 def test_the_directory_of_a_path_is_told_of_those_that_work() -> None:
@@ -248,7 +248,7 @@ def test_each_directory_has_the_checkpoints_of_its_own_logs() -> None:
     for partition, directory in enumerate(("one", "two")):
         log = logs.create("t", partition, directory=directory)
         append_each(log, 50 + partition)
-        log.flush()
+        log.flushes.flush()
     logs.checkpoint()
     file_system = disk.file_system(Life())
     name = "recovery-point-offset-checkpoint"

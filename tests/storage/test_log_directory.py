@@ -40,11 +40,11 @@ def log_of(count: int, file_system: SimFileSystem) -> PartitionLog:
 def test_rt13_delete_removes_segments_what_lies_beside_them_and_the_directory(is_closed: bool) -> None:
     file_system = new_file_system()
     log = log_of(50, file_system)
-    assert len(log.segments) > 1
+    assert len(log.local.segments) > 1
     if is_closed:
         log.close()
     log.delete()
-    assert len(log.segments) == 0 and log.leader_epochs.entries == []
+    assert len(log.local.segments) == 0 and log.epochs.entries == []
     assert not file_system.exists(DIRECTORY)
 
 
@@ -63,7 +63,7 @@ def test_rt14_a_close_takes_a_snapshot_at_the_end_trims_and_syncs() -> None:
     assert file_system.stat(f"{DIRECTORY}/{0:020d}.index").size_bytes == 0
     assert file_system.stat(f"{DIRECTORY}/{0:020d}.timeindex").size_bytes == 12
     again = open_log(file_system, clean=True)
-    assert again.producer_state.producers[7].last_sequence == 2 and read_offsets(again) == [0, 1, 2]
+    assert again.producers.producers[7].last_sequence == 2 and read_offsets(again) == [0, 1, 2]
 
 
 @pytest.mark.covers("LocalLogTest.testLogCloseSuccess", "LocalLogTest.testLogCloseIdempotent")
@@ -80,7 +80,7 @@ def test_rt14_without_its_handles_neither_append_nor_roll() -> None:
     log.close_handles()
     log.close_handles()
     with pytest.raises((StorageError, ValueError)):
-        log.roll(1)
+        log.flushes.roll(1, now_ms=NOW_MS)
     log = log_of(3, new_file_system())
     log.close_handles()
     with pytest.raises((StorageError, ValueError)):
@@ -101,7 +101,7 @@ def test_rt15_a_renamed_log_goes_on_in_its_new_directory() -> None:
     assert not log.rename_directory("topic-0")
     assert log.rename_directory("other-3")
     assert log.directory == "logs/other-3" and not file_system.exists(DIRECTORY)
-    for segment in log.segments:
+    for segment in log.local.segments:
         for path in (
             segment.path,
             segment.offset_index_path,
@@ -122,7 +122,7 @@ def test_rt15_epochs_are_kept_and_written_to_the_new_directory() -> None:
     append_each(log, 1, epoch=5)
     log.rename_directory(DOOMED)
     append_each(log, 1, epoch=10)
-    assert [tuple(entry) for entry in log.leader_epochs.entries] == [(5, 0), (10, 1)]
+    assert [tuple(entry) for entry in log.epochs.entries] == [(5, 0), (10, 1)]
     assert read_file(file_system, f"logs/{DOOMED}/leader-epoch-checkpoint") == b"0\n2\n5 0\n10 1\n"
     assert not file_system.exists(DIRECTORY)
 
@@ -140,7 +140,7 @@ def test_rt15_snapshots_follow() -> None:
     file_system = new_file_system()
     log = log_of(5, file_system)
     log.rename_directory(DOOMED)
-    log.roll()
+    log.flushes.roll(now_ms=NOW_MS)
     assert file_system.exists(f"logs/{DOOMED}/{snapshot_name(5)}")
 
 
@@ -162,11 +162,11 @@ def test_rt14_an_orderly_stop_makes_no_index_of_a_segment_that_nobody_used() -> 
     file_system = new_file_system()
     log = open_log(file_system, clean=True)
     append_each(log, 3)
-    log.update_high_watermark(3)
-    assert log.delete_old_segments(NOW_MS + log.config.retention_ms + 10**6) == 1, (
+    log.marks.update_high_watermark(3)
+    assert log.retention.delete_old(NOW_MS + log.config.retention_ms + 10**6) == 1, (
         "and a new one begins at the end"
     )
-    assert log.segments.base_offsets == [3]
+    assert log.local.segments.base_offsets == [3]
     log.close()
     indexes = (join(DIRECTORY, f"{3:020d}.index"), join(DIRECTORY, f"{3:020d}.timeindex"))
     assert not any(file_system.exists(path) for path in indexes)

@@ -61,7 +61,7 @@ def test_ll2_a_checkpoint_is_read_once_for_all_logs(monkeypatch: pytest.MonkeyPa
     logs.load(NOW_MS)
     for partition in range(5):
         append_each(logs.create("foo", partition), 3)
-        logs.logs[f"foo-{partition}"].update_high_watermark(partition % 4)
+        logs.logs[f"foo-{partition}"].marks.update_high_watermark(partition % 4)
     logs.shutdown()
     file_system = disk.file_system(Life())
     reads: list[str] = []
@@ -157,14 +157,14 @@ DENSE = replace(SMALL, index_interval_bytes=1)
 
 def assert_indexed(file_system: SimFileSystem, log: PartitionLog, bases: list[int]) -> None:
     """Each segment's index ends in it, and all is found again after a start that looks at everything."""
-    assert log.segments.base_offsets == bases
-    for segment in log.segments:
+    assert log.local.segments.base_offsets == bases
+    for segment in log.local.segments:
         assert segment.base_offset <= segment.offset_index.last_offset < segment.base_offset + 2**31
     for base in bases[1:]:
         assert file_system.exists(join(DIRECTORY, f"{base:020d}.snapshot"))
     offsets = read_offsets(log)
     log = reopened(file_system, log)
-    assert (read_offsets(log), log.segments.base_offsets) == (offsets, bases)
+    assert (read_offsets(log), log.local.segments.base_offsets) == (offsets, bases)
 
 
 @pytest.mark.covers("LogLoaderTest.testOverCompactedLogRecoveryMultiRecord")
@@ -195,7 +195,7 @@ def test_ll27_one_batch_whose_last_offset_alone_does_not_fit_moves_to_a_segment_
     segment.records.append(batch(FAR - 1, 3))
     segment.close()
     log = open_log(file_system, DENSE)
-    assert log.segments.base_offsets == [FAR - 1] and not log.active_segment.has_overflow
+    assert log.local.segments.base_offsets == [FAR - 1] and not log.local.segments.active.has_overflow
     assert read_offsets(log, FAR - 1) == [FAR - 1, FAR, FAR + 1]
 
 
@@ -209,13 +209,13 @@ def test_ls12_messages_without_timestamps_leave_a_time_index_empty_when_it_is_bu
     for offset in range(30):
         old = build_message(offset, magic=0, timestamp=-1, key=b"key", value=bytes(10))
         log.append_as_follower(old, leader_epoch=0, now_ms=NOW_MS)
-    paths = [segment.time_index_path for segment in log.segments]
+    paths = [segment.time_index_path for segment in log.local.segments]
     log.close()
     for path in paths:
         file_system.unlink(path)
     log = open_log(file_system, log.config)
-    assert len(log.segments) > 5
-    for segment in list(log.segments)[:-1]:
+    assert len(log.local.segments) > 5
+    for segment in list(log.local.segments)[:-1]:
         assert segment.time_index.entries == 0
         assert file_system.stat(segment.time_index_path).size_bytes == 0
     assert read_offsets(log) == list(range(30))
@@ -230,7 +230,7 @@ def test_t45_after_an_orderly_stop_no_snapshot_means_no_producers_and_no_look_at
     log.close()
     file_system.unlink(join(DIRECTORY, f"{2:020d}.snapshot"))
     log = open_log(file_system, DENSE, clean=True, recovery_point=2)
-    assert log.producer_state.producers == {} and log.producer_state.map_end_offset == 2
+    assert log.producers.producers == {} and log.producers.map_end_offset == 2
     log = reopened(file_system, log)
     assert file_system.exists(join(DIRECTORY, f"{2:020d}.snapshot"))
 
@@ -250,7 +250,7 @@ def test_ll1_a_directory_is_the_same_however_its_path_is_written(path: str) -> N
     logs.load(NOW_MS)
     log = logs.create("test-a", 1)
     append_each(log, 50)
-    log.flush()
+    log.flushes.flush()
     logs.checkpoint()
     plain = "deep/data" if path.startswith("deep") else "data"
     written = read_file(disk.file_system(Life()), f"{plain}/recovery-point-offset-checkpoint")
@@ -259,7 +259,7 @@ def test_ll1_a_directory_is_the_same_however_its_path_is_written(path: str) -> N
     logs = LogDirectories(disk.file_system(Life()), [plain], SMALL, NOW_MS, Draws(1))
     logs.load(NOW_MS)
     found = logs.get("test-a", 1)
-    assert found is not None and found.recovery_point == 50
+    assert found is not None and found.local.recovery_point == 50
 
 
 @pytest.mark.covers("LogManagerTest.testCreateLogWithTargetedLogDirectorySetAsUnassigned")

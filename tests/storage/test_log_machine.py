@@ -86,7 +86,7 @@ class LogMachine(RuleBasedStateMachine):
         )
 
     def _lower_checkpoint(self) -> None:
-        self.checkpoint = min(self.checkpoint, self.log.recovery_point)
+        self.checkpoint = min(self.checkpoint, self.log.local.recovery_point)
 
     # Verbs
 
@@ -120,37 +120,37 @@ class LogMachine(RuleBasedStateMachine):
     def _note_append(self) -> None:
         self.model = self._stored()
         self.end = self.log.log_end_offset
-        self.flushed = max(self.flushed, self.log.recovery_point)
+        self.flushed = max(self.flushed, self.log.local.recovery_point)
 
     def _stored(self) -> list[Batch]:
         found: list[Batch] = []
-        for segment in self.log.segments:
+        for segment in self.log.local.segments:
             found += batches_of(segment.records.read_slice(0, segment.size_bytes))
         return found
 
     @rule()
     def new_epoch(self) -> None:
         self.epoch += 1
-        self.log.assign_epoch(self.epoch)
+        self.log.appends.assign_epoch(self.epoch)
 
     @rule()
     def roll(self) -> None:
-        self.log.roll()
-        self.flushed = max(self.flushed, self.log.recovery_point)
+        self.log.flushes.roll(now_ms=NOW_MS)
+        self.flushed = max(self.flushed, self.log.local.recovery_point)
 
     @rule()
     def flush(self) -> None:
-        self.log.flush()
+        self.log.flushes.flush()
         self.flushed = self.end
 
     @rule()
     def write_checkpoint(self) -> None:
-        self.checkpoint = self.log.recovery_point
+        self.checkpoint = self.log.local.recovery_point
 
     @rule(back=st.integers(-2, 12))
     def truncate(self, back: int) -> None:
         offset = max(self.end - back, 0)
-        changed = self.log.truncate_to(offset)
+        changed = self.log.truncate_to(offset, now_ms=NOW_MS)
         assert changed == (offset < self.end)
         if changed:
             self._note_truncation(offset)
@@ -164,13 +164,13 @@ class LogMachine(RuleBasedStateMachine):
     @rule(ahead=st.integers(-5, 5))
     def truncate_fully(self, ahead: int) -> None:
         offset = max(self.end + ahead, 0)
-        self.log.truncate_fully_and_start_at(offset)
+        self.log.truncation.truncate_fully_and_start_at(offset, now_ms=NOW_MS)
         self.model, self.end, self.start, self.flushed = [], offset, offset, 0
-        self.checkpoint = min(self.checkpoint, self.log.recovery_point)
+        self.checkpoint = min(self.checkpoint, self.log.local.recovery_point)
 
     @rule(back=st.integers(0, 6))
     def move_high_watermark(self, back: int) -> None:
-        self.log.update_high_watermark(max(self.end - back, 0))
+        self.log.marks.update_high_watermark(max(self.end - back, 0))
 
     # Reads
 
@@ -244,15 +244,15 @@ class LogMachine(RuleBasedStateMachine):
         if verb == "append":
             self.log.append_as_follower(data, leader_epoch=self.epoch, now_ms=NOW_MS)
         elif verb == "truncate":
-            self.log.truncate_to(target)
+            self.log.truncate_to(target, now_ms=NOW_MS)
         elif verb == "roll":
-            self.log.roll()
+            self.log.flushes.roll(now_ms=NOW_MS)
         elif verb == "flush":
-            self.log.flush()
+            self.log.flushes.flush()
         elif verb == "close":
             self.log.close()
         else:
-            self.log.truncate_fully_and_start_at(target)
+            self.log.truncation.truncate_fully_and_start_at(target, now_ms=NOW_MS)
 
     def _restart_after_loss(
         self, before: list[Batch], after: list[Batch], flushed: int, mode: PowerLoss | None
@@ -285,8 +285,8 @@ class LogMachine(RuleBasedStateMachine):
         self.end = self.log.log_end_offset
         self.start = self.log.log_start_offset
         self.flushed = min(self.flushed, self.end)
-        self.checkpoint = min(self.checkpoint, self.log.recovery_point)
-        self.epoch = max(self.epoch, self.log.latest_epoch or 0)
+        self.checkpoint = min(self.checkpoint, self.log.local.recovery_point)
+        self.epoch = max(self.epoch, self.log.epochs.latest_epoch or 0)
 
     # What always holds
 
@@ -297,9 +297,9 @@ class LogMachine(RuleBasedStateMachine):
         assert log.log_end_offset == self.end
         assert self._stored() == self.model
         assert log.log_start_offset <= log.high_watermark <= log.log_end_offset
-        assert log.recovery_point <= log.log_end_offset
-        assert log.log_end.segment_base_offset == log.active_segment.base_offset
-        assert log.log_end.position == log.active_segment.size_bytes
+        assert log.local.recovery_point <= log.log_end_offset
+        assert log.local.log_end.segment_base_offset == log.local.segments.active.base_offset
+        assert log.local.log_end.position == log.local.segments.active.size_bytes
 
     @invariant()
     @precondition(lambda self: hasattr(self, "log"))
@@ -312,7 +312,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     @precondition(lambda self: hasattr(self, "log"))
     def indexes_agree_with_the_log(self) -> None:
-        for segment in self.log.segments:
+        for segment in self.log.local.segments:
             places = {}
             position = 0
             for each in batches_of(segment.records.read_slice(0, segment.size_bytes)):
@@ -330,7 +330,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: hasattr(self, "log"))
     def epochs_agree_with_the_batches(self) -> None:
         for each in self.model:
-            assert self.log.leader_epochs.epoch_for_offset(each.base_offset) == each.epoch
+            assert self.log.epochs.epoch_for_offset(each.base_offset) == each.epoch
 
 
 SETTINGS = settings(

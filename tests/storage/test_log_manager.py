@@ -59,14 +59,14 @@ def test_ll5_the_checkpoints_say_where_each_log_stands() -> None:
         append_each(logs.create("t", partition), 5 + partition)
     log = logs.get("t", 0)
     assert log is not None
-    log.update_high_watermark(4)
-    log.maybe_increment_log_start_offset(2)
+    log.marks.update_high_watermark(4)
+    log.marks.maybe_increment_log_start_offset(2)
     logs.shutdown()
     assert content(disk, "recovery-point-offset-checkpoint") == b"0\n2\nt 0 5\nt 1 6\n"
     assert content(disk, "log-start-offset-checkpoint") == b"0\n1\nt 0 2\n"
     assert content(disk, "replication-offset-checkpoint") == b"0\n2\nt 0 4\nt 1 0\n"
     log = started(disk).logs["t-0"]
-    assert (log.log_start_offset, log.high_watermark, log.recovery_point) == (2, 4, 5)
+    assert (log.log_start_offset, log.high_watermark, log.local.recovery_point) == (2, 4, 5)
 
 
 def test_ll4_a_damaged_checkpoint_counts_as_zero() -> None:
@@ -84,7 +84,7 @@ def test_a_log_survives_a_power_loss_once_flushed_with_all_its_names() -> None:
     logs = started(disk)
     log = logs.create("t", 0, topic_id=TOPIC_ID)
     append_each(log, 5)
-    log.flush()
+    log.flushes.flush()
     disk.lose_power("none")
     logs = started(disk)
     assert read_offsets(logs.logs["t-0"]) == [0, 1, 2, 3, 4] and logs.topic_ids == {"t-0": TOPIC_ID}
@@ -95,9 +95,9 @@ def test_rt16_a_truncation_lowers_the_recovery_point_on_disk_before_the_next_app
     logs = started(disk)
     log = logs.create("t", 0)
     append_each(log, 10)
-    log.flush()
+    log.flushes.flush()
     logs.checkpoint_recovery_points()
-    log.truncate_to(4)
+    log.truncate_to(4, now_ms=NOW_MS)
     assert content(disk, "recovery-point-offset-checkpoint") == b"0\n1\nt 0 4\n"
 
 
@@ -107,14 +107,14 @@ def test_hwm8_a_high_watermark_of_records_that_are_lost_says_nothing_of_those_th
     logs = started(disk)
     log = logs.create("t", 0)
     append_each(log, 5)
-    log.update_high_watermark(5)
+    log.marks.update_high_watermark(5)
     logs.checkpoint_high_watermarks()
     disk.lose_power("none")
     logs = started(disk)
     log = logs.logs["t-0"]
     assert (log.high_watermark, log.log_end_offset) == (0, 0)
     append_each(log, 3)
-    log.flush()
+    log.flushes.flush()
     disk.lose_power("none")
     log = started(disk).logs["t-0"]
     assert (log.high_watermark, log.log_end_offset) == (0, 3)
@@ -125,8 +125,8 @@ def test_hwm8_a_start_that_finds_the_log_as_high_as_its_checkpoint_writes_nothin
     logs = started(disk)
     log = logs.create("t", 0)
     append_each(log, 5)
-    log.flush()
-    log.update_high_watermark(5)
+    log.flushes.flush()
+    log.marks.update_high_watermark(5)
     logs.checkpoint_high_watermarks()
     disk.crash_process()
     path = join(DIRECTORY, "replication-offset-checkpoint")
@@ -140,10 +140,10 @@ def test_a_start_that_ends_below_the_checkpoint_writes_it_anew() -> None:
     logs = started(disk)
     log = logs.create("t", 0)
     append_each(log, 10)
-    log.flush()
+    log.flushes.flush()
     logs.checkpoint_recovery_points()
     disk.crash_process()
-    file = disk.file_system(Life()).open(log.active_segment.path, OpenMode.WRITE)
+    file = disk.file_system(Life()).open(log.local.segments.active.path, OpenMode.WRITE)
     file.truncate(300)
     disk.crash_process()
     cuts: list[RecoveryCut] = []
@@ -179,7 +179,7 @@ def test_a_deleted_partition_is_gone_and_its_offsets_do_not_haunt_a_new_one() ->
     disk = new_disk()
     logs = started(disk)
     append_each(logs.create("t", 0), 10)
-    logs.logs["t-0"].flush()
+    logs.logs["t-0"].flushes.flush()
     logs.checkpoint_recovery_points()
     assert logs.delete("t", 0) and not logs.delete("t", 0)
     assert logs.get("t", 0) is None
@@ -224,7 +224,7 @@ def test_a_power_loss_at_any_call_of_a_stop_loses_nothing_that_was_flushed(mode:
     logs = started(disk)
     log = logs.create("t", 0)
     append_each(log, 20)
-    log.flush()
+    log.flushes.flush()
     for call in range(1, 100):
         twin = disk.snapshot(Draws(call))
         logs = started(twin)
@@ -293,9 +293,9 @@ def test_prepared_checkpoints_are_those_of_their_moment() -> None:
     logs = started(disk)
     log = logs.create("t", 0)
     append_each(log, 5)
-    log.update_high_watermark(3)
+    log.marks.update_high_watermark(3)
     write = logs.prepare_checkpoint()
-    log.update_high_watermark(5)
+    log.marks.update_high_watermark(5)
     write()
     assert content(disk, "replication-offset-checkpoint") == b"0\n1\nt 0 3\n"
 
@@ -326,7 +326,7 @@ def test_rt15_a_log_that_is_deleted_later_is_readable_in_its_new_directory_until
     assert logs.get(topic, 0) is None and logs.next_deletion_ms == NOW_MS + SMALL.file_delete_delay_ms
     name = log.directory.rsplit("/", 1)[-1]
     assert name.endswith("-delete") and len(name) <= 255
-    assert log.active_segment.path == join(log.directory, f"{0:020d}.log")
+    assert log.local.segments.active.path == join(log.directory, f"{0:020d}.log")
     assert read_offsets(log) == [0, 1, 2, 3]
     again = logs.create(topic, 0)
     assert logs.delete_due(NOW_MS + SMALL.file_delete_delay_ms - 1) == []

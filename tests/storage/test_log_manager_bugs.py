@@ -130,14 +130,14 @@ def test_kafka_8306_an_empty_log_starts_where_its_checkpoint_says() -> None:
     logs = started(disk)
     log = logs.create("t", 0)
     append_each(log, 5)
-    log.update_high_watermark(5)
-    log.maybe_increment_log_start_offset(5)
+    log.marks.update_high_watermark(5)
+    log.marks.maybe_increment_log_start_offset(5)
     logs.shutdown()
     file_system = disk.file_system(Life())
     for name in file_system.list(f"{DIRECTORY}/t-0"):
         file_system.unlink(f"{DIRECTORY}/t-0/{name}")
     log = started(disk).logs["t-0"]
-    assert (log.log_start_offset, log.log_end_offset, log.segments.base_offsets) == (5, 5, [5])
+    assert (log.log_start_offset, log.log_end_offset, log.local.segments.base_offsets) == (5, 5, [5])
 
 
 @pytest.mark.covers("LogManagerTest.testCheckpointLogStartOffsetForNormalTopic")
@@ -146,13 +146,13 @@ def test_1_2_a_log_start_at_the_first_segment_is_left_out_of_its_checkpoint() ->
     logs = started(disk)
     log = logs.create("t", 0)
     append_each(log, 40, value_bytes=100)
-    log.update_high_watermark(40)
-    second = log.segments.base_offsets[1]
-    log.maybe_increment_log_start_offset(second)
+    log.marks.update_high_watermark(40)
+    second = log.local.segments.base_offsets[1]
+    log.marks.maybe_increment_log_start_offset(second)
     logs.checkpoint_log_start_offsets()
     assert content(disk, "log-start-offset-checkpoint") == b"0\n1\nt 0 %d\n" % second
-    log.delete_old_segments(NOW_MS)
-    assert log.segments.base_offsets[0] == second
+    log.retention.delete_old(NOW_MS)
+    assert log.local.segments.base_offsets[0] == second
     logs.checkpoint_log_start_offsets()
     assert content(disk, "log-start-offset-checkpoint") == b"0\n0\n"
 

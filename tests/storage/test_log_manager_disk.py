@@ -73,8 +73,8 @@ def test_ll1_so_is_what_it_refuses_at_the_start() -> None:
 def test_rt16_a_checkpoint_that_fails_within_a_truncation_takes_the_log_offline() -> None:
     disk = new_disk()
     log = with_a_log(disk).logs["t-0"]
-    log.flush()
+    log.flushes.flush()
     disk.fail(1, errno.ENOSPC, path_suffix="recovery-point-offset-checkpoint.tmp")
     with pytest.raises(StorageError, match=r"truncate failed: .*No space left"):
-        log.truncate_to(2)
-    assert log.offline_reason is not None
+        log.truncate_to(2, now_ms=NOW_MS)
+    assert log.online.reason is not None

@@ -70,7 +70,7 @@ def test_ll2_a_checkpoint_that_says_nothing_counts_as_zero(name: str, data: byte
     disk.crash_process()
     write(disk, name, data)
     log = started(disk).logs["t-0"]
-    assert (log.log_start_offset, log.recovery_point, log.log_end_offset) == (0, 0, 5)
+    assert (log.log_start_offset, log.local.recovery_point, log.log_end_offset) == (0, 0, 5)
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
@@ -97,7 +97,7 @@ def test_ll4_what_no_checkpoint_names_is_zero_and_each_says_its_own() -> None:
     write(disk, "replication-offset-checkpoint", b"0\n1\nt 1 4\n")
     logs = started(disk)
     marks = [
-        (log.log_start_offset, log.recovery_point, log.high_watermark)
+        (log.log_start_offset, log.local.recovery_point, log.high_watermark)
         for log in (logs.logs["t-0"], logs.logs["t-1"])
     ]
     assert marks == [(0, 0, 0), (2, 5, 4)]
@@ -124,7 +124,7 @@ def test_ll5_a_stop_leaves_the_producers_of_each_log_behind() -> None:
     log.append_as_leader(produced(producer_id=3, producer_epoch=1, sequence=0), leader_epoch=0, now_ms=NOW_MS)
     logs.shutdown()
     assert f"{1:020d}.snapshot" in disk.file_system(Life()).list(join(DIRECTORY, "t-0"))
-    assert started(disk).logs["t-0"].producer_state.last_entry(3) is not None
+    assert started(disk).logs["t-0"].producers.last_entry(3) is not None
 
 
 def test_ll26_a_topic_id_is_written_read_again_and_held_against_what_is_asked_for() -> None:

@@ -29,7 +29,7 @@ def test_kafka_8564_a_directory_to_be_deleted_opens_without_segments() -> None:
     directory = "logs/topic-0.0123456789abcdef0123456789abcdef-delete"
     file_system = new_file_system()
     file_system.make_directory(directory)
-    assert open_log(file_system, directory=directory).segments.base_offsets == [0]
+    assert open_log(file_system, directory=directory).local.segments.base_offsets == [0]
 
 
 @pytest.mark.covers("UnifiedLogTest.testLogReinitializeAfterManualDelete")
@@ -48,7 +48,7 @@ def test_ap16_once_offline_each_verb_says_so(monkeypatch: pytest.MonkeyPatch) ->
     def failing(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(type(log.active_segment.records), "append", failing)
+    monkeypatch.setattr(type(log.local.segments.active.records), "append", failing)
     with pytest.raises(StorageError):
         append_each(log, 1)
     monkeypatch.undo()
@@ -56,11 +56,11 @@ def test_ap16_once_offline_each_verb_says_so(monkeypatch: pytest.MonkeyPatch) ->
         lambda: log.append_as_leader(produced(), leader_epoch=0, now_ms=NOW_MS),
         lambda: log.append_as_follower(batch(1), leader_epoch=0, now_ms=NOW_MS),
         lambda: log.read(0, max_size=10),
-        lambda: log.roll(),
-        lambda: log.flush(),
-        lambda: log.truncate_to(0),
-        lambda: log.truncate_fully_and_start_at(0),
-        lambda: log.delete_old_segments(NOW_MS),
+        lambda: log.flushes.roll(now_ms=NOW_MS),
+        lambda: log.flushes.flush(),
+        lambda: log.truncate_to(0, now_ms=NOW_MS),
+        lambda: log.truncation.truncate_fully_and_start_at(0, now_ms=NOW_MS),
+        lambda: log.retention.delete_old(NOW_MS),
         lambda: log.close(),
     ]
     for verb in verbs:
@@ -102,7 +102,7 @@ def test_kafka_7897_a_batch_of_an_old_format_forgets_the_epochs() -> None:
     append_each(log, 1, epoch=5)
     data = build_message_set([Record(1, NOW_MS, b"k", b"v")], magic=1, base_offset=1)
     log.append_as_follower(data, leader_epoch=5, now_ms=NOW_MS)
-    assert log.latest_epoch is None
+    assert log.epochs.latest_epoch is None
 
 
 def test_rd9_records_of_magic_0_have_no_time_to_be_found_by() -> None:
@@ -111,7 +111,7 @@ def test_rd9_records_of_magic_0_have_no_time_to_be_found_by() -> None:
     log.append_as_follower(
         build_message_set([Record(0, -1, b"k", b"v")], magic=0), leader_epoch=0, now_ms=NOW_MS
     )
-    assert log.offset_for_timestamp(0) is None
-    assert log.active_segment.max_timestamp.timestamp == -1
-    latest = log.offset_for_timestamp(MAX_TIMESTAMP)
+    assert log.reads.offset_for_timestamp(0) is None
+    assert log.local.segments.active.max_timestamp.timestamp == -1
+    latest = log.reads.offset_for_timestamp(MAX_TIMESTAMP)
     assert latest is None or latest.timestamp == -1

@@ -33,7 +33,7 @@ def read(log: PartitionLog, offset: int, isolation: Isolation, max_size: int = 1
 )
 def test_rd1_every_offset_below_the_log_end_is_readable_over_segments() -> None:
     log = log_of(23)
-    assert len(log.segments) == 5
+    assert len(log.local.segments) == 5
     for offset in range(23):
         assert read(log, offset, Isolation.LOG_END)[0] == offset
     assert read_offsets(log) == list(range(23))
@@ -43,7 +43,7 @@ def test_rd1_every_offset_below_the_log_end_is_readable_over_segments() -> None:
 def test_rd2_at_the_log_end_nothing_and_beyond_it_out_of_range() -> None:
     log = log_of(7)
     data = log.read(7, max_size=100)
-    assert data.records == b"" and data.offset_metadata == log.log_end
+    assert data.records == b"" and data.offset_metadata == log.local.log_end
     with pytest.raises(OffsetOutOfRange) as caught:
         log.read(8, max_size=100)
     assert (caught.value.log_start_offset, caught.value.log_end_offset) == (0, 7)
@@ -51,8 +51,8 @@ def test_rd2_at_the_log_end_nothing_and_beyond_it_out_of_range() -> None:
 
 def test_rd1_below_the_log_start_is_out_of_range() -> None:
     log = log_of(7)
-    log.update_high_watermark(7)
-    assert log.maybe_increment_log_start_offset(3)
+    log.marks.update_high_watermark(7)
+    assert log.marks.maybe_increment_log_start_offset(3)
     with pytest.raises(OffsetOutOfRange):
         log.read(2, max_size=100)
     assert read(log, 3, Isolation.LOG_END) == [3, 4]
@@ -69,7 +69,7 @@ def test_a_negative_size_raises_whatever_the_offset() -> None:
 @pytest.mark.parametrize("high_watermark", [0, 3, 5, 7, 10, 12])
 def test_rd3_nothing_at_or_above_the_high_watermark_is_served(high_watermark: int) -> None:
     log = log_of(12)
-    log.update_high_watermark(high_watermark)
+    log.marks.update_high_watermark(high_watermark)
     for offset in range(13):
         found = read(log, offset, Isolation.HIGH_WATERMARK)
         assert all(each < high_watermark for each in found)
@@ -78,15 +78,15 @@ def test_rd3_nothing_at_or_above_the_high_watermark_is_served(high_watermark: in
 
 def test_rd3_the_position_of_the_bound_counts_only_in_its_own_segment() -> None:
     log = log_of(12)
-    log.update_high_watermark(6)  # one batch into the second segment: position SIZE there
-    assert log.high_watermark_metadata == LogOffsetMetadata(6, 5, SIZE)
+    log.marks.update_high_watermark(6)  # one batch into the second segment: position SIZE there
+    assert log.marks.high_watermark_metadata == LogOffsetMetadata(6, 5, SIZE)
     assert read(log, 0, Isolation.HIGH_WATERMARK) == [0, 1, 2, 3, 4]  # whole, though 5 * SIZE > SIZE
     assert read(log, 5, Isolation.HIGH_WATERMARK) == [5]
 
 
 def test_rd2_above_the_bound_there_are_no_bytes_but_the_place_of_the_offset() -> None:
     log = log_of(12)
-    log.update_high_watermark(2)
+    log.marks.update_high_watermark(2)
     data = log.read(7, max_size=1000, isolation=Isolation.HIGH_WATERMARK)
     assert data.records == b"" and data.offset_metadata == LogOffsetMetadata(7, 5, 2 * SIZE)
 
@@ -112,7 +112,7 @@ def test_rd_at_least_one_batch_comes_by_default_and_less_without() -> None:
 def test_rd2_a_gap_is_read_from_the_next_segment() -> None:
     log = log_of(0)
     log.append_as_follower(batch(0), leader_epoch=0, now_ms=NOW_MS)
-    log.roll()
+    log.flushes.roll(now_ms=NOW_MS)
     log.append_as_follower(batch(20), leader_epoch=0, now_ms=NOW_MS)
     assert read(log, 1, Isolation.LOG_END) == [20] and read(log, 19, Isolation.LOG_END) == [20]
 
@@ -121,9 +121,9 @@ def test_rd4_where_no_later_record_is_left_nothing_and_the_log_end() -> None:
     log = open_log(new_file_system())
     log.append_as_leader(produced(5), leader_epoch=0, now_ms=NOW_MS)
     log.append_as_leader(produced(5), leader_epoch=0, now_ms=NOW_MS)
-    assert log.truncate_to(7)  # the batch 5 to 9 goes, the log ends at 7
+    assert log.truncate_to(7, now_ms=NOW_MS)  # the batch 5 to 9 goes, the log ends at 7
     data = log.read(6, max_size=100)
-    assert data.records == b"" and data.offset_metadata == log.log_end
+    assert data.records == b"" and data.offset_metadata == log.local.log_end
 
 
 # High watermark
@@ -132,42 +132,42 @@ def test_rd4_where_no_later_record_is_left_nothing_and_the_log_end() -> None:
 def test_rd11_the_high_watermark_starts_at_the_log_start_and_stays_within_the_log() -> None:
     log = log_of(6)
     assert log.high_watermark == 0
-    assert log.update_high_watermark(4) == 4
-    assert log.update_high_watermark(100) == 6
-    assert log.high_watermark_metadata == log.log_end
-    assert log.update_high_watermark(2) == 2  # it may go back
+    assert log.marks.update_high_watermark(4) == 4
+    assert log.marks.update_high_watermark(100) == 6
+    assert log.marks.high_watermark_metadata == log.local.log_end
+    assert log.marks.update_high_watermark(2) == 2  # it may go back
     with pytest.raises(AssertionError):
-        log.update_high_watermark(-1)
+        log.marks.update_high_watermark(-1)
 
 
 def test_rd11_maybe_increment_moves_forward_only() -> None:
     log = log_of(6)
-    assert log.maybe_increment_high_watermark(log.place_of(4))
-    assert not log.maybe_increment_high_watermark(log.place_of(4))
-    assert not log.maybe_increment_high_watermark(log.place_of(3))
-    assert not log.maybe_increment_high_watermark(LogOffsetMetadata(4))
-    assert log.maybe_increment_high_watermark(LogOffsetMetadata(5))
+    assert log.marks.maybe_increment_high_watermark(log.reads.place_of(4))
+    assert not log.marks.maybe_increment_high_watermark(log.reads.place_of(4))
+    assert not log.marks.maybe_increment_high_watermark(log.reads.place_of(3))
+    assert not log.marks.maybe_increment_high_watermark(LogOffsetMetadata(4))
+    assert log.marks.maybe_increment_high_watermark(LogOffsetMetadata(5))
     with pytest.raises(AssertionError):
-        log.maybe_increment_high_watermark(LogOffsetMetadata(7))
+        log.marks.maybe_increment_high_watermark(LogOffsetMetadata(7))
 
 
 def test_rd11_the_same_offset_on_a_newer_segment_counts_as_forward() -> None:
     log = log_of(3)
-    log.update_high_watermark(3)
-    old = log.high_watermark_metadata
-    log._high_watermark = old  # as a leader that has not heard of the roll
-    log.roll()
-    log._high_watermark = old
-    assert log.maybe_increment_high_watermark(log.log_end)
-    assert log.high_watermark_metadata == LogOffsetMetadata(3, 3, 0)
+    log.marks.update_high_watermark(3)
+    old = log.marks.high_watermark_metadata
+    log.marks._high_watermark = old  # as a leader that has not heard of the roll
+    log.flushes.roll(now_ms=NOW_MS)
+    log.marks._high_watermark = old
+    assert log.marks.maybe_increment_high_watermark(log.local.log_end)
+    assert log.marks.high_watermark_metadata == LogOffsetMetadata(3, 3, 0)
 
 
 @pytest.mark.covers("UnifiedLogTest.testHighWatermarkMetadataUpdatedAfterSegmentRoll")
 def test_ap15_a_roll_moves_the_place_of_a_high_watermark_at_the_log_end() -> None:
     log = log_of(3)
-    log.update_high_watermark(3)
-    log.roll()
-    assert log.high_watermark_metadata == log.log_end == LogOffsetMetadata(3, 3, 0)
+    log.marks.update_high_watermark(3)
+    log.flushes.roll(now_ms=NOW_MS)
+    assert log.marks.high_watermark_metadata == log.local.log_end == LogOffsetMetadata(3, 3, 0)
     append_each(log, 1)
     assert read(log, 3, Isolation.HIGH_WATERMARK) == []
     assert read(log, 0, Isolation.HIGH_WATERMARK) == [0, 1, 2]
@@ -175,11 +175,11 @@ def test_ap15_a_roll_moves_the_place_of_a_high_watermark_at_the_log_end() -> Non
 
 def test_a_place_is_a_value_and_knows_nothing_of_later_rolls() -> None:
     log = log_of(3)
-    before = log.log_end
-    log.roll()
-    assert before == LogOffsetMetadata(3, 0, 3 * SIZE) and log.log_end == LogOffsetMetadata(3, 3, 0)
+    before = log.local.log_end
+    log.flushes.roll(now_ms=NOW_MS)
+    assert before == LogOffsetMetadata(3, 0, 3 * SIZE) and log.local.log_end == LogOffsetMetadata(3, 3, 0)
     with pytest.raises(ValueError):
-        log.log_end.position_difference(before)
+        log.local.log_end.position_difference(before)
 
 
 # Log start
@@ -188,12 +188,12 @@ def test_a_place_is_a_value_and_knows_nothing_of_later_rolls() -> None:
 @pytest.mark.covers("UnifiedLogTest.testCannotIncrementLogStartOffsetPastHighWatermark")
 def test_rt1_the_log_start_moves_forward_up_to_the_high_watermark() -> None:
     log = log_of(10)
-    log.update_high_watermark(6)
+    log.marks.update_high_watermark(6)
     with pytest.raises(OffsetOutOfRange):
-        log.maybe_increment_log_start_offset(7)
-    assert log.maybe_increment_log_start_offset(4) and not log.maybe_increment_log_start_offset(4)
-    assert log.log_start_offset == 4 and log.recovery_point >= 4
-    assert [tuple(entry) for entry in log.leader_epochs.entries] == [(0, 4)]
+        log.marks.maybe_increment_log_start_offset(7)
+    assert log.marks.maybe_increment_log_start_offset(4) and not log.marks.maybe_increment_log_start_offset(4)
+    assert log.log_start_offset == 4 and log.local.recovery_point >= 4
+    assert [tuple(entry) for entry in log.epochs.entries] == [(0, 4)]
 
 
 # Timestamps
@@ -204,10 +204,10 @@ def test_rd8_offsets_by_timestamp() -> None:
     for index in range(12):
         data = produced(timestamp=NOW_MS + 10 * index)
         log.append_as_leader(data, leader_epoch=1 + index // 6, now_ms=NOW_MS)
-    found = log.offset_for_timestamp(NOW_MS + 75)
+    found = log.reads.offset_for_timestamp(NOW_MS + 75)
     assert found is not None and (found.timestamp, found.offset, found.leader_epoch) == (NOW_MS + 80, 8, 2)
-    assert log.offset_for_timestamp(NOW_MS + 111) is None
-    earliest, latest, greatest = (log.offset_for_timestamp(each) for each in (-2, -1, -3))
+    assert log.reads.offset_for_timestamp(NOW_MS + 111) is None
+    earliest, latest, greatest = (log.reads.offset_for_timestamp(each) for each in (-2, -1, -3))
     assert earliest is not None and (earliest.offset, earliest.leader_epoch) == (0, 1)
     assert latest is not None and (latest.offset, latest.leader_epoch) == (12, 2)
     assert greatest is not None and (greatest.timestamp, greatest.offset) == (NOW_MS + 110, 11)
@@ -215,7 +215,7 @@ def test_rd8_offsets_by_timestamp() -> None:
 
 def test_rd8_an_empty_log_has_no_greatest_timestamp() -> None:
     log = log_of(0)
-    assert log.offset_for_timestamp(-3) is None and log.offset_for_timestamp(5) is None
+    assert log.reads.offset_for_timestamp(-3) is None and log.reads.offset_for_timestamp(5) is None
 
 
 # Epochs
@@ -225,15 +225,15 @@ def test_ep5_the_end_of_an_epoch_is_the_start_of_the_next_or_the_log_end() -> No
     log = log_of(0)
     for epoch in (1, 1, 4, 4, 4, 6):
         append_each(log, 1, epoch=epoch)
-    ends = {epoch: log.end_offset_for_epoch(epoch) for epoch in range(8)}
+    ends = {epoch: log.reads.end_offset_for_epoch(epoch) for epoch in range(8)}
     assert ends[1] == (1, 2) and ends[4] == (4, 5) and ends[6] == (6, 6)
     assert ends[3] == (1, 2) and ends[0] == (0, 0) and ends[7] == (-1, -1)
 
 
 def test_an_assigned_epoch_begins_at_the_log_end_before_anything_is_written() -> None:
     log = log_of(3)
-    log.assign_epoch(9)
-    assert log.latest_epoch == 9 and log.end_offset_for_epoch(0) == (0, 3)
+    log.appends.assign_epoch(9)
+    assert log.epochs.latest_epoch == 9 and log.reads.end_offset_for_epoch(0) == (0, 3)
 
 
 def test_rd7_an_open_transaction_holds_the_last_stable_offset_back() -> None:
@@ -244,8 +244,8 @@ def test_rd7_an_open_transaction_holds_the_last_stable_offset_back() -> None:
         now_ms=NOW_MS,
     )
     log.append_as_follower(batch(3), leader_epoch=0, now_ms=NOW_MS)
-    log.update_high_watermark(4)
-    assert log.last_stable_offset == 2
+    log.marks.update_high_watermark(4)
+    assert log.marks.last_stable_offset == 2
     assert read(log, 0, Isolation.TXN_COMMITTED) == [0, 1] and read(log, 2, Isolation.TXN_COMMITTED) == []
-    log.update_high_watermark(1)
-    assert log.last_stable_offset == 1
+    log.marks.update_high_watermark(1)
+    assert log.marks.last_stable_offset == 1

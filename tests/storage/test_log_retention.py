@@ -38,7 +38,7 @@ def log_of(
     shape = LogConfig(segment_bytes=5 * SIZE, segment_index_bytes=1200, **config)  # type: ignore[arg-type]
     log = open_log(new_file_system() if file_system is None else file_system, shape)
     append_each(log, count)
-    log.update_high_watermark(count if high_watermark is None else high_watermark)
+    log.marks.update_high_watermark(count if high_watermark is None else high_watermark)
     return log
 
 
@@ -56,7 +56,7 @@ def suffixed(file_system: FileSystem, suffix: str) -> list[str]:
 def test_rt2_nothing_that_reaches_above_the_high_watermark_goes() -> None:
     for high_watermark in range(18):
         log = log_of(17, high_watermark=high_watermark, retention_ms=0)
-        log.delete_old_segments(NOW_MS + 1000)
+        log.retention.delete_old(NOW_MS + 1000)
         assert log.log_start_offset <= high_watermark and bases(log)[0] <= high_watermark
         assert all(base > high_watermark for base in bases(log)[1:])
         assert log.log_start_offset == bases(log)[0]
@@ -65,20 +65,22 @@ def test_rt2_nothing_that_reaches_above_the_high_watermark_goes() -> None:
 
 def test_kafka_5634_the_log_start_never_passes_the_high_watermark() -> None:
     log = log_of(17, high_watermark=9, retention_ms=0)
-    assert log.delete_old_segments(NOW_MS + 1000) == 1
+    assert log.retention.delete_old(NOW_MS + 1000) == 1
     assert log.log_start_offset == 5 and bases(log) == [5, 10, 15]
 
 
 @pytest.mark.covers("UnifiedLogTest.testDeletableSegmentsFilter")
 def test_rt2_up_to_the_first_that_may_not_and_never_an_empty_active_one() -> None:
     log = log_of(15)
-    log.roll()
+    log.flushes.roll(now_ms=NOW_MS)
     assert bases(log) == [0, 5, 10, 15]
-    assert [each.base_offset for each in log.deletable_segments(lambda each, _: each.base_offset != 5)] == [0]
-    assert len(log.deletable_segments(lambda *_: True)) == 3
+    assert [each.base_offset for each in log.retention.deletable(lambda each, _: each.base_offset != 5)] == [
+        0
+    ]
+    assert len(log.retention.deletable(lambda *_: True)) == 3
     append_each(log, 1)
-    log.update_high_watermark(16)
-    assert len(log.deletable_segments(lambda *_: True)) == 4
+    log.marks.update_high_watermark(16)
+    assert len(log.retention.deletable(lambda *_: True)) == 4
 
 
 @pytest.mark.covers("UnifiedLogTest.testDeletableSegmentsIteration")
@@ -89,8 +91,8 @@ def test_rt2_each_is_judged_with_the_one_behind_it() -> None:
         seen.append((segment, following))
         return True
 
-    log.deletable_segments(noting)
-    segments = list(log.segments)
+    log.retention.deletable(noting)
+    segments = list(log.local.segments)
     assert seen == list(zip(segments, [*segments[1:], None], strict=True))
 
 
@@ -101,14 +103,14 @@ def test_rt2_each_is_judged_with_the_one_behind_it() -> None:
 @pytest.mark.parametrize(("age_ms", "left"), [(1000, 3), (1001, 1)])
 def test_rt5_older_than_retention_ms_strictly(age_ms: int, left: int) -> None:
     log = log_of(15, retention_ms=1000)
-    log.delete_old_segments(NOW_MS + age_ms)
-    assert len(log.segments) == left
+    log.retention.delete_old(NOW_MS + age_ms)
+    assert len(log.local.segments) == left
 
 
 @pytest.mark.covers("UnifiedLogTest.shouldNotDeleteTimeBasedSegmentsWhenNoneReadyToBeDeleted")
 def test_rt5_without_retention_ms_nothing_is_too_old() -> None:
     log = log_of(15, retention_ms=-1)
-    assert log.delete_old_segments(NOW_MS + 10**12) == 0 and len(log.segments) == 3
+    assert log.retention.delete_old(NOW_MS + 10**12) == 0 and len(log.local.segments) == 3
 
 
 def test_rt5_a_time_in_the_future_keeps_its_segment_and_all_behind_it() -> None:
@@ -117,8 +119,8 @@ def test_rt5_a_time_in_the_future_keeps_its_segment_and_all_behind_it() -> None:
     )
     for timestamp in (0, 5000, 0):
         log.append_as_leader(produced(timestamp=NOW_MS + timestamp), leader_epoch=0, now_ms=NOW_MS)
-    log.update_high_watermark(3)
-    assert log.delete_old_segments(NOW_MS + 4000) == 1 and bases(log) == [1, 2]
+    log.marks.update_high_watermark(3)
+    assert log.retention.delete_old(NOW_MS + 4000) == 1 and bases(log) == [1, 2]
 
 
 def test_rt5_without_timestamps_the_files_are_as_old_as_they_were_modified() -> None:
@@ -127,10 +129,10 @@ def test_rt5_without_timestamps_the_files_are_as_old_as_they_were_modified() -> 
     )
     for _ in range(3):
         log.append_as_leader(produced(timestamp=-1), leader_epoch=0, now_ms=NOW_MS)
-    log.update_high_watermark(3)
-    for segment, modified_ms in zip(log.segments, (0, 0, 100), strict=True):
+    log.marks.update_high_watermark(3)
+    for segment, modified_ms in zip(log.local.segments, (0, 0, 100), strict=True):
         segment.set_modified(NOW_MS + modified_ms)
-    assert log.delete_old_segments(NOW_MS + 11) == 2 and bases(log) == [2]
+    assert log.retention.delete_old(NOW_MS + 11) == 2 and bases(log) == [2]
 
 
 # By size
@@ -143,19 +145,21 @@ def test_rt5_without_timestamps_the_files_are_as_old_as_they_were_modified() -> 
 @pytest.mark.parametrize(("retention_batches", "left"), [(10, 2), (9, 2), (15, 3), (16, 3), (0, 1)])
 def test_rt6_never_below_retention_bytes(retention_batches: int, left: int) -> None:
     log = log_of(15, retention_bytes=retention_batches * SIZE)
-    log.delete_old_segments(NOW_MS)
-    assert len(log.segments) == left and log.size_bytes >= min(retention_batches, 15) * SIZE
+    log.retention.delete_old(NOW_MS)
+    assert (
+        len(log.local.segments) == left and log.local.segments.size_bytes >= min(retention_batches, 15) * SIZE
+    )
 
 
 def test_rt6_no_limit_is_no_limit() -> None:
-    assert log_of(15, retention_bytes=-1).delete_old_segments(NOW_MS) == 0
+    assert log_of(15, retention_bytes=-1).retention.delete_old(NOW_MS) == 0
 
 
 def test_rt6_one_byte_short_of_a_segment_keeps_it() -> None:
     log = log_of(15, retention_bytes=10 * SIZE + 1)
-    assert log.delete_old_segments(NOW_MS) == 0
+    assert log.retention.delete_old(NOW_MS) == 0
     log.update_config(LogConfig(segment_bytes=5 * SIZE, segment_index_bytes=1200, retention_bytes=10 * SIZE))
-    assert log.delete_old_segments(NOW_MS) == 1
+    assert log.retention.delete_old(NOW_MS) == 1
 
 
 # By log start offset
@@ -169,10 +173,10 @@ def test_rt6_one_byte_short_of_a_segment_keeps_it() -> None:
 def test_rt7_what_lies_below_the_log_start_offset_goes(log_start: int, left: int) -> None:
     log = log_of(15)
     if log_start == 15:
-        log.roll()
-    log.maybe_increment_log_start_offset(log_start)
-    log.delete_old_segments(NOW_MS)
-    assert len(log.segments) == left and log.log_start_offset == log_start
+        log.flushes.roll(now_ms=NOW_MS)
+    log.marks.maybe_increment_log_start_offset(log_start)
+    log.retention.delete_old(NOW_MS)
+    assert len(log.local.segments) == left and log.log_start_offset == log_start
 
 
 @pytest.mark.covers(
@@ -192,10 +196,10 @@ def test_kafka_7400_rt4_a_compacted_log_loses_what_lies_below_its_start_only() -
     )
     for offset in range(15):
         log.append_as_follower(batch(offset), leader_epoch=0, now_ms=NOW_MS)
-    log.update_high_watermark(15)
-    assert log.delete_old_segments(NOW_MS + 10_000) == 0
-    log.maybe_increment_log_start_offset(5)
-    assert log.delete_old_segments(NOW_MS + 10_000) == 1 and bases(log) == [5, 10]
+    log.marks.update_high_watermark(15)
+    assert log.retention.delete_old(NOW_MS + 10_000) == 0
+    log.marks.maybe_increment_log_start_offset(5)
+    assert log.retention.delete_old(NOW_MS + 10_000) == 1 and bases(log) == [5, 10]
 
 
 @pytest.mark.parametrize("limit", [{"retention_ms": 0}, {"retention_bytes": 0}])
@@ -203,9 +207,9 @@ def test_rt4_without_delete_in_the_policy_age_and_size_do_not_count(limit: dict[
     log = log_of(15)
     shape = LogConfig(segment_bytes=5 * SIZE, segment_index_bytes=1200)
     log.update_config(replace(shape, cleanup_policy="compact", **limit))  # type: ignore[arg-type]
-    assert log.delete_old_segments(NOW_MS + 10_000) == 0
+    assert log.retention.delete_old(NOW_MS + 10_000) == 0
     log.update_config(replace(shape, cleanup_policy="delete", **limit))  # type: ignore[arg-type]
-    assert log.delete_old_segments(NOW_MS + 10_000) == 3
+    assert log.retention.delete_old(NOW_MS + 10_000) == 3
 
 
 @pytest.mark.covers("UnifiedLogTest.shouldDeleteSegmentsReadyToBeDeletedWhenCleanupPolicyIsCompactAndDelete")
@@ -219,8 +223,8 @@ def test_rt4_with_both_policies_all_three_rules_hold() -> None:
             retention_ms=100,
         )
     )
-    log.delete_old_segments(NOW_MS + 101)
-    assert len(log.segments) == 1
+    log.retention.delete_old(NOW_MS + 101)
+    assert len(log.local.segments) == 1
 
 
 @pytest.mark.covers("UnifiedLogTest.testRetentionIdempotency")
@@ -230,10 +234,10 @@ def test_kafka_12177_the_start_offset_frees_the_way_for_the_other_rules() -> Non
     )
     for timestamp in (100, 0, 100):
         log.append_as_leader(produced(timestamp=NOW_MS + timestamp), leader_epoch=0, now_ms=NOW_MS)
-    log.update_high_watermark(3)
-    log.maybe_increment_log_start_offset(1)
-    assert log.delete_old_segments(NOW_MS + 901) == 2
-    assert log.delete_old_segments(NOW_MS + 901) == 0
+    log.marks.update_high_watermark(3)
+    log.marks.maybe_increment_log_start_offset(1)
+    assert log.retention.delete_old(NOW_MS + 901) == 2
+    assert log.retention.delete_old(NOW_MS + 901) == 0
 
 
 # All of it
@@ -244,9 +248,9 @@ def test_kafka_12177_the_start_offset_frees_the_way_for_the_other_rules() -> Non
 def test_rt8_the_active_segment_rolls_and_goes_and_the_end_stays(count: int) -> None:
     file_system = new_file_system()
     log = log_of(count, file_system=file_system, retention_ms=0)
-    log.delete_old_segments(NOW_MS + 1)
+    log.retention.delete_old(NOW_MS + 1)
     assert bases(log) == [count] and log.log_start_offset == log.log_end_offset == count
-    assert log.delete_old_segments(NOW_MS + 1) == 0
+    assert log.retention.delete_old(NOW_MS + 1) == 0
     append_each(log, 1)
     assert read_offsets(log) == [count]
 
@@ -254,10 +258,10 @@ def test_rt8_the_active_segment_rolls_and_goes_and_the_end_stays(count: int) -> 
 def test_rt3_the_log_starts_behind_the_last_deleted_and_snapshots_go_too() -> None:
     file_system = new_file_system()
     log = log_of(15, file_system=file_system, retention_bytes=5 * SIZE)
-    assert log.producer_state.snapshot_offsets == [5, 10]
-    assert log.delete_old_segments(NOW_MS) == 2
+    assert log.producers.snapshot_offsets == [5, 10]
+    assert log.retention.delete_old(NOW_MS) == 2
     assert log.log_start_offset == 10 and read_offsets(log) == list(range(10, 15))
-    assert log.producer_state.snapshot_offsets == [10]
+    assert log.producers.snapshot_offsets == [10]
     assert suffixed(file_system, ".snapshot") == [f"{10:020d}.snapshot"]
     with pytest.raises(OffsetOutOfRange):
         log.read(9, max_size=100)
@@ -273,21 +277,21 @@ def test_kafka_9105_snapshots_below_a_moved_log_start_go_with_their_segments() -
     for sequence in range(6):
         data = produced(producer_id=7, producer_epoch=0, sequence=sequence)
         log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS)
-    log.update_high_watermark(6)
-    assert log.producer_state.snapshot_offsets == [2, 4]
-    log.maybe_increment_log_start_offset(4)
-    log.delete_old_segments(NOW_MS)
-    assert log.producer_state.snapshot_offsets == [4]
-    assert log.producer_state.producers[7].last_sequence == 5  # it is known still
+    log.marks.update_high_watermark(6)
+    assert log.producers.snapshot_offsets == [2, 4]
+    log.marks.maybe_increment_log_start_offset(4)
+    log.retention.delete_old(NOW_MS)
+    assert log.producers.snapshot_offsets == [4]
+    assert log.producers.producers[7].last_sequence == 5  # it is known still
 
 
 @pytest.mark.covers("UnifiedLogTest.testProducerIdExpirationOnSegmentDeletion")
 def test_rt3_a_producer_whose_batches_are_gone_is_known_still() -> None:
     log = log_of(0, retention_ms=0)
     log.append_as_leader(produced(producer_id=7, producer_epoch=0, sequence=0), leader_epoch=0, now_ms=NOW_MS)
-    log.update_high_watermark(1)
-    log.delete_old_segments(NOW_MS + 1)
-    assert log.log_start_offset == 1 and 7 in log.producer_state.producers
+    log.marks.update_high_watermark(1)
+    log.retention.delete_old(NOW_MS + 1)
+    assert log.log_start_offset == 1 and 7 in log.producers.producers
 
 
 @pytest.mark.covers(
@@ -302,9 +306,9 @@ def test_rt1_epochs_below_the_new_start_are_forgotten(starts: list[int], left: l
     for offset in range(15):
         epoch = sum(offset >= start for start in starts) - 1
         log.append_as_follower(batch(offset, epoch=epoch), leader_epoch=epoch, now_ms=NOW_MS)
-    log.update_high_watermark(15)
-    log.delete_old_segments(NOW_MS)
-    assert [tuple(entry) for entry in log.leader_epochs.entries] == left
+    log.marks.update_high_watermark(15)
+    log.retention.delete_old(NOW_MS)
+    assert [tuple(entry) for entry in log.epochs.entries] == left
 
 
 @pytest.mark.covers("UnifiedLogTest.testDeleteOldSegments")
@@ -312,15 +316,15 @@ def test_rt3_once_all_is_committed_and_expired_one_empty_segment_and_the_last_ep
     log = log_of(0, retention_ms=0)
     for offset in range(100):
         log.append_as_follower(batch(offset, epoch=offset // 50), leader_epoch=1, now_ms=NOW_MS)
-    assert log.delete_old_segments(NOW_MS + 1) == 0  # the high watermark is not known yet
+    assert log.retention.delete_old(NOW_MS + 1) == 0  # the high watermark is not known yet
     for high_watermark in range(25, 31):
-        log.update_high_watermark(high_watermark)
-        log.delete_old_segments(NOW_MS + 1)
+        log.marks.update_high_watermark(high_watermark)
+        log.retention.delete_old(NOW_MS + 1)
         assert log.log_start_offset <= high_watermark
-        assert all(segment.read_next_offset() > high_watermark for segment in log.segments)
-    log.update_high_watermark(100)
-    log.delete_old_segments(NOW_MS + 1)
-    assert bases(log) == [100] and [tuple(entry) for entry in log.leader_epochs.entries] == [(1, 100)]
+        assert all(segment.read_next_offset() > high_watermark for segment in log.local.segments)
+    log.marks.update_high_watermark(100)
+    log.retention.delete_old(NOW_MS + 1)
+    assert bases(log) == [100] and [tuple(entry) for entry in log.epochs.entries] == [(1, 100)]
 
 
 # The files
@@ -335,8 +339,8 @@ def test_rt3_the_files_are_renamed_first_and_removed_when_it_is_time() -> None:
     file_system = new_file_system()
     log = log_of(15, file_system=file_system, retention_bytes=5 * SIZE)
     waiting: list[LogSegment] = []
-    log.delete_files_with(waiting.append)
-    log.delete_old_segments(NOW_MS)
+    log.retention.delete_files_with(waiting.append)
+    log.retention.delete_old(NOW_MS)
     assert [segment.base_offset for segment in waiting] == [0, 5]
     assert [f"{base:020d}.log.deleted" for base in (0, 5)] == suffixed(file_system, ".log.deleted")
     assert suffixed(file_system, ".log") == [f"{10:020d}.log"]
@@ -350,7 +354,7 @@ def test_rt3_the_files_are_renamed_first_and_removed_when_it_is_time() -> None:
 @pytest.mark.covers("LocalLogTest.testRemoveAndDeleteSegmentsSync", "LocalLogTest.testDeleteSegmentFilesSync")
 def test_rt3_without_a_keeper_the_files_go_at_once() -> None:
     file_system = new_file_system()
-    log_of(15, file_system=file_system, retention_bytes=5 * SIZE).delete_old_segments(NOW_MS)
+    log_of(15, file_system=file_system, retention_bytes=5 * SIZE).retention.delete_old(NOW_MS)
     assert suffixed(file_system, ".deleted") == []
     assert suffixed(file_system, ".log") == [f"{10:020d}.log"]
 
@@ -358,8 +362,8 @@ def test_rt3_without_a_keeper_the_files_go_at_once() -> None:
 def test_kafka_16073_the_log_start_moves_before_the_segments_leave() -> None:
     log = log_of(15, retention_bytes=5 * SIZE)
     seen: list[int] = []
-    log.delete_files_with(lambda segment: seen.append(log.log_start_offset))
-    log.delete_old_segments(NOW_MS)
+    log.retention.delete_files_with(lambda segment: seen.append(log.log_start_offset))
+    log.retention.delete_old(NOW_MS)
     assert seen == [10, 10]
 
 
@@ -374,9 +378,9 @@ def test_rt3_a_power_loss_leaves_no_hole_between_segments(mode: PowerLoss) -> No
         file_system.sync_directory("")
         file_system.sync_directory("logs")
         log = log_of(15, file_system=file_system, retention_bytes=5 * SIZE)
-        log.flush()
-        log.delete_files_with(lambda segment: None)
-        log.delete_old_segments(NOW_MS)
+        log.flushes.flush()
+        log.retention.delete_files_with(lambda segment: None)
+        log.retention.delete_old(NOW_MS)
         disk.lose_power(mode)
         again = open_log(new_file_system(disk), log.config)
         assert again.log_end_offset == 15
@@ -393,6 +397,6 @@ def test_ap16_retention_on_a_failing_disk_takes_the_log_offline(monkeypatch: pyt
 
     monkeypatch.setattr(file_system, "rename", failing)
     with pytest.raises(StorageError, match="flush epochs failed"):
-        log.delete_old_segments(NOW_MS)
+        log.retention.delete_old(NOW_MS)
     with pytest.raises(StorageError, match="offline"):
         log.read(14, max_size=10)

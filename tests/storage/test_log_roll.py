@@ -54,7 +54,7 @@ def test_ro1_rolls_when_the_index_is_full() -> None:
     for index in range(12):
         log.append_as_leader(produced(timestamp=NOW_MS + index), leader_epoch=0, now_ms=NOW_MS)
     assert len(bases(log)) > 1 and read_offsets(log) == list(range(12))
-    for segment in log.segments:
+    for segment in log.local.segments:
         assert segment.offset_index.entries <= 6 and segment.time_index.entries <= 4
 
 
@@ -72,21 +72,21 @@ def test_ap11_a_follower_rolls_to_the_first_offset_of_the_set() -> None:
 )
 def test_ro2_an_empty_active_segment_is_made_new_in_place() -> None:
     log = open_log(new_file_system())
-    log.roll()
+    log.flushes.roll(now_ms=NOW_MS)
     assert bases(log) == [0]
     append_each(log, 1)
-    log.roll()
-    log.roll()
+    log.flushes.roll(now_ms=NOW_MS)
+    log.flushes.roll(now_ms=NOW_MS)
     assert bases(log) == [0, 1]
 
 
 @pytest.mark.covers("LocalLogTest.testRollSegmentErrorWhenNextOffsetIsIllegal")
 def test_ro2_below_the_active_base_is_refused() -> None:
     log = open_log(new_file_system())
-    log.roll(10)
+    log.flushes.roll(10, now_ms=NOW_MS)
     assert bases(log) == [0, 10] and log.log_end_offset == 0
     with pytest.raises(StorageError):
-        log.roll(5)
+        log.flushes.roll(5, now_ms=NOW_MS)
 
 
 def test_ro2_stale_files_of_the_new_base_are_removed() -> None:
@@ -95,18 +95,20 @@ def test_ro2_stale_files_of_the_new_base_are_removed() -> None:
     append_each(log, 2)
     for kind in ("log", "index", "timeindex", "txnindex"):
         file_system.open(f"{DIRECTORY}/{2:020d}.{kind}", OpenMode.CREATE).write_at(0, b"stale")
-    log.roll()
-    assert log.active_segment.size_bytes == 0 and not log.active_segment.transaction_index.exists
+    log.flushes.roll(now_ms=NOW_MS)
+    assert (
+        log.local.segments.active.size_bytes == 0 and not log.local.segments.active.transaction_index.exists
+    )
     append_each(log, 1)
-    assert log.active_segment.time_index.entries == 0 and read_offsets(log) == [0, 1, 2]
+    assert log.local.segments.active.time_index.entries == 0 and read_offsets(log) == [0, 1, 2]
 
 
 @pytest.mark.covers("UnifiedLogTest.testLogRolls")
 def test_ro3_a_roll_takes_a_snapshot_and_what_came_before_is_on_disk() -> None:
     log = open_log(new_file_system())
     append_each(log, 3)
-    log.roll()
-    assert log.producer_state.latest_snapshot_offset == 3 and log.recovery_point == 3
+    log.flushes.roll(now_ms=NOW_MS)
+    assert log.producers.latest_snapshot_offset == 3 and log.local.recovery_point == 3
 
 
 def test_a_roll_after_a_restart_syncs_what_the_life_before_left_unsynced() -> None:
@@ -116,9 +118,9 @@ def test_a_roll_after_a_restart_syncs_what_the_life_before_left_unsynced() -> No
     append_each(log, 3)
     disk.crash_process()
     log = open_log(new_file_system(disk))
-    assert log.recovery_point == 0
+    assert log.local.recovery_point == 0
     append_each(log, 1)
-    log.roll()
+    log.flushes.roll(now_ms=NOW_MS)
     disk.lose_power("none")
     assert read_offsets(open_log(new_file_system(disk), recovery_point=4)) == [0, 1, 2, 3]
 
@@ -148,7 +150,7 @@ def test_fl6_an_append_syncs_nothing_by_default() -> None:
     disk.call_log = []
     append_each(log, 5)
     assert not any(line.startswith("sync") for line in disk.call_log)
-    assert log.recovery_point == 0 and log.flush_wanted is None
+    assert log.local.recovery_point == 0 and log.flushes.wanted is None
 
 
 def test_fl1_after_a_flush_a_power_loss_takes_nothing() -> None:
@@ -156,9 +158,9 @@ def test_fl1_after_a_flush_a_power_loss_takes_nothing() -> None:
     file_system = new_file_system(disk)
     log = open_log(file_system)
     append_each(log, 60)
-    assert len(log.segments) > 2
-    log.flush()
-    assert log.recovery_point == 60
+    assert len(log.local.segments) > 2
+    log.flushes.flush()
+    assert log.local.recovery_point == 60
     file_system.sync_directory("logs")
     file_system.sync_directory("")
     append_each(log, 5)
@@ -170,13 +172,13 @@ def test_fl1_after_a_flush_a_power_loss_takes_nothing() -> None:
 def test_flush_messages_asks_for_a_flush_of_everything() -> None:
     log = open_log(new_file_system(), LogConfig(flush_messages=3, segment_index_bytes=1200))
     append_each(log, 2)
-    assert log.flush_wanted is None
+    assert log.flushes.wanted is None
     append_each(log, 1)
-    assert log.flush_wanted == 3
-    prepared = log.prepare_flush(log.flush_wanted)
+    assert log.flushes.wanted == 3
+    prepared = log.flushes.prepare(log.flushes.wanted)
     prepared()
-    log.flushed(3)
-    assert log.recovery_point == 3 and log.flush_wanted is None
+    log.flushes.done(3)
+    assert log.local.recovery_point == 3 and log.flushes.wanted is None
 
 
 def test_a_prepared_flush_covers_what_was_there_and_appends_go_on() -> None:
@@ -186,11 +188,11 @@ def test_a_prepared_flush_covers_what_was_there_and_appends_go_on() -> None:
     file_system.sync_directory("logs")
     file_system.sync_directory("")
     append_each(log, 4)
-    prepared = log.prepare_flush()
+    prepared = log.flushes.prepare()
     append_each(log, 5)
     prepared()
-    log.flushed(prepared.offset)
-    assert log.recovery_point == 4
+    log.flushes.done(prepared.offset)
+    assert log.local.recovery_point == 4
     disk.lose_power("none")
     again = open_log(new_file_system(disk), recovery_point=4)
     assert read_offsets(again)[:4] == [0, 1, 2, 3]
@@ -200,8 +202,8 @@ def test_a_prepared_flush_creates_no_file_when_it_runs() -> None:
     disk = new_disk()
     log = open_log(new_file_system(disk))
     append_each(log, 2)
-    log.roll()
-    prepared = log.prepare_flush()
+    log.flushes.roll(now_ms=NOW_MS)
+    prepared = log.flushes.prepare()
     disk.call_log = []
     prepared()
     assert {line.split()[0] for line in disk.call_log} <= {"sync", "sync_directory"}
@@ -210,22 +212,22 @@ def test_a_prepared_flush_creates_no_file_when_it_runs() -> None:
 def test_a_truncation_under_a_prepared_flush_keeps_the_recovery_point_below_it() -> None:
     log = open_log(new_file_system())
     append_each(log, 10)
-    prepared = log.prepare_flush()
-    log.truncate_to(4)
+    prepared = log.flushes.prepare()
+    log.truncate_to(4, now_ms=NOW_MS)
     append_each(log, 10)  # other records, which nobody has synced
     prepared()
-    log.flushed(prepared.offset)
-    assert log.recovery_point == 4
+    log.flushes.done(prepared.offset)
+    assert log.local.recovery_point == 4
 
 
 def test_a_segment_that_a_truncation_took_does_not_fail_the_flush() -> None:
     log = open_log(new_file_system())
     append_each(log, 60)
-    prepared = log.prepare_flush()
-    log.truncate_fully_and_start_at(100)
+    prepared = log.flushes.prepare()
+    log.truncation.truncate_fully_and_start_at(100, now_ms=NOW_MS)
     prepared()
-    log.flushed(prepared.offset)
-    assert log.recovery_point <= log.log_end_offset == 100
+    log.flushes.done(prepared.offset)
+    assert log.local.recovery_point <= log.log_end_offset == 100
 
 
 def test_fl4_a_flush_of_everything_includes_an_empty_active_segment() -> None:
@@ -233,8 +235,8 @@ def test_fl4_a_flush_of_everything_includes_an_empty_active_segment() -> None:
     file_system = new_file_system(disk)
     log = open_log(file_system)
     append_each(log, 2)
-    log.roll()
-    log.flush()
+    log.flushes.roll(now_ms=NOW_MS)
+    log.flushes.flush()
     names = file_system.list(DIRECTORY)
     assert f"{2:020d}.index" in names
 
@@ -245,7 +247,7 @@ def test_a_failed_sync_takes_the_log_offline_for_good() -> None:
     append_each(log, 3)
     disk.fail(1, verbs={"sync"}, path_suffix=".log")
     with pytest.raises(StorageError):
-        log.flush()
-    assert log.recovery_point == 0
+        log.flushes.flush()
+    assert log.local.recovery_point == 0
     with pytest.raises(StorageError):
-        log.flush()
+        log.flushes.flush()

@@ -39,7 +39,7 @@ def append_at(log: PartitionLog, timestamp: int, now_ms: int = NOW_MS) -> None:
 def test_ls6_a_segment_rolls_earlier_by_its_jitter() -> None:
     config = LogConfig(segment_ms=3600, segment_jitter_ms=1200, segment_index_bytes=1200)
     log = PartitionLog.open(new_file_system(), DIRECTORY, config, clean=False, now_ms=NOW_MS, draws=Draws(3))
-    jitter_ms = log.active_segment.roll_jitter_ms
+    jitter_ms = log.local.segments.active.roll_jitter_ms
     assert 0 < jitter_ms < 1200
     append_at(log, NOW_MS)
     append_at(log, NOW_MS + 3600 - 1200)
@@ -133,7 +133,7 @@ def test_kafka_1670_a_limit_near_the_top_of_32_bits_does_not_wrap() -> None:
     log = open_log(new_file_system(), config)
     append_each(log, 2)
     assert bases(log) == [0]
-    assert log.active_segment.should_roll(
+    assert log.local.segments.active.should_roll(
         messages_size=(1 << 31) - 1,
         max_timestamp=NOW_MS,
         max_offset=5,
@@ -147,9 +147,9 @@ def test_kafka_1670_a_limit_near_the_top_of_32_bits_does_not_wrap() -> None:
 def test_kafka_6388_an_empty_segment_with_a_full_index_begins_anew_in_its_place() -> None:
     file_system = new_file_system()
     log = open_log(file_system)
-    log.active_segment.offset_index.resize(0)
-    log.active_segment.time_index.resize(0)
-    assert log.active_segment.offset_index.is_full
+    log.local.segments.active.offset_index.resize(0)
+    log.local.segments.active.time_index.resize(0)
+    assert log.local.segments.active.offset_index.is_full
     append_each(log, 3)
     assert bases(log) == [0] and read_offsets(log) == [0, 1, 2]
 
@@ -159,27 +159,27 @@ def test_ro2_an_empty_segment_that_begins_anew_has_no_transaction_index() -> Non
     file_system = new_file_system()
     log = open_log(file_system)
     append_each(log, 1)
-    log.roll()
-    path = log.active_segment.transaction_index.path
+    log.flushes.roll(now_ms=NOW_MS)
+    path = log.local.segments.active.transaction_index.path
     for aborts in (1, 2):
         lead(log, sequenced(0, is_transactional=True))
         end_transaction(log, is_commit=False)
-        assert [entry.first_offset for entry in log.active_segment.transaction_index.entries()] == [1]
-        log.truncate_to(1)
+        assert [entry.first_offset for entry in log.local.segments.active.transaction_index.entries()] == [1]
+        log.truncate_to(1, now_ms=NOW_MS)
         assert file_system.stat(path).size_bytes == 0, aborts
-        log.roll()
+        log.flushes.roll(now_ms=NOW_MS)
         assert bases(log) == [0, 1] and not file_system.exists(path), aborts
 
 
 @pytest.mark.covers("LocalLogTest.testNewSegmentsAfterRoll")
 def test_ro2_a_roll_begins_at_the_greater_of_what_was_asked_and_the_end() -> None:
     log = open_log(new_file_system())
-    assert log.roll().base_offset == 0
+    assert log.flushes.roll(now_ms=NOW_MS).base_offset == 0
     append_each(log, 1)
-    assert log.roll().base_offset == 1
+    assert log.flushes.roll(now_ms=NOW_MS).base_offset == 1
     append_each(log, 1)
-    assert log.roll(1).base_offset == 2
-    assert log.roll(7).base_offset == 7 and bases(log) == [0, 1, 2, 7]
+    assert log.flushes.roll(1, now_ms=NOW_MS).base_offset == 2
+    assert log.flushes.roll(7, now_ms=NOW_MS).base_offset == 7 and bases(log) == [0, 1, 2, 7]
 
 
 @pytest.mark.covers("LocalLogTest.testCreateAndDeleteSegment")
@@ -188,7 +188,7 @@ def test_kafka_654_kafka_12875_a_full_truncation_to_a_base_that_exists_leaves_on
     log = open_log(file_system, LogConfig(segment_bytes=2 * SIZE, segment_index_bytes=1200))
     append_each(log, 5)
     for base in (4, 4, 0):
-        log.truncate_fully_and_start_at(base)
+        log.truncation.truncate_fully_and_start_at(base, now_ms=NOW_MS)
         assert bases(log) == [base] and log.log_end_offset == base
         append_each(log, 1)
         assert read_offsets(log) == [base]
@@ -218,7 +218,7 @@ def test_kafka_3047_an_index_entry_holds_the_offsets_that_were_given() -> None:
     log = open_log(new_file_system(), LogConfig(segment_index_bytes=1200, index_interval_bytes=0))
     for offset in (3, 50, 80):
         log.append_as_follower(batch(offset), leader_epoch=0, now_ms=NOW_MS)
-    index = log.active_segment.offset_index
+    index = log.local.segments.active.offset_index
     assert [index.entry(slot).offset for slot in range(index.entries)] == [50, 80]
 
 
@@ -228,7 +228,7 @@ def test_ls2_a_followers_single_batches_are_indexed_from_the_second_on() -> None
     for index in range(100):
         data = batch(100 + index, timestamp=NOW_MS + index)
         log.append_as_follower(data, leader_epoch=0, now_ms=NOW_MS)
-    times = log.active_segment.time_index
+    times = log.local.segments.active.time_index
     assert times.entries == 99 and times.last_entry == (NOW_MS + 99, 199)
 
 
@@ -249,4 +249,4 @@ def test_t37_recovery_walks_the_whole_segment_in_which_the_recovery_point_lies()
         file.close()
         again = open_log(file_system, config, recovery_point=8)
         assert again.log_end_offset == (6 if is_found else 12)
-        assert again.recovery_point == (6 if is_found else 8)
+        assert again.local.recovery_point == (6 if is_found else 8)

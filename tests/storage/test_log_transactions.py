@@ -68,7 +68,7 @@ def aborted(log: PartitionLog, offset: int, max_size: int = 100_000) -> list[tup
 
 
 def all_aborted(log: PartitionLog) -> list[AbortedTransaction]:
-    return [entry for segment in log.segments for entry in segment.transaction_index.entries()]
+    return [entry for segment in log.local.segments for entry in segment.transaction_index.entries()]
 
 
 # The last stable offset
@@ -81,8 +81,8 @@ def test_rd7_without_transactions_it_is_the_high_watermark() -> None:
     log.append_as_leader(
         produced(2, producer_id=9, producer_epoch=0, sequence=0), leader_epoch=0, now_ms=NOW_MS
     )
-    log.update_high_watermark(4)
-    assert log.last_stable_offset == log.high_watermark == 4
+    log.marks.update_high_watermark(4)
+    assert log.marks.last_stable_offset == log.high_watermark == 4
 
 
 @pytest.mark.covers("UnifiedLogTest.testFirstUnstableOffsetWithTransactionalData")
@@ -91,14 +91,14 @@ def test_rd12_a_decided_transaction_holds_back_until_the_high_watermark_passes_i
     producer = Producer(log, 1)
     producer.send(2)
     producer.send(1)
-    log.update_high_watermark(3)
-    assert log.last_stable_offset == 0
+    log.marks.update_high_watermark(3)
+    assert log.marks.last_stable_offset == 0
     marker = producer.end(commit=True)
-    assert log.last_stable_offset == 0
-    log.update_high_watermark(marker)
-    assert log.last_stable_offset == 0
-    log.update_high_watermark(marker + 1)
-    assert log.last_stable_offset == log.high_watermark == 4
+    assert log.marks.last_stable_offset == 0
+    log.marks.update_high_watermark(marker)
+    assert log.marks.last_stable_offset == 0
+    log.marks.update_high_watermark(marker + 1)
+    assert log.marks.last_stable_offset == log.high_watermark == 4
 
 
 @pytest.mark.covers("UnifiedLogTest.testFetchUpToLastStableOffset")
@@ -113,20 +113,20 @@ def test_rd7_a_reader_of_committed_records_sees_what_lies_below_it() -> None:
     one.send(10)
 
     def assert_readable_below(stable: int) -> None:
-        assert log.last_stable_offset == stable
+        assert log.marks.last_stable_offset == stable
         for offset in range(log.log_end_offset):
             assert bool(committed(log, offset)) == (offset < stable), offset
 
     assert_readable_below(0)
-    log.update_high_watermark(log.log_end_offset)
+    log.marks.update_high_watermark(log.log_end_offset)
     assert_readable_below(0)
     one.end(commit=True)
     assert_readable_below(0)
-    log.update_high_watermark(log.log_end_offset)
+    log.marks.update_high_watermark(log.log_end_offset)
     assert_readable_below(8)
     two.end(commit=False)
     assert_readable_below(8)
-    log.update_high_watermark(log.log_end_offset)
+    log.marks.update_high_watermark(log.log_end_offset)
     assert_readable_below(log.log_end_offset)
 
 
@@ -137,14 +137,14 @@ def test_rd7_the_oldest_open_transaction_counts() -> None:
     first.send(3)
     plain(log, 1)
     begun = second.send(2)
-    log.update_high_watermark(log.log_end_offset)
-    assert log.last_stable_offset == 0
+    log.marks.update_high_watermark(log.log_end_offset)
+    assert log.marks.last_stable_offset == 0
     first.end(commit=False)
-    log.update_high_watermark(log.log_end_offset)
-    assert log.last_stable_offset == begun
+    log.marks.update_high_watermark(log.log_end_offset)
+    assert log.marks.last_stable_offset == begun
     second.end(commit=True)
-    log.update_high_watermark(log.log_end_offset)
-    assert log.last_stable_offset == log.high_watermark
+    log.marks.update_high_watermark(log.log_end_offset)
+    assert log.marks.last_stable_offset == log.high_watermark
 
 
 @pytest.mark.covers(
@@ -158,15 +158,15 @@ def test_rd7_it_is_not_held_below_the_log_start_offset(is_rolled: bool) -> None:
     for _ in range(5):
         producer.send(1)
     if is_rolled:
-        log.roll()
+        log.flushes.roll(now_ms=NOW_MS)
     for _ in range(5):
         producer.send(1)
-    log.update_high_watermark(10)
-    assert log.last_stable_offset == 0
-    log.maybe_increment_log_start_offset(5)
-    log.delete_old_segments(NOW_MS)
-    assert log.log_start_offset == 5 and log.last_stable_offset == 5
-    assert len(log.segments) == 1
+    log.marks.update_high_watermark(10)
+    assert log.marks.last_stable_offset == 0
+    log.marks.maybe_increment_log_start_offset(5)
+    log.retention.delete_old(NOW_MS)
+    assert log.log_start_offset == 5 and log.marks.last_stable_offset == 5
+    assert len(log.local.segments) == 1
 
 
 def test_rd7_a_truncation_above_the_high_watermark_leaves_it() -> None:
@@ -176,10 +176,10 @@ def test_rd7_a_truncation_above_the_high_watermark_leaves_it() -> None:
     producer.send(2)
     producer.end(commit=True)
     plain(log, 5)
-    log.update_high_watermark(5)
-    assert log.last_stable_offset == 5
-    log.truncate_to(7)
-    assert log.last_stable_offset == log.high_watermark == 5
+    log.marks.update_high_watermark(5)
+    assert log.marks.last_stable_offset == 5
+    log.truncate_to(7, now_ms=NOW_MS)
+    assert log.marks.last_stable_offset == log.high_watermark == 5
 
 
 @pytest.mark.covers(
@@ -194,17 +194,17 @@ def test_kafka_12153_a_truncation_below_it_forgets_the_transaction(is_full: bool
     Producer(log, 1).send(4)
     log.close_handles()
     log = new_log(file_system)
-    log.update_high_watermark(7)
-    assert log.last_stable_offset == 3
+    log.marks.update_high_watermark(7)
+    assert log.marks.last_stable_offset == 3
     if is_full:
-        log.truncate_fully_and_start_at(0)
+        log.truncation.truncate_fully_and_start_at(0, now_ms=NOW_MS)
     else:
-        log.truncate_to(0)
-    assert log.last_stable_offset == log.high_watermark == 0
-    assert not log.producer_state.producers
+        log.truncate_to(0, now_ms=NOW_MS)
+    assert log.marks.last_stable_offset == log.high_watermark == 0
+    assert not log.producers.producers
     plain(log, 3)
-    log.update_high_watermark(3)
-    assert log.last_stable_offset == 3
+    log.marks.update_high_watermark(3)
+    assert log.marks.last_stable_offset == 3
 
 
 @pytest.mark.covers("UnifiedLogTest.testOffsetSnapshot")
@@ -212,10 +212,10 @@ def test_rd11_marks_that_are_offsets_alone_get_their_places() -> None:
     log = new_log()
     for _ in range(4):
         plain(log, 1)
-    log.update_high_watermark(2)
-    place = log.high_watermark_metadata
+    log.marks.update_high_watermark(2)
+    place = log.marks.high_watermark_metadata
     assert (place.offset, place.segment_base_offset, place.position) == (2, 0, 2 * SIZE)
-    assert log.last_stable_metadata == place
+    assert log.marks.last_stable_metadata == place
 
 
 # Aborted transactions
@@ -247,12 +247,12 @@ def test_rd6_the_index_holds_each_abort_with_the_last_stable_offset_of_then() ->
     log = new_log()
     write_interleaved(log)
     assert all_aborted(log) == [(1, 0, 29, 8), (2, 8, 74, 26)]
-    log.update_high_watermark(30)
-    assert log.last_stable_offset == 8
-    log.update_high_watermark(75)
-    assert log.last_stable_offset == 26
-    log.update_high_watermark(log.log_end_offset)
-    assert log.last_stable_offset == log.log_end_offset
+    log.marks.update_high_watermark(30)
+    assert log.marks.last_stable_offset == 8
+    log.marks.update_high_watermark(75)
+    assert log.marks.last_stable_offset == 26
+    log.marks.update_high_watermark(log.log_end_offset)
+    assert log.marks.last_stable_offset == log.log_end_offset
 
 
 @pytest.mark.covers("UnifiedLogTest.testTransactionIndexUpdatedThroughReplication")
@@ -261,9 +261,9 @@ def test_rd6_a_follower_has_the_same_index() -> None:
     write_interleaved(log)
     follower.append_as_follower(log.read(0, max_size=1 << 20).records, leader_epoch=0, now_ms=NOW_MS)
     assert all_aborted(follower) == all_aborted(log)
-    follower.update_high_watermark(30)
-    assert follower.last_stable_offset == 8
-    follower.update_high_watermark(follower.log_end_offset)
+    follower.marks.update_high_watermark(30)
+    assert follower.marks.last_stable_offset == 8
+    follower.marks.update_high_watermark(follower.log_end_offset)
     assert aborted(follower, 0) == [(1, 0), (2, 8)]
 
 
@@ -274,7 +274,7 @@ def test_rd5_a_read_is_told_of_those_that_reach_into_its_bytes() -> None:
         producer.send(1)
         producer.end(commit=False)
     plain(log, 1)
-    log.update_high_watermark(7)
+    log.marks.update_high_watermark(7)
     assert aborted(log, 0) == [(1, 0), (2, 2), (3, 4)]
     assert aborted(log, 2) == [(2, 2), (3, 4)]
     assert aborted(log, 6) == []
@@ -297,8 +297,8 @@ def test_rd5_the_abort_is_looked_for_in_the_segments_behind() -> None:
     for _ in range(10):
         producer.send(1)
     producer.end(commit=False)
-    log.update_high_watermark(log.log_end_offset)
-    assert len(log.segments) == 11
+    log.marks.update_high_watermark(log.log_end_offset)
+    assert len(log.local.segments) == 11
     assert aborted(log, 0, max_size=1) == [(7, 0)]
     assert aborted(log, 5, max_size=1) == [(7, 0)]
 
@@ -317,8 +317,8 @@ def test_rd5_the_search_ends_at_an_abort_that_knows_of_all(monkeypatch: pytest.M
         producer = Producer(log, producer_id)
         producer.send(1)
         producer.end(commit=False)
-    assert log._local.collect_aborted(0, 1, log.segments.first) == ((1, 0, 1, 2),)
-    assert asked == [0] and len(log.segments) > 1
+    assert log.local.collect_aborted(0, 1, log.local.segments.first) == ((1, 0, 1, 2),)
+    assert asked == [0] and len(log.local.segments) > 1
 
 
 @pytest.mark.covers(
@@ -329,15 +329,15 @@ def test_ls10_recovery_makes_the_same_transaction_index() -> None:
     log = new_log(file_system, segment_bytes=450)
     write_interleaved(log)
     entries = all_aborted(log)
-    paths = [each.transaction_index.path for each in log.segments if each.transaction_index.exists]
+    paths = [each.transaction_index.path for each in log.local.segments if each.transaction_index.exists]
     contents = [read_file(file_system, path) for path in paths]
     log.close_handles()
     file_system.unlink(paths[0])
     log = new_log(file_system, segment_bytes=450)
     assert all_aborted(log) == entries and len(paths) == 2, paths
     assert [read_file(file_system, path) for path in paths] == contents
-    log.update_high_watermark(log.log_end_offset)
-    assert log.last_stable_offset == log.log_end_offset
+    log.marks.update_high_watermark(log.log_end_offset)
+    assert log.marks.last_stable_offset == log.log_end_offset
 
 
 def test_ls17_a_transaction_index_that_contradicts_its_segment_is_made_anew() -> None:
@@ -345,7 +345,9 @@ def test_ls17_a_transaction_index_that_contradicts_its_segment_is_made_anew() ->
     log = new_log(file_system, segment_bytes=450)
     write_interleaved(log)
     entries = all_aborted(log)
-    segment = next(each for each in log.segments if each.base_offset > 0 and each.transaction_index.exists)
+    segment = next(
+        each for each in log.local.segments if each.base_offset > 0 and each.transaction_index.exists
+    )
     recovery_point = log.log_end_offset
     log.close()
     path = segment.transaction_index.path
@@ -362,9 +364,9 @@ def test_ls17_a_transaction_index_that_contradicts_its_segment_is_made_anew() ->
 def test_ls13_truncation_takes_the_entries_whose_marker_goes() -> None:
     log = new_log()
     write_interleaved(log)
-    log.truncate_to(74)
+    log.truncate_to(74, now_ms=NOW_MS)
     assert all_aborted(log) == [(1, 0, 29, 8)]
-    log.truncate_to(29)
+    log.truncate_to(29, now_ms=NOW_MS)
     assert all_aborted(log) == []
     Producer(log, 1, epoch=1).end(commit=False)
     assert all_aborted(log) == [(1, 0, 29, 8)]
@@ -384,19 +386,19 @@ def test_kafka_7866_t35_bytes_stand_when_the_index_cannot_be_written(monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(
-        type(log.active_segment.transaction_index), "append", lambda self, entry: failing(entry)
+        type(log.local.segments.active.transaction_index), "append", lambda self, entry: failing(entry)
     )
     with pytest.raises(StorageError, match="append failed"):
         producer.end(commit=False)
     monkeypatch.undo()
-    assert log.log_end_offset == 11 and log.last_stable_offset == 0
+    assert log.log_end_offset == 11 and log.marks.last_stable_offset == 0
     with pytest.raises(StorageError, match="offline"):
         plain(log, 1)
     log.close_handles()
     log = new_log(file_system)
     assert log.log_end_offset == 11 and all_aborted(log) == [(1, 0, 10, 11)]
-    log.update_high_watermark(11)
-    assert log.last_stable_offset == 11
+    log.marks.update_high_watermark(11)
+    assert log.marks.last_stable_offset == 11
 
 
 @pytest.mark.covers(
@@ -432,11 +434,11 @@ def test_rd7_no_open_transaction_is_ever_read_as_committed() -> None:
     for _ in range(50):
         first = producer.send(3)
         for high_watermark in range(first, log.log_end_offset + 1):
-            log.update_high_watermark(high_watermark)
+            log.marks.update_high_watermark(high_watermark)
             assert all(offset < first for offset in committed(log, 0))
         producer.end(commit=True)
-        log.update_high_watermark(log.log_end_offset)
-        assert log.last_stable_offset == log.log_end_offset
+        log.marks.update_high_watermark(log.log_end_offset)
+        assert log.marks.last_stable_offset == log.log_end_offset
 
 
 def test_ix19_bytes_that_end_at_the_first_index_entry_are_bounded_by_the_second() -> None:
@@ -447,11 +449,11 @@ def test_ix19_bytes_that_end_at_the_first_index_entry_are_bounded_by_the_second(
         producer = Producer(log, producer_id)
         producer.send(1)
         producer.end(commit=False)
-    log.update_high_watermark(7)
-    first = log.active_segment.offset_index.entry(0)
+    log.marks.update_high_watermark(7)
+    first = log.local.segments.active.offset_index.entry(0)
     assert (first.offset, first.position) == (1, SIZE)
     assert aborted(log, 0, max_size=SIZE) == [(1, 1)]
-    log.roll()
+    log.flushes.roll(now_ms=NOW_MS)
     single = new_log()
     single.append_as_follower(batch(0) + batch(1), leader_epoch=0, now_ms=NOW_MS)
-    assert single.active_segment.fetch_upper_bound_offset(0, SIZE) is None
+    assert single.local.segments.active.fetch_upper_bound_offset(0, SIZE) is None

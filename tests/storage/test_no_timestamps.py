@@ -41,7 +41,7 @@ def two_segments(codec: Compression, *timestamps: int) -> PartitionLog:
         new_file_system(), LogConfig(segment_index_bytes=1200, message_timestamp_before_max_ms=LONG_MAX)
     )
     append(log, codec, -1, -1, -1)
-    log.roll(now_ms=NOW_MS)
+    log.flushes.roll(now_ms=NOW_MS)
     append(log, codec, *timestamps)
     return log
 
@@ -54,10 +54,10 @@ def append(log: PartitionLog, codec: Compression, *timestamps: int) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_rd8_where_no_record_has_a_time_the_greatest_is_none_at_the_first_record(codec: Compression) -> None:
     log = two_segments(codec, -1, -1, -1)
-    found = log.offset_for_timestamp(-3)
+    found = log.reads.offset_for_timestamp(-3)
     assert found is not None
     assert (found.timestamp, found.offset, found.leader_epoch) == (-1, 0, 0)
-    assert log.offset_for_timestamp(0) is None
+    assert log.reads.offset_for_timestamp(0) is None
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -66,7 +66,7 @@ def test_rd8_a_time_of_0_is_greater_than_none_but_no_lookup_passes_a_segment_wit
 ) -> None:
     """The first segment counts as of its file's time, is looked into, and holds nothing."""
     log = two_segments(codec, -1, 0, -1)
-    found = log.offset_for_timestamp(-3)
+    found = log.reads.offset_for_timestamp(-3)
     assert found is not None
     assert (found.timestamp, found.offset, found.leader_epoch) == (0, 4, 0)
-    assert log.offset_for_timestamp(0) is None
+    assert log.reads.offset_for_timestamp(0) is None

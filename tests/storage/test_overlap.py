@@ -127,23 +127,23 @@ def test_reads_beside_appends_rolls_truncations_and_deletions_see_whole_batches(
     standing_still = threading.Lock()  # held by the writer for as long as it truncates or deletes
 
     def read() -> None:
-        for segment in list(log.segments):
+        for segment in list(log.local.segments):
             try:
                 assert_whole_batches_in(segment)
             except (OSError, ValueError, StorageError):
                 with standing_still:  # an error is allowed while a segment is cut or deleted, not for good
-                    if segment in list(log.segments):
+                    if segment in list(log.local.segments):
                         assert_whole_batches_in(segment)
 
     with Readers(read, read):
         for _ in for_seconds(seconds):
             fill(log, 40)
-            log.flush()
+            log.flushes.flush()
             with standing_still:
-                log.truncate_to(max(log.log_end_offset - 55, 0))
+                log.truncate_to(max(log.log_end_offset - 55, 0), now_ms=NOW_MS)
             fill(log, 20)
             with standing_still:
-                log.truncate_to(100)
+                log.truncate_to(100, now_ms=NOW_MS)
     log.close()
 
 

@@ -168,7 +168,7 @@ def test_a_log_is_the_same_by_the_short_and_by_the_long_way(
     )
     disks = [new_file_system(new_disk()), new_file_system(new_disk())]
     short, long = (PartitionLog.open(each, DIRECTORY, config, clean=True, now_ms=NOW_MS) for each in disks)
-    long._plain = PlainBatches(replace(CREATE, max_message_bytes=0))  # takes nothing
+    long.appends._plain = PlainBatches(replace(CREATE, max_message_bytes=0))  # takes nothing
     now_ms = NOW_MS
     for count, step_ms, value_bytes, is_idempotent in appends:
         now_ms += max(step_ms, 0)
@@ -183,11 +183,11 @@ def test_a_log_is_the_same_by_the_short_and_by_the_long_way(
             sequence=numbers[2],
         )
         assert append(short, content, now_ms) == append(long, content, now_ms)
-        assert short.log_end == long.log_end and short.log_end is short.log_end
-        assert short.leader_epochs.entries == long.leader_epochs.entries
-        assert short.producer_state.map_end_offset == long.producer_state.map_end_offset
-        assert [each.max_timestamp for each in short.segments] == [
-            each.max_timestamp for each in long.segments
+        assert short.local.log_end == long.local.log_end and short.local.log_end is short.local.log_end
+        assert short.epochs.entries == long.epochs.entries
+        assert short.producers.map_end_offset == long.producers.map_end_offset
+        assert [each.max_timestamp for each in short.local.segments] == [
+            each.max_timestamp for each in long.local.segments
         ]
     short.close()
     long.close()

@@ -266,13 +266,13 @@ def rebuilt(
     for number, (pid, sequence) in enumerate(batches):
         log.append_as_leader(data(0, sequence, pid=pid).tobytes(), leader_epoch=0, now_ms=NOW_MS)
         assert log.log_end_offset == number + 1
-    for offset in log.producer_state.snapshot_offsets:
+    for offset in log.producers.snapshot_offsets:
         file_system.unlink(f"{DIRECTORY}/{snapshot_name(offset)}")
     manager = new_producers(file_system)
     manager.reached(map_end)
     rebuild_producer_state(
         manager,
-        log.segments,
+        log.local.segments,
         log_start_offset=log_start_offset,
         last_offset=len(batches),
         now_ms=NOW_MS,
@@ -302,7 +302,7 @@ def test_ps24_the_scan_goes_on_where_the_snapshot_ends() -> None:
     manager.take_snapshot()
     manager.reached(0)
     rebuild_producer_state(
-        manager, log.segments, log_start_offset=0, last_offset=3, now_ms=NOW_MS, is_clean=False
+        manager, log.local.segments, log_start_offset=0, last_offset=3, now_ms=NOW_MS, is_clean=False
     )
     assert manager.producers[7].last_sequence == 9
     assert [cached.last_sequence for cached in manager.producers[1].batch_metadata] == [2]

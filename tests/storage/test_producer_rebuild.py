@@ -38,7 +38,7 @@ def rebuilt(log: PartitionLog, *, is_clean: bool, file_system: SimFileSystem) ->
     producers = ProducerStateManager(file_system, DIRECTORY)
     rebuild_producer_state(
         producers,
-        log.segments,
+        log.local.segments,
         log_start_offset=log.log_start_offset,
         last_offset=log.log_end_offset,
         now_ms=NOW_MS,
@@ -82,7 +82,7 @@ def test_ps24_an_empty_state_that_has_seen_all_is_not_scanned_for() -> None:
     producers = ProducerStateManager(file_system, DIRECTORY)
     producers.reached(9)  # beyond what is asked for, and nobody is known
     rebuild_producer_state(
-        producers, log.segments, log_start_offset=0, last_offset=2, now_ms=NOW_MS, is_clean=False
+        producers, log.local.segments, log_start_offset=0, last_offset=2, now_ms=NOW_MS, is_clean=False
     )
     assert producers.map_end_offset == 2
     assert {pid: entry.last_sequence for pid, entry in producers.producers.items()} == {1: 1}, "by a snapshot"
@@ -96,7 +96,7 @@ def test_ps24_records_below_the_log_start_are_not_looked_at() -> None:
     remove_snapshots(file_system)
     producers = ProducerStateManager(file_system, DIRECTORY)
     rebuild_producer_state(
-        producers, log.segments, log_start_offset=1, last_offset=2, now_ms=NOW_MS, is_clean=False
+        producers, log.local.segments, log_start_offset=1, last_offset=2, now_ms=NOW_MS, is_clean=False
     )
     assert sorted(producers.producers) == [2]
 
@@ -108,7 +108,7 @@ def test_ps24_records_at_and_above_the_last_offset_are_not_looked_at() -> None:
         send(log, sequence)
     producers = ProducerStateManager(file_system, DIRECTORY)
     rebuild_producer_state(
-        producers, log.segments, log_start_offset=0, last_offset=2, now_ms=NOW_MS, is_clean=False
+        producers, log.local.segments, log_start_offset=0, last_offset=2, now_ms=NOW_MS, is_clean=False
     )
     assert producers.producers[1].last_sequence == 1 and producers.map_end_offset == 2
 
@@ -116,7 +116,7 @@ def test_ps24_records_at_and_above_the_last_offset_are_not_looked_at() -> None:
 def test_t45_without_snapshots_a_clean_restart_forgets_the_producers() -> None:
     file_system = new_file_system()
     log = segmented(file_system, 2)
-    log.close(NOW_MS)
+    log.close()
     remove_snapshots(file_system)
     again = open_log(file_system, ROOMY, clean=True, recovery_point=2)
     assert last_sequences(again) == {}
@@ -134,7 +134,7 @@ def test_t45_after_an_unclean_stop_they_are_found_in_the_log() -> None:
 def test_t46_of_snapshots_at_no_base_only_the_largest_beyond_all_stays() -> None:
     file_system = new_file_system()
     log = segmented(file_system, 3)
-    log.close(NOW_MS)  # a snapshot at 3, the log end
+    log.close()  # a snapshot at 3, the log end
     assert snapshots(file_system) == [1, 2, 3]
     producers = ProducerStateManager(file_system, DIRECTORY)
     producers.remove_stray_snapshots([0, 2])
@@ -151,8 +151,8 @@ def test_t12_a_snapshot_at_a_roll_is_on_disk_before_the_recovery_point_passes_it
         file_system = durable_file_system(disk)
         log = open_log(file_system, ROOMY)
         send(log)
-        log.roll(now_ms=NOW_MS)
-        recovery_point = log.recovery_point
+        log.flushes.roll(now_ms=NOW_MS)
+        recovery_point = log.local.recovery_point
         assert recovery_point == 1
         disk.lose_power(kept)
         again = open_log(file_of(disk), ROOMY, recovery_point=recovery_point)
@@ -170,8 +170,8 @@ def test_kafka_15046_when_the_snapshot_cannot_be_synced_the_recovery_point_stays
     send(log)
     disk.fail(1, verbs={"sync"}, path_suffix=".snapshot")
     with pytest.raises(StorageError):
-        log.roll(now_ms=NOW_MS)
-    assert log.recovery_point == 0 and log.offline_reason is not None
+        log.flushes.roll(now_ms=NOW_MS)
+    assert log.local.recovery_point == 0 and log.online.reason is not None
 
 
 @pytest.mark.covers("UnifiedLogTest.testProducerIdMapOffsetUpdatedForNonIdempotentData")
@@ -179,8 +179,8 @@ def test_ps15_a_snapshot_follows_records_of_nobody_too() -> None:
     file_system = new_file_system()
     log = open_log(file_system, ROOMY)
     append_each(log, 1)
-    log.producer_state.take_snapshot()
-    assert snapshots(file_system) == [1] and log.producer_state.latest_snapshot_offset == 1
+    log.producers.take_snapshot()
+    assert snapshots(file_system) == [1] and log.producers.latest_snapshot_offset == 1
 
 
 def compacted(base_offset: int, kept: list[int], sequence: int, count: int, *, pid: int = 1) -> bytes:
@@ -223,7 +223,7 @@ def test_ps25_of_compacted_batches_the_header_tells_the_last_sequence(
         remove_snapshots(file_system)
         log = open_log(file_system, ROOMY, log_start_offset=23, recovery_point=23)
     assert last_sequences(log) == {1: 3}
-    entry = log.producer_state.last_entry(1)
+    entry = log.producers.last_entry(1)
     assert entry is not None and (entry.last_offset, entry.last_offset_delta) == (26, 3)
     assert send(log, 0, 4).is_duplicate and not send(log, 4).is_duplicate
 
@@ -243,10 +243,10 @@ def test_ps15_a_snapshots_name_tells_its_offset() -> None:
 def test_ps15_each_roll_saves_and_no_flush_deletes() -> None:
     file_system = new_file_system()
     log = segmented(file_system, 4)
-    assert (log.producer_state.oldest_snapshot_offset, log.producer_state.latest_snapshot_offset) == (1, 3)
-    log.flush()
+    assert (log.producers.oldest_snapshot_offset, log.producers.latest_snapshot_offset) == (1, 3)
+    log.flushes.flush()
     assert snapshots(file_system) == [1, 2, 3]
-    log.truncate_to(1)
+    log.truncate_to(1, now_ms=NOW_MS)
     assert snapshots(file_system) == [1] and last_sequences(log) == {1: 0}
 
 
@@ -265,12 +265,12 @@ def test_ps16_a_snapshot_beyond_the_log_end_goes_when_loaded() -> None:
 def test_ps7_what_is_known_of_active_producers() -> None:
     log = open_log(new_file_system(), ROOMY)
     send(log, 0, 5, pid=23, is_transactional=True)
-    entry = log.producer_state.producers[23]
+    entry = log.producers.producers[23]
     assert (entry.last_sequence, entry.transaction_first_offset, entry.coordinator_epoch) == (4, 0, -1)
     end_transaction(log, 23, is_commit=True, coordinator_epoch=15)
     assert (entry.last_sequence, entry.transaction_first_offset, entry.coordinator_epoch) == (4, None, 15)
     send(log, 0, 3, pid=983)
-    assert log.producer_state.producers[983].last_sequence == 2
+    assert log.producers.producers[983].last_sequence == 2
 
 
 @pytest.mark.covers(
@@ -287,9 +287,9 @@ def test_ps16_a_finished_transaction_is_finished_after_a_restart(with_data: bool
         send(log, 0, is_transactional=True)
         send(log, 1, is_transactional=True)
     end_transaction(log, 1, is_commit=False, coordinator_epoch=3)
-    log.close(NOW_MS) if clean else log.close_handles()
+    log.close() if clean else log.close_handles()
     again = open_log(file_system, ROOMY, clean=clean, recovery_point=log.log_end_offset)
-    entry = again.producer_state.producers[1]
+    entry = again.producers.producers[1]
     assert (entry.last_sequence, entry.last_offset) == ((1, 1) if with_data else (-1, -1))
     assert (entry.transaction_first_offset, entry.last_timestamp) == (None, NOW_MS)
     with pytest.raises(TransactionCoordinatorFenced):
@@ -308,12 +308,12 @@ def test_ps25_an_aborted_transaction_stays_ended_after_a_restart(clean: bool) ->
     log = open_log(file_system, ROOMY)
     send(log, 0, 4, is_transactional=True)
     end_transaction(log, 1, is_commit=False)
-    log.update_high_watermark(5)
-    assert log.producer_state.first_unstable_offset is None
-    log.close(NOW_MS) if clean else log.close_handles()
+    log.marks.update_high_watermark(5)
+    assert log.producers.first_unstable_offset is None
+    log.close() if clean else log.close_handles()
     again = open_log(file_system, ROOMY, clean=clean, recovery_point=5 if clean else 0)
-    again.update_high_watermark(5)
-    assert again.producer_state.first_unstable_offset is None and again.last_stable_offset == 5
+    again.marks.update_high_watermark(5)
+    assert again.producers.first_unstable_offset is None and again.marks.last_stable_offset == 5
     found = again.read(0, max_size=1000, isolation=Isolation.TXN_COMMITTED)
     assert [(each.producer_id, each.first_offset) for each in found.aborted_transactions or ()] == [(1, 0)]
 
@@ -325,16 +325,16 @@ def test_ps25_an_aborted_transaction_stays_ended_after_a_restart(clean: bool) ->
 def test_ps22_the_first_unstable_offset_of_a_log() -> None:
     log = open_log(new_file_system(), ROOMY)
     append_each(log, 3)
-    assert log.producer_state.first_unstable_offset is None
+    assert log.producers.first_unstable_offset is None
     send(log, 0, 2, is_transactional=True)
     append_each(log, 1)
-    assert log.producer_state.first_unstable_offset == 3
+    assert log.producers.first_unstable_offset == 3
     end_transaction(log, 1, is_commit=True)
-    assert log.producer_state.first_unstable_offset == 3
-    log.update_high_watermark(6)
-    assert log.producer_state.first_unstable_offset == 3, "the marker at 6 is not below it"
-    log.update_high_watermark(7)
-    assert log.producer_state.first_unstable_offset is None
+    assert log.producers.first_unstable_offset == 3
+    log.marks.update_high_watermark(6)
+    assert log.producers.first_unstable_offset == 3, "the marker at 6 is not below it"
+    log.marks.update_high_watermark(7)
+    assert log.producers.first_unstable_offset is None
 
 
 @pytest.mark.covers("UnifiedLogTest.testLastStableOffsetWithMixedProducerData")
@@ -343,13 +343,13 @@ def test_ps22_of_several_producers_the_earliest_counts() -> None:
     send(log, 0, 2, pid=137, is_transactional=True)
     append_each(log, 1)
     send(log, 0, 2, pid=983, is_transactional=True)
-    assert log.last_stable_offset == 0
+    assert log.marks.last_stable_offset == 0
     end_transaction(log, 137, is_commit=False)
-    log.update_high_watermark(log.log_end_offset)
-    assert log.last_stable_offset == 3
+    log.marks.update_high_watermark(log.log_end_offset)
+    assert log.marks.last_stable_offset == 3
     end_transaction(log, 983, is_commit=True)
-    log.update_high_watermark(log.log_end_offset)
-    assert log.last_stable_offset == log.log_end_offset == 7
+    log.marks.update_high_watermark(log.log_end_offset)
+    assert log.marks.last_stable_offset == log.log_end_offset == 7
 
 
 def test_ps11_the_index_is_told_the_last_stable_offset_of_each_abort() -> None:
@@ -358,5 +358,5 @@ def test_ps11_the_index_is_told_the_last_stable_offset_of_each_abort() -> None:
     send(log, 0, pid=2, is_transactional=True)
     end_transaction(log, 1, is_commit=False)
     end_transaction(log, 2, is_commit=False)
-    found = [tuple(entry) for entry in log.active_segment.transaction_index.entries()]
+    found = [tuple(entry) for entry in log.local.segments.active.transaction_index.entries()]
     assert [entry[-4:] for entry in found] == [(1, 0, 2, 1), (2, 1, 3, 4)]

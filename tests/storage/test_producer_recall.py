@@ -54,7 +54,7 @@ def test_batches_of_segments_below_the_snapshot_are_known() -> None:
     log = open_log(file_system)
     for sequence in range(5):
         send(log, sequence)
-        log.roll(now_ms=NOW_MS)
+        log.flushes.roll(now_ms=NOW_MS)
     log.close_handles()
     assert offsets_of_retries(open_log(file_system), range(5)) == [0, 1, 2, 3, 4]
 
@@ -64,8 +64,8 @@ def test_batches_are_known_after_a_truncation_and_those_that_went_are_not() -> N
     for offset in range(6):
         records = batch(offset, producer_id=7, producer_epoch=0, sequence=offset)
         log.append_as_follower(records, leader_epoch=0, now_ms=NOW_MS)
-        log.roll(now_ms=NOW_MS)
-    log.truncate_to(4)
+        log.flushes.roll(now_ms=NOW_MS)
+    log.truncate_to(4, now_ms=NOW_MS)
     assert offsets_of_retries(log, range(4)) == [0, 1, 2, 3]
     assert not send(log, 4).is_duplicate
 
@@ -89,7 +89,7 @@ def test_batches_of_an_older_producer_epoch_are_not_recalled() -> None:
     for sequence in range(2):
         send(log, sequence, producer_epoch=1)
     log.close()
-    entry = open_log(file_system, clean=True).producer_state.producers[7]
+    entry = open_log(file_system, clean=True).producers.producers[7]
     assert [each.last_offset for each in entry.batch_metadata] == [3, 4]
 
 
@@ -102,7 +102,7 @@ def test_batches_before_a_gap_in_the_sequences_are_not_recalled() -> None:
         records = batch(offset, producer_id=7, producer_epoch=0, sequence=sequence)
         log.append_as_follower(records, leader_epoch=0, now_ms=NOW_MS)
     log.close()
-    entry = open_log(file_system, clean=True).producer_state.producers[7]
+    entry = open_log(file_system, clean=True).producers.producers[7]
     assert [each.last_sequence for each in entry.batch_metadata] == [5, 6]
 
 
@@ -113,7 +113,7 @@ def test_batches_below_the_log_start_are_not_recalled() -> None:
         send(log, sequence)
     log.close()
     log = open_log(file_system, clean=True, log_start_offset=2)
-    entry = log.producer_state.producers[7]
+    entry = log.producers.producers[7]
     assert [each.last_offset for each in entry.batch_metadata] == [2, 3]
 
 
@@ -136,12 +136,12 @@ def test_a_damaged_index_stops_no_start() -> None:
     log = open_log(file_system, DENSE)
     for sequence in range(4):
         send(log, sequence)
-    index = log.active_segment.offset_index_path
+    index = log.local.segments.active.offset_index_path
     log.close()
     file = file_system.open(index, OpenMode.WRITE)
     file.write_at(4, b"\x00\x00\x00\x07")  # an entry that points into a batch
     file.close()
-    assert open_log(file_system, DENSE, clean=True).producer_state.producers[7].last_sequence == 3
+    assert open_log(file_system, DENSE, clean=True).producers.producers[7].last_sequence == 3
 
 
 def test_nothing_is_looked_for_where_nobody_is_known() -> None:
@@ -149,7 +149,7 @@ def test_nothing_is_looked_for_where_nobody_is_known() -> None:
     log = open_log(file_system, SMALL)
     log.append_as_leader(produced(), leader_epoch=0, now_ms=NOW_MS)
     log.close()
-    assert dict(open_log(file_system, SMALL, clean=True).producer_state.producers) == {}
+    assert dict(open_log(file_system, SMALL, clean=True).producers.producers) == {}
 
 
 # Where it is on
@@ -174,11 +174,11 @@ def test_the_logs_of_a_node_recall_after_a_start_and_a_truncation() -> None:
     log = manager.create("t", 0)
     for sequence in range(4):
         send(log, sequence)
-        log.roll(now_ms=NOW_MS)
+        log.flushes.roll(now_ms=NOW_MS)
     manager.shutdown()
     log = loaded_manager(disk).logs["t-0"]
     assert offsets_of_retries(log, range(4)) == [0, 1, 2, 3]
-    log.truncate_to(3)
+    log.truncate_to(3, now_ms=NOW_MS)
     assert offsets_of_retries(log, range(3)) == [0, 1, 2]
 
 

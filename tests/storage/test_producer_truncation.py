@@ -22,11 +22,11 @@ def test_ps16_a_truncation_takes_the_snapshots_behind_it() -> None:
     log = open_log(file_system, ROOMY)
     for number in range(3):
         send(log, number)
-        log.producer_state.take_snapshot()
+        log.producers.take_snapshot()
     assert snapshots(file_system) == [1, 2, 3]
     for offset, expected in ((2, [1, 2]), (1, [1]), (0, [])):
-        log.truncate_to(offset)
-        assert (snapshots(file_system), log.producer_state.map_end_offset) == (expected, offset)
+        log.truncate_to(offset, now_ms=NOW_MS)
+        assert (snapshots(file_system), log.producers.map_end_offset) == (expected, offset)
         assert last_sequences(log) == ({1: offset - 1} if offset else {})
 
 
@@ -37,8 +37,8 @@ def test_ps16_without_snapshots_a_truncation_reads_the_log() -> None:
     send(log, 0)
     send(log, 1)
     remove_snapshots(file_system)
-    log.producer_state.reload_snapshots()
-    log.truncate_to(1)
+    log.producers.reload_snapshots()
+    log.truncate_to(1, now_ms=NOW_MS)
     assert last_sequences(log) == {1: 0}
 
 
@@ -47,8 +47,8 @@ def test_ps17_a_full_truncation_takes_producers_and_snapshots() -> None:
     file_system = new_file_system()
     log = segmented(file_system, 3)
     assert snapshots(file_system) == [1, 2]
-    log.truncate_fully_and_start_at(29)
-    assert (last_sequences(log), log.producer_state.map_end_offset) == ({}, 29)
+    log.truncation.truncate_fully_and_start_at(29, now_ms=NOW_MS)
+    assert (last_sequences(log), log.producers.map_end_offset) == ({}, 29)
     assert [offset for offset in snapshots(file_system) if offset != 29] == []
 
 
@@ -65,14 +65,14 @@ def test_kafka_12153_a_truncation_below_an_open_transaction_forgets_it(fully: bo
     send(log, 0, 2, is_transactional=True)
     log.close_handles()
     log = open_log(file_system, ROOMY)
-    assert log.producer_state.first_unstable_offset == 3
+    assert log.producers.first_unstable_offset == 3
     if fully:
-        log.truncate_fully_and_start_at(2, 1)
+        log.truncation.truncate_fully_and_start_at(2, 1, now_ms=NOW_MS)
         assert (log.log_start_offset, log.log_end_offset) == (1, 2)
     else:
-        log.truncate_to(0)
-    assert log.producer_state.first_unstable_offset is None and last_sequences(log) == {}
-    assert log.last_stable_offset == log.high_watermark
+        log.truncate_to(0, now_ms=NOW_MS)
+    assert log.producers.first_unstable_offset is None and last_sequences(log) == {}
+    assert log.marks.last_stable_offset == log.high_watermark
 
 
 @pytest.mark.covers("ProducerStateManagerTest.testFirstUnstableOffsetAfterTruncation")
@@ -84,10 +84,10 @@ def test_ps16_what_a_truncation_leaves_of_a_transaction_is_open(offset: int, exp
         append_each(log, 1)
     end_transaction(log, 1, is_commit=True)
     append_each(log, 2)
-    log.update_high_watermark(106)
-    assert log.producer_state.first_unstable_offset is None
-    log.truncate_to(offset)
-    assert log.producer_state.first_unstable_offset == expected
+    log.marks.update_high_watermark(106)
+    assert log.producers.first_unstable_offset is None
+    log.truncate_to(offset, now_ms=NOW_MS)
+    assert log.producers.first_unstable_offset == expected
 
 
 @pytest.mark.covers("ProducerStateManagerTest.testHasLateTransactionUpdatedAfterPartialTruncation")
@@ -97,12 +97,12 @@ def test_ps14_a_truncation_takes_a_late_transaction_or_brings_it_back() -> None:
     send(log, 0, is_transactional=True)
     end_transaction(log, 1, is_commit=True)
     late = NOW_MS + 900_000 + 300_001
-    assert not log.producer_state.has_late_transaction(late)
-    log.truncate_to(2)
-    assert log.producer_state.has_late_transaction(late)
-    assert not log.producer_state.has_late_transaction(late - 1)
-    log.truncate_to(0)
-    assert not log.producer_state.has_late_transaction(late)
+    assert not log.producers.has_late_transaction(late)
+    log.truncate_to(2, now_ms=NOW_MS)
+    assert log.producers.has_late_transaction(late)
+    assert not log.producers.has_late_transaction(late - 1)
+    log.truncate_to(0, now_ms=NOW_MS)
+    assert not log.producers.has_late_transaction(late)
 
 
 @pytest.mark.covers("UnifiedLogTest.testDeleteSnapshotsOnIncrementLogStartOffset")
@@ -110,12 +110,12 @@ def test_ps18_a_moved_log_start_keeps_producers_whose_records_are_gone() -> None
     file_system = new_file_system()
     log = open_log(file_system, ROOMY)
     send(log, 0, pid=1)
-    log.roll(now_ms=NOW_MS)
+    log.flushes.roll(now_ms=NOW_MS)
     send(log, 0, pid=2)
-    log.roll(now_ms=NOW_MS)
-    log.update_high_watermark(2)
-    log.maybe_increment_log_start_offset(2)
-    log.delete_old_segments(NOW_MS)
+    log.flushes.roll(now_ms=NOW_MS)
+    log.marks.update_high_watermark(2)
+    log.marks.maybe_increment_log_start_offset(2)
+    log.retention.delete_old(NOW_MS)
     assert snapshots(file_system) == [2]
     assert last_sequences(log) == {1: 0, 2: 0}
     assert send(log, 0, pid=2).is_duplicate
@@ -126,11 +126,11 @@ def test_ps13_a_producer_whose_records_retention_took_stays_known() -> None:
     config = LogConfig(segment_index_bytes=1200, retention_ms=1000)
     log = open_log(new_file_system(), config)
     send(log, 0, pid=1, timestamp=NOW_MS - 10_000)
-    log.roll(now_ms=NOW_MS)
+    log.flushes.roll(now_ms=NOW_MS)
     send(log, 0, pid=2)
-    log.update_high_watermark(2)
-    assert log.delete_old_segments(NOW_MS) == 1
-    assert sorted(log.producer_state.producers) == [1, 2]
+    log.marks.update_high_watermark(2)
+    assert log.retention.delete_old(NOW_MS) == 1
+    assert sorted(log.producers.producers) == [1, 2]
 
 
 @pytest.mark.covers(
@@ -139,7 +139,7 @@ def test_ps13_a_producer_whose_records_retention_took_stays_known() -> None:
 def test_ps13_a_log_forgets_idle_producers_when_told_the_time() -> None:
     log = open_log(new_file_system(), LogConfig(segment_index_bytes=1200, producer_id_expiration_ms=200))
     send(log)
-    log.remove_expired_producers(NOW_MS + 199)
-    assert sorted(log.producer_state.producers) == [1]
-    log.remove_expired_producers(NOW_MS + 200)
-    assert not log.producer_state.producers
+    log.appends.remove_expired_producers(NOW_MS + 199)
+    assert sorted(log.producers.producers) == [1]
+    log.appends.remove_expired_producers(NOW_MS + 200)
+    assert not log.producers.producers

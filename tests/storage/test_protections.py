@@ -36,5 +36,5 @@ def test_ps9_a_set_that_is_refused_in_its_middle_leaves_no_trace_of_any_producer
     with pytest.raises(InvalidTransactionState):
         log.append_as_follower(sound + opening + outside, leader_epoch=0, now_ms=NOW_MS)
     assert log.log_end_offset == 0
-    assert dict(log.producer_state.producers) == {}
-    assert log.producer_state.ongoing_transactions == []
+    assert dict(log.producers.producers) == {}
+    assert log.producers.ongoing_transactions == []

@@ -74,12 +74,12 @@ def test_ps5_recovery_forgets_the_batches_of_the_epoch_before() -> None:
 
 def test_ps5_recovery_takes_the_time_of_the_last_batch() -> None:
     log = recovered(of_producer(0, 0), of_producer(1, 1, 3))
-    assert log.producer_state.producers[PRODUCER_ID].last_timestamp == NOW_MS + 2  # its greatest
+    assert log.producers.producers[PRODUCER_ID].last_timestamp == NOW_MS + 2  # its greatest
 
 
 def test_ps5_recovery_wraps_a_sequence_inside_a_batch() -> None:
     log = recovered(of_producer(0, INT_MAX - 1, 4))
-    assert log.producer_state.producers[PRODUCER_ID].last_sequence == 1
+    assert log.producers.producers[PRODUCER_ID].last_sequence == 1
     assert lead(log, sequenced(2)).last_offset == 4
 
 
@@ -102,7 +102,7 @@ def test_ps9_a_producer_is_as_before_when_its_bytes_cannot_be_written() -> None:
     disk.fail(1, verbs={"write_at"}, path_suffix=".log")
     with pytest.raises(StorageError):
         lead(log, sequenced(1))
-    entry = log.producer_state.producers[PRODUCER_ID]
+    entry = log.producers.producers[PRODUCER_ID]
     assert (entry.last_sequence, entry.last_offset, len(entry.batches)) == (0, 0, 1)
 
 
@@ -110,8 +110,8 @@ def test_ps12_a_marker_that_is_appended_ends_the_transaction() -> None:
     log = open_log(new_file_system())
     lead(log, sequenced(0, is_transactional=True))
     end_transaction(log, is_commit=True)
-    assert log.producer_state.ongoing_transactions == []
-    log.update_high_watermark(1)
-    assert log.last_stable_offset == 0, "the marker is not replicated yet"
-    log.update_high_watermark(2)
-    assert log.last_stable_offset == 2
+    assert log.producers.ongoing_transactions == []
+    log.marks.update_high_watermark(1)
+    assert log.marks.last_stable_offset == 0, "the marker is not replicated yet"
+    log.marks.update_high_watermark(2)
+    assert log.marks.last_stable_offset == 2

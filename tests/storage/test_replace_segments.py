@@ -28,17 +28,17 @@ from tests.storage.swap_helpers import OLD, cleaned, old_log
 
 
 def compact_into_one(file_system: SimFileSystem, log: PartitionLog) -> None:
-    old = [segment for segment in log.segments if segment.base_offset < 9]
+    old = [segment for segment in log.local.segments if segment.base_offset < 9]
     new = [cleaned(file_system, 0, [2, 5, 8])]
-    replace_segments(file_system, DIRECTORY, log.segments, new, old)
+    replace_segments(file_system, DIRECTORY, log.local.segments, new, old)
 
 
 def split_into_three(file_system: SimFileSystem, log: PartitionLog) -> None:
     """The shape of a split: several new ones for one old one. Their bytes differ, so that a mixture shows."""
-    old = [segment for segment in log.segments if segment.base_offset == 3]
+    old = [segment for segment in log.local.segments if segment.base_offset == 3]
     new = [cleaned(file_system, base, [base]) for base in (3, 4, 5)]
     new[2].append(5, b"")
-    replace_segments(file_system, DIRECTORY, log.segments, new, old)
+    replace_segments(file_system, DIRECTORY, log.local.segments, new, old)
 
 
 def names(file_system: SimFileSystem) -> list[str]:
@@ -48,9 +48,9 @@ def names(file_system: SimFileSystem) -> list[str]:
 def test_ll28_new_segments_take_the_place_of_old_ones() -> None:
     file_system = new_file_system()
     log = old_log(file_system)
-    first = log.segments.first
+    first = log.local.segments.first
     compact_into_one(file_system, log)
-    assert log.segments.base_offsets == [0, 9] and log.segments.first is not first
+    assert log.local.segments.base_offsets == [0, 9] and log.local.segments.first is not first
     assert names(file_system) == [f"{0:020d}.log", f"{9:020d}.log"]
     assert not [name for name in file_system.list(DIRECTORY) if name.endswith((".swap", ".cleaned"))]
     assert read_offsets(log) == [2, 5, 8, 9, 10, 11]
@@ -59,18 +59,20 @@ def test_ll28_new_segments_take_the_place_of_old_ones() -> None:
 def test_ll28_gives_the_old_segments_that_no_new_one_stands_for() -> None:
     file_system = new_file_system()
     log = old_log(file_system)
-    old = [segment for segment in log.segments if segment.base_offset < 9]
-    gone = replace_segments(file_system, DIRECTORY, log.segments, [cleaned(file_system, 0, [2, 5, 8])], old)
+    old = [segment for segment in log.local.segments if segment.base_offset < 9]
+    gone = replace_segments(
+        file_system, DIRECTORY, log.local.segments, [cleaned(file_system, 0, [2, 5, 8])], old
+    )
     assert [segment.base_offset for segment in gone] == [3, 6]
 
 
 def test_ll28_old_segments_are_readable_under_their_deleted_names_until_the_caller_deletes_them() -> None:
     file_system = new_file_system()
     log = old_log(file_system)
-    old = [segment for segment in log.segments if segment.base_offset < 9]
+    old = [segment for segment in log.local.segments if segment.base_offset < 9]
     doomed: list[LogSegment] = []
     new = [cleaned(file_system, 0, [2])]
-    replace_segments(file_system, DIRECTORY, log.segments, new, old, delete=doomed.append)
+    replace_segments(file_system, DIRECTORY, log.local.segments, new, old, delete=doomed.append)
     assert doomed == old
     assert [segment.path for segment in doomed] == [
         join(DIRECTORY, f"{base:020d}.log.deleted") for base in (0, 3, 6)
@@ -84,23 +86,23 @@ def test_ll28_old_segments_are_readable_under_their_deleted_names_until_the_call
 def test_kafka_7278_an_old_segment_that_left_the_map_is_not_deleted_again() -> None:
     file_system = new_file_system()
     log = old_log(file_system)
-    old = [segment for segment in log.segments if segment.base_offset < 9]
-    log.segments.remove(0)  # retention was faster
+    old = [segment for segment in log.local.segments if segment.base_offset < 9]
+    log.local.segments.remove(0)  # retention was faster
     old[0].delete()
     doomed: list[LogSegment] = []
     new = [cleaned(file_system, 0, [5])]
-    gone = replace_segments(file_system, DIRECTORY, log.segments, new, old, delete=doomed.append)
-    assert doomed == gone == old[1:] and log.segments.base_offsets == [0, 9]
+    gone = replace_segments(file_system, DIRECTORY, log.local.segments, new, old, delete=doomed.append)
+    assert doomed == gone == old[1:] and log.local.segments.base_offsets == [0, 9]
 
 
 def test_ll28_a_recovered_swap_is_taken_over_under_its_swap_names() -> None:
     file_system = new_file_system()
     log = old_log(file_system)
-    old = [segment for segment in log.segments if segment.base_offset == 3]
+    old = [segment for segment in log.local.segments if segment.base_offset == 3]
     new = cleaned(file_system, 3, [4])
     new.change_file_suffixes(".cleaned", ".swap")
-    replace_segments(file_system, DIRECTORY, log.segments, [new], old, is_recovered_swap=True)
-    assert log.segments.get(3) is new and new.path == join(DIRECTORY, f"{3:020d}.log")
+    replace_segments(file_system, DIRECTORY, log.local.segments, [new], old, is_recovered_swap=True)
+    assert log.local.segments.get(3) is new and new.path == join(DIRECTORY, f"{3:020d}.log")
 
 
 def test_t54_the_swap_names_come_from_the_highest_base_down_and_go_from_the_lowest_up() -> None:

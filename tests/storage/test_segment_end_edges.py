@@ -118,11 +118,11 @@ def test_ls17_a_time_index_that_was_missing_has_no_room() -> None:
     file_system = new_file_system()
     log = open_log(file_system)
     append_each(log, 3)
-    log.roll()
+    log.flushes.roll(now_ms=NOW_MS)
     append_each(log, 1)
     log.close()
     file_system.unlink(f"{DIRECTORY}/{0:020d}.timeindex")
-    first = open_log(file_system, clean=True, recovery_point=4).segments.first
+    first = open_log(file_system, clean=True, recovery_point=4).local.segments.first
     assert first is not None and first.base_offset == 0
     assert (first.time_index.entries, first.time_index.length_bytes) == (0, 0)
 

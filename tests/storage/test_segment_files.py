@@ -91,15 +91,15 @@ def test_kafka_593_kafka_6492_a_truncation_gives_the_indexes_their_full_size_bac
     config = LogConfig(segment_bytes=10 * SIZE, segment_index_bytes=1200, index_interval_bytes=SIZE - 1)
     log = open_log(new_file_system(), config)
     append_each(log, 20)
-    first = log.segments.first
-    assert first is not None and len(log.segments) == 2
+    first = log.local.segments.first
+    assert first is not None and len(log.local.segments) == 2
     assert first.offset_index.max_entries == 9 == first.offset_index.entries
-    log.truncate_to(0)
-    active = log.active_segment
-    assert len(log.segments) == 1 and active.offset_index.max_entries == 1200 // 8
+    log.truncate_to(0, now_ms=NOW_MS)
+    active = log.local.segments.active
+    assert len(log.local.segments) == 1 and active.offset_index.max_entries == 1200 // 8
     assert active.time_index.max_entries == 1200 // 12
     append_each(log, 10)
-    assert len(log.segments) == 1
+    assert len(log.local.segments) == 1
 
 
 # Syncs
@@ -138,17 +138,17 @@ def test_fl2_a_flush_syncs_the_segments_between_the_recovery_point_and_its_offse
 ) -> None:
     file_system = new_file_system()
     log = log_with_bases(file_system, 0, 3, 6)
-    log._local.recovery_point = 3
+    log.local.lower_recovery_point(3)
     noted = NotedSyncs(monkeypatch, file_system)
     directories: list[str] = []
     monkeypatch.setattr(file_system, "sync_directory", directories.append)
-    log.flush(5)
+    log.flushes.flush(5)
     assert [path for path in noted.paths if path.endswith(".log")] == [f"{DIRECTORY}/{3:020d}.log"]
-    assert log.recovery_point == 5 and directories == [DIRECTORY]
+    assert log.local.recovery_point == 5 and directories == [DIRECTORY]
     noted.paths.clear()
-    log.flush(5)
+    log.flushes.flush(5)
     assert noted.paths == []
-    log.flush(6)
+    log.flushes.flush(6)
     assert [path for path in noted.paths if path.endswith(".log")] == [f"{DIRECTORY}/{3:020d}.log"]
     assert directories == [DIRECTORY]  # no segment was made since the recovery point
 
@@ -156,30 +156,30 @@ def test_fl2_a_flush_syncs_the_segments_between_the_recovery_point_and_its_offse
 def log_with_bases(file_system: SimFileSystem, *bases: int) -> PartitionLog:
     log = open_log(file_system, LogConfig(segment_bytes=3 * SIZE, segment_index_bytes=1200))
     append_each(log, bases[-1] + 2)
-    assert log.segments.base_offsets == list(bases)
+    assert log.local.segments.base_offsets == list(bases)
     return log
 
 
 def test_fl5_the_recovery_point_never_passes_the_log_end() -> None:
     log = log_with_bases(new_file_system(), 0, 3, 6)
-    log.flush()
-    assert log.recovery_point == 8
-    log.truncate_to(4)
-    assert log.recovery_point == 4
-    log.update_high_watermark(4)
-    log.truncate_fully_and_start_at(2)
-    assert log.recovery_point == 2
+    log.flushes.flush()
+    assert log.local.recovery_point == 8
+    log.truncate_to(4, now_ms=NOW_MS)
+    assert log.local.recovery_point == 4
+    log.marks.update_high_watermark(4)
+    log.truncation.truncate_fully_and_start_at(2, now_ms=NOW_MS)
+    assert log.local.recovery_point == 2
     append_each(log, 4)
-    log.update_high_watermark(6)
-    log.maybe_increment_log_start_offset(5)
-    assert log.recovery_point == 5
+    log.marks.update_high_watermark(6)
+    log.marks.maybe_increment_log_start_offset(5)
+    assert log.local.recovery_point == 5
 
 
 def test_ro3_a_gap_below_a_new_segment_needs_no_recovery() -> None:
     """The recovery point is the base of the new segment, though the log end lies below it until the append."""
     log = log_with_bases(new_file_system(), 0, 3, 6)
     log.append_as_follower(batch(50, value_bytes=2 * SIZE), leader_epoch=0, now_ms=NOW_MS)
-    assert log.segments.base_offsets[-1] == 50 and log.recovery_point == 50
+    assert log.local.segments.base_offsets[-1] == 50 and log.local.recovery_point == 50
 
 
 @pytest.mark.covers("LocalLogTest.testFlushingNonExistentDir")
@@ -187,8 +187,8 @@ def test_fl2_a_directory_that_has_gone_needs_no_sync() -> None:
     file_system = new_file_system()
     log = log_with_bases(file_system, 0, 3, 6)
     file_system.rename(DIRECTORY, "logs/topic-0-gone")
-    log.flush()
-    assert log.recovery_point == 8
+    log.flushes.flush()
+    assert log.local.recovery_point == 8
 
 
 # Indexes on demand
@@ -199,7 +199,7 @@ def test_ro4_a_new_segment_has_no_index_files_until_they_are_needed() -> None:
     file_system = new_file_system()
     log = open_log(file_system)
     append_each(log, 1)
-    log.roll()
+    log.flushes.roll(now_ms=NOW_MS)
     names = file_system.list(DIRECTORY)
     assert f"{1:020d}.log" in names and f"{1:020d}.index" not in names
     assert f"{1:020d}.timeindex" not in names
@@ -215,7 +215,7 @@ def test_ls17_a_missing_time_index_is_made_empty_and_the_others_are_trusted() ->
     log.close()
     file_system.unlink(TIME_INDEX)
     log = open_log(file_system, clean=True)
-    assert log.active_segment.time_index.entries == 0
+    assert log.local.segments.active.time_index.entries == 0
     log.close()
     file = file_system.open(INDEX, OpenMode.WRITE)
     file.set_length(11)  # no whole number of entries: nobody asks

@@ -28,7 +28,7 @@ from tests.storage.start_up_helpers import file_of, names, put, stopped
 
 
 def entries(log: PartitionLog) -> Iterator[tuple[int, list[tuple[int, ...]], list[tuple[int, ...]]]]:
-    for segment in log.segments:
+    for segment in log.local.segments:
         offsets, times = segment.offset_index, segment.time_index
         yield (
             segment.base_offset,
@@ -57,7 +57,7 @@ def test_ll7_the_range_of_swaps_goes_from_the_least_base_to_the_greatest_next_of
     put(file_system, file_of(6, "log.swap"), batch(7))
     put(file_system, file_of(7, "snapshot"), b"in the range")
     log = open_log(file_system, THREE)
-    assert log.segments.base_offsets == [0, 3, 6, 9]
+    assert log.local.segments.base_offsets == [0, 3, 6, 9]
     assert read_offsets(log) == [0, 1, 2, 4, 7, 9, 10, 11]
 
 
@@ -102,7 +102,7 @@ def test_kafka_12520_a_swap_that_is_finished_costs_no_producer() -> None:
     for suffix in ("log", "index", "timeindex"):
         file_system.rename(file_of(0, suffix), file_of(0, suffix + ".swap"))
     log = open_log(file_system, THREE, clean=True)
-    entry = log.producer_state.last_entry(3)
+    entry = log.producers.last_entry(3)
     assert entry is not None and entry.last_sequence == 9
 
 
@@ -111,7 +111,7 @@ def test_minor_3afe2ed_a_swap_does_not_take_the_segment_that_follows_it() -> Non
     stopped(file_system)
     put(file_system, file_of(3, "log.swap"), batch(3) + batch(5))
     log = open_log(file_system, THREE)
-    assert 6 in log.segments and read_offsets(log) == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
+    assert 6 in log.local.segments and read_offsets(log) == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
 
 
 # Segments and their indexes
@@ -125,7 +125,7 @@ def test_kafka_670_indexes_without_a_log_are_removed_and_the_log_is_usable() -> 
             put(file_system, file_of(offset, suffix), b"")
     log = open_log(file_system, THREE)
     assert names(file_system, f"{5:020d}.index") == []
-    assert log.active_segment.offset_index.length_bytes == 1200
+    assert log.local.segments.active.offset_index.length_bytes == 1200
     append_each(log, 10)
     assert read_offsets(log) == list(range(10))
 
@@ -143,7 +143,7 @@ def test_kafka_2012_a_transaction_index_that_makes_no_sense_is_built_anew() -> N
     stopped(file_system, clean=True)
     put(file_system, file_of(3, "txnindex"), bytes(2) + (1).to_bytes(8, "big") * 4)  # ends below its segment
     log = open_log(file_system, THREE, clean=True)
-    segment = log.segments.get(3)
+    segment = log.local.segments.get(3)
     assert segment is not None and list(segment.transaction_index.entries()) == []
 
 
@@ -160,14 +160,14 @@ def test_kafka_13603_an_empty_active_segment_without_an_index_is_no_damage() -> 
     file_system = new_file_system()
     log = open_log(file_system, THREE)
     append_each(log, 3)
-    log.roll()
-    log.flush()
+    log.flushes.roll(now_ms=NOW_MS)
+    log.flushes.flush()
     log.close_handles()
     for suffix in ("index", "timeindex"):
         if file_system.exists(file_of(3, suffix)):
             file_system.unlink(file_of(3, suffix))
     log = open_log(file_system, THREE, recovery_point=3)
-    assert (log.recovery_point, log.log_end_offset, log.recovered_bytes_removed) == (3, 3, 0)
+    assert (log.local.recovery_point, log.log_end_offset, log.recovered_bytes_removed) == (3, 3, 0)
     assert file_system.exists(file_of(3, "index"))
 
 
@@ -190,7 +190,7 @@ def test_regression_c_indexes_lost_or_overwritten_are_as_before_after_recovery(c
     log = open_log(file_system, THREE)
     assert list(entries(log)) == before and read_offsets(log) == list(range(30))
     for step in range(30):
-        found = log.offset_for_timestamp(NOW_MS + step)
+        found = log.reads.offset_for_timestamp(NOW_MS + step)
         assert found is not None and found.offset == step
 
 
@@ -212,9 +212,9 @@ def test_kafka_593_the_active_segments_indexes_have_room_after_a_start() -> None
     file_system = new_file_system()
     stopped(file_system, 4, clean=True)
     log = open_log(file_system, THREE, clean=True)
-    assert log.active_segment.offset_index.length_bytes == 1200
+    assert log.local.segments.active.offset_index.length_bytes == 1200
     append_each(log, 1)
-    assert log.segments.base_offsets == [0, 3]
+    assert log.local.segments.base_offsets == [0, 3]
 
 
 def test_kafka_12955_exactly_the_segments_behind_a_cut_are_deleted() -> None:
@@ -222,7 +222,7 @@ def test_kafka_12955_exactly_the_segments_behind_a_cut_are_deleted() -> None:
     stopped(file_system, 30)
     put(file_system, file_of(9), batch(9) + b"torn")
     log = open_log(file_system, THREE)
-    assert log.segments.base_offsets == [0, 3, 6, 9]
+    assert log.local.segments.base_offsets == [0, 3, 6, 9]
     assert names(file_system, ".log") == [f"{base:020d}.log" for base in (0, 3, 6, 9)]
     assert read_offsets(log) == list(range(10))
 
@@ -243,7 +243,7 @@ def test_kafka_6324_files_that_are_gone_already_do_not_stop_a_recovery_that_dele
 def test_ll20_after_an_orderly_stop_the_recovery_point_is_the_log_end() -> None:
     file_system = new_file_system()
     stopped(file_system, clean=True)
-    assert open_log(file_system, THREE, clean=True).recovery_point == 12
+    assert open_log(file_system, THREE, clean=True).local.recovery_point == 12
 
 
 @pytest.mark.covers("LogLoaderTest.testLogRecoversToCorrectOffset")
@@ -252,9 +252,9 @@ def test_t37_recovery_does_not_move_the_recovery_point(point: int) -> None:
     file_system = new_file_system()
     stopped(file_system)
     log = open_log(file_system, THREE, recovery_point=point)
-    assert (log.recovery_point, log.log_end_offset) == (point, 12)
-    log.flush()
-    assert log.recovery_point == 12
+    assert (log.local.recovery_point, log.log_end_offset) == (point, 12)
+    log.flushes.flush()
+    assert log.local.recovery_point == 12
 
 
 def test_kafka_10101_a_recovery_point_beyond_the_end_comes_down_to_it() -> None:
@@ -263,7 +263,7 @@ def test_kafka_10101_a_recovery_point_beyond_the_end_comes_down_to_it() -> None:
     stopped(file_system)
     put(file_system, file_of(9), batch(9) + b"torn")
     log = open_log(file_system, THREE, recovery_point=12)
-    assert (log.log_end_offset, log.recovery_point) == (10, 10)
+    assert (log.log_end_offset, log.local.recovery_point) == (10, 10)
     append_each(log, 6)
     log.close_handles()
     put(file_system, file_of(12), batch(12) + b"torn")
@@ -276,7 +276,7 @@ def test_t38_the_first_cut_deletes_every_later_segment_even_good_ones() -> None:
     stopped(file_system)
     put(file_system, file_of(3), b"")
     put(file_system, file_of(3), batch(3) + b"torn")
-    assert open_log(file_system, THREE).segments.base_offsets == [0, 3]
+    assert open_log(file_system, THREE).local.segments.base_offsets == [0, 3]
 
 
 def test_ll14_a_segment_that_is_empty_but_sound_ends_no_log() -> None:
@@ -285,7 +285,7 @@ def test_ll14_a_segment_that_is_empty_but_sound_ends_no_log() -> None:
     stopped(file_system)
     put(file_system, file_of(3), b"")
     log = open_log(file_system, THREE)
-    assert log.segments.base_offsets == [0, 3, 6, 9] and log.log_end_offset == 12
+    assert log.local.segments.base_offsets == [0, 3, 6, 9] and log.log_end_offset == 12
 
 
 @pytest.mark.covers(
@@ -297,8 +297,8 @@ def test_ll18_a_log_that_ends_below_its_start_begins_anew_there() -> None:
     stopped(file_system)
     put(file_system, file_of(3), b"no batch at all, only text")
     log = open_log(file_system, THREE, log_start_offset=4)
-    assert (log.log_start_offset, log.log_end_offset, log.segments.base_offsets) == (4, 4, [4])
-    assert log.leader_epochs.entries == []
+    assert (log.log_start_offset, log.log_end_offset, log.local.segments.base_offsets) == (4, 4, [4])
+    assert log.epochs.entries == []
     assert names(file_system, ".log") == [f"{4:020d}.log"]
     assert not [name for name in names(file_system, ".snapshot") if int(name[:20]) != 4]
     append_each(log, 7)
@@ -312,7 +312,7 @@ def test_ll22_epochs_at_or_beyond_the_end_are_forgotten() -> None:
     stopped(file_system, 6)
     put(file_system, join(DIRECTORY, "leader-epoch-checkpoint"), b"0\n3\n0 0\n4 6\n5 90\n")
     log = open_log(file_system, THREE, clean=True)
-    assert [tuple(entry) for entry in log.leader_epochs.entries] == [(0, 0)]
+    assert [tuple(entry) for entry in log.epochs.entries] == [(0, 0)]
     assert read_file(file_system, join(DIRECTORY, "leader-epoch-checkpoint")) == b"0\n1\n0 0\n"
 
 
@@ -323,17 +323,17 @@ def test_ll24_epochs_are_cut_at_the_checkpoint_not_at_the_first_segment() -> Non
         file_system.unlink(file_of(0, suffix))
     log = open_log(file_system, THREE)
     assert log.log_start_offset == 3
-    assert [tuple(entry) for entry in log.leader_epochs.entries] == [(0, 0)]
+    assert [tuple(entry) for entry in log.epochs.entries] == [(0, 0)]
     log.close_handles()
     log = open_log(file_system, THREE, log_start_offset=4)
-    assert [tuple(entry) for entry in log.leader_epochs.entries] == [(0, 4)]
+    assert [tuple(entry) for entry in log.epochs.entries] == [(0, 4)]
 
 
 def test_ll26_the_marks_are_at_least_the_log_start() -> None:
     file_system = new_file_system()
     stopped(file_system)
     log = open_log(file_system, THREE, log_start_offset=5, recovery_point=2)
-    assert (log.high_watermark, log.recovery_point) == (5, 5)
+    assert (log.high_watermark, log.local.recovery_point) == (5, 5)
 
 
 def test_ll11_a_segment_recovered_at_once_leaves_a_snapshot_at_its_end() -> None:
@@ -350,7 +350,7 @@ def test_kafka_10832_a_segment_that_is_recovered_does_not_write_through_to_the_l
     stopped_after_a_producer(file_system)
     file_system.unlink(file_of(3, "index"))  # recovered with producers as of offset 6
     log = open_log(file_system, THREE, clean=True)
-    entry = log.producer_state.last_entry(3)
+    entry = log.producers.last_entry(3)
     assert entry is not None and entry.last_sequence == 9
 
 
@@ -361,7 +361,7 @@ def test_t45_no_snapshot_after_an_orderly_stop_means_no_producer() -> None:
     log.close()
     for name in names(file_system, ".snapshot"):
         file_system.unlink(join(DIRECTORY, name))
-    assert open_log(file_system, THREE, clean=True).producer_state.last_entry(3) is None
+    assert open_log(file_system, THREE, clean=True).producers.last_entry(3) is None
 
 
 def test_kafka_5435_no_snapshot_after_a_crash_means_a_look_at_the_log() -> None:
@@ -371,7 +371,7 @@ def test_kafka_5435_no_snapshot_after_a_crash_means_a_look_at_the_log() -> None:
     log.close()
     for name in names(file_system, ".snapshot"):
         file_system.unlink(join(DIRECTORY, name))
-    assert open_log(file_system, THREE).producer_state.last_entry(3) is not None
+    assert open_log(file_system, THREE).producers.last_entry(3) is not None
 
 
 @pytest.mark.covers("LogLoaderTest.testLoadingLogKeepsLargestStrayProducerStateSnapshot")
@@ -394,7 +394,7 @@ def test_kafka_10432_recovery_finds_every_epoch_again_also_epoch_0() -> None:
     for content in (b"", b"0\n1\n0 0\n"):
         put(file_system, join(DIRECTORY, "leader-epoch-checkpoint"), content)
         log = open_log(file_system, THREE)
-        assert [tuple(entry) for entry in log.leader_epochs.entries] == [(0, 0), (1, 2), (3, 5)]
+        assert [tuple(entry) for entry in log.epochs.entries] == [(0, 0), (1, 2), (3, 5)]
         log.close_handles()
 
 
@@ -403,8 +403,8 @@ def test_a_log_that_is_reopened_can_be_truncated() -> None:
     file_system = new_file_system()
     stopped(file_system, 12, clean=True)
     log = open_log(file_system, THREE, clean=True)
-    log.truncate_to(2)
-    assert len(log.segments) == 1 and log.log_end_offset == 2
+    log.truncate_to(2, now_ms=NOW_MS)
+    assert len(log.local.segments) == 1 and log.log_end_offset == 2
 
 
 @pytest.mark.covers("LogLoaderTest.testOpenDeletesObsoleteFiles")
@@ -415,7 +415,7 @@ def test_ll6_segments_that_retention_renamed_are_gone_after_a_start() -> None:
         for suffix in ("log", "index", "timeindex"):
             file_system.rename(file_of(base, suffix), file_of(base, suffix + ".deleted"))
     log = open_log(file_system, THREE)
-    assert log.segments.base_offsets == [6, 9] and names(file_system, ".deleted") == []
+    assert log.local.segments.base_offsets == [6, 9] and names(file_system, ".deleted") == []
 
 
 @pytest.mark.covers("LogLoaderTest.testCorruptLog")
@@ -451,7 +451,7 @@ def test_regression_d_offsets_near_2_31_multiples_are_found_again() -> None:
     offsets = [0, 2**31 - 1, 2**31, 2**31 + 1, 2**32 + 5, 2**32 + 6]
     for offset in offsets:
         log.append_as_follower(batch(offset), leader_epoch=0, now_ms=NOW_MS)
-    bases = log.segments.base_offsets
+    bases = log.local.segments.base_offsets
     log.close_handles()
     log = open_log(file_system, THREE)
-    assert read_offsets(log) == offsets and log.segments.base_offsets == bases
+    assert read_offsets(log) == offsets and log.local.segments.base_offsets == bases

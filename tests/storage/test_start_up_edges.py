@@ -73,7 +73,7 @@ def test_ll7_the_range_counts_every_swap_whatever_their_order_and_length() -> No
     put(file_system, file_of(0, "log.swap"), batch(1) + batch(8))  # reaches beyond the next one
     put(file_system, file_of(3, "log.swap"), batch(4))
     log = open_log(file_system, THREE)
-    assert log.segments.base_offsets == [0, 3, 9] and names(file_system, f"{6:020d}.log") == []
+    assert log.local.segments.base_offsets == [0, 3, 9] and names(file_system, f"{6:020d}.log") == []
 
 
 def test_ll7_the_end_of_a_swap_is_read_from_its_records_not_from_its_sparse_index() -> None:
@@ -141,7 +141,7 @@ def test_ll10_a_damaged_transaction_index_is_built_anew_after_an_orderly_stop() 
     stopped(file_system, clean=True)
     put(file_system, file_of(3, "txnindex"), b"\x07" * 34)  # not of version 0
     log = open_log(file_system, THREE, clean=True)
-    segment = log.segments.get(3)
+    segment = log.local.segments.get(3)
     assert segment is not None
     segment.sanity_check()
     assert list(segment.transaction_index.entries()) == [] and read_offsets(log) == list(range(12))
@@ -163,7 +163,7 @@ def test_ll10_segments_load_in_the_order_of_their_offsets_and_other_names_are_no
     put(file_system, join(DIRECTORY, "15.log"), batch(15))  # too few digits
     put(file_system, join(DIRECTORY, "notes.log"), b"x")
     log = open_log(file_system, THREE, clean=True)
-    assert log.segments.base_offsets == [0, 3, 6, 9] and read_offsets(log) == list(range(12))
+    assert log.local.segments.base_offsets == [0, 3, 6, 9] and read_offsets(log) == list(range(12))
 
 
 def test_ll10_an_index_missing_where_none_should_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -185,7 +185,7 @@ def test_ll10_segments_are_opened_as_files_that_are_there() -> None:
     file_system = new_file_system()
     stopped(file_system, clean=True)
     log = open_log(file_system, config, clean=True)
-    assert log.active_segment.size_bytes == 3 * SIZE and read_offsets(log) == list(range(12))
+    assert log.local.segments.active.size_bytes == 3 * SIZE and read_offsets(log) == list(range(12))
 
 
 def with_producer(file_system: SimFileSystem, count: int = 10) -> None:
@@ -225,15 +225,15 @@ def test_ll13_what_lies_in_a_directory_about_to_be_deleted_is_neither_walked_nor
     file_system.rename(DIRECTORY, DOOMED)
     cuts: list[RecoveryCut] = []
     log = open_log(file_system, THREE, directory=DOOMED, recovery_point=7, cuts=cuts)
-    assert cuts == [] and log.segments.base_offsets == [0, 3, 6, 9]
-    assert (log.recovery_point, log.log_end_offset) == (0, 0)
+    assert cuts == [] and log.local.segments.base_offsets == [0, 3, 6, 9]
+    assert (log.local.recovery_point, log.log_end_offset) == (0, 0)
 
 
 def test_ll13_a_directory_about_to_be_deleted_begins_at_0_when_empty() -> None:
     file_system = new_file_system()
     file_system.make_directory(DOOMED)
     log = open_log(file_system, THREE, directory=DOOMED, log_start_offset=5)
-    assert log.segments.base_offsets == [0]
+    assert log.local.segments.base_offsets == [0]
 
 
 # Recovery
@@ -247,7 +247,7 @@ def test_ll14_behind_a_cut_segments_and_snapshots_go_from_the_last_on_each_for_g
     damaged[-1] ^= 0xFF
     put(file_system, file_of(3), bytes(damaged))
     log = open_log(recorded(file_system, calls), THREE)
-    assert read_offsets(log) == list(range(5)) and log.segments.base_offsets == [0, 3]
+    assert read_offsets(log) == list(range(5)) and log.local.segments.base_offsets == [0, 3]
     last, middle = calls.index("unlink 9.log"), calls.index("unlink 6.log")
     assert last < middle and "sync" in calls[last:middle] and "sync" in calls[middle:]
     assert [name for name in file_system.list(DIRECTORY) if name[:20] in (f"{6:020d}", f"{9:020d}")] == []
@@ -261,7 +261,7 @@ def test_ll14_what_was_cut_does_not_come_back_with_the_power() -> None:
         disk.sync_all()
         log = open_log(file_system, THREE)
         assert log.log_end_offset == 11
-        size = log.active_segment.size_bytes
+        size = log.local.segments.active.size_bytes
         assert len(disk.durable_bytes(file_of(9))) == size, kept
 
 
@@ -317,8 +317,8 @@ def test_ll16_what_an_emptied_segment_lost_is_told_and_what_follows_goes_first()
     put(file_system, file_of(3), b"".join(map(batch, (3, 4, 5, 9, 10, 11, 4, 5))))
     file_system.sync_directory("")
     log = open_log(recorded(file_system, calls), THREE, cuts=cuts)
-    assert log.segments.base_offsets == [0, 3] and log.log_end_offset == 3
-    assert log.active_segment.size_bytes == 0
+    assert log.local.segments.base_offsets == [0, 3] and log.log_end_offset == 3
+    assert log.local.segments.active.size_bytes == 0
     assert [cut.removed_bytes for cut in cuts if cut.path.endswith("3.log")] == [8 * SIZE]
     assert sum(cut.removed_bytes for cut in cuts) == 14 * SIZE
     assert calls.index("unlink 9.log") < calls.index("unlink 6.log")
@@ -331,14 +331,14 @@ def test_ll18_a_log_that_ends_at_its_start_keeps_its_segments() -> None:
     file_system = new_file_system()
     stopped(file_system)
     log = open_log(file_system, THREE, log_start_offset=12)
-    assert log.segments.base_offsets == [0, 3, 6, 9] and log.log_end_offset == 12
+    assert log.local.segments.base_offsets == [0, 3, 6, 9] and log.log_end_offset == 12
 
 
 def test_ll18_no_snapshot_outlives_a_log_that_begins_anew() -> None:
     file_system = new_file_system()
     with_producer(file_system, 12)
     log = open_log(file_system, THREE, log_start_offset=100)
-    assert log.segments.base_offsets == [100] and log.producer_state.producers == {}
+    assert log.local.segments.base_offsets == [100] and log.producers.producers == {}
     assert [name for name in names(file_system, ".snapshot") if int(name[:20]) < 100] == []
 
 
@@ -346,7 +346,7 @@ def test_ll20_a_recovery_point_beyond_the_end_is_lowered_to_it_and_one_within_st
     for recovery_point, expected in ((50, 12), (12, 12), (7, 7)):
         file_system = new_file_system()
         stopped(file_system)
-        assert open_log(file_system, THREE, recovery_point=recovery_point).recovery_point == expected
+        assert open_log(file_system, THREE, recovery_point=recovery_point).local.recovery_point == expected
 
 
 def test_ll21_an_index_fuller_than_the_configuration_allows_is_built_anew() -> None:
@@ -356,7 +356,7 @@ def test_ll21_an_index_fuller_than_the_configuration_allows_is_built_anew() -> N
     log.close()
     log = open_log(file_system, LogConfig(segment_index_bytes=40, index_interval_bytes=0), clean=True)
     assert read_offsets(log) == list(range(12))
-    assert log.active_segment.offset_index.length_bytes == 40
+    assert log.local.segments.active.offset_index.length_bytes == 40
 
 
 def test_ll21_room_is_made_after_the_end_was_asked_of_the_indexes_as_they_are() -> None:
@@ -380,7 +380,7 @@ def test_ll22_an_epoch_that_starts_at_the_end_goes_and_one_before_it_stays(
     put(file_system, EPOCHS, b"0\n2\n0 0\n4 %d\n" % start_offset)
     log = open_log(file_system, THREE, clean=True)
     expected = [(0, 0), (4, start_offset)] if stays else [(0, 0)]
-    assert log.leader_epochs.entries == expected
+    assert log.epochs.entries == expected
 
 
 def test_ll24_epochs_clipped_at_the_start_are_clipped_on_the_disk_too() -> None:
@@ -408,7 +408,7 @@ def test_ll25_no_snapshot_means_a_scan_after_a_crash_and_nobody_after_an_orderly
         for name in names(file_system, ".snapshot"):
             file_system.unlink(join(DIRECTORY, name))
         log = open_log(file_system, THREE, clean=clean, recovery_point=9)
-        assert (log.producer_state.last_entry(3) is None) == clean
+        assert (log.producers.last_entry(3) is None) == clean
 
 
 def test_ll25_the_producers_of_records_below_the_log_start_are_not_looked_for() -> None:
@@ -422,12 +422,12 @@ def test_ll25_the_producers_of_records_below_the_log_start_are_not_looked_for() 
     for name in names(file_system, ".snapshot"):
         file_system.unlink(join(DIRECTORY, name))
     log = open_log(file_system, THREE, recovery_point=5, log_start_offset=3)
-    assert sorted(log.producer_state.producers) == [4, 5]
+    assert sorted(log.producers.producers) == [4, 5]
 
 
 def test_ll19_an_empty_directory_that_was_left_in_order_begins_at_its_start_too() -> None:
     log = open_log(new_file_system(), THREE, clean=True, log_start_offset=7)
-    assert log.segments.base_offsets == [7] and log.recovery_point == 7
+    assert log.local.segments.base_offsets == [7] and log.local.recovery_point == 7
 
 
 def test_ll26_the_high_watermark_of_a_new_start_is_the_log_start_not_the_end() -> None:

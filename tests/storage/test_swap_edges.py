@@ -76,13 +76,13 @@ def test_ll28_new_segments_in_any_order_take_their_names_from_the_highest_down_a
 def test_ll28_an_old_segment_that_has_left_the_map_is_passed_over() -> None:
     file_system = new_file_system()
     log = old_log(file_system)
-    old = [segment for segment in log.segments if segment.base_offset < 9]
-    log.segments.remove(3)
+    old = [segment for segment in log.local.segments if segment.base_offset < 9]
+    log.local.segments.remove(3)
     doomed: list[int] = []
     gone = replace_segments(
         file_system,
         DIRECTORY,
-        log.segments,
+        log.local.segments,
         [cleaned(file_system, 0, [2])],
         old,
         delete=lambda segment: doomed.append(segment.base_offset),

@@ -63,7 +63,7 @@ def test_kafka_804_every_message_of_a_compressed_set_is_found_by_its_offset(
     if recovered:
         log.close_handles()
         log = open_log(file_system, DENSE)
-    assert log.active_segment.offset_index.entries >= 8
+    assert log.local.segments.active.offset_index.entries >= 8
     for offset in range(50):
         assert offset in offsets_in(log.read(offset, max_size=1).records), offset
 
@@ -71,18 +71,21 @@ def test_kafka_804_every_message_of_a_compressed_set_is_found_by_its_offset(
 def test_kafka_6492_a_segment_that_a_truncation_empties_takes_records_again() -> None:
     log = open_log(new_file_system(), ROLLING)
     append_each(log, PER_SEGMENT + 1)  # the first segment's indexes are trimmed at the roll
-    log.truncate_to(0)
-    assert not log.active_segment.offset_index.is_full and not log.active_segment.time_index.is_full
+    log.truncate_to(0, now_ms=NOW_MS)
+    assert (
+        not log.local.segments.active.offset_index.is_full
+        and not log.local.segments.active.time_index.is_full
+    )
     append_each(log, PER_SEGMENT)
-    assert log.segments.base_offsets == [0] and read_offsets(log) == list(range(PER_SEGMENT))
+    assert log.local.segments.base_offsets == [0] and read_offsets(log) == list(range(PER_SEGMENT))
 
 
 def test_kafka_12875_whoever_looks_after_a_truncation_of_everything_finds_one_active_segment() -> None:
     log = open_log(new_file_system(), ROLLING)
     append_each(log, 3 * PER_SEGMENT)
     for start in (2, 7 * PER_SEGMENT):  # within the old log, and behind it
-        log.truncate_fully_and_start_at(start)
-        assert log.segments.base_offsets == [start] and log.active_segment.base_offset == start
+        log.truncation.truncate_fully_and_start_at(start, now_ms=NOW_MS)
+        assert log.local.segments.base_offsets == [start] and log.local.segments.active.base_offset == start
         assert log.read(start, max_size=100).records == b""
         append_each(log, PER_SEGMENT + 1)
         assert read_offsets(log) == list(range(start, start + PER_SEGMENT + 1))
@@ -110,7 +113,7 @@ def test_kafka_16310_the_record_with_the_greatest_timestamp_is_looked_for_in_its
         info = log.append_as_follower(data, leader_epoch=epoch, now_ms=NOW_MS)
         assert (info.max_timestamp, info.offset_of_max_timestamp) == (NOW_MS + 9, 5 * epoch + 4)
     for _ in range(2):
-        found = log.offset_for_timestamp(MAX_TIMESTAMP)
+        found = log.reads.offset_for_timestamp(MAX_TIMESTAMP)
         assert found is not None and (found.offset, found.timestamp, found.leader_epoch) == (2, NOW_MS + 9, 0)
         log.close_handles()
         log = open_log(file_system, DENSE)
@@ -128,7 +131,7 @@ def test_kafka_16341_and_16342_a_leader_tells_the_last_offset_of_the_batch_with_
     info = log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS + 20)
     assert info.max_timestamp == (NOW_MS + 20 if append_time else NOW_MS + 9)
     assert (info.first_offset, info.offset_of_max_timestamp) == (3, 7)
-    found = log.offset_for_timestamp(MAX_TIMESTAMP)
+    found = log.reads.offset_for_timestamp(MAX_TIMESTAMP)
     assert found is not None and found.offset == (3 if append_time else 5)
 
 
@@ -140,7 +143,7 @@ def test_kafka_7601_epochs_of_before_old_messages_do_not_say_where_to_truncate()
     log.append_as_follower(batch(0, 3, epoch=4), leader_epoch=4, now_ms=NOW_MS)
     old = build_message(3, magic=1, timestamp=NOW_MS, key=b"key", value=b"value")
     log.append_as_follower(old, leader_epoch=9, now_ms=NOW_MS)
-    assert log.latest_epoch is None and log.end_offset_for_epoch(4) == (-1, -1)
+    assert log.epochs.latest_epoch is None and log.reads.end_offset_for_epoch(4) == (-1, -1)
 
 
 @pytest.mark.covers("UnifiedLogTest.testLeaderEpochCacheCreatedAfterMessageFormatUpgrade")
@@ -148,9 +151,9 @@ def test_kafka_7601_epochs_are_kept_again_from_the_first_new_batch_on() -> None:
     log = open_log(new_file_system(), DENSE)
     old = build_message(0, magic=1, timestamp=NOW_MS, key=b"key", value=b"value")
     log.append_as_follower(old, leader_epoch=5, now_ms=NOW_MS)
-    assert log.latest_epoch is None
+    assert log.epochs.latest_epoch is None
     append_each(log, 1, epoch=5)
-    assert log.latest_epoch == 5 and log.leader_epochs.entries == [(5, 1)]
+    assert log.epochs.latest_epoch == 5 and log.epochs.entries == [(5, 1)]
 
 
 GAPS = [0, 2, 5]
@@ -214,9 +217,9 @@ def test_kafka_9838_a_read_at_the_end_that_a_truncation_has_lowered_is_empty_or_
 ) -> None:
     log = open_log(new_file_system(), ROLLING)
     append_each(log, 8)
-    log.update_high_watermark(8)
+    log.marks.update_high_watermark(8)
     assert log.read(8, max_size=100, isolation=isolation).records == b""
-    log.truncate_to(5)
+    log.truncate_to(5, now_ms=NOW_MS)
     data = log.read(5, max_size=100, isolation=isolation)
     assert (data.records, data.offset_metadata.offset) == (b"", 5)
     with pytest.raises(OffsetOutOfRange):
@@ -226,10 +229,10 @@ def test_kafka_9838_a_read_at_the_end_that_a_truncation_has_lowered_is_empty_or_
 def test_kafka_9838_a_bound_of_before_a_truncation_lets_nothing_be_read_that_is_not_there() -> None:
     log = open_log(new_file_system(), ROLLING)
     append_each(log, 8)
-    before = log.log_end
-    log.truncate_to(4)
+    before = log.local.log_end
+    log.truncate_to(4, now_ms=NOW_MS)
     for stale in (before, LogOffsetMetadata(before.offset)):
-        data = log._local.read(4, 100, stale, min_one_message=True)
+        data = log.local.read(4, 100, stale, min_one_message=True)
         assert data.records == b"" and data.offset_metadata.offset == 4
 
 
@@ -237,7 +240,7 @@ def test_kafka_9838_a_bound_of_before_a_truncation_lets_nothing_be_read_that_is_
 
 
 def remove_files(log: PartitionLog, matches: Callable[[str], bool]) -> int:
-    file_system = log._file_system
+    file_system = log.local.file_system
     doomed = [name for name in file_system.list(log.directory) if matches(name)]
     for name in doomed:
         file_system.unlink(join(log.directory, name))
@@ -248,14 +251,14 @@ def remove_files(log: PartitionLog, matches: Callable[[str], bool]) -> int:
 def test_kafka_6194_old_segments_some_of_whose_files_are_gone_are_deleted(suffix: str) -> None:
     log = open_log(new_file_system(), replace(ROLLING, retention_bytes=0))
     append_each(log, 3 * PER_SEGMENT)
-    log.update_high_watermark(log.log_end_offset)
+    log.marks.update_high_watermark(log.log_end_offset)
     doomed: list[LogSegment] = []
-    log.delete_files_with(doomed.append)
-    assert log.delete_old_segments(NOW_MS) == len(doomed) == 3
+    log.retention.delete_files_with(doomed.append)
+    assert log.retention.delete_old(NOW_MS) == len(doomed) == 3
     assert remove_files(log, lambda name: name.endswith(f".{suffix}.deleted")) >= 2
     for segment in doomed:
         segment.delete()
-    assert not [name for name in log._file_system.list(log.directory) if name.endswith(".deleted")]
+    assert not [name for name in log.local.file_system.list(log.directory) if name.endswith(".deleted")]
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
@@ -264,7 +267,7 @@ def test_kafka_6322_a_log_some_of_whose_files_are_gone_is_deleted(suffix: str) -
     append_each(log, 2 * PER_SEGMENT)
     assert remove_files(log, lambda name: name.endswith(suffix)) == 2
     log.delete()
-    assert not log._file_system.exists(log.directory)
+    assert not log.local.file_system.exists(log.directory)
 
 
 def test_kafka_6075_no_file_is_mapped_while_it_is_cut_or_deleted(tmp_path: Path) -> None:
@@ -278,7 +281,7 @@ def test_kafka_6075_no_file_is_mapped_while_it_is_cut_or_deleted(tmp_path: Path)
     log.close_handles()
     log = PartitionLog.open(file_system, directory, ROLLING, clean=False, now_ms=NOW_MS)
     assert not [path for path in mapped_files() if directory in path and path.endswith(".log")]
-    log.truncate_to(PER_SEGMENT + 1)
+    log.truncate_to(PER_SEGMENT + 1, now_ms=NOW_MS)
     log.delete()
     assert not [path for path in mapped_files() if directory in path]
 
@@ -295,11 +298,11 @@ def test_kafka_15391_a_flush_beside_the_renaming_of_its_directory_loses_nothing_
         file_system.sync_directory(directory)
     log = open_log(file_system, ROLLING)
     append_each(log, PER_SEGMENT + 2)
-    prepared = log.prepare_flush()
+    prepared = log.flushes.prepare()
     log.rename_directory("topic-0.gone-delete")
     prepared()
-    log.flushed(prepared.offset)
-    assert log.recovery_point == PER_SEGMENT + 2 and log.offline_reason is None
+    log.flushes.done(prepared.offset)
+    assert log.local.recovery_point == PER_SEGMENT + 2 and log.online.reason is None
     disk.lose_power("none")
     names = disk.file_system(Life()).list("logs/topic-0.gone-delete")
     assert f"{PER_SEGMENT:020d}.log" in names and not disk.file_system(Life()).exists(DIRECTORY)

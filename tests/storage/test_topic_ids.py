@@ -31,7 +31,7 @@ def test_ll26_the_topic_id_is_on_the_disk_before_the_first_record() -> None:
     disk = new_disk()
     log = started(disk).create("t", 0, topic_id=TOPIC_ID)
     append_each(log, 1)
-    log.flush()
+    log.flushes.flush()
     disk.lose_power("none")
     assert written_id(disk, log.directory) == TOPIC_ID
 
@@ -85,7 +85,7 @@ def test_rt15_the_topic_id_follows_a_rename(records: int) -> None:
     old = log.directory
     logs.delete_later("t", 0, NOW_MS)
     append_each(log, 1, epoch=10)
-    assert log.latest_epoch == 10 and log.directory != old
+    assert log.epochs.latest_epoch == 10 and log.directory != old
     disk.lose_power("none")
     assert written_id(disk, log.directory) == TOPIC_ID
     assert not disk.file_system(Life()).exists(old)

@@ -24,7 +24,7 @@ def manager() -> ProducerStateManager:
 @pytest.fixture
 def log() -> PartitionLog:
     opened = open_log(new_file_system())
-    opened.producer_state.verifies_transactions = True
+    opened.producers.verifies_transactions = True
     return opened
 
 
@@ -71,7 +71,7 @@ def ended(log: PartitionLog, *, epoch: int = 0) -> None:
 
 
 def asked(log: PartitionLog, *, sequence: int = 0, epoch: int = 0) -> VerificationGuard | None:
-    return log.maybe_start_transaction_verification(
+    return log.appends.maybe_start_transaction_verification(
         PID, sequence=sequence, producer_epoch=epoch, supports_epoch_bump=False, now_ms=NOW_MS
     )
 
@@ -211,16 +211,16 @@ def test_ap13_a_marker_without_data_takes_the_guard_back(log: PartitionLog) -> N
 @pytest.mark.covers("UnifiedLogTest.testDisabledVerificationClearsVerificationGuard")
 def test_ap13_switched_off_nothing_is_needed_and_the_guard_goes(log: PartitionLog) -> None:
     guard = asked(log)
-    log.producer_state.verifies_transactions = False
+    log.producers.verifies_transactions = False
     begun(log, None)
     assert asked(log) is None and guard is not None
-    assert log.producer_state.verifications.entry(PID) is None
+    assert log.producers.verifications.entry(PID) is None
 
 
 @pytest.mark.covers("UnifiedLogTest.testEnablingVerificationWhenRequestIsAtLogLayer")
 def test_ap13_switched_on_with_a_request_under_way_it_is_refused(log: PartitionLog) -> None:
-    log.producer_state.verifies_transactions = False
-    log.producer_state.verifies_transactions = True  # the request was looked at before
+    log.producers.verifies_transactions = False
+    log.producers.verifies_transactions = True  # the request was looked at before
     with pytest.raises(InvalidTransactionState):
         begun(log, None)
     assert log.log_end_offset == 0
@@ -231,7 +231,7 @@ def test_ap13_switched_on_with_a_request_under_way_it_is_refused(log: PartitionL
 @pytest.mark.covers("UnifiedLogTest.testAllowNonZeroSequenceOnFirstAppendNonZeroEpoch")
 def test_ap13_an_unknown_producer_of_a_later_epoch_may_begin_at_any_sequence(log: PartitionLog) -> None:
     begun(log, asked(log, sequence=3, epoch=1), sequence=3, epoch=1)
-    entry = log.producer_state.last_entry(PID)
+    entry = log.producers.last_entry(PID)
     assert entry is not None and (entry.producer_epoch, entry.last_sequence) == (1, 3)
 
 

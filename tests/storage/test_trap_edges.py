@@ -66,13 +66,13 @@ def test_t12_the_snapshot_of_a_roll_is_on_disk_or_the_recovery_point_stays() -> 
     log = open_log(new_file_system(disk))
     append_each(log, 3)
     disk.call_log = []
-    log.roll()
-    assert f"sync {DIRECTORY}/{snapshot_name(3)}" in disk.call_log and log.recovery_point == 3
+    log.flushes.roll(now_ms=NOW_MS)
+    assert f"sync {DIRECTORY}/{snapshot_name(3)}" in disk.call_log and log.local.recovery_point == 3
     append_each(log, 3)
     disk.fail(1, path_suffix=snapshot_name(6))
     with pytest.raises(StorageError):
-        log.roll()
-    assert log.recovery_point == 3
+        log.flushes.roll(now_ms=NOW_MS)
+    assert log.local.recovery_point == 3
 
 
 def test_t15_text_files_end_with_a_line_end_and_partition_metadata_does_not() -> None:
@@ -95,7 +95,7 @@ def test_t16_names_have_ascii_digits_and_no_others_are_read() -> None:
     append_each(log, 2)
     log.close()
     file_system.open(f"{DIRECTORY}/{chr(0x661) * 20}.log", OpenMode.CREATE).close()
-    assert open_log(file_system).segments.base_offsets == [0]
+    assert open_log(file_system).local.segments.base_offsets == [0]
 
 
 def test_t16_recovery_before_the_start_passes_over_other_digits(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_t33_the_epochs_of_a_set_that_is_too_large_stay() -> None:
     log = open_log(new_file_system(), LogConfig(segment_bytes=size, segment_index_bytes=1200))
     with pytest.raises(RecordBatchTooLarge):
         log.append_as_follower(batch(0, epoch=3) + batch(1, epoch=3), leader_epoch=3, now_ms=NOW_MS)
-    assert (log.latest_epoch, log.log_end_offset) == (3, 0)
+    assert (log.epochs.latest_epoch, log.log_end_offset) == (3, 0)
 
 
 def test_t36_without_timestamps_the_files_time_does_not_matter() -> None:
