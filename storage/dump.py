@@ -1,7 +1,7 @@
-"""What a file of a log directory holds, in kafka-dump-log's lines or as JSON; reads only.
+"""Dumps the files of a log directory, in the lines of kafka-dump-log or as JSON; reads only.
 
-On damage Kafka's tool ends with a stack trace; this one says where it is, counts what follows, and goes on
-with the next file. Kafka: DumpLogSegments.
+On damage Kafka's tool ends with a stack trace; this one says where it is, counts what follows, and continues with the
+next file. Kafka: DumpLogSegments.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BOOTSTRAP_NAME = "bootstrap.checkpoint"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """kafka-dump-log's options by their names."""
+    """The options of kafka-dump-log, by its names."""
 
     print_data_log: bool = False
     deep_iteration: bool = False
@@ -42,8 +42,10 @@ class DumpOptions:
     verify_index_only: bool = False
     index_sanity_check: bool = False
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
-    max_bytes: int = MAX_BYTES  # of each log; this default is "all"
-    decoder: RecordDecoder | None = None  # None: keys and values as text
+    # The most that is read of each log; the default means all.
+    max_bytes: int = MAX_BYTES
+    # None shows keys and values as text.
+    decoder: RecordDecoder | None = None
     json: bool = False
 
 
@@ -68,7 +70,9 @@ def dump_files(
     report: Write,
     absolute: Callable[[str], str] = str,
 ) -> DumpStatus:
-    """Every file in order to `write`, errors and the closing comparison to `report`, a line a call."""
+    """Dump every file in order to `write`; errors and the closing comparison go to `report`. Each call gets one
+    line.
+    """
     return _Dump(file_system, options, write, report, absolute).run(paths)
 
 
@@ -135,7 +139,8 @@ class _Dump:
             case ".snapshot":
                 dump_producer_snapshot(self._file_system, path, self._writer)
             case _:
-                self._found(DumpStatus.UNUSABLE, f"Ignoring unknown file {path}")  # Kafka's words
+                # The text is Kafka's.
+                self._found(DumpStatus.UNUSABLE, f"Ignoring unknown file {path}")
 
     def _index_arguments(
         self, path: str, segment: SegmentPaths
@@ -166,7 +171,7 @@ class _Dump:
         self._index_findings.append((path, findings))
 
     def _closing_lines(self) -> list[str]:
-        """Kafka's summary on standard error; offsets newest first, timestamps in the order found."""
+        """Kafka's closing summary; offsets newest first, timestamps in the order in which they were found."""
         lines: list[str] = []
         for path, findings in self._index_findings:
             if findings.mismatches:
@@ -215,14 +220,14 @@ def _offset_in_name(path: str) -> int:
     """The number before the first dot (Kafka: LogFileUtils.offsetFromFileName)."""
     number = basename(path).split(".", 1)[0]
     if not (number.isascii() and number.isdigit() and int(number) < 2**63):
-        raise _BadName(f"{path}: the name tells no base offset")
+        raise _BadName(f"{path}: the name has no base offset")
     return int(number)
 
 
 def _snapshot_id(path: str) -> tuple[int, int]:
     parts = basename(path).split(".", 1)[0].split("-")
     if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
-        raise _BadName(f"{path}: the name tells no end offset and epoch")
+        raise _BadName(f"{path}: the name has no end offset and epoch")
     return int(parts[0]), int(parts[1])
 
 

@@ -1,6 +1,6 @@
-"""How a dump shows the keys and values of records: as text, as numbers, or as messages of Kafka's own topics.
+"""Decodes the keys and values of records for a dump: to text, numbers, or messages of Kafka's own topics.
 
-What cannot be decoded is said in place of the key or the value, in Kafka's words, and the dump goes on.
+What cannot be decoded is replaced by Kafka's words for the reason, and the dump continues.
 Kafka: DumpLogSegments' message parsers, CoordinatorRecordSerde, MetadataRecordSerde.
 """
 
@@ -25,19 +25,22 @@ from storage.message_schema import MessageSchema, Unreadable, schemas_of
 from storage.record import Record
 from storage.utf8 import decode_utf8
 
-Shown = tuple[str | None, str | None]  # of the key and of the value
+# The texts of the key and of the value.
+Shown = tuple[str | None, str | None]
 BytesDecoder = Callable[[bytes], str]
 
 
 class RecordDecoder(Protocol):
+    """Turns the key and the value of a record into text."""
+
     def show(self, record: Record) -> Shown:
-        """Raises InvalidRecord where Kafka's decoder would end the whole dump."""
+        """The texts of key and value; raises InvalidRecord where Kafka's decoder would end the whole dump."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassDecoder:
-    """Of `--key-decoder-class` and `--value-decoder-class`."""
+    """The decoder for `--key-decoder-class` and `--value-decoder-class`."""
 
     key: BytesDecoder = decode_utf8
     value: BytesDecoder = decode_utf8
@@ -62,13 +65,15 @@ DECODER_CLASSES: Mapping[str, BytesDecoder] = {
     STRING_DECODER: decode_utf8,
     f"{_API}IntegerDecoder": _number(struct.Struct(">i"), "integer"),
     f"{_API}LongDecoder": _number(struct.Struct(">q"), "long"),
-    f"{_API}DefaultDecoder": bytes.hex,  # Kafka prints where the array lies in memory
-    "kafka.serializer.StringDecoder": decode_utf8,  # before Kafka 4
+    # Kafka prints the array's place in memory.
+    f"{_API}DefaultDecoder": bytes.hex,
+    # The name before Kafka 4.
+    "kafka.serializer.StringDecoder": decode_utf8,
 }
 
 
 class _Topic(Enum):
-    """Record types by id, each with the name that its `…Key` and `…Value` begin with."""
+    """Record types by id, each with the name that its `…Key` and `…Value` messages begin with."""
 
     GROUPS = (
         GROUPS,
@@ -109,7 +114,7 @@ class _UnknownType(Exception):
 
 @final
 class CoordinatorDecoder:
-    """`__consumer_offsets`, `__transaction_state` and `__share_group_state`: JSON of key and value."""
+    """Decodes `__consumer_offsets`, `__transaction_state` and `__share_group_state` to JSON."""
 
     def __init__(self, topic: _Topic) -> None:
         layouts, self._names = topic.value
@@ -161,7 +166,7 @@ class CoordinatorDecoder:
 def _read_nearest(
     reader: MessageReader, versions: Mapping[int, MessageSchema], version: int
 ) -> dict[str, Value]:
-    """Of a version beyond those that are known Kafka reads what it can: as the nearest, but no inner structure."""
+    """Read a message of an unknown version as Kafka does: as the nearest known one, but without inner structures."""
     schema = versions[min(max(version, min(versions)), max(versions))]
     return read_message(reader, schema, has_inner=version in versions)
 
@@ -174,7 +179,7 @@ def _version(reader: MessageReader, part: str) -> int:
 
 
 def _open_members(data: dict[str, Value]) -> None:
-    """A classic consumer group keeps each member's subscription and assignment in bytes."""
+    """Decode the subscription and the assignment of each member, which a classic consumer group keeps as bytes."""
     members = data.get("members")
     assert isinstance(members, list), members
     for member in members:
@@ -187,7 +192,8 @@ def _open_members(data: dict[str, Value]) -> None:
                 versions = schemas_of(GROUPS)[f"ConsumerProtocol{name.title()}"]
                 member[name] = _read_nearest(reader, versions, reader.integer("int16"))
             except Unreadable:
-                pass  # it stays as bytes
+                # What does not decode is shown as bytes.
+                pass
 
 
 _METADATA_TYPES: Mapping[int, str] = {
@@ -224,7 +230,9 @@ _MAX_INT16 = 0x7FFF
 
 @final
 class ClusterMetadataDecoder:
-    """`__cluster_metadata`: the value's frame is version, type and version of the type as varints, then the message."""
+    """Decodes `__cluster_metadata`. A value is its frame version, type and type version as varints, then the
+    message.
+    """
 
     def show(self, record: Record) -> Shown:
         try:
@@ -269,7 +277,8 @@ def _short(reader: MessageReader, part: str) -> int:
         raise Unreadable(f"Error while reading {part}") from None
     if value > _MAX_INT16:
         raise Unreadable(f"Value for {part} was too large.")
-    return ((value + 0x8000) & 0xFFFF) - 0x8000  # of a negative one the lower half, as Java's cast
+    # As Java's cast does: only the lower half of a number is kept.
+    return ((value + 0x8000) & 0xFFFF) - 0x8000
 
 
 def offsets_decoder() -> RecordDecoder:

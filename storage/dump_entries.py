@@ -1,11 +1,11 @@
-"""The entries of the files beside a log, decoded straight from their bytes: a dump shows what is there.
+"""The entries of the files beside a log, decoded from their bytes without checks: a dump shows what is stored.
 
 | file | entry |
 | --- | --- |
 | `.index` | offset relative to the base int32, position int32 |
 | `.timeindex` | timestamp int64, relative offset int32 |
 | `.txnindex` | version int16, producer id, first, last and last stable offset int64 |
-| `.snapshot` | version int16, CRC-32C of all behind it uint32, count int32; then for each |
+| `.snapshot` | version int16, CRC-32C of all after it uint32, count int32; then for each |
 | | producer id int64, epoch int16, last sequence int32, last offset int64, offset delta int32, |
 | | timestamp int64, coordinator epoch int32, first offset of the open transaction int64 |
 
@@ -61,7 +61,8 @@ class ProducerEntry:
     producer_id: int
     producer_epoch: int
     last_sequence: int
-    last_offset: int  # -1: no batch is remembered
+    # At -1 no batch is remembered.
+    last_offset: int
     offset_delta: int
     timestamp: int
     coordinator_epoch: int
@@ -77,7 +78,7 @@ class ProducerEntry:
 
 
 def read_offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry]:
-    """Up to the zeros of a preallocated tail: the first entry after entry 0 whose offset is the base."""
+    """The entries up to a preallocated tail: it begins at the first entry after entry 0 whose offset is the base."""
     for at, (relative_offset, position) in _blocks(file, OFFSET_ENTRY):
         if relative_offset == 0 and at > 0:
             return
@@ -85,7 +86,7 @@ def read_offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry]:
 
 
 def read_time_entries(file: File, base_offset: int) -> Iterator[TimeEntry]:
-    """Up to the zeros of a preallocated tail, as `read_offset_entries`."""
+    """The entries up to a preallocated tail, which begins as in `read_offset_entries`."""
     for at, (timestamp, relative_offset) in _blocks(file, TIME_ENTRY):
         if relative_offset == 0 and at > 0:
             return
@@ -93,7 +94,7 @@ def read_time_entries(file: File, base_offset: int) -> Iterator[TimeEntry]:
 
 
 def read_aborted_transactions(file: File) -> Iterator[AbortedTransactionEntry]:
-    """Ignores a last fragment. CorruptIndex where a version's first byte, all Kafka reads, is above 0"""
+    """The whole entries. Raises CorruptIndex where the first byte of a version, all that Kafka reads, is above 0."""
     for at, (version, *fields) in _blocks(file, ABORTED_ENTRY):
         if version >> 8 > 0:
             raise CorruptIndex(file.path, f"byte {at}: version {version} is unknown")
@@ -108,7 +109,7 @@ def read_aborted_transactions(file: File) -> Iterator[AbortedTransactionEntry]:
 
 
 def _blocks(file: File, layout: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Each whole entry with its position; an index of any size in bounded memory."""
+    """Each whole entry with its position; the memory is bounded for an index of any size."""
     position = 0
     while True:
         block = file.read_at(position, _ENTRIES_A_BLOCK * layout.size)
@@ -121,7 +122,7 @@ def _blocks(file: File, layout: struct.Struct) -> Iterator[tuple[int, tuple[int,
 
 
 def read_producer_entries(path: str, data: bytes) -> list[ProducerEntry]:
-    """All of a producer snapshot. Raises CorruptSnapshot: wrong version, CRC or length."""
+    """All entries of a producer snapshot. Raises CorruptSnapshot for a wrong version, CRC or length."""
     if len(data) < _SNAPSHOT_HEADER.size:
         raise CorruptSnapshot(f"{path}: {len(data)} bytes are no producer snapshot")
     version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)

@@ -1,4 +1,4 @@
-"""Dumping the files beside a log: entries, and what they say that the log does not.
+"""Dumps the files beside a log: their entries, and those that contradict the log.
 
 Kafka: DumpLogSegments.dumpIndex, TimeIndexDumpErrors, dumpTimeIndex, dumpTxnIndex, dumpProducerIdSnapshot.
 """
@@ -28,6 +28,8 @@ from storage.offset_index import OffsetIndex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexScope:
+    """What is shown and checked of an index."""
+
     sanity_only: bool
     verify_only: bool
     max_message_size: int
@@ -35,18 +37,22 @@ class IndexScope:
 
 @dataclass(slots=True, kw_only=True)
 class IndexFindings:
-    """What an index says that its log does not, in the order found. `damage` is one line."""
+    """The entries of an index that contradict its log, in the order found. `damage` is one line."""
 
     damage: str | None = None
-    mismatches: list[tuple[int, int]] = field(default_factory=list)  # index offset, log offset
-    timestamp_mismatches: list[tuple[int, int]] = field(default_factory=list)  # index, log
-    out_of_order: list[tuple[int, int]] = field(default_factory=list)  # timestamp, the one before
-    offsets_not_found: list[tuple[int, int]] = field(default_factory=list)  # index offset, found or -1
+    # Offset in the index, offset in the log.
+    mismatches: list[tuple[int, int]] = field(default_factory=list)
+    # Timestamp in the index, timestamp in the log.
+    timestamp_mismatches: list[tuple[int, int]] = field(default_factory=list)
+    # Timestamp, the timestamp before it.
+    out_of_order: list[tuple[int, int]] = field(default_factory=list)
+    # Offset in the index, offset found or -1.
+    offsets_not_found: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentPaths:
-    """A segment's files by the path of one of them."""
+    """The paths of a segment's files, by the path of one of them."""
 
     log: str
     offset_index: str
@@ -56,7 +62,7 @@ class SegmentPaths:
 def dump_offset_index(
     file_system: FileSystem, path: str, segment: SegmentPaths, scope: IndexScope, writer: DumpWriter
 ) -> IndexFindings:
-    """Each entry, looked up in the log beside it; stops at the first that points to no batch."""
+    """Dump each entry and look it up in the log; stops at the first entry that points to no batch."""
     findings = IndexFindings()
     log = FileRecords(file_system, segment.log, read_only=True)
     index = file_system.open(path, OpenMode.READ)
@@ -98,7 +104,7 @@ def _compare_offsets(
 
 
 def _batch_at(log: FileRecords, position: int, max_size: int) -> RecordBatch | None:
-    """The batch there, if it is whole within `max_size` bytes of the log."""
+    """The batch at `position`, if it is whole within `max_size` bytes of the log."""
     if not 0 <= position <= log.size_bytes:
         return None
     try:
@@ -110,7 +116,7 @@ def _batch_at(log: FileRecords, position: int, max_size: int) -> RecordBatch | N
 def dump_time_index(
     file_system: FileSystem, path: str, segment: SegmentPaths, scope: IndexScope, writer: DumpWriter
 ) -> IndexFindings:
-    """Each entry, looked up in the log through the offset index."""
+    """Dump each entry and look it up in the log through the offset index."""
     findings = IndexFindings()
     with ExitStack() as stack:
         log = FileRecords(file_system, segment.log, read_only=True)
@@ -170,7 +176,7 @@ def _compare_time(
 
 
 def _check_sane(index: File, layout: struct.Struct) -> None:
-    """Raises CorruptIndex (Kafka: OffsetIndex.sanityCheck, TimeIndex.sanityCheck)."""
+    """Raise CorruptIndex for what Kafka refuses (OffsetIndex.sanityCheck, TimeIndex.sanityCheck)."""
     size = index.size()
     if size % layout.size:
         raise CorruptIndex(index.path, f"{size} bytes are no multiple of an entry's {layout.size}")
@@ -187,7 +193,7 @@ def _check_sane(index: File, layout: struct.Struct) -> None:
 
 
 def dump_transaction_index(file_system: FileSystem, path: str, writer: DumpWriter) -> None:
-    """Raises CorruptIndex."""
+    """Dump each entry. Raises CorruptIndex."""
     index = file_system.open(path, OpenMode.READ)
     try:
         for entry in read_aborted_transactions(index):
@@ -197,6 +203,6 @@ def dump_transaction_index(file_system: FileSystem, path: str, writer: DumpWrite
 
 
 def dump_producer_snapshot(file_system: FileSystem, path: str, writer: DumpWriter) -> None:
-    """Raises CorruptSnapshot before a line is written."""
+    """Dump each producer. Raises CorruptSnapshot before it writes a line."""
     for entry in read_producer_entries(path, read_file(file_system, path)):
         writer.producer(entry)

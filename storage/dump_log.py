@@ -1,4 +1,4 @@
-"""Dumping a `.log`, and saying what is wrong with it where Kafka's tool stops (DumpLogSegments.dumpLog)."""
+"""Dumps a `.log`, and reports its damage where Kafka's tool stops (DumpLogSegments.dumpLog)."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ from storage.record import Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogScope:
-    """What of a log to show. `max_bytes` None: all, and then bytes left at the end are told of."""
+    """What is shown of a log. With `max_bytes` None all of it, and then bytes left at the end are reported."""
 
     deep: bool
-    decoder: RecordDecoder | None  # None: no keys and values
+    # None shows no keys and values.
+    decoder: RecordDecoder | None
     shows_control: bool
     max_bytes: int | None
 
 
 @dataclass(slots=True, kw_only=True)
 class LogFindings:
-    """What the dump of one log met; `damage` is one line, `is_unsupported` if others could read the log."""
+    """What the dump of one log found. `damage` is one line; with `is_unsupported` other readers may read the log."""
 
     damage: str | None = None
     is_unsupported: bool = False
@@ -44,7 +45,7 @@ class LogFindings:
 
 
 def dump_log(log: FileRecords, scope: LogScope, writer: DumpWriter) -> LogFindings:
-    """Every whole batch until one cannot be read: what follows that is counted, not shown."""
+    """Dump every whole batch until one cannot be read: what follows that one is counted and not shown."""
     return _LogDump(log, scope, writer).run()
 
 
@@ -55,7 +56,8 @@ class _LogDump:
         self._scope = scope
         self._end = log.size_bytes if scope.max_bytes is None else min(scope.max_bytes, log.size_bytes)
         self._findings = LogFindings()
-        self._last_offset = -1  # as Kafka has it: no pair starts at -1
+        # As in Kafka: -1 starts no pair of offsets.
+        self._last_offset = -1
         self._position = 0
         self._first_invalid: CorruptBatch | None = None
         self._invalid_count = 0
@@ -119,7 +121,7 @@ class _LogDump:
         return replace(_plain(record, legacy), control=control, control_message=message, key=key, value=value)
 
     def _stopped(self, error: Exception) -> None:
-        """The first damage, which may lie before the batch that could not be read, and what comes after."""
+        """Report the first damage, which may be before the batch that could not be read, and what follows."""
         self._findings.is_unsupported = isinstance(
             error, UnsupportedCompression | UnsupportedForMessageFormat
         )
@@ -131,7 +133,7 @@ class _LogDump:
         self._findings.damage = f"{reason}; {self._count_from(self._position)}"
 
     def _count_from(self, position: int) -> str:
-        """What lies from the batch at `position` on, itself left out if its frame can be skipped."""
+        """Count what follows from `position` on, without the batch there if its frame can be skipped."""
         batch_count = record_count = 0
         try:
             for batch in self._log.batches(position, self._end):
@@ -140,7 +142,8 @@ class _LogDump:
                     record_count += max(batch.record_count, 0)
                 self._position = batch.position + batch.size_bytes
         except CorruptBatch:
-            pass  # what is left after it is told in bytes
+            # The rest is reported in bytes.
+            pass
         left_bytes = self._end - self._position
         told = f"{batch_count} batches with {record_count} records follow"
         return f"{told}, then {left_bytes} bytes that are no batch" if left_bytes else told
@@ -149,7 +152,8 @@ class _LogDump:
 def _plain(record: Record, message: LegacyMessage | None) -> ToldRecord:
     if message is None:
         return ToldRecord(record=record, key_size=_size(record.key), value_size=_size(record.value))
-    at = _LEGACY_KEY_SIZE_AT[message.magic != 0]  # inside a wrapper, what is not 0 has the layout of 1
+    # Inside a wrapper any magic but 0 has the layout of 1.
+    at = _LEGACY_KEY_SIZE_AT[message.magic != 0]
     (key_size,) = _SIZE.unpack_from(message.content, at)
     (value_size,) = _SIZE.unpack_from(message.content, at + _SIZE.size + max(key_size, 0))
     return ToldRecord(
@@ -166,7 +170,8 @@ def _size(data: bytes | None) -> int:
 
 
 _SIZE = struct.Struct(">i")
-_LEGACY_KEY_SIZE_AT = (6, 14)  # behind CRC, magic, attributes, and in magic 1 the timestamp
+# After CRC, magic, attributes, and in magic 1 the timestamp.
+_LEGACY_KEY_SIZE_AT = (6, 14)
 
 
 _CONTROL_MESSAGES = {
@@ -179,7 +184,7 @@ _CONTROL_MESSAGES = {
 
 
 def _control_message(control: ControlRecord, record: Record) -> str | None:
-    """What a quorum's control record says. Raises InvalidRecord."""
+    """The message of a quorum's control record as JSON; None for other types. Raises InvalidRecord."""
     name = _CONTROL_MESSAGES.get(control.control_type)
     if name is None:
         return None

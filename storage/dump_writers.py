@@ -1,6 +1,6 @@
-"""How a dump is told: in kafka-dump-log's lines, or as one JSON object a line.
+"""Writes a dump: in the lines of kafka-dump-log, or as one JSON object per line.
 
-Kafka: DumpLogSegments.dumpLog, printBatchLevel; where a Java value prints in a peculiar way, so it does here
+Kafka: DumpLogSegments.dumpLog, printBatchLevel; values are printed as Java prints them
 (`OptionalLong[5]`, `true`).
 """
 
@@ -26,21 +26,25 @@ Json = str | int | bool | None | list[str] | Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldRecord:
-    """`key` and `value` are None where they are not to be shown, or null; `checksum` is of magic 0 and 1."""
+    """What is shown of a record. `key` and `value` are None where they are null or not shown; `checksum` exists only in
+    magic 0 and 1.
+    """
 
     record: Record
     control: ControlRecord | None = None
-    control_message: str | None = None  # of the quorum's control records, as JSON
+    # The message of a quorum's control record, as JSON.
+    control_message: str | None = None
     key: str | None = None
     value: str | None = None
     checksum: int | None = None
     is_valid: bool = True
-    key_size: int  # as stored: of damaged messages of magic 0 and 1 any negative number
+    # The size as stored: damaged messages of magic 0 and 1 may have any negative number.
+    key_size: int
     value_size: int
 
 
 class DumpWriter(Protocol):
-    """Told what the files hold, in order."""
+    """Receives the contents of the files, in order."""
 
     def file(self, path: str) -> None: ...
 
@@ -70,7 +74,7 @@ class DumpWriter(Protocol):
 
 
 def codec_label(batch: RecordBatch) -> str:
-    """Kafka's name of the batch's codec; of an unknown one, its number."""
+    """Kafka's name of the batch's codec; the number of an unknown one."""
     try:
         return compression_of(batch.attributes & CODEC_MASK).label
     except UnsupportedCompression:
@@ -79,7 +83,7 @@ def codec_label(batch: RecordBatch) -> str:
 
 @final
 class TextWriter:
-    """kafka-dump-log's lines, each handed to `write` without its line feed."""
+    """Writes the lines of kafka-dump-log, each to `write` without its line feed."""
 
     def __init__(self, write: Write, *, skip_record_metadata: bool) -> None:
         self._write = write
@@ -150,7 +154,8 @@ class TextWriter:
             f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
             f"coordinatorEpoch: {entry.coordinator_epoch} "
             f"currentTxnFirstOffset: {_optional_long(entry.transaction_first_offset)} "
-            f"lastTimestamp: {entry.timestamp} "  # the blank stays when no batch follows
+            # The blank at the end is written even when no batch follows.
+            f"lastTimestamp: {entry.timestamp} "
         )
         if entry.has_batch:
             line += (
@@ -175,7 +180,8 @@ def _record_metadata(batch: RecordBatch, told: ToldRecord) -> Iterator[str]:
         f"| offset: {record.offset} {batch.timestamp_type.label}: {record.timestamp} "
         f"keySize: {told.key_size} valueSize: {told.value_size}"
     )
-    if told.checksum is not None:  # the brace is Kafka's (T55)
+    # The brace is in Kafka's line too (T55).
+    if told.checksum is not None:
         yield f" isValid: {_java(told.is_valid)} crc: {told.checksum}}}"
     else:
         yield f" sequence: {record.sequence} headerKeys: [{','.join(key for key, _ in record.headers)}]"
@@ -202,7 +208,7 @@ def _control_text(control: ControlRecord, message: str | None) -> str:
 
 @final
 class JsonWriter:
-    """One JSON object a line; `kind` says what it is. Text that is no UTF-8 comes as `{"base64": …}`."""
+    """Writes one JSON object per line; `kind` names what it is. Text that is no UTF-8 becomes `{"base64": …}`."""
 
     def __init__(
         self, write: Write, *, print_data: bool, is_decoded: bool, skip_record_metadata: bool
@@ -272,7 +278,7 @@ class JsonWriter:
         self._object("record", **fields)
 
     def _text(self, data: bytes | None, shown: str | None) -> str | Mapping[str, str] | None:
-        """As the decoder shows it; plain text that is no UTF-8 keeps its bytes."""
+        """The text that the decoder shows; plain text that is no UTF-8 is shown as base64."""
         return shown if self._is_decoded else _json_text(data)
 
     def invalid_bytes(self, size_bytes: int, name: str) -> None:

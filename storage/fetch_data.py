@@ -1,4 +1,4 @@
-"""What a read of the log gives, and how far it may look. Kafka: FetchDataInfo, FetchIsolation."""
+"""The result of a read of the log, and how far a read may see. Kafka: FetchDataInfo, FetchIsolation."""
 
 from __future__ import annotations
 
@@ -10,18 +10,23 @@ from storage.transaction_index import AbortedTransaction
 
 
 class Isolation(Enum):
-    LOG_END = "log_end"  # a follower: everything that was appended
-    HIGH_WATERMARK = "high_watermark"  # a consumer: what is committed
-    TXN_COMMITTED = "txn_committed"  # a consumer that waits for transactions to be decided
+    """The offset at which a read has to end."""
+
+    # For a follower: everything that was appended.
+    LOG_END = "log_end"
+    # For a consumer: what is committed.
+    HIGH_WATERMARK = "high_watermark"
+    # For a consumer that reads only decided transactions.
+    TXN_COMMITTED = "txn_committed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchData:
     """Bytes as stored, from the start of the batch that holds the offset asked for.
 
-    The first batch may begin below that offset, the last may be cut anywhere. `offset_metadata` carries the
-    base offset of the first batch, with its place. With `first_entry_incomplete` not even one whole batch is here.
-    `aborted_transactions` reach into the bytes; None unless the isolation asks for them, or nothing is left to read.
+    The first batch may begin below that offset, the last may be cut anywhere. `offset_metadata` has the base offset of
+    the first batch, with its place. With `first_entry_incomplete` not even the first batch is whole.
+    `aborted_transactions` overlap the bytes; None unless the isolation needs them, and where nothing is left to read.
     """
 
     offset_metadata: LogOffsetMetadata

@@ -33,11 +33,15 @@ from storage.crc32c import crc32c, crc32c_from
 from storage.errors import CorruptBatch, StorageError
 from storage.filesystem import FileSystem, OpenMode, ReadMap, basename, join
 
-MAX_FILE_BYTES: Final = 2**31 - 1  # positions are 32-bit in the offset index
-FIRST_BLOCK_BYTES: Final = 1 << 14  # a search starts near its target: most need one small read
-BLOCK_BYTES: Final = 1 << 18  # stays in the second-level cache between the read and the checksum
+# Positions have 32 bits in the offset index.
+MAX_FILE_BYTES: Final = 2**31 - 1
+# A search starts near its target: most need one small read.
+FIRST_BLOCK_BYTES: Final = 1 << 14
+# Fits the second-level cache, from which the checksum then reads it.
+BLOCK_BYTES: Final = 1 << 18
 
-LONG_BATCH_BYTES: Final = 1 << 22  # above this a size field is not believed before the checksum is
+# Above this a size field is trusted only after the checksum was verified.
+LONG_BATCH_BYTES: Final = 1 << 22
 
 # What `HEADER` unpacks. A walk over small batches would take a quarter longer if each were a tuple with named fields:
 # readers use the places `FIELD_…` of `batch_format.py`.
@@ -56,6 +60,8 @@ class LogOffsetPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestampAndOffset:
+    """A record found by its timestamp in milliseconds, with its leader epoch if it has one."""
+
     timestamp: int
     offset: int
     leader_epoch: int | None
@@ -63,11 +69,10 @@ class TimestampAndOffset:
 
 @final
 class FileRecords:
-    """Opens (and unless `read_only` creates) the file at `path`.
+    """The open `.log` file at `path`, which is created when missing unless `read_only`.
 
-    A new file with `preallocate_bytes` gets that length at once and holds no records; with
-    `file_already_exists`, or without preallocation, all of the file's length is taken for records (FR1).
-    Raises StorageError above 2^31-1 bytes.
+    A new file with `preallocate_bytes` gets that length at once and has no records; with `file_already_exists`, or
+    without preallocation, the whole file counts as records (FR1). Raises StorageError above 2^31-1 bytes.
     """
 
     def __init__(
@@ -87,7 +92,8 @@ class FileRecords:
         if length > MAX_FILE_BYTES:
             self._file.close()
             raise StorageError(f"{path}: {length} bytes, above the most that a segment may have")
-        self.size_bytes = length  # where the records end
+        # The position at which the records end.
+        self.size_bytes = length
         if preallocate_bytes and not file_already_exists and not read_only:
             self._file.set_length(preallocate_bytes)
             self.size_bytes = 0
@@ -97,15 +103,14 @@ class FileRecords:
         return self._path
 
     def append(self, data: Buffer) -> int:
-        """Whole batches at the end of the records; gives their position. ValueError above 2^31-1 bytes (FR4).
+        """Append whole batches. Returns their position; raises ValueError above 2^31-1 bytes (FR4).
 
-        When the write fails the records end where they did; what it left behind is overwritten by the next
-        one.
+        When the write fails the records end where they did before; the next write overwrites what it left.
         """
         position = self.size_bytes
         end = position + len(data)
         if end > MAX_FILE_BYTES:
-            raise ValueError(f"{self._path}: {len(data)} bytes do not fit behind {position}")
+            raise ValueError(f"{self._path}: {len(data)} bytes do not fit after {position}")
         self._file.write_at(position, data)
         self.size_bytes = end
         return position
@@ -113,7 +118,7 @@ class FileRecords:
     def read_slice(self, position: int, size: int) -> bytes:
         """The bytes from `position`, `size` of them or up to the end of the records (FR3).
 
-        ValueError outside the records; StorageError where the file has become shorter than they are (FR15).
+        Raises ValueError outside the records; StorageError where the file has become shorter than the records (FR15).
         """
         if position < 0 or size < 0 or position > self.size_bytes:
             raise ValueError(f"{self._path}: slice of {size} at {position} of {self.size_bytes} bytes")
@@ -126,7 +131,7 @@ class FileRecords:
         return data
 
     def batches(self, start: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
-        """The batches in [start, end) by FR8; each is a view of bytes of its own and may be kept.
+        """The batches in [start, end), framed by their size fields (FR8); each view has its own bytes and may be kept.
 
         Ends silently at an incomplete last batch and at a tail of 17 bytes or less. Raises CorruptBatch on a
         size field below 14 and where the file is shorter than `end`. Checks neither magic nor checksum.
@@ -142,9 +147,9 @@ class FileRecords:
     ) -> Generator[tuple[memoryview, int, int, HeaderFields], None, None]:
         """Walk [start, end) as `batches` does and check each checksum.
 
-        Gives (buffer, place in the buffer, position in the file, header fields). The buffer is filled anew
-        when the walk goes on: take a copy of what must last. Of magic 0 and 1 the fields are put in magic
-        2's places (the size field stays second). Raises CorruptBatch at the first batch that is not sound.
+        Yields the buffer, the place in the buffer, the position in the file and the header fields. The next step
+        overwrites the buffer: copy what must last. The fields of magic 0 and 1 are in the places of magic 2. Raises
+        CorruptBatch at the first batch that is not sound.
         """
         limit = self.size_bytes if end is None else end
         buffer = memoryview(bytearray(min(BLOCK_BYTES, max(limit - start, HEADER_SIZE))))
@@ -166,7 +171,7 @@ class FileRecords:
             position += at
             if at > 0:
                 continue
-            # No whole batch of 61 bytes or more: the buffer is too small, or here is the end, or damage.
+            # No whole batch of 61 bytes or more: the buffer is too small, or the records end here, or are damaged.
             frame = next(self._frames(position, limit, with_bodies=False), None)
             if frame is None:
                 return
@@ -181,7 +186,7 @@ class FileRecords:
                 position += size_bytes
 
     def _check_long(self, position: int, size_bytes: int) -> None:
-        """Nothing is allocated for a size field that is damage: a long batch is checked in blocks first."""
+        """Check a long batch in blocks, so that nothing is allocated for a damaged size field. Raises CorruptBatch."""
         if size_bytes <= LONG_BATCH_BYTES:
             return
         header = self._file.read_at(position, HEADER_SIZE)
@@ -199,7 +204,9 @@ class FileRecords:
             raise CorruptBatch(self._path, position, reason)
 
     def _checked_odd(self, buffer: Buffer, at: int, position: int, size_field: int) -> HeaderFields:
-        """The fields of a sound batch that the quick loop does not read: magic 0 or 1, or damaged."""
+        """The fields of a batch that the quick loop does not read: magic 0 or 1. Raises CorruptBatch for a
+        damaged one.
+        """
         if size_field < MIN_SIZE_FIELD:
             raise self._bad_size(position, size_field)
         batch = RecordBatch(buffer, at, LOG_OVERHEAD + size_field, position)
@@ -223,8 +230,8 @@ class FileRecords:
     def search_for_offset_with_size(self, target_offset: int, start: int = 0) -> LogOffsetPosition | None:
         """The batch from byte `start` on that holds `target_offset`, else the first that begins above it (FR12).
 
-        As Kafka 4.1 does it, which looks at base offsets and asks a batch for its last offset only before one that
-        begins higher, and at the end: where offsets go back, the last batch below the target decides.
+        Kafka 4.1 compares base offsets, and reads the last offset only of the batch before one that begins higher, and
+        of the last: where offsets go back, the last batch below the target decides. This does the same.
         """
         before = None
         for batch in self._headers(start):
@@ -256,16 +263,17 @@ class FileRecords:
         return None
 
     def last_batch(self, start: int = 0) -> RecordBatch | None:
-        """Of those from byte `start` on; its header alone may be read (FR16). Walks them all."""
+        """The last batch from byte `start` on; None without one. Only its header may be read (FR16). Walks over all."""
         last = None
-        for last in self._headers(start):  # noqa: B007 - the last one counts
+        # Only the last one counts.
+        for last in self._headers(start):  # noqa: B007
             pass
         return last
 
     def largest_timestamp_after(self, start: int = 0) -> TimestampAndOffset:
         """The greatest batch timestamp from byte `start` on, with the earliest such batch's last offset.
 
-        (-1, -1, None) when there is no batch (FR14).
+        It is (-1, -1, None) when there is no batch (FR14).
         """
         found = TimestampAndOffset(timestamp=-1, offset=-1, leader_epoch=None)
         for batch in self._headers(start):
@@ -279,10 +287,10 @@ class FileRecords:
         return found
 
     def truncate_to(self, target_size_bytes: int) -> int:
-        """Cut the records to that size; gives how many bytes of records went (FR5).
+        """Cut the records to that size. Returns how many bytes of records were cut (FR5).
 
-        The file is touched only if it is longer, so that an equal size leaves its modification time alone.
-        Raises StorageError when the records are shorter.
+        The file is changed only if it is longer, so that an equal size does not change its modification time. Raises
+        StorageError when the records are shorter.
         """
         original = self.size_bytes
         if not 0 <= target_size_bytes <= original:
@@ -290,17 +298,18 @@ class FileRecords:
         if target_size_bytes < self._file.size():
             self._file.truncate(target_size_bytes)
             self.size_bytes = target_size_bytes
+        assert self.size_bytes <= target_size_bytes, (self._path, self.size_bytes, target_size_bytes)
         return original - target_size_bytes
 
     def trim(self) -> None:
-        """Cut a preallocated tail off (FR6)."""
+        """Cut off a preallocated tail (FR6)."""
         self.truncate_to(self.size_bytes)
 
     def flush(self) -> None:
         self._file.sync()
 
     def map_for_reading(self) -> ReadMap:
-        """The whole file; while it is mapped nobody may truncate it. ValueError when it is empty."""
+        """Map the whole file; while it is mapped nobody may truncate it. Raises ValueError when it is empty."""
         return self._file.map_for_reading()
 
     def rename_to(self, path: str) -> None:
@@ -308,7 +317,7 @@ class FileRecords:
         self._path = path
 
     def update_parent_directory(self, directory: str) -> None:
-        """The directory was renamed: only the remembered path changes."""
+        """Take over the new name of the directory; only the remembered path changes."""
         self._path = join(directory, basename(self._path))
 
     def set_modified(self, modified_ms: int) -> None:
@@ -318,7 +327,7 @@ class FileRecords:
         return self._file_system.stat(self._path).modified_ms
 
     def close(self) -> None:
-        """Sync, trim, close; read-only: close alone (FR6)."""
+        """Sync, trim and close; a read-only file is only closed (FR6)."""
         if not self._read_only:
             self.flush()
             self.trim()
@@ -329,6 +338,7 @@ class FileRecords:
         self._file.close()
 
     def delete_if_exists(self) -> bool:
+        """Close and delete the file. Returns whether there was one."""
         self._file.close()
         try:
             self._file_system.unlink(self._path)
@@ -337,7 +347,7 @@ class FileRecords:
         return True
 
     def _headers(self, start: int) -> Iterator[RecordBatch]:
-        """Views whose header alone may be read: the bodies of large batches stay on the disk (FR9)."""
+        """Views of which only the header may be read: the bodies of large batches are not read from the disk (FR9)."""
         for block, at, position, size_bytes in self._frames(start, None, with_bodies=False):
             batch = RecordBatch(block, at, size_bytes, position)
             if size_bytes < HEADER_SIZE and batch.magic >= CURRENT_MAGIC:
@@ -345,8 +355,8 @@ class FileRecords:
             yield batch
 
     def _headed_by_what_follows(self, batch: RecordBatch) -> RecordBatch:
-        """A size field that cuts its own header off is damage, and Kafka reads 61 bytes all the same: where a log ends
-        after an orderly stop is decided by them, and its dump tool shows them. None of it is valid.
+        """The batch with a header of 61 bytes, although its size field ends within the header. That is damage, but
+        Kafka reads 61 bytes: by them it decides where a log ends after an orderly stop, and its dump tool shows them.
         """
         header = self._file.read_at(batch.position, HEADER_SIZE)
         if len(header) < HEADER_SIZE:
@@ -358,7 +368,9 @@ class FileRecords:
     def _frames(
         self, start: int, end: int | None, *, with_bodies: bool
     ) -> Iterator[tuple[bytes, int, int, int]]:
-        """FR8: (block, place in the block, position in the file, size) of each batch in [start, end)."""
+        """Frame [start, end) by size fields (FR8): block, place in the block, position in the file, size of each
+        batch.
+        """
         limit = self.size_bytes if end is None else end
         position, block, block_position, block_bytes = start, b"", start, FIRST_BLOCK_BYTES
         while position < limit - HEADER_SIZE_UP_TO_MAGIC:

@@ -1,9 +1,9 @@
-"""In which order Kafka's broker meets its producers: that of a Java HashMap with Long keys.
+"""The order in which Kafka's broker iterates over its producers: that of a Java HashMap with Long keys.
 
-A producer snapshot lists its entries in this order, so equal bytes ask for it; no reader counts on it (T10). A bin
-lists its keys as they came. One that outgrows eight is a red-black tree by hash, in which a newcomer stands behind
-its parent and the root in front; while the table has fewer than 64 bins it doubles instead. Removals never shrink the
-table. Kafka: ProducerStateManager.producers, a java.util.HashMap.
+A producer snapshot lists its entries in this order, so equal bytes need it; no reader relies on it (T10). A bin lists
+its keys in the order of insertion. With more than eight keys it is a red-black tree by hash, whose order has each new
+key after its parent and the root first; while the table has fewer than 64 bins it doubles instead. Removals never
+shrink the table. Kafka: ProducerStateManager.producers, a java.util.HashMap.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class HashMapOrder:
         return len(self._table)
 
     def add(self, key: int) -> None:
-        """A key that is not in it yet."""
+        """Add a key that is not in the set."""
         self._put(key, in_front=False, greatest_list=_GREATEST_LIST)
         if self._size > len(self._table) * 3 // 4:
             self._double()
 
     def add_in_front(self, key: int) -> None:
-        """As `add`, by computeIfAbsent: before the others of its list, and the table doubles one key later."""
+        """Add a key as computeIfAbsent does: before the others of its list, and the table doubles one key later."""
         if self._size > len(self._table) * 3 // 4:
             self._double()
         self._put(key, in_front=True, greatest_list=_GREATEST_LIST - 1)
@@ -68,7 +68,7 @@ class HashMapOrder:
         self._size += 1
 
     def remove(self, key: int) -> None:
-        """A key that is in it."""
+        """Remove a key that is in the set."""
         slot = _spread(key) & (len(self._table) - 1)
         found = self._table[slot]
         assert found is not None, key
@@ -78,7 +78,7 @@ class HashMapOrder:
         self._size -= 1
 
     def clear(self) -> None:
-        """The table keeps its size."""
+        """Remove all keys; the table keeps its size."""
         self._table = [None] * len(self._table)
         self._size = 0
 
@@ -112,14 +112,14 @@ def order_of_first_uses(keys: Iterable[int]) -> list[int]:
 
 
 def _half(old: list[int] | _TreeBin, part: list[int]) -> list[int] | _TreeBin:
-    """What becomes of the keys of one bin that stay together: a tree of few is a list once more."""
+    """The new bin of those keys of one bin that stay together: a tree of few becomes a list again."""
     if not isinstance(old, _TreeBin) or len(part) <= _GREATEST_UNTREED:
         return part
     return old if len(part) == len(old) else _TreeBin(part)
 
 
 def _spread(key: int) -> int:
-    """The 32 bits that choose the bin: of Long.hashCode, the upper half mixed into the lower."""
+    """The 32 bits that choose the bin: Long.hashCode, with its upper half mixed into the lower."""
     bits = key & 0xFFFF_FFFF_FFFF_FFFF
     hashed = (bits ^ (bits >> 32)) & 0xFFFF_FFFF
     return hashed ^ (hashed >> 16)
@@ -132,7 +132,8 @@ class _Node:
     def __init__(self, key: int) -> None:
         spread = _spread(key)
         self.key = key
-        self.rank = (spread - (1 << 32) if spread >> 31 else spread, key)  # hashes compare as signed
+        # Hashes compare as signed numbers.
+        self.rank = (spread - (1 << 32) if spread >> 31 else spread, key)
         self.parent: _Node | None = None
         self.children: list[_Node | None] = [None, None]
         self.is_red = False
@@ -166,7 +167,7 @@ class _TreeBin:
         self._root_to_front()
 
     def remove(self, key: int) -> None:
-        """The order of the others stays, and the root where it is."""
+        """Remove a key; neither the order of the others nor the place of the root changes."""
         self._keys.remove(key)
         self._cut_out(self._nodes.pop(key))
 
@@ -176,7 +177,7 @@ class _TreeBin:
         self._keys.insert(0, self._root.key)
 
     def _insert(self, key: int) -> _Node | None:
-        """Give the parent under which it was put, before the tree is balanced."""
+        """Insert a key before the tree is balanced. Returns the parent that it has now."""
         node = self._nodes[key] = _Node(key)
         parent, side, at = None, _LEFT, self._root
         while at is not None:
@@ -213,7 +214,7 @@ class _TreeBin:
         self._root.is_red = False
 
     def _rotate(self, node: _Node, side: int) -> None:
-        """`node` goes down to `side`, its child of the other side up into its place."""
+        """Move `node` down to `side` and its child of the other side up to its place."""
         riser = node.children[1 - side]
         assert riser is not None, node.key
         moved = riser.children[side]
@@ -225,7 +226,7 @@ class _TreeBin:
         node.parent = riser
 
     def _replace(self, node: _Node, by: _Node | None) -> None:
-        """Under the parent of `node`."""
+        """Put `by` in the place of `node` under its parent."""
         parent = node.parent
         if by is not None:
             by.parent = parent
@@ -251,7 +252,7 @@ class _TreeBin:
             self._root.is_red = False
 
     def _swap_with_successor(self, node: _Node, successor: _Node) -> None:
-        """Place and colour, so that `node` has one child at most."""
+        """Swap place and colour, so that `node` has at most one child."""
         while (lower := successor.children[_LEFT]) is not None:
             successor = lower
         node.is_red, successor.is_red = successor.is_red, node.is_red

@@ -1,4 +1,4 @@
-"""What a log consists of, counted: reads only, and checks nothing but what it needs to go on."""
+"""Counts what a log consists of. It only reads, and checks only what it needs to continue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from storage.segment import (
 
 @dataclass(slots=True, kw_only=True)
 class LogCounts:
-    """Files and maps are what a node holds when every segment has been in use."""
+    """Counts of a log. `open_files` and `maps` are what a node holds when every segment has been in use."""
 
     segments: int = 0
     batches: int = 0
@@ -30,12 +30,15 @@ class LogCounts:
     control_records: int = 0
     log_bytes: int = 0
     index_bytes: int = 0
-    codecs: dict[str, int] = field(default_factory=dict)  # batches by codec
-    magics: dict[str, int] = field(default_factory=dict)  # batches by magic
+    # The number of batches by codec.
+    codecs: dict[str, int] = field(default_factory=dict)
+    # The number of batches by magic.
+    magics: dict[str, int] = field(default_factory=dict)
     open_files: int = 0
     maps: int = 0
 
     def add(self, other: LogCounts) -> None:
+        """Add the counts of `other` to these."""
         self.segments += other.segments
         self.batches += other.batches
         self.records += other.records
@@ -50,24 +53,28 @@ class LogCounts:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionStats(LogCounts):
-    """Of one partition. `epochs` is [epoch, first offset] as the batches have it."""
+    """The counts of one partition. `epochs` are pairs of leader epoch and first offset, by its batches."""
 
     directory: str
     first_offset: int = 0
     log_end_offset: int = 0
     epochs: list[list[int]] = field(default_factory=list)
     producers: int = 0
-    error: str | None = None  # what it ends at; the counts are of all before it
-    is_unreadable: bool = False  # the machine refused a file: no damage of ours
+    # The damage at which the counts end; None for a sound log.
+    error: str | None = None
+    # Whether the system refused to read a file, which is no damage of the log.
+    is_unreadable: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class TotalStats(LogCounts):
+    """The counts of several partitions."""
+
     partitions: int = 0
 
 
 def partition_stats(file_system: FileSystem, directory: str) -> PartitionStats:
-    """OSError where the directory cannot be listed."""
+    """Count one partition. Raises OSError where the directory cannot be listed."""
     return _Count(file_system, directory).run()
 
 

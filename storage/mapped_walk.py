@@ -1,8 +1,8 @@
 """A `.log` that is not live, walked through a map: copying it would cost as much as the checksums.
 
-Nobody may append or truncate until the walk is closed. What a loop over the map finds odd, a batch of magic 0 or 1 or
-one that is damaged, it leaves to `odd_batch`, which reads a copy: an error that held a piece of the map would keep it
-from closing. A disk error under the map ends the process with SIGBUS.
+Nobody may append or truncate until the walk is closed. A batch of magic 0 or 1 or a damaged one is left to
+`odd_batch`, which reads a copy: an error that held a slice of the map would keep it from closing. A disk error under
+the map ends the process with SIGBUS.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Final, final
 from storage.batch_format import FIELD_SIZE, HEADER_SIZE, LOG_OVERHEAD
 from storage.file_records import FileRecords, HeaderFields
 
-WINDOW_BYTES: Final = 1 << 24  # of a mapped file that stay in memory behind a walk
+# The part of a mapped file before the present position that stays in memory.
+WINDOW_BYTES: Final = 1 << 24
 
 
 @final
 class MappedWalk:
-    """`view` is the file, `limit` where its records end in it."""
+    """A mapped `.log`: `view` is the file, `limit` the byte at which its records end."""
 
     __slots__ = ("_map", "_odd", "_odd_end", "_records", "_window_bytes", "limit", "view")
 
@@ -32,16 +33,16 @@ class MappedWalk:
         self._odd_end = -1
 
     def pass_by(self, position: int) -> int:
-        """What lies before `position` is done with; gives where to call this again.
+        """Release the memory before `position`. Returns the position at which to call this again.
 
-        That is not above `position` where fewer bytes are left than a header of magic 2 takes.
+        It is not above `position` where fewer bytes are left than a header of magic 2 has.
         """
         if self._map is not None:
             self._map.release_until(position)
         return min(self.limit - HEADER_SIZE + 1, position + self._window_bytes)
 
     def odd_batch(self, position: int) -> HeaderFields | None:
-        """As `FileRecords.scan_headers` finds it there; None at the end. Raises CorruptBatch."""
+        """The batch at `position`, as `FileRecords.scan_headers` finds it; None at the end. Raises CorruptBatch."""
         if position != self._odd_end:
             self._odd = (header for *_, header in self._records.scan_headers(position))
         header = next(self._odd, None)
@@ -50,6 +51,6 @@ class MappedWalk:
         return header
 
     def close(self) -> None:
-        """Before the file is changed."""
+        """Release the map; required before the file is changed."""
         if self._map is not None:
             self._map.close()

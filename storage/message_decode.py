@@ -1,6 +1,6 @@
-"""Messages in Kafka's generic format: bytes to values, and values to the JSON that Kafka prints of them.
+"""Decodes messages in Kafka's generic format to values, and prints values as the JSON that Kafka prints.
 
-A value is what JSON has: a dict of a structure's fields in order, a list, text, a number, a truth value, None.
+A value has a type of JSON: a dict of a structure's fields in order, a list, text, a number, a truth value, None.
 Kafka: the generated `read` and JsonConverter classes, ByteBufferAccessor, Jackson's ObjectNode.toString.
 """
 
@@ -17,7 +17,8 @@ from storage.utf8 import decode_utf8
 
 Value = str | int | float | bool | None | list["Value"] | dict[str, "Value"]
 
-NO_TEXT: Final = "null"  # how Java prints the message of an exception that has none
+# What Java prints for an exception without a message.
+NO_TEXT: Final = "null"
 _NUMBERS = {
     "boolean": struct.Struct(">?"),
     "int8": struct.Struct(">b"),
@@ -33,7 +34,7 @@ _MAX_STRING = 0x7FFF
 
 @final
 class MessageReader:
-    """A place in bytes, moved on by each read. All raise Unreadable with Kafka's words."""
+    """Reads values from bytes, one after the other. Every read raises Unreadable with Kafka's words."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._position = data, 0
@@ -63,12 +64,13 @@ class MessageReader:
                 f"Error reading byte array of {size} byte(s): only {self.remaining} byte(s) available"
             )
         if size < 0:
-            raise Unreadable(str(size))  # NegativeArraySizeException
+            # The message of a NegativeArraySizeException.
+            raise Unreadable(str(size))
         self._position += size
         return self._data[self._position - size : self._position]
 
     def unsigned_varint(self) -> int:
-        """32 bits as Java's int: what a fifth byte adds may make it negative."""
+        """A number of 32 bits, as Java's int: the bits of a fifth byte may make it negative."""
         value = 0
         for index in range(_VARINT_MAX_BYTES):
             byte = self.integer("int8") & 0xFF
@@ -83,9 +85,9 @@ class MessageReader:
 
 
 def read_message(reader: MessageReader, schema: MessageSchema, *, has_inner: bool = True) -> dict[str, Value]:
-    """The fields that Kafka would print, in its order; what lies behind the message stays unread.
+    """The fields that Kafka prints, in its order; bytes after the message are not read.
 
-    Without `has_inner` an inner structure is Unreadable: of a version that is unknown Kafka reads none.
+    Without `has_inner` an inner structure is Unreadable: Kafka reads none in a message of an unknown version.
     """
     reader.has_inner = has_inner
     return _read_struct(reader, schema.fields, schema.is_flexible)
@@ -116,7 +118,7 @@ def _read_struct(reader: MessageReader, fields: tuple[Field, ...], flexible: boo
 
 
 def _read_tagged(reader: MessageReader, field: Field) -> Value:
-    """A structure that may be null is marked by a number of its own there, not by a byte."""
+    """Read a tagged field. A structure that may be null is preceded by a number there, not by a byte."""
     if field.type.name == "struct" and field.type.is_nullable:
         return _read_struct(reader, field.type.fields, True) if reader.unsigned_varint() > 0 else None
     return _read_value(reader, field.type, True, field.name)
@@ -146,7 +148,7 @@ def _read_value(reader: MessageReader, field_type: FieldType, flexible: bool, na
 def _read_size(
     reader: MessageReader, plain: str, field_type: FieldType, flexible: bool, name: str
 ) -> int | None:
-    """The length before a string (`plain` int16), bytes or array (int32); compact ones carry it plus 1."""
+    """The length before a string (`plain` is int16), bytes or an array (int32); compact ones store it plus 1."""
     size = reader.unsigned_varint() - 1 if flexible else reader.integer(plain)
     if size >= 0:
         return size
@@ -186,7 +188,7 @@ def _read_uuid(reader: MessageReader) -> str:
 
 
 def uuid_text(data: bytes) -> str:
-    """Kafka: Uuid.toString."""
+    """The text of a uuid, as in Kafka's Uuid.toString."""
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
@@ -230,7 +232,7 @@ _ESCAPES = {code: f"\\u{code:04X}" for code in range(0x20)} | {
 
 
 def json_text(value: Value | Mapping[str, Value]) -> str:
-    """Without blanks, escaped as Jackson does it."""
+    """The JSON of a value, without blanks, escaped as Jackson escapes it."""
     match value:
         case None:
             return "null"
@@ -249,7 +251,7 @@ def json_text(value: Value | Mapping[str, Value]) -> str:
 
 
 def _java_double(value: float) -> str:
-    """Java: Double.toString, in quotes where JSON has no number for it."""
+    """The text of Java's Double.toString, in quotes where JSON has no such number."""
     if value != value:
         return '"NaN"'
     if value in (float("inf"), float("-inf")):

@@ -1,10 +1,10 @@
-"""The layouts of the messages in Kafka's own topics, version by version, as Apache Kafka 4.1 has them.
+"""The layouts of the messages in Kafka's own topics, version by version, as in Apache Kafka 4.1.
 
-A line is `NAME VERSIONS: field:type …`; a line that begins with a blank goes on with the one before. `~` behind the
+A line is `NAME VERSIONS: field:type …`; a line that begins with a blank continues the one before. `~` after the
 versions: a flexible layout, with compact lengths and tagged fields (KIP-482). Types: `int8` to `int64`, `uint16`,
 `float64`, `boolean`, `uuid`, `string`, `bytes`; `[type]` an array; `{…}` a structure; `?` may be null. `@3=0`: a tagged
 field with its tag, and the default that it has when it is absent; `zero` is the uuid of zeros, `struct` a structure of
-zeros. Fields stand in the order in which Kafka prints them; tagged ones take no part in the order of the bytes.
+zeros. Fields are in the order in which Kafka prints them; tagged ones have no place in the order of the bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The grammar of `message_layouts`: what fields a message has in a version, in Kafka's generic message format."""
+"""The grammar of `message_layouts`: the fields of a message in each version, in Kafka's generic message format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.errors import StorageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldType:
-    """`name` is a primitive's, `array` or `struct`; `element` is an array's, `fields` a structure's."""
+    """The type of a field. `name` is a primitive's, `array` or `struct`; arrays have `element`, structures `fields`."""
 
     name: str
     is_nullable: bool = False
@@ -23,14 +23,19 @@ class FieldType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
+    """One field of a structure; `tag` is None for a field that is always present."""
+
     name: str
     type: FieldType
     tag: int | None = None
-    default: str = ""  # of a tagged field, as it is written in the layout
+    # The default of a tagged field, as written in the layout.
+    default: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSchema:
+    """The fields of a message in one version."""
+
     name: str
     is_flexible: bool
     fields: tuple[Field, ...] = field(default=())
@@ -38,7 +43,7 @@ class MessageSchema:
 
 @final
 class _Parser:
-    """Reads the fields of one line; an error in the table is a bug, hence the asserts."""
+    """Parses the fields of one line. An error in the table is a bug: that is why it asserts."""
 
     _WORD = re.compile(r"[A-Za-z0-9_]+")
     _DEFAULT = re.compile(r"[^ }]+")
@@ -99,7 +104,7 @@ _LINE = re.compile(r"(?P<name>\w+) (?P<first>\d+)(?:-(?P<last>\d+))?(?P<flexible
 
 @cache
 def schemas_of(layouts: str) -> Mapping[str, Mapping[int, MessageSchema]]:
-    """By name and version."""
+    """The schemas of all lines, by name and version."""
     found: dict[str, dict[int, MessageSchema]] = {}
     for line in _lines(layouts):
         parsed = _LINE.fullmatch(line)
@@ -116,9 +121,9 @@ def schemas_of(layouts: str) -> Mapping[str, Mapping[int, MessageSchema]]:
 
 
 def _lines(layouts: str) -> Iterator[str]:
-    """With the continued ones put together."""
+    """The lines, each with the lines that continue it."""
     return iter(layouts.strip().replace("\n  ", " ").split("\n"))
 
 
 class Unreadable(StorageError):
-    """A message that does not decode; the text is Kafka's, as its dump tool prints it."""
+    """A message that does not decode; its text is what Kafka's dump tool prints."""

@@ -1,7 +1,7 @@
-"""Batches that are whole and of a right checksum, at offsets that cannot be.
+"""Finds batches that are whole and have a right checksum, but are at impossible offsets.
 
 The checksum of a batch covers neither its base offset nor its size and epoch: a leader stamps those without reading
-the rest. So damage there shows only in how the offsets of a segment follow one another.
+the rest. So damage there is visible only in the order of a segment's offsets.
 """
 
 from __future__ import annotations
@@ -16,22 +16,24 @@ from storage.offset_index import ENTRY as OFFSET_ENTRY
 from storage.segment import LogSegment
 from storage.time_index import ENTRY as TIME_ENTRY
 
-SECTOR_BYTES = 512  # a disk writes whole multiples of it; a torn write ends at one
+# A disk writes whole multiples of it; a torn write ends at one.
+SECTOR_BYTES = 512
 BASE_OFFSET_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """Where a segment has to be cut, and why."""
+    """The byte at which a segment has to be cut, and the reason."""
 
     position: int
     reason: str
-    is_damage: bool  # a batch that is not sound, behind sound ones; else a sound one at an impossible offset
+    # Whether the batch is not sound; else it is a sound one at an impossible offset.
+    is_damage: bool
     is_torn_header: bool = False
 
 
 def overflows(segment: LogSegment) -> bool:
-    """Whether its last batch does not fit it (LS20), as far as the last batch can be found."""
+    """Whether the last batch does not fit the segment (LS20); False where damage hides the last batch."""
     try:
         return segment.has_overflow
     except CorruptBatch:
@@ -39,7 +41,7 @@ def overflows(segment: LogSegment) -> bool:
 
 
 def find_misfit(segment: LogSegment) -> Misfit | None:
-    """The first damaged batch, or for want of one the first whose offset does not fit the segment's 31 bits."""
+    """The first damaged batch; without one, the first batch whose offset does not fit the segment's 31 bits."""
     first_misfit, end, offset = None, 0, 0
     try:
         for _, _, position, header in segment.records.scan_headers():
@@ -66,12 +68,12 @@ def find_misfit(segment: LogSegment) -> Misfit | None:
 
 
 def _is_tearable(position: int) -> bool:
-    """Whether a sector ends inside or right behind a base offset at `position`; another tear breaks a checksum."""
+    """Whether a sector ends inside or right after a base offset at `position`; any other tear breaks a checksum."""
     return position // SECTOR_BYTES < (position + BASE_OFFSET_BYTES) // SECTOR_BYTES
 
 
 def find_step_back(segment: LogSegment) -> Misfit | None:
-    """The first sound batch whose last offset does not pass the one before it."""
+    """The first sound batch whose last offset is not above the last offset before it."""
     before = segment.base_offset - 1
     for _, _, position, header in segment.records.scan_headers():
         last_offset = header[FIELD_BASE_OFFSET] + header[FIELD_LAST_OFFSET_DELTA]
@@ -83,9 +85,9 @@ def find_step_back(segment: LogSegment) -> Misfit | None:
 
 
 def overfills_indexes(segment: LogSegment, index_bytes: int) -> bool:
-    """Whether a walk of it wants more entries than indexes of that size have room for: Kafka does not start then.
+    """Whether recovery of the segment needs more entries than indexes of that size can hold: then Kafka does not start.
 
-    False where the walk ends before that, at damage or at an offset that goes back.
+    False where its walk ends before that, at damage or at an offset that goes back.
     """
     offset_room, time_room = index_bytes // OFFSET_ENTRY.size, index_bytes // TIME_ENTRY.size - 1
     offset_entries = time_entries = 0
@@ -101,7 +103,8 @@ def overfills_indexes(segment: LogSegment, index_bytes: int) -> bool:
             last_offset = header[FIELD_BASE_OFFSET] + header[FIELD_LAST_OFFSET_DELTA]
             if last_offset <= last_indexed:
                 return False
-            if time_entries >= time_room:  # asked even where no entry would come (IX20)
+            # Checked even where no entry would be appended (IX20).
+            if time_entries >= time_room:
                 return True
             last_indexed, next_indexed = last_offset, position + segment.index_interval_bytes
             offset_entries += 1
@@ -112,7 +115,7 @@ def overfills_indexes(segment: LogSegment, index_bytes: int) -> bool:
 
 
 def has_full_index(segment: LogSegment, index_bytes: int) -> bool:
-    """By its entries: a walk leaves the time index trimmed."""
+    """Whether an index is full, by its entries: recovery leaves the time index trimmed, so its length says nothing."""
     offset_index, time_index = segment.offset_index, segment.time_index
     is_full = offset_index.entries >= index_bytes // OFFSET_ENTRY.size
     return is_full or time_index.entries >= index_bytes // TIME_ENTRY.size - 1

@@ -20,7 +20,7 @@ from typing import ClassVar, Final, NamedTuple, final
 from storage.errors import CorruptIndex, InvalidOffset
 from storage.memory_mapped_index import WARM_BYTES, MemoryMappedIndex, is_rising
 
-# The number of searches in the warm part after which it is read again.
+# Every 64th search that misses what was read of the warm part reads it again.
 SEARCHES_A_READ: Final = 64
 
 ENTRY: Final = struct.Struct(">ii")

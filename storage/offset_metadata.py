@@ -10,9 +10,10 @@ UNKNOWN_POSITION = -1
 
 @dataclass(frozen=True, slots=True)
 class LogOffsetMetadata:
-    """`position` bytes into the segment based at `segment_base_offset`; message-only when both are -1.
+    """An offset, `position` bytes into the segment with base offset `segment_base_offset`; the place is unknown when
+    both are -1.
 
-    A roll or a truncation moves what an offset points at: whoever keeps a value across one asks the log anew.
+    A roll or a truncation changes places: a value that is kept across one must be requested from the log again.
     """
 
     offset: int
@@ -27,15 +28,15 @@ class LogOffsetMetadata:
         return self.segment_base_offset < 0
 
     def is_on_older_segment(self, other: LogOffsetMetadata) -> bool:
-        """Not where the place of either is unknown."""
+        """Whether this offset is on an older segment than `other`; False where either place is unknown."""
         return self._are_known(other) and self.segment_base_offset < other.segment_base_offset
 
     def is_on_same_segment(self, other: LogOffsetMetadata) -> bool:
-        """Not where the place of either is unknown."""
+        """Whether both are on one segment; False where either place is unknown."""
         return self._are_known(other) and self.segment_base_offset == other.segment_base_offset
 
     def position_difference(self, other: LogOffsetMetadata) -> int:
-        """Bytes from `other` up to this one. Raises ValueError on different segments and unknown places."""
+        """The bytes from `other` to this one. Raises ValueError for different segments and unknown places."""
         if not self.is_on_same_segment(other):
             raise ValueError(f"{self} and {other} are not on one segment")
         return self.position - other.position

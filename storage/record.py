@@ -1,8 +1,8 @@
-"""A record and its magic-2 encoding (Kafka: DefaultRecord, KIP-98).
+"""A record, and its encoding in magic 2 (Kafka: DefaultRecord, KIP-98).
 
 | field | type | |
 | --- | --- | --- |
-| length | varint | of all that follows |
+| length | varint | the number of bytes that follow |
 | attributes | int8 | 0, never read |
 | timestamp delta | varlong | from the batch's base timestamp |
 | offset delta | varint | from the batch's base offset |
@@ -29,11 +29,12 @@ MAX_INT64 = (1 << 63) - 1
 
 _NULL = encode_varint(-1)
 _ZERO = encode_varint(0)
-_SHORT_LENGTHS = SHORT_ENCODINGS[::2]  # of the numbers 0, 1, 2 …, whose zig-zag numbers are even
+# The encodings of 0, 1, 2 …, whose zig-zag numbers are even.
+_SHORT_LENGTHS = SHORT_ENCODINGS[::2]
 
 
 class Record(NamedTuple):
-    """One key and value at an offset; a tuple, for a scan makes millions of them.
+    """One key and value at an offset. It is a tuple because a scan makes millions of them.
 
     `timestamp` is milliseconds since the epoch or -1; `sequence` is -1 without an idempotent producer.
     """
@@ -53,9 +54,12 @@ def encode_record(
     value: bytes | None,
     headers: Sequence[Header] = (),
 ) -> bytes:
-    """Raises InvalidRecord when a header's key is no UTF-8 string."""
+    """Encode one record for a batch of magic 2; the deltas are relative to its base offset and base timestamp.
+
+    Raises InvalidRecord when a header's key cannot be written as UTF-8.
+    """
     deltas = encode_varlong(timestamp_delta) + encode_varint(offset_delta)
-    # The fields' lengths are written out here, not in a helper: this is what a producer's second goes into.
+    # The lengths of the fields are encoded here, not in a helper: a producer spends most of its time here.
     if key is None:
         key_part = _NULL
     else:
@@ -93,9 +97,10 @@ def decode_records(
     base_sequence: int = NO_SEQUENCE,
     log_append_time_ms: int | None = None,
 ) -> Iterator[Record]:
-    """Exactly `record_count` records, which must fill `payload`; `log_append_time_ms` overrides timestamps.
+    """Decode exactly `record_count` records, which must fill `payload`; `log_append_time_ms` overrides their
+    timestamps.
 
-    Raises InvalidRecord at once on a negative count, else at the record that is damaged.
+    Raises InvalidRecord: at once for a negative count, else on reaching the damaged record.
     """
     if record_count < 0:
         raise InvalidRecord(f"the batch counts {record_count} records")
@@ -111,7 +116,8 @@ def _decode(
     log_append_time_ms: int | None,
 ) -> Iterator[Record]:
     position, end, lowest = 0, len(payload), -MAX_INT64
-    new_tuple = tuple.__new__  # a call of Record costs twice as much
+    # A call of Record costs twice as much.
+    new_tuple = tuple.__new__
     has_sequence = base_sequence >= 0
     try:
         for _ in range(record_count):
@@ -157,7 +163,8 @@ def _decode(
                 headers, position = _decode_headers(payload, position, record_end)
             else:
                 position += 1
-            if position != record_end:  # a field that ran past the record's end shows here too
+            # This also finds a field that ran past the end of the record.
+            if position != record_end:
                 raise InvalidRecord(
                     f"a record of {length} bytes has fields of {length + position - record_end}"
                 )
@@ -174,7 +181,8 @@ def _decode(
 
 def _decode_headers(payload: bytes, position: int, record_end: int) -> tuple[tuple[Header, ...], int]:
     count, position = read_varint(payload, position)
-    if not 0 <= count <= record_end - position:  # each takes a byte at least: no list of a made-up length
+    # Each header takes at least a byte: no list gets a length that is damage.
+    if not 0 <= count <= record_end - position:
         raise InvalidRecord(f"a record with {count} headers in {record_end - position} bytes")
     headers: list[Header] = []
     for _ in range(count):
@@ -192,9 +200,9 @@ def _decode_headers(payload: bytes, position: int, record_end: int) -> tuple[tup
 
 
 def add_to_sequence(sequence: int, increment: int) -> int:
-    """Sequence numbers go from 2^31-1 to 0 (Kafka: DefaultRecordBatch.incrementSequence).
+    """Add to a sequence number: after 2^31-1 comes 0 (Kafka: DefaultRecordBatch.incrementSequence).
 
-    Negative numbers, which only damage brings, come out as Java's arithmetic has them.
+    Negative numbers, which only damaged batches have, are computed as in Java.
     """
     if sequence >= 0 and increment >= 0:
         return (sequence + increment) & MAX_INT32
@@ -204,7 +212,7 @@ def add_to_sequence(sequence: int, increment: int) -> int:
 
 
 def subtract_from_sequence(sequence: int, decrement: int) -> int:
-    """Kafka: DefaultRecordBatch.decrementSequence."""
+    """Subtract from a sequence number: below 0 comes 2^31-1 (Kafka: DefaultRecordBatch.decrementSequence)."""
     if sequence < decrement:
         return _wrap_int32(MAX_INT32 - (decrement - sequence) + 1)
     return _wrap_int32(sequence - decrement)
@@ -215,5 +223,5 @@ def _wrap_int32(value: int) -> int:
 
 
 def wrap_int64(value: int) -> int:
-    """As a Java long overflows, so that no reader meets a timestamp that fits no field."""
+    """Wrap a number as a Java long does, so that every timestamp fits its field."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,4 +1,4 @@
-"""What start-up or an offline repair took away: told, never silent."""
+"""What start-up or an offline repair cut off, which is always reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryCut:
-    """`removed_bytes` went from byte `position` of the `.log` at `path` on; `reason` says what was wrong there."""
+    """A cut at byte `position` of the `.log` at `path` that removed `removed_bytes`, for what `reason` says."""
 
     path: str
     position: int
@@ -23,7 +23,7 @@ ReportCut = Callable[[RecoveryCut], None]
 
 
 def ignore_cut(cut: RecoveryCut) -> None:
-    """The default report: the log line alone."""
+    """Do nothing: the default report is the log line alone."""
 
 
 def report_cut(cut: RecoveryCut, report: ReportCut) -> None:

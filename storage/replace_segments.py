@@ -2,14 +2,14 @@
 
 | step | names | a crash after it |
 | --- | --- | --- |
-| the caller wrote and synced the new ones | `X.log.cleaned` | start-up deletes them, the old ones stay |
+| the caller wrote and synced the new ones | `X.log.cleaned` | start-up deletes them and keeps the old ones |
 | renamed from the highest base down | `X.log.swap` | a `.cleaned` of the lowest base left: start-up undoes all |
 | the old ones renamed | `Y.log.deleted` | start-up deletes what the swapped range covers and ends the swap |
 | renamed from the lowest up | `X.log` | the new ones are live |
 
 The same for the files beside each `.log`. Kafka: LocalLog.replaceSegments; rules LL27 to LL29. Kafka syncs the
-directory once, at the end. Names that are not synced may survive a power loss in any selection, so here each step is
-on the disk before the next one relies on it.
+directory once, at the end. Any of the names that are not synced may survive a power loss, so here each step is on the
+disk before the next one relies on it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def delete_now(segment: LogSegment) -> None:
 def create_cleaned_segment(
     file_system: FileSystem, directory: str, base_offset: int, config: LogConfig, now_ms: int
 ) -> LogSegment:
-    """An empty segment with `.cleaned` names; what an earlier attempt left there is removed first."""
+    """Create an empty segment with `.cleaned` names; what an earlier attempt left there is removed first."""
     for suffix in SEGMENT_SUFFIXES:
         path = join(directory, offset_name(base_offset) + suffix + CLEANED_SUFFIX)
         if file_system.exists(path):
@@ -50,13 +50,13 @@ def replace_segments(
 ) -> list[LogSegment]:
     """Make `new_segments` live in `segments`, the map of the log, and take `old_segments` out of it.
 
-    The new ones come as `create_cleaned_segment` names them (`.swap` with `is_recovered_swap`), complete:
+    The new ones have the names of `create_cleaned_segment` (`.swap` with `is_recovered_swap`) and are complete:
     `on_become_inactive`, `flush` and `set_modified` are done, and they stay open. The old ones stay open and readable
     until `delete` is called with each, under its `.deleted` names; it closes and removes them, at once or after
-    `file.delete.delay.ms`. Old ones that left the map since the caller looked (retention) are passed over.
+    `file.delete.delay.ms`. Old ones that retention has removed from the map meanwhile are skipped.
 
-    Gives the old segments whose base offset no new one has: the caller drops their producer snapshots. When an OSError
-    passes through, the log must go offline: its next start undoes or finishes the swap.
+    Returns the old segments whose base offset no new one has: the caller deletes their producer snapshots. After an
+    OSError the log must go offline: its next start undoes or finishes the swap.
     """
     assert new_segments, directory
     coming = sorted(new_segments, key=_base_offset)
@@ -66,12 +66,12 @@ def replace_segments(
     for segment in reversed(coming):
         segments.add(segment)
     _retire(segments, going, {segment.base_offset for segment in coming})
-    file_system.sync_directory(directory)  # or one of them may come back beside what replaces it
+    # Else a power loss could bring an old one back beside what replaces it.
+    file_system.sync_directory(directory)
     for segment in coming:
         segment.change_file_suffixes(SWAP_SUFFIX, "")
-        file_system.sync_directory(
-            directory
-        )  # a start-up with swaps below and above a live one would delete that
+        # A start-up that finds swaps below and above a live segment would delete the live one.
+        file_system.sync_directory(directory)
     for segment in going:
         delete(segment)
     assert all(segments.get(segment.base_offset) is segment for segment in coming), directory
@@ -83,15 +83,16 @@ def _base_offset(segment: LogSegment) -> int:
 
 
 def _mark_complete(file_system: FileSystem, directory: str, coming: Sequence[LogSegment]) -> None:
-    """`.cleaned` to `.swap`, the lowest base offset last: while one of its files is `.cleaned` all are undone."""
-    # A `.cleaned` that is left must be there to undo what is `.swap` already.
+    """Rename `.cleaned` to `.swap`, the lowest base offset last: while a file of it is `.cleaned` all are undone."""
+    # The names `.cleaned` must be durable: one that is left lets a start undo those that are `.swap` already.
     file_system.sync_directory(directory)
     if len(coming) > 1:
         for segment in reversed(coming[1:]):
             segment.change_file_suffixes(CLEANED_SUFFIX, SWAP_SUFFIX)
         file_system.sync_directory(directory)
     coming[0].change_file_suffixes(CLEANED_SUFFIX, SWAP_SUFFIX)
-    file_system.sync_directory(directory)  # before an old file goes
+    # Before an old file is renamed.
+    file_system.sync_directory(directory)
 
 
 def _retire(segments: LogSegments, going: Sequence[LogSegment], coming_bases: set[int]) -> None:

@@ -1,4 +1,4 @@
-"""The files of one segment: its base offset in 20 digits, and a suffix for each kind. Kafka: LogFileUtils."""
+"""The names of one segment's files: its base offset in 20 digits and a suffix for each kind. Kafka: LogFileUtils."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SWAP_SUFFIX: Final = ".swap"
 
 
 def offset_name(offset: int) -> str:
-    """20 digits, so that names sort as offsets do."""
+    """The offset in 20 digits, so that names sort in the order of offsets."""
     return f"{offset:020d}"
 
 
@@ -28,7 +28,7 @@ def log_path(directory: str, base_offset: int, suffix: str = "") -> str:
 
 
 def deleted_path_in_live_directory(path: str) -> str | None:
-    """Where a `.deleted` file of a `-future` directory is after that took its live name; None for any other (LS22)."""
+    """The path of a `.deleted` file after its `-future` directory took its live name; None for other paths (LS22)."""
     if not path.endswith(DELETED_SUFFIX):
         return None
     directory = dirname(path)

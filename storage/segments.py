@@ -11,14 +11,15 @@ from storage.segment import LogSegment
 
 @final
 class LogSegments:
-    """At most one segment a base offset. Ranges are [from, to) in offsets."""
+    """The segments of one log by base offset. Ranges are in offsets, from inclusive to exclusive."""
 
     __slots__ = ("_bases", "_by_base", "_last")
 
     def __init__(self) -> None:
         self._bases: list[int] = []
         self._by_base: dict[int, LogSegment] = {}
-        self._last: LogSegment | None = None  # asked for at every append
+        # Kept apart, because every append reads it.
+        self._last: LogSegment | None = None
 
     def __len__(self) -> int:
         return len(self._bases)
@@ -31,7 +32,7 @@ class LogSegments:
 
     @property
     def base_offsets(self) -> list[int]:
-        """Ascending; a copy."""
+        """The base offsets, ascending; a copy."""
         return self._bases[:]
 
     @property
@@ -44,7 +45,7 @@ class LogSegments:
 
     @property
     def active(self) -> LogSegment:
-        """The one that takes appends: the last. A log that is open has one."""
+        """The last segment, which takes appends. Every open log has one."""
         active = self._last
         assert active is not None, "a log without a segment"
         return active
@@ -57,7 +58,7 @@ class LogSegments:
         return self._by_base.get(base_offset)
 
     def add(self, segment: LogSegment) -> LogSegment | None:
-        """The segment that had this base offset before, if any: the caller closes or deletes it."""
+        """Add a segment. Returns the one that had its base offset, if any: the caller closes or deletes it."""
         before = self._by_base.get(segment.base_offset)
         if before is None:
             self._bases.insert(bisect_left(self._bases, segment.base_offset), segment.base_offset)
@@ -66,7 +67,7 @@ class LogSegments:
         return before
 
     def remove(self, base_offset: int) -> None:
-        """Nothing when there is none."""
+        """Remove the segment with that base offset, if there is one."""
         if self._by_base.pop(base_offset, None) is not None:
             del self._bases[bisect_left(self._bases, base_offset)]
             self._last = self._by_base[self._bases[-1]] if self._bases else None
@@ -77,33 +78,34 @@ class LogSegments:
         self._last = None
 
     def update_parent_directory(self, directory: str) -> None:
-        """The directory was renamed: only the remembered paths change."""
+        """Take over the new name of the directory; only the remembered paths change."""
         for segment in self:
             segment.update_parent_directory(directory)
 
     def floor(self, offset: int) -> LogSegment | None:
-        """The last one whose base offset is at most `offset`."""
+        """The last segment whose base offset is at most `offset`; None without one."""
         index = bisect_right(self._bases, offset)
         return self._by_base[self._bases[index - 1]] if index > 0 else None
 
     def lower(self, offset: int) -> LogSegment | None:
-        """The last one whose base offset is below `offset`."""
+        """The last segment whose base offset is below `offset`; None without one."""
         index = bisect_left(self._bases, offset)
         return self._by_base[self._bases[index - 1]] if index > 0 else None
 
     def higher(self, offset: int) -> LogSegment | None:
-        """The first one whose base offset is above `offset`."""
+        """The first segment whose base offset is above `offset`; None without one."""
         index = bisect_right(self._bases, offset)
         return self._by_base[self._bases[index]] if index < len(self._bases) else None
 
     def from_offset(self, offset: int) -> list[LogSegment]:
-        """Those whose base offset is at least `offset`."""
+        """The segments whose base offset is at least `offset`."""
         return [self._by_base[base] for base in self._bases[bisect_left(self._bases, offset) :]]
 
     def values(self, from_offset: int, to_offset: int) -> list[LogSegment]:
-        """Those that may hold offsets in [from, to): from the floor of `from_offset`, or the first without a floor.
+        """The segments that may hold offsets in [from, to), beginning with the floor of `from_offset` or, without a
+        floor, with the first segment.
 
-        Empty when both are equal; ValueError when `to_offset` is below `from_offset` (FL3).
+        Empty when both are equal; raises ValueError when `to_offset` is below `from_offset` (FL3).
         """
         if from_offset == to_offset:
             return []
@@ -114,7 +116,7 @@ class LogSegments:
         return [self._by_base[base] for base in self._bases[first:end]]
 
     def non_active_from(self, offset: int) -> list[LogSegment]:
-        """Those that are full and have at least this base offset. Kafka: nonActiveLogSegmentsFrom."""
+        """The segments but the active one whose base offset is at least `offset`. Kafka: nonActiveLogSegmentsFrom."""
         if not self._bases or offset > self._bases[-1]:
             return []
         return self.values(offset, self._bases[-1])

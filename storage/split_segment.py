@@ -18,12 +18,15 @@ from storage.replace_segments import create_cleaned_segment, delete_now, replace
 from storage.segment import LogSegment
 from storage.segments import LogSegments
 
-CHUNK_BYTES = 1 << 20  # Kafka's buffer; one append, so at most one index entry, each (T47)
+# The size of Kafka's buffer; each chunk is one append and gets at most one index entry (T47).
+CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitResult:
-    """`deleted` are those whose base offset no new segment has: their producer snapshots go."""
+    """What a split made. `deleted` are the old segments whose base offset no new one has: their producer snapshots are
+    to be deleted.
+    """
 
     deleted: list[LogSegment]
     new: list[LogSegment]
@@ -39,10 +42,10 @@ def split_overflowed_segment(
     *,
     delete: Callable[[LogSegment], None] = delete_now,
 ) -> SplitResult:
-    """Replace `segment` by as many as its offsets need, with the same bytes one after the other.
+    """Replace `segment` by as many segments as its offsets need, with the same bytes one after the other.
 
-    ValueError for a segment that does not overflow (LS20). StorageError, with nothing replaced, where its batches
-    cannot be placed one after the other.
+    Raises ValueError for a segment that does not overflow (LS20), and StorageError, having replaced nothing, where its
+    batches cannot be placed one after the other.
     """
     if not segment.has_overflow:
         raise ValueError(f"{segment.path} has no offset that does not fit: nothing to split")
@@ -68,7 +71,7 @@ def _copy(
     coming: list[LogSegment],
     taken: set[int],
 ) -> None:
-    """`taken` are base offsets that no new segment can have."""
+    """Copy the batches of `segment` to new segments, which are added to `coming`; `taken` are base offsets in use."""
     position = 0
     while position < segment.size_bytes:
         first = next(segment.records.batches(position), None)
@@ -95,10 +98,10 @@ def _finish(segment: LogSegment, coming: list[LogSegment]) -> None:
 
 
 def append_from_file(segment: LogSegment, source: FileRecords, start: int) -> int:
-    """Append the batches of `source` from byte `start` up to the first whose offset does not fit; gives the bytes.
+    """Append the batches of `source` from byte `start` up to the first whose offset does not fit. Returns the bytes.
 
-    A chunk is one append: as many batches as stay below 1 MiB together, or one that does not; then chunks may be as
-    large as that one was, as Kafka's buffer keeps what it grew to (LS21).
+    A chunk is one append: as many batches as are below 1 MiB together, or one larger batch; later chunks may then be as
+    large as that one, because Kafka's buffer keeps its size (LS21).
     """
     position, room_bytes = start, CHUNK_BYTES
     while chunk := _next_chunk(segment, source, position, room_bytes):

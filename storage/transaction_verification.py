@@ -1,8 +1,9 @@
-"""Who has asked the transaction coordinator whether a transaction may write here, and has not written yet.
+"""The producers for which the transaction coordinator was asked whether they may write here, and that have not
+written yet.
 
-The first transactional append of a producer needs the coordinator's word. A guard is handed out before it is asked
-and handed back with the records: one from before an abort marker opens nothing any more. Kafka: VerificationGuard,
-VerificationStateEntry (KIP-890); rules PS23, PS4a, AP13.
+The first transactional append of a producer needs the coordinator's confirmation. A guard is handed out before the
+request and handed back with the records: a guard from before an abort marker is no longer valid. Kafka:
+VerificationGuard, VerificationStateEntry (KIP-890); rules PS23, PS4a, AP13.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from typing import final
 
 @final
 class VerificationGuard:
-    """Equal to nothing but itself."""
+    """A token that equals nothing but itself."""
 
     __slots__ = ()
 
 
 @final
 class VerificationEntry:
-    """`lowest_sequence` is the least that the producer has asked with in `producer_epoch`."""
+    """The state of one producer. `lowest_sequence` is the least of its requests in `producer_epoch`."""
 
     __slots__ = ("created_ms", "guard", "lowest_sequence", "producer_epoch", "supports_epoch_bump")
 
@@ -32,7 +33,7 @@ class VerificationEntry:
         self.supports_epoch_bump = supports_epoch_bump
 
     def note(self, *, sequence: int, producer_epoch: int) -> None:
-        """The producer asks once more: a higher epoch begins anew, a lower one counts for nothing."""
+        """Note another request: a higher epoch replaces sequence and epoch, a lower one is ignored."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch, self.lowest_sequence = producer_epoch, sequence
         elif producer_epoch == self.producer_epoch:
@@ -41,7 +42,9 @@ class VerificationEntry:
 
 @final
 class TransactionVerifications:
-    """The entries of one log, by producer id. They live in memory only: a restart asks again."""
+    """The entries of one log by producer id. They are in memory only: after a restart the coordinator is asked
+    again.
+    """
 
     __slots__ = ("_entries",)
 
@@ -63,7 +66,7 @@ class TransactionVerifications:
         supports_epoch_bump: bool = True,
         now_ms: int,
     ) -> VerificationEntry:
-        """The producer's entry, made now if there is none; its age and its guard stay those of the first time."""
+        """Return the producer's entry, created if necessary; its age and its guard are those of the first request."""
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._entries[producer_id] = VerificationEntry(
@@ -76,16 +79,16 @@ class TransactionVerifications:
         return entry
 
     def is_verified(self, producer_id: int, guard: VerificationGuard | None) -> bool:
-        """Whether `guard` is the one handed out for what the producer is about to begin."""
+        """Whether `guard` is the one handed out for the transaction that the producer begins."""
         entry = self._entries.get(producer_id)
         return entry is not None and entry.guard is guard
 
     def forget(self, producer_id: int) -> None:
-        """Its transaction has its first offset now, or its end."""
+        """Drop the entry of a producer whose transaction has begun in the log, or has ended."""
         self._entries.pop(producer_id, None)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
-        """At the limit they go (PS13)."""
+        """Drop the entries whose age is at or above the limit (PS13)."""
         expired = [
             producer_id
             for producer_id, entry in self._entries.items()

@@ -1,7 +1,7 @@
-"""Is a log directory what it should be? Reads only; names every inconsistency and changes nothing.
+"""Verifies a log directory: names every inconsistency, reads only and changes nothing.
 
-It may run beside a live node: the active segment's end and its preallocated indexes are then taken as they are at
-that moment. The rules are named as in the code that keeps them: FR frames, LS segments, IX indexes, EP epochs, PS
+It may run beside a live node: then the active segment's end and its preallocated indexes count as they are at that
+moment. Rules have the names that the code has: FR frames, LS segments, IX indexes, EP epochs, PS
 producers, AP appends, RO rolls, LL start-up, CL compaction, FL flushing; a number with a dot is a file format's.
 """
 
@@ -34,12 +34,13 @@ from storage.verify_producers import ProducerWatch
 _LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 _KEPT_SUFFIX = ".checkpoint" + DELETED_SUFFIX
 _LOG_NAME = re.compile(r"[0-9]{20}\.log", re.ASCII)
-_LOOKS = 5  # retention deletes some segments at a time, and rarely
+# Enough, because retention deletes rarely, and several segments at once.
+_LOOKS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """`position` is a byte of the file, None where the whole file is meant."""
+    """One inconsistency. `position` is a byte of the file, None where it concerns the whole file."""
 
     path: str
     position: int | None
@@ -49,15 +50,20 @@ class Problem:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionReport:
+    """What the verification of one partition counted and found."""
+
     directory: str
     segments: int = 0
     batches: int = 0
     records: int = 0
     size_bytes: int = 0
-    first_offset: int = 0  # the first segment's base
+    # The base offset of the first segment.
+    first_offset: int = 0
     log_end_offset: int = 0
-    missing_offsets: int = 0  # between batches: what compaction, or a cut inside of a batch, took away
-    error: str | None = None  # why it could not be read to its end
+    # Offsets between batches that compaction, or a cut inside of a batch, has removed.
+    missing_offsets: int = 0
+    # The reason why it could not be read to its end; None if it could.
+    error: str | None = None
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, path: str, position: int | None, rule: str, message: str) -> None:
@@ -67,11 +73,12 @@ class PartitionReport:
 def verify_partition(
     file_system: FileSystem, directory: str, *, deep: bool = False, in_use: bool = False
 ) -> PartitionReport:
-    """`deep` decodes every record too. OSError where the directory or a file cannot be read.
+    """Verify one partition; `deep` decodes every record too. Raises OSError where the directory or a file is
+    unreadable.
 
-    A file that goes under the look, deleted by a node, makes it begin anew. With a node at work (`in_use`) files on
-    their way in or out are no inconsistency: a compaction writes `.cleaned` ones, retention leaves `.deleted` ones for
-    file.delete.delay.ms; and a directory that was deleted meanwhile holds nothing.
+    When a node deletes a file meanwhile, the verification starts again. With a node at work (`in_use`) files of
+    unfinished operations are no inconsistency: a compaction writes `.cleaned` ones, retention keeps `.deleted` ones
+    for file.delete.delay.ms; and a directory that was deleted meanwhile is empty.
     """
     looks = 0
     while True:
@@ -94,7 +101,8 @@ class _Verification:
         self._producers = ProducerWatch(file_system, directory)
         self._last_offset = -1
         self._last_epoch = -1
-        self._epoch_starts: list[tuple[int, int, str, int]] = []  # epoch, base offset, path, position
+        # The epoch, base offset, path and position of each batch that starts an epoch.
+        self._epoch_starts: list[tuple[int, int, str, int]] = []
 
     def run(self) -> PartitionReport:
         files = list_live_files(self._file_system, self._directory)
@@ -138,8 +146,6 @@ class _Verification:
                 message = "the name of a .log is its base offset in 20 digits, up to 2^63-1"
                 self._report.add(path, None, "1.1", message)
 
-    # Segments
-
     def _check_segment(self, base_offset: int, next_base: int | None) -> None:
         report, path = self._report, log_path(self._directory, base_offset)
         try:
@@ -171,7 +177,7 @@ class _Verification:
         return any(problem.path == path and problem.position == position for problem in self._report.problems)
 
     def _sound_frames(self, records: FileRecords) -> Iterator[RecordBatch]:
-        """Behind a frame that makes no sense nothing can be told apart any more."""
+        """The batches up to the first that is not sound: after a frame that makes no sense no other can be found."""
         try:
             yield from records.batches()
         except CorruptBatch as error:
@@ -223,7 +229,8 @@ class _Verification:
             return
         before, largest_timestamp = batch.base_offset - 1, -1
         if batch.magic < CURRENT_MAGIC:
-            before = -1  # the base offset of a wrapper is inside of it
+            # The first offset of a wrapper is known only from its content.
+            before = -1
         try:
             for record in batch.records():
                 if not before < record.offset <= batch.last_offset:
@@ -243,10 +250,8 @@ class _Verification:
             message = f"a record of timestamp {largest_timestamp} in a batch up to {batch.max_timestamp}"
             self._report.add(path, batch.position, "1.5", message)
 
-    # What lies beside the segments
-
     def _check_epochs(self) -> None:
-        """Entries too many may be left by a crash, but never one too few (EP12)."""
+        """Compare the leader epochs: a crash may leave too many entries in the file, but never too few (EP12)."""
         path = join(self._directory, LEADER_EPOCH_CHECKPOINT)
         if not self._file_system.exists(path):
             if self._epoch_starts:
@@ -272,9 +277,9 @@ class _Verification:
 
 
 def partition_directories(file_system: FileSystem, directory: str) -> list[str]:
-    """The live partitions in `directory`, the metadata log's too; folders without our files are left out.
+    """The live partitions in `directory`, including the metadata log; folders without our files are left out.
 
-    One that is called like a partition and may not be listed counts: who works on it gets the error.
+    A folder that has the name of a partition and may not be listed is included: its reader gets the error.
     """
     names = []
     for name in file_system.list(directory):
@@ -301,7 +306,7 @@ _PARTITION_FILE = re.compile(
 
 
 def is_partition_directory(file_system: FileSystem, directory: str) -> bool:
-    """By its name, and by a file of ours in it: `/etc/dbus-1` is called like one and is none."""
+    """Whether it has the name of a partition and a file of ours: `/etc/dbus-1` has such a name and is none."""
     try:
         parse_directory_name(basename(directory))
     except BadDirectoryName:

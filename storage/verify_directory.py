@@ -1,4 +1,4 @@
-"""Is what lies beside the partitions of a log directory what it should be? Reads only."""
+"""Verifies what a log directory has beside its partitions; reads only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OWN_FILES = (*OFFSET_CHECKPOINTS, META_PROPERTIES_FILE, CLEAN_SHUTDOWN_FILE)
 def verify_log_directory(
     file_system: FileSystem, directory: str, *, deep: bool = False
 ) -> tuple[list[PartitionReport], list[Problem]]:
-    """A report for each partition, and what is wrong with what lies beside them."""
+    """Verify each partition and what is beside them. Returns their reports, and the other problems."""
     reports = [
         verify_partition(file_system, join(directory, name), deep=deep)
         for name in partition_directories(file_system, directory)
@@ -43,10 +43,10 @@ def verify_log_directory(
 def verify_beside(
     file_system: FileSystem, directory: str, reports: Sequence[PartitionReport], *, in_use: bool = False
 ) -> list[Problem]:
-    """Checkpoints against the logs that `reports` tell of, and folders that are no live partition's.
+    """Compare the checkpoints with the logs that `reports` describe, and find folders that are no live partition's.
 
-    With a node at work (`in_use`) those that it is about to delete are no inconsistency, and checkpoints, which are
-    read after the logs, may be ahead of what was seen of them.
+    With a node at work (`in_use`) folders that it is about to delete are no inconsistency, and checkpoints, which are
+    read after the logs, may be ahead of the reports.
     """
     settled = [] if in_use else [report for report in reports if report.error is None]
     ends = {basename(report.directory): report.log_end_offset for report in settled}
@@ -67,7 +67,9 @@ def looks_like_log_directory(file_system: FileSystem, directory: str) -> bool:
 
 
 def _check_checkpoint(file_system: FileSystem, path: str, ends: dict[str, int]) -> Iterator[Problem]:
-    """A line of a partition that is not there is no fault: its topic was deleted, or it lies elsewhere now."""
+    """Compare one checkpoint. A line of a missing partition is correct: the partition was deleted, or moved
+    elsewhere.
+    """
     if not file_system.exists(path):
         return
     try:

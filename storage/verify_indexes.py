@@ -1,4 +1,6 @@
-"""Do a segment's indexes lead to where they say? Compared by meaning, not by bytes: many layouts are right (T1)."""
+"""Verifies that the entries of a segment's indexes are true. Entries are compared, not bytes: many layouts are
+correct (T1).
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,13 @@ from storage import offset_index, time_index
 from storage.filesystem import FileSystem, join, read_file
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, offset_name
 
-Finding = tuple[str, int | None, str, str]  # path, position, rule, message
+# Path, position, rule, message.
+Finding = tuple[str, int | None, str, str]
 
 
 class BatchPlace(NamedTuple):
+    """The facts about one batch that index entries are compared with."""
+
     position: int
     base_offset: int
     last_offset: int
@@ -23,7 +28,7 @@ class BatchPlace(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class SegmentFacts:
-    """What the `.log` says, in columns by batch."""
+    """What the `.log` of one segment holds, in columns by batch."""
 
     base_offset: int
     is_last: bool
@@ -48,7 +53,8 @@ def check_indexes(file_system: FileSystem, directory: str, facts: SegmentFacts) 
         content = read_file(file_system, path)
         yield from _check_length(path, content, offset_index.ENTRY.size, "IX17")
         yield from _check_offset_entries(path, content, facts)
-    elif not facts.is_last:  # the active segment's is made at its first use
+    # The index of the active segment is created at its first use.
+    elif not facts.is_last:
         yield path, None, "LL10", "missing: the segment would be recovered at the next start"
     path = join(directory, stem + TIME_INDEX_SUFFIX)
     if file_system.exists(path):
@@ -64,7 +70,7 @@ def _check_length(path: str, content: bytes, entry_size: int, rule: str) -> Iter
 
 
 def _used_bytes(content: bytes, entry_size: int) -> int:
-    """Up to the last entry that is not all zeros: behind it is preallocated space."""
+    """The size up to the last entry that is not all zeros: after it is preallocated space."""
     used = len(content.rstrip(b"\0"))
     return min(-(-used // entry_size) * entry_size, len(content) // entry_size * entry_size)
 

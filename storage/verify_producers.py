@@ -1,7 +1,7 @@
-"""Do producers and transactions of a log agree with its indexes of aborted transactions and its snapshots?
+"""Verifies that producers and transactions of a log agree with its transaction indexes and its producer snapshots.
 
-Sequences are taken as a leader writes them: each batch of a producer goes on where its last one ended. Where offsets
-are missing, compaction may have taken batches away, and only numbers that go back are wrong.
+Each batch of a producer must continue the sequence of its last batch, as a leader writes them. Where offsets are
+missing, compaction may have removed batches, and only sequences that go back are wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Producer(NamedTuple):
 
 
 class _Remembered(NamedTuple):
-    """A producer's last batch as a snapshot has it."""
+    """A producer's last batch, as stored in a snapshot."""
 
     path: str
     producer_id: int
@@ -39,21 +39,24 @@ class _Remembered(NamedTuple):
 
 @final
 class ProducerWatch:
-    """Is shown every sound batch in order, then each segment's transaction index."""
+    """Follows producers and transactions: it must see every sound batch in order, and the end of each segment."""
 
     def __init__(self, file_system: FileSystem, directory: str) -> None:
         self._file_system, self._directory = file_system, directory
         self._producers: dict[int, _Producer] = {}
-        self._open: dict[int, int] = {}  # first offset by producer
-        self._aborted: dict[int, AbortedTransaction] = {}  # of the segment, by the marker's offset
-        self._markers: dict[int, int] = {}  # producer by offset: ABORT markers of the segment
-        self._remembered: dict[int, list[_Remembered]] = {}  # by last offset
-        self._missing_up_to = -1  # behind this offset none is missing so far
-
-    # Snapshots
+        # The first offset of the open transaction of each producer.
+        self._open: dict[int, int] = {}
+        # The aborted transactions of the segment by the offset of their marker.
+        self._aborted: dict[int, AbortedTransaction] = {}
+        # The producers of the ABORT markers of the segment by the offset of the marker.
+        self._markers: dict[int, int] = {}
+        # The entries of snapshots by last offset.
+        self._remembered: dict[int, list[_Remembered]] = {}
+        # So far no offset after this one is missing.
+        self._missing_up_to = -1
 
     def read_snapshots(self) -> Iterator[Finding]:
-        """Before the first batch."""
+        """Read the snapshots; called before the first batch."""
         for offset in list_snapshots(self._file_system, self._directory):
             path = join(self._directory, snapshot_name(offset))
             try:
@@ -74,13 +77,11 @@ class ProducerWatch:
                 )
 
     def check_end(self, log_end_offset: int) -> Iterator[Finding]:
-        """After the last batch."""
+        """Compare what must hold at the end; called after the last batch."""
         for offset in list_snapshots(self._file_system, self._directory):
             if offset > log_end_offset:
                 path = join(self._directory, snapshot_name(offset))
                 yield path, None, "PS16", f"beyond the log end offset {log_end_offset}"
-
-    # Batches
 
     def batch(self, batch: RecordBatch, path: str, offset_before: int) -> Iterator[Finding]:
         if batch.base_offset > offset_before + 1 and offset_before >= 0:
@@ -120,7 +121,7 @@ class ProducerWatch:
             yield f"sequence {batch.base_sequence} after {known.last_sequence}"
 
     def _marker(self, batch: RecordBatch) -> None:
-        """A marker that does not decode is named by who looks into records."""
+        """Note the end of a transaction. A marker that does not decode is skipped: the deep verification reports it."""
         try:
             record = next(batch.records(), None)
             control_type = None if record is None else read_control_record(record).control_type
@@ -135,8 +136,6 @@ class ProducerWatch:
                 self._aborted[batch.last_offset] = AbortedTransaction(
                     batch.producer_id, first_offset, batch.last_offset, -1
                 )
-
-    # Transaction indexes
 
     def end_segment(self, base_offset: int) -> Iterator[Finding]:
         path = join(self._directory, offset_name(base_offset) + TRANSACTION_INDEX_SUFFIX)

@@ -442,10 +442,10 @@ def test_bad_option_is_one_line_and_status_2(
         ("none.log", "error: none.log: No such file or directory"),
         ("file.txt", "Ignoring unknown file file.txt"),
         ("name", "Ignoring unknown file name"),
-        ("notes.log", "error: notes.log: the name tells no base offset"),
+        ("notes.log", "error: notes.log: the name has no base offset"),
         ("00.log/", "error: '00.log/' names no file"),
         ("00.index", "error: 00.log: No such file or directory"),
-        ("1.checkpoint", "error: 1.checkpoint: the name tells no end offset and epoch"),
+        ("1.checkpoint", "error: 1.checkpoint: the name has no end offset and epoch"),
     ],
 )
 def test_bad_file_is_one_line_and_status_2(

@@ -45,4 +45,4 @@ def test_dump_refuses_a_name_past_the_last_offset() -> None:
     written, told = list[str](), list[str]()
     status = dump_files(file_system, [path], DumpOptions(), write=written.append, report=told.append)
     assert status is DumpStatus.UNUSABLE
-    assert told == [f"error: {path}: the name tells no base offset"]
+    assert told == [f"error: {path}: the name has no base offset"]
