@@ -185,7 +185,7 @@ class RecordBatch:
 
     @property
     def compression(self) -> Compression:
-        """Raises UnsupportedCompression when the attributes name an unknown codec."""
+        """The codec of the records. Raises UnsupportedCompression when the attributes name an unknown one."""
         return compression_of(self.attributes & CODEC_MASK)
 
     @property

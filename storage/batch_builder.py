@@ -59,6 +59,7 @@ class BatchFields:
 
     @property
     def attributes(self) -> int:
+        """The attributes of the batch, as its header stores them."""
         return (
             self.compression
             | (LOG_APPEND_TIME_FLAG if self.timestamp_type is TimestampType.LOG_APPEND else 0)

@@ -166,6 +166,7 @@ class Compaction:
     def _clean_group(
         self, group: Sequence[LogSegment], legacy_horizon_ms: int
     ) -> Generator[Work, None, None]:
+        assert self._cleaned is None, self._cleaned
         sources = self._plan_group(group)
         cleaned = self._cleaned = create_cleaned_segment(
             self._file_system, self._log.directory, group[0].base_offset, self._log_config, self._now_ms

@@ -28,7 +28,7 @@ from storage.filesystem import File, FileSystem, OpenMode
 
 # The size field and the magic.
 _FRAME: Final = struct.Struct(">8xi4xb").unpack_from
-# Stands for a magic where the batch itself must be checked.
+# In place of a magic where the batch itself must be checked.
 _ODD: Final = -1
 
 

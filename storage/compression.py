@@ -38,6 +38,8 @@ _GZIP_WINDOW_BITS = 31
 
 
 class Compression(IntEnum):
+    """The codecs, by their id in a batch's attributes."""
+
     NONE = 0
     GZIP = 1
     SNAPPY = 2

@@ -114,6 +114,7 @@ class _Frame:
         return bool(self.flags & 0x04)
 
     def read_header(self, *, checks: bool) -> None:
+        """Read the frame's header, and with `checks` verify its checksum. Raises InvalidRecord."""
         if len(self.view) < _HEADER_SIZE:
             raise InvalidRecord("the lz4 frame ends early")
         if self._take(4) != _MAGIC:

@@ -21,7 +21,7 @@ _MARKER = struct.Struct(">hi")
 
 
 class ControlType(IntEnum):
-    """The types of control records; UNKNOWN stands for types that a reader does not know."""
+    """The types of control records; UNKNOWN is for types that a reader does not know."""
 
     UNKNOWN = -1
     ABORT = 0

@@ -22,6 +22,6 @@ def crc32c_from(crc: int, data: Buffer) -> int:
     return _crc32c_continued(data, crc)
 
 
-# With another polynomial this library would write logs that nobody else can read: do not start.
+# With another polynomial this library would write logs that no other program can read: do not start.
 assert crc32c(b"123456789") == 0xE3069283, "the CRC-32C in use is not Castagnoli's"
 assert crc32c_from(crc32c(b"1234"), b"56789") == 0xE3069283, "the CRC-32C in use does not continue"

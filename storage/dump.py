@@ -106,6 +106,7 @@ class _Dump:
         self._non_consecutive: list[tuple[str, list[tuple[int, int]]]] = []
 
     def run(self, paths: Sequence[str]) -> DumpStatus:
+        """Dump the files in order."""
         for path in paths:
             try:
                 self._file(path)

@@ -121,6 +121,7 @@ class CoordinatorDecoder:
         self._schemas = schemas_of(layouts)
 
     def show(self, record: Record) -> Shown:
+        """The JSON of key and value, or Kafka's words for the reason. Raises InvalidRecord for a missing key."""
         if record.key is None:
             raise InvalidRecord(
                 f"Failed to decode message at offset {record.offset} using offset topic decoder "

@@ -35,6 +35,8 @@ _SNAPSHOT_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetEntry:
+    """One entry of an offset index, with an absolute offset."""
+
     position_in_index: int
     offset: int
     position: int
@@ -42,6 +44,8 @@ class OffsetEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeEntry:
+    """One entry of a time index, with an absolute offset."""
+
     position_in_index: int
     timestamp: int
     offset: int
@@ -49,6 +53,8 @@ class TimeEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortedTransactionEntry:
+    """One entry of a transaction index."""
+
     version: int
     producer_id: int
     first_offset: int
@@ -58,6 +64,8 @@ class AbortedTransactionEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerEntry:
+    """One producer in a snapshot."""
+
     producer_id: int
     producer_epoch: int
     last_sequence: int

@@ -63,6 +63,7 @@ class _LogDump:
         self._invalid_count = 0
 
     def run(self) -> LogFindings:
+        """Dump the log, once."""
         try:
             for batch in self._log.batches(0, self._end):
                 self._batch(batch)

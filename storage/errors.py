@@ -8,7 +8,8 @@ from typing import ClassVar, NamedTuple
 class StorageError(Exception):
     """The parent of all. `code` is Kafka's protocol error code; `retriable` is whether Kafka's client retries it."""
 
-    code: ClassVar[int] = 56  # KAFKA_STORAGE_ERROR
+    # KAFKA_STORAGE_ERROR.
+    code: ClassVar[int] = 56
     retriable: ClassVar[bool] = False
 
 
@@ -44,10 +45,14 @@ class InvalidRecord(StorageError):
 
 
 class InvalidTimestamp(InvalidRecord):
+    """A record's timestamp is outside the limits of its topic. Kafka: InvalidTimestampException."""
+
     code = 32
 
 
 class OffsetOutOfRange(StorageError):
+    """An offset outside the range that its caller may name, both ends inclusive. Kafka: OffsetOutOfRangeException."""
+
     code = 1
 
     def __init__(self, offset: int, log_start_offset: int, log_end_offset: int) -> None:
@@ -68,6 +73,8 @@ class InvalidOffset(StorageError):
 
 
 class CorruptIndex(StorageError):
+    """An index file whose length or entries cannot be right. Kafka: CorruptIndexException."""
+
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
         self.path, self.reason = path, reason
@@ -87,11 +94,15 @@ class CorruptCheckpoint(StorageError):
 
 
 class RecordTooLarge(StorageError):
-    code = 10  # MESSAGE_TOO_LARGE
+    """A batch is larger than the topic allows. Kafka: MESSAGE_TOO_LARGE."""
+
+    code = 10
 
 
 class RecordBatchTooLarge(StorageError):
-    code = 18  # RECORD_LIST_TOO_LARGE
+    """A set of batches is larger than a segment. Kafka: RECORD_LIST_TOO_LARGE."""
+
+    code = 18
 
 
 class OffsetsOutOfOrder(StorageError):
@@ -113,26 +124,38 @@ class OffsetsExhausted(StorageError):
 
 
 class OutOfOrderSequence(StorageError):
+    """A producer's batch does not continue the sequence of its last one. Kafka: OutOfOrderSequenceException."""
+
     code = 45
 
 
 class InvalidProducerEpoch(StorageError):
+    """A producer's epoch is below the latest one. Kafka: InvalidProducerEpochException."""
+
     code = 47
 
 
 class InvalidTransactionState(StorageError):
+    """A batch that its transaction does not allow here. Kafka: InvalidTxnStateException."""
+
     code = 48
 
 
 class TransactionCoordinatorFenced(StorageError):
+    """A marker from a coordinator with an old epoch. Kafka: TransactionCoordinatorFencedException."""
+
     code = 52
 
 
 class UnsupportedCompression(StorageError):
+    """A codec that is unknown, or does not exist in that magic. Kafka: UnsupportedCompressionTypeException."""
+
     code = 76
 
 
 class UnsupportedForMessageFormat(StorageError):
+    """A feature that the format of the messages does not have. Kafka: UnsupportedForMessageFormatException."""
+
     code = 43
 
 

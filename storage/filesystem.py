@@ -44,6 +44,8 @@ class OpenMode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStat:
+    """What the file system reports of a path."""
+
     size_bytes: int
     # In milliseconds since the epoch.
     modified_ms: int
@@ -73,7 +75,7 @@ class File(Protocol):
         """The file's length now, asked of the file system."""
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer only where the file ends."""
+        """Read up to `size` bytes; fewer only where the file ends."""
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Fill `buffer`; returns the count, smaller than the buffer only where the file ends."""
@@ -107,6 +109,8 @@ class Lock(Protocol):
 
 
 class FileSystem(Protocol):
+    """A file system; every verb may raise OSError with the path."""
+
     def open(self, path: str, mode: OpenMode) -> File: ...
 
     def exists(self, path: str) -> bool: ...

@@ -71,6 +71,7 @@ class LazyIndex(Generic[Index]):
             self._path = join(directory, basename(self._path))
 
     def delete_if_exists(self) -> bool:
+        """Close the index and delete its file. Returns whether there was one."""
         with self._lock:
             self._is_deleted = True
             if self.index is not None:
@@ -93,6 +94,8 @@ class LazyIndex(Generic[Index]):
 def lazy_offset_index(
     file_system: FileSystem, path: str, base_offset: int, *, max_index_size: int = -1, read_only: bool = False
 ) -> LazyIndex[OffsetIndex]:
+    """The offset index at `path`, opened at its first use with these arguments of `OffsetIndex`."""
+
     def opened(path: str) -> OffsetIndex:
         return OffsetIndex(file_system, path, base_offset, max_index_size=max_index_size, read_only=read_only)
 
@@ -102,6 +105,8 @@ def lazy_offset_index(
 def lazy_time_index(
     file_system: FileSystem, path: str, base_offset: int, *, max_index_size: int = -1, read_only: bool = False
 ) -> LazyIndex[TimeIndex]:
+    """The time index at `path`, opened at its first use with these arguments of `TimeIndex`."""
+
     def opened(path: str) -> TimeIndex:
         return TimeIndex(file_system, path, base_offset, max_index_size=max_index_size, read_only=read_only)
 

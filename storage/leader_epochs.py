@@ -169,6 +169,7 @@ class LeaderEpochCache:
         if end_offset < 0 or self._last_start < end_offset:
             return False
         self._drop_from(bisect_left(self._starts, end_offset))
+        assert self._last_start < end_offset, (self.path, self._last_start, end_offset)
         self._note_change()
         return True
 
@@ -183,6 +184,8 @@ class LeaderEpochCache:
         del self._epochs[: index - 1], self._starts[: index - 1]
         self._starts[0] = start_offset
         self._last_start = self._starts[-1]
+        assert self._last_start >= start_offset, (self.path, self._last_start, start_offset)
+        assert len(self._epochs) == len(self._starts), (self.path, self._epochs, self._starts)
         self._note_change()
         return True
 

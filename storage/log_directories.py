@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfflineDirectory:
+    """A log directory that failed, and the reason."""
+
     directory: str
     reason: str
 
@@ -201,6 +203,7 @@ class LogDirectories:
         if len(self.online) == 1:
             raise error
         self.online.remove(manager)
+        assert self.online, manager.directory
         for log in manager.logs.values():
             if log.online.reason is None:
                 log.online.failed("log directory", OSError(str(error)))

@@ -258,6 +258,7 @@ class LogManager:
             return False
         log.rename_directory(self._unused_name(topic, partition, DELETE_SUFFIX))
         del self.logs[name]
+        assert log.directory != join(self.directory, name), log.directory
         self.topic_ids.pop(name, None)
         self._doomed.append((now_ms + self._default_config.file_delete_delay_ms, log))
         self._forget_offsets()

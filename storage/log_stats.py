@@ -98,6 +98,7 @@ class _Count:
         self._producer_ids: set[int] = set()
 
     def run(self) -> PartitionStats:
+        """Count everything, once."""
         stats = self._stats
         files = list_live_files(self._file_system, self._directory)
         if files.base_offsets:

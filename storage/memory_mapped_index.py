@@ -137,6 +137,7 @@ class MemoryMappedIndex:
         finally:
             self._remap()
         self._load_last_entry()
+        assert self._length == length, (self._path, self._length, length)
         assert self._entries <= self.max_entries, (self._path, self._entries, self._length)
         return True
 
@@ -175,6 +176,7 @@ class MemoryMappedIndex:
         self._file.close()
 
     def delete_if_exists(self) -> bool:
+        """Unmap and delete the file. Returns whether there was one."""
         self.close_handler()
         try:
             self._file_system.unlink(self._path)
@@ -225,6 +227,7 @@ class MemoryMappedIndex:
             raise ValueError(f"{self._path}: no room for {entries} entries after {self._entries}")
 
     def _truncate_to_entries(self, entries: int) -> None:
+        assert 0 <= entries, (self._path, entries)
         assert entries <= self._entries, (self._path, entries, self._entries)
         self._set_entries(entries)
         # After the change: a look-up that began before may read places that the next append overwrites.

@@ -59,6 +59,7 @@ class MessageReader:
         return value
 
     def raw(self, size: int) -> bytes:
+        """Read `size` bytes."""
         if size > self.remaining:
             raise Unreadable(
                 f"Error reading byte array of {size} byte(s): only {self.remaining} byte(s) available"

@@ -52,6 +52,7 @@ class _Parser:
         self._text, self._at = text, 0
 
     def fields(self, end: str = "") -> tuple[Field, ...]:
+        """Parse fields up to `end`, or to the end of the line."""
         found: list[Field] = []
         while self._at < len(self._text) and not (end and self._text[self._at] == end):
             found.append(self._field())

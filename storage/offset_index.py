@@ -53,6 +53,8 @@ _NOTHING_WARM: Final = _Warm(-1, 0, 0, array("i"))
 
 @final
 class OffsetIndex(MemoryMappedIndex):
+    """The offset index of one segment."""
+
     entry_size: ClassVar[int] = ENTRY.size
     _last_offset: int
     _warm: _Warm = _NOTHING_WARM

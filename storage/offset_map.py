@@ -102,6 +102,7 @@ class OffsetMap:
         for key, offset in held.items():
             self._put_in_table(_hash_of_held(key), offset)
         self.latest_offset = latest_offset
+        assert self._entries == len(held), (self._entries, len(held))
 
     def _put_in_table(self, digest: bytes, offset: int) -> int:
         if self._entries >= self._table_slots:

@@ -27,6 +27,7 @@ def ignore_cut(cut: RecoveryCut) -> None:
 
 
 def report_cut(cut: RecoveryCut, report: ReportCut) -> None:
+    """Log the cut, and pass it to `report`."""
     logger.warning(
         "recovery cut: segment=%s position=%d removed_bytes=%d reason=%s",
         cut.path,

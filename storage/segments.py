@@ -64,6 +64,7 @@ class LogSegments:
             self._bases.insert(bisect_left(self._bases, segment.base_offset), segment.base_offset)
         self._by_base[segment.base_offset] = segment
         self._last = self._by_base[self._bases[-1]]
+        assert len(self._bases) == len(self._by_base), (self._bases, segment.base_offset)
         return before
 
     def remove(self, base_offset: int) -> None:
@@ -71,6 +72,7 @@ class LogSegments:
         if self._by_base.pop(base_offset, None) is not None:
             del self._bases[bisect_left(self._bases, base_offset)]
             self._last = self._by_base[self._bases[-1]] if self._bases else None
+            assert len(self._bases) == len(self._by_base), (self._bases, base_offset)
 
     def clear(self) -> None:
         self._bases.clear()

@@ -33,6 +33,8 @@ class TimestampOffset(NamedTuple):
 
 @final
 class TimeIndex(MemoryMappedIndex):
+    """The time index of one segment."""
+
     entry_size: ClassVar[int] = ENTRY.size
     # The last slot is for roll and close (IX3).
     kept_entries: ClassVar[int] = 1

@@ -36,6 +36,8 @@ class BadDirectoryName(ForeignDirectory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDirectory:
+    """The parts of a partition directory's name."""
+
     topic: str
     partition: int
     # One of the three suffixes; empty for a live log.

@@ -111,6 +111,7 @@ class TransactionIndex:
         # After the bytes, for readers without a lock.
         self._size_bytes += ENTRY.size
         self._last_offset = entry.last_offset
+        assert self._size_bytes % ENTRY.size == 0, (self._path, self._size_bytes)
 
     def entries(self) -> Iterator[AbortedTransaction]:
         """All entries, from the oldest on. Raises CorruptIndex for a version above 0."""
@@ -137,6 +138,7 @@ class TransactionIndex:
             if entry.last_offset >= offset:
                 self._cut(position)
                 self._last_offset = last_offset
+                assert last_offset is None or last_offset < offset, (self._path, last_offset, offset)
                 return
             last_offset = entry.last_offset
 
@@ -168,6 +170,7 @@ class TransactionIndex:
             self._file.close()
 
     def delete_if_exists(self) -> bool:
+        """Close and delete the file. Returns whether there was one."""
         self.close()
         try:
             self._file_system.unlink(self._path)

@@ -105,6 +105,7 @@ class _Verification:
         self._epoch_starts: list[tuple[int, int, str, int]] = []
 
     def run(self) -> PartitionReport:
+        """Verify everything, once."""
         files = list_live_files(self._file_system, self._directory)
         report = self._report
         self._check_names(files.names)
@@ -139,7 +140,7 @@ class _Verification:
             if name.endswith(_LEFTOVER_SUFFIXES) and not name.endswith(_KEPT_SUFFIX):
                 self._report.add(path, None, "LL6", "left over: the next start deletes or finishes it")
             elif name.endswith(".tmp"):
-                self._report.add(path, None, "LL6", "left over from writing a file anew: nobody deletes it")
+                self._report.add(path, None, "LL6", "left over from replacing a file: nothing deletes it")
             elif name.endswith(LOG_SUFFIX) and not (
                 _LOG_NAME.fullmatch(name) and offset_of_name(name) is not None
             ):

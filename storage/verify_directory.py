@@ -98,7 +98,7 @@ def _check_folders(
         if in_use and name.endswith((".tmp", DELETE_SUFFIX)):
             continue
         if name.endswith(".tmp"):
-            message = "left over from writing a file anew: nobody deletes it"
+            message = "left over from replacing a file: nothing deletes it"
             yield Problem(path=path, position=None, rule="LL6", message=message)
         elif file_system.stat(path).is_directory:
             yield from _check_folder(path, name)

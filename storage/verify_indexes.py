@@ -47,6 +47,7 @@ class SegmentFacts:
 
 
 def check_indexes(file_system: FileSystem, directory: str, facts: SegmentFacts) -> Iterator[Finding]:
+    """Compare the offset and the time index of one segment with its `.log`."""
     stem = offset_name(facts.base_offset)
     path = join(directory, stem + INDEX_SUFFIX)
     if file_system.exists(path):
@@ -116,7 +117,7 @@ def _check_time_entries(path: str, content: bytes, facts: SegmentFacts) -> Itera
                 path,
                 at,
                 "IX21",
-                f"timestamp {later} stands at or before offset {offset}, above {timestamp}",
+                f"timestamp {later} is at or before offset {offset}, above {timestamp}",
             )
         elif not facts.last_offsets or offset > facts.last_offsets[-1]:
             yield path, at, "IX21", f"offset {offset} is not in the segment"

@@ -84,6 +84,7 @@ class ProducerWatch:
                 yield path, None, "PS16", f"beyond the log end offset {log_end_offset}"
 
     def batch(self, batch: RecordBatch, path: str, offset_before: int) -> Iterator[Finding]:
+        """Check the next sound batch of the `.log` at `path`; `offset_before` is the last offset before it, or -1."""
         if batch.base_offset > offset_before + 1 and offset_before >= 0:
             self._missing_up_to = batch.base_offset
         if batch.producer_id < 0:
@@ -138,6 +139,7 @@ class ProducerWatch:
                 )
 
     def end_segment(self, base_offset: int) -> Iterator[Finding]:
+        """Compare the transactions that ended in a segment with its transaction index."""
         path = join(self._directory, offset_name(base_offset) + TRANSACTION_INDEX_SUFFIX)
         try:
             yield from self._check_index(path, base_offset)
