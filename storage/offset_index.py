@@ -164,7 +164,7 @@ class OffsetIndex(MemoryMappedIndex):
         self._check_length()
 
     def _read_warm(self, version: int, slot: int) -> None:
-        """Read the warm part after a search that ended in it, at `slot`: more such searches may follow."""
+        """Read the warm part if `slot`, where a search ended, is in it: more such searches may follow."""
         view, end = self._mapped(), self._entries
         first = max(0, end - 1 - WARM_BYTES // ENTRY.size)
         if slot < first:
