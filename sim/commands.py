@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import click
 
+from sim.bugs import BugError
 from sim.run import RunResult, Verdict, run_scenario
 from sim.scenario import ScenarioError
 
@@ -38,9 +39,8 @@ def run(file: Path, seed: int, trace: Path | None, as_json: bool, no_story: bool
 
     Exit status: 0 held, 1 violated, 2 the input was unusable, 3 starved or interrupted.
     """
-    from sim.bugs import BugError
-
-    logging.getLogger().addHandler(logging.NullHandler())  # the story and the trace tell what loggers would
+    # The story and the trace report what the product's loggers would.
+    logging.getLogger().addHandler(logging.NullHandler())
     with ExitStack() as stack:
         try:
             trace_file: BinaryIO | None = stack.enter_context(trace.open("wb")) if trace is not None else None

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.messages import NO_EPOCH
+from cluster.replica.isr import PendingShrinkIsr, committed_isr
 from cluster.replica.leader import Leader
 from cluster.replica.progress import FollowerProgress
-from sim.bugs import Bug, Replacement
+from sim.bugs.planting import Bug, Replacement
 from storage.log import PartitionLog
 from storage.segment import LogSegment
 
@@ -60,8 +61,6 @@ def _at_high_watermark_only(original: Original) -> Original:
 
 def _committed_only(original: Original) -> Original:
     def counted_isr(leader: Leader) -> frozenset[int]:
-        from cluster.replica.isr import PendingShrinkIsr, committed_isr
-
         if isinstance(leader.isr, PendingShrinkIsr):
             return leader.isr.committed.isr - leader.isr.leavers
         return committed_isr(leader.isr).isr
