@@ -7,12 +7,9 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NoReturn, final
+from typing import Final, NoReturn, final
 
 from sim.crash import Dead
-
-if TYPE_CHECKING:
-    from sim.disk import SimDisk
 
 MUTATING: Final = frozenset(
     {
@@ -30,6 +27,7 @@ MUTATING: Final = frozenset(
         "write_at",
     }
 )
+READ_OR_MUTATE: Final = MUTATING | {"read"}
 WRITES: Final = frozenset({"append", "write_at"})
 
 
@@ -38,7 +36,8 @@ class Applied(Enum):
 
     NOTHING = "nothing"
     ALL = "all"
-    DRAWN = "drawn"  # of a write any prefix, of another call nothing or all
+    # Any prefix of a write, nothing or all of another call.
+    DRAWN = "drawn"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -49,8 +48,10 @@ class Trigger:
     verbs: frozenset[str]
     path_suffix: str
     applied: Applied
-    applied_bytes: int | None = None  # overrides `applied` for a write
-    error_number: int | None = None  # None: the process dies
+    # Overrides `applied` for a write.
+    applied_bytes: int | None = None
+    # Without an error number the process dies.
+    error_number: int | None = None
     hook: Callable[[], None] | None = None
 
     def strikes(self, verb: str, path: str) -> bool:
@@ -60,34 +61,83 @@ class Trigger:
         return self.countdown == 0
 
 
-EIO_ALWAYS: Final = Trigger(
+_EIO_ALWAYS: Final = Trigger(
     countdown=0, verbs=frozenset(), path_suffix="", applied=Applied.NOTHING, error_number=errno.EIO
 )
 
 
 @final
+class ArmedFaults:
+    """The triggers that wait on one disk, and its directories that raise EIO."""
+
+    __slots__ = ("_broken", "_triggers")
+
+    def __init__(self) -> None:
+        self._triggers: list[Trigger] = []
+        self._broken: list[str] = []
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether any call could be struck at all."""
+        return bool(self._triggers or self._broken)
+
+    @property
+    def is_broken(self) -> bool:
+        return bool(self._broken)
+
+    def arm(self, trigger: Trigger) -> None:
+        assert trigger.countdown > 0, trigger
+        self._triggers.append(trigger)
+
+    def disarm(self) -> None:
+        """Drop every trigger; broken directories stay broken."""
+        self._triggers.clear()
+
+    def break_directory(self, path: str) -> None:
+        self._broken.append(path)
+
+    def mend(self) -> None:
+        self._broken.clear()
+
+    def struck(self, verb: str, path: str) -> Trigger | None:
+        """Returns what strikes this call, and drops it; every trigger that matches counts the call."""
+        if any(path == broken or path.startswith(f"{broken}/") for broken in self._broken):
+            return _EIO_ALWAYS
+        struck = [trigger for trigger in self._triggers if trigger.strikes(verb, path)]
+        if not struck:
+            return None
+        self._triggers.remove(struck[0])
+        return struck[0]
+
+
+@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interruption:
-    """A struck call: first apply `share` of it, then `end` it."""
+    """A struck call: first apply `share` of it, then `end` it.
 
-    disk: SimDisk
+    `crash` ends every process on the disk; `drawn` draws how much of a call of that size is applied.
+    """
+
     trigger: Trigger
     verb: str
     path: str
+    crash: Callable[[], None]
+    drawn: Callable[[int], int]
 
     def share(self, size_bytes: int = 1) -> int:
-        """Of a write: how many bytes are written. Of another call: 1 if it takes effect, else 0."""
+        """Returns how many bytes of a write are stored; for another call, 1 if it takes effect and 0 if not."""
         if self.trigger.applied_bytes is not None:
             return min(self.trigger.applied_bytes, size_bytes)
         if self.trigger.applied is Applied.DRAWN:
-            return self.disk.draws.between(0, size_bytes, "disk.interrupted", self.disk.operations)
+            return self.drawn(size_bytes)
         return size_bytes if self.trigger.applied is Applied.ALL else 0
 
     def end(self) -> NoReturn:
+        """Raise the trigger's OSError, or end the process and raise Dead."""
         if self.trigger.error_number is not None:
             raise OSError(self.trigger.error_number, os.strerror(self.trigger.error_number), self.path)
         # Every handle is fenced before the stack unwinds: a `finally` repairs nothing on a dead node's disk.
-        self.disk.crash_process()
+        self.crash()
         if self.trigger.hook is not None:
             self.trigger.hook()
         raise Dead(f"inside {self.verb} of {self.path}")

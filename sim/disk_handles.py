@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from sim.crash import Dead, Life
+from sim.disk_cache import PageCache
 from sim.disk_file import FileNode
 from sim.disk_names import (
     DirectoryNode,
@@ -20,9 +21,6 @@ from sim.disk_names import (
 from storage.buffer import Buffer
 from storage.filesystem import FileStat, OpenMode
 
-if TYPE_CHECKING:
-    from sim.disk import SimDisk
-
 
 def _refuse(error_number: int, path: str) -> OSError:
     return OSError(error_number, os.strerror(error_number), path)
@@ -30,11 +28,11 @@ def _refuse(error_number: int, path: str) -> OSError:
 
 @final
 class SimReadMap:
-    def __init__(self, disk: SimDisk, node: FileNode, life: Life) -> None:
-        self._disk = disk
+    def __init__(self, cache: PageCache, node: FileNode, life: Life) -> None:
+        self._cache = cache
         self._node: FileNode | None = node
         self._life = life
-        self._view = disk.map_file(node)
+        self._view = cache.map_file(node)
 
     @property
     def view(self) -> memoryview:
@@ -44,20 +42,20 @@ class SimReadMap:
         """The bytes are the disk's own: there is nothing to give back."""
 
     def close(self) -> None:
-        """Idempotent, and quiet on a dead life: its maps are gone already."""
+        """Idempotent, and without effect in a dead life, whose maps have ended already."""
         node, self._node = self._node, None
         if node is not None:
             self._view.release()
             if not self._life.dead:
-                self._disk.unmap_file(node)
+                self._cache.unmap_file(node)
 
 
 @final
 class SimFile:
-    """An open file; it stays the same file when its name is moved or taken away."""
+    """An open file; it stays the same file when its name is moved or removed."""
 
-    def __init__(self, disk: SimDisk, life: Life, node: FileNode, path: str, *, writable: bool) -> None:
-        self._disk = disk
+    def __init__(self, cache: PageCache, life: Life, node: FileNode, path: str, *, writable: bool) -> None:
+        self._cache = cache
         self._life = life
         self._node = node
         self._path = path
@@ -104,23 +102,23 @@ class SimFile:
 
     def sync(self) -> None:
         self._check("size")
-        stop = self._disk.begin("sync", self._path)
+        stop = self._cache.begin("sync", self._path)
         if stop is not None:
             if stop.share():
-                self._disk.sync_file(self._node)
+                self._cache.sync_file(self._node)
             elif stop.trigger.error_number is not None:
                 self._node.lose_pending()
             stop.end()
-        self._disk.sync_file(self._node)
+        self._cache.sync_file(self._node)
 
     def map_for_reading(self) -> SimReadMap:
         self._check("read")
         if self._node.length == 0:
             raise ValueError(f"{self._path}: cannot map an empty file")
-        return SimReadMap(self._disk, self._node, self._life)
+        return SimReadMap(self._cache, self._node, self._life)
 
     def close(self) -> None:
-        """Idempotent, and quiet on a dead life, for it changes nothing."""
+        """Idempotent, and no error in a dead life, for it changes nothing."""
         self._closed = True
 
     def _check(self, verb: str) -> None:
@@ -128,8 +126,8 @@ class SimFile:
             raise Dead(self._life.name)
         if self._closed:
             raise _refuse(errno.EBADF, self._path)
-        if verb == "read" and self._disk.has_faults and not self._life.sees_through:
-            stop = self._disk.strike("read", self._path)
+        if verb == "read" and not self._life.sees_through:
+            stop = self._cache.strike("read", self._path)
             if stop is not None:
                 stop.end()
 
@@ -139,45 +137,45 @@ class SimFile:
             raise _refuse(errno.EBADF, self._path)
 
     def _write(self, verb: str, position: int, data: Buffer) -> None:
-        stop = self._disk.begin(verb, self._path, position, len(data))
+        stop = self._cache.begin(verb, self._path, position, len(data))
         if stop is None:
-            self._disk.change_file(self._node).write(self._disk.next_sequence(), position, data)
+            self._cache.change_file(self._node).write(self._cache.next_sequence(), position, data)
             return
         count = stop.share(len(data))
         if count:
             part = memoryview(data)[:count]
-            self._disk.change_file(self._node).write(self._disk.next_sequence(), position, part)
+            self._cache.change_file(self._node).write(self._cache.next_sequence(), position, part)
         stop.end()
 
     def _resize(self, verb: str, length: int) -> None:
         if self._node.live_maps and length < self._node.length:
             raise BufferError(f"{self._path} is mapped: cannot shrink it to {length} bytes")
-        stop = self._disk.begin(verb, self._path, length)
+        stop = self._cache.begin(verb, self._path, length)
         if (stop is None or stop.share()) and length != self._node.length:
-            self._disk.change_file(self._node).resize(self._disk.next_sequence(), length)
+            self._cache.change_file(self._node).resize(self._cache.next_sequence(), length)
         if stop is not None:
             stop.end()
 
 
 @final
 class SimLock:
-    def __init__(self, disk: SimDisk, life: Life, node: FileNode) -> None:
-        self._disk = disk
+    def __init__(self, cache: PageCache, life: Life, node: FileNode) -> None:
+        self._cache = cache
         self._life = life
         self._node: FileNode | None = node
 
     def release(self) -> None:
         node, self._node = self._node, None
         if node is not None and not self._life.dead:
-            self._disk.unlock(node)
+            self._cache.unlock(node)
 
 
 @final
 class SimFileSystem:
-    """The port over a `SimDisk`, for one life of one process."""
+    """The port over a page cache, for one life of one process."""
 
-    def __init__(self, disk: SimDisk, life: Life) -> None:
-        self._disk = disk
+    def __init__(self, cache: PageCache, life: Life) -> None:
+        self._cache = cache
         self._life = life
 
     def open(self, path: str, mode: OpenMode) -> SimFile:
@@ -190,33 +188,33 @@ class SimFileSystem:
             if mode in (OpenMode.READ, OpenMode.WRITE):
                 raise missing(path)
             found = self._create(parent, name, path)
-        return SimFile(self._disk, self._life, found, path, writable=mode is not OpenMode.READ)
+        return SimFile(self._cache, self._life, found, path, writable=mode is not OpenMode.READ)
 
     def exists(self, path: str) -> bool:
         self._life.check_alive()
         try:
-            walk(self._disk.root, components(path), path)
+            walk(self._cache.root, components(path), path)
         except OSError:
             return False
         return True
 
     def stat(self, path: str) -> FileStat:
         self._life.check_alive()
-        node = walk(self._disk.root, components(path), path)
+        node = walk(self._cache.root, components(path), path)
         is_directory = isinstance(node, DirectoryNode)
         size_bytes = 0 if isinstance(node, DirectoryNode) else node.length
         return FileStat(size_bytes=size_bytes, modified_ms=node.modified_ms, is_directory=is_directory)
 
     def list(self, path: str) -> list[str]:
         self._life.check_alive()
-        return sorted(walk_directory(self._disk.root, components(path), path).entries)
+        return sorted(walk_directory(self._cache.root, components(path), path).entries)
 
     def set_modified(self, path: str, modified_ms: int) -> None:
         self._life.check_alive()
-        node = walk(self._disk.root, components(path), path)
-        stop = self._disk.begin("set_modified", path, modified_ms)
+        node = walk(self._cache.root, components(path), path)
+        stop = self._cache.begin("set_modified", path, modified_ms)
         if stop is None or stop.share():
-            self._disk.change_modified(node, modified_ms)
+            self._cache.change_modified(node, modified_ms)
         if stop is not None:
             stop.end()
 
@@ -229,12 +227,14 @@ class SimFileSystem:
             return
         from_parts, to_parts = components(old), components(new)
         if to_parts[: len(from_parts)] == from_parts:
-            raise _refuse(errno.EINVAL, new)  # a directory into itself
+            # It would move a directory into itself.
+            raise _refuse(errno.EINVAL, new)
         if from_parts[: len(to_parts)] == to_parts:
-            raise _refuse(errno.ENOTEMPTY, new)  # over a directory above it
+            # It would replace a directory above it.
+            raise _refuse(errno.ENOTEMPTY, new)
         self._check_replaceable(node, replaced, new)
         change = NameChange(
-            sequence=self._disk.next_sequence(),
+            sequence=self._cache.next_sequence(),
             node=node,
             source=source,
             source_name=source_name,
@@ -248,12 +248,12 @@ class SimFileSystem:
 
     def make_directory(self, path: str) -> None:
         self._life.check_alive()
-        node = self._disk.root
+        node = self._cache.root
         parts = components(path)
         for depth, part in enumerate(parts, 1):
             child = node.entries.get(part)
             if child is None:
-                child = DirectoryNode(self._disk.next_number(), self._disk.now_ms())
+                child = DirectoryNode(self._cache.next_number(), self._cache.now_ms())
                 self._give_name("make_directory", path, child, node, part)
             elif not isinstance(child, DirectoryNode):
                 raise _refuse(errno.EEXIST if depth == len(parts) else errno.ENOTDIR, path)
@@ -267,15 +267,15 @@ class SimFileSystem:
         if isinstance(found, DirectoryNode):
             raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
         node = found if found is not None else self._create(parent, name, path)
-        self._disk.take_lock(node, path)
-        return SimLock(self._disk, self._life, node)
+        self._cache.take_lock(node, path)
+        return SimLock(self._cache, self._life, node)
 
     def sync_directory(self, path: str) -> None:
         self._life.check_alive()
-        node = walk_directory(self._disk.root, components(path), path)
-        stop = self._disk.begin("sync_directory", path)
+        node = walk_directory(self._cache.root, components(path), path)
+        stop = self._cache.begin("sync_directory", path)
         if stop is None or stop.share():
-            self._disk.sync_names(node)
+            self._cache.sync_names(node)
         if stop is not None:
             stop.end()
 
@@ -284,16 +284,16 @@ class SimFileSystem:
         parts = components(path)
         if not parts:
             raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
-        parent = walk_directory(self._disk.root, parts[:-1], path)
+        parent = walk_directory(self._cache.root, parts[:-1], path)
         return parent, parts[-1], parent.entries.get(parts[-1])
 
     def _create(self, parent: DirectoryNode, name: str, path: str) -> FileNode:
-        node = FileNode(self._disk.next_number(), self._disk.now_ms())
+        node = FileNode(self._cache.next_number(), self._cache.now_ms())
         self._give_name("create", path, node, parent, name)
         return node
 
     def _give_name(self, verb: str, path: str, node: Node, parent: DirectoryNode, name: str) -> None:
-        sequence = self._disk.next_sequence()
+        sequence = self._cache.next_sequence()
         change = NameChange(sequence=sequence, node=node, target=parent, target_name=name)
         self._change_name(verb, path, change)
 
@@ -308,15 +308,15 @@ class SimFileSystem:
                 raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path)
             if node.entries:
                 raise _refuse(errno.ENOTEMPTY, path)
-        sequence = self._disk.next_sequence()
+        sequence = self._cache.next_sequence()
         self._change_name(
             verb, path, NameChange(sequence=sequence, node=node, source=parent, source_name=name)
         )
 
     def _change_name(self, verb: str, path: str, change: NameChange, *detail: str) -> None:
-        stop = self._disk.begin(verb, path, *detail)
+        stop = self._cache.begin(verb, path, *detail)
         if stop is None or stop.share():
-            self._disk.change_names(change)
+            self._cache.change_names(change)
         if stop is not None:
             stop.end()
 

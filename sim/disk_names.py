@@ -120,3 +120,36 @@ def sync_names(directory: DirectoryNode) -> tuple[list[DirectoryNode], list[Node
     for known in touched:
         known.changes.clear()
     return touched, [node for node in nameless if node is not None]
+
+
+def duplicate(node: Node, copies: dict[int, Node], changes: dict[int, NameChange]) -> Node:
+    """Returns a copy of `node` and all below it, durable and not; each node and each change of names is copied once."""
+    if node.number in copies:
+        return copies[node.number]
+    if isinstance(node, FileNode):
+        copies[node.number] = file = node.duplicate()
+        return file
+    twin = DirectoryNode(node.number, node.modified_ms)
+    copies[node.number] = twin
+    twin.entries = {name: duplicate(child, copies, changes) for name, child in node.entries.items()}
+    twin.durable = {name: duplicate(child, copies, changes) for name, child in node.durable.items()}
+    for change in node.changes:
+        if change.sequence not in changes:
+            changes[change.sequence] = NameChange(
+                sequence=change.sequence,
+                node=duplicate(change.node, copies, changes),
+                source=_duplicate_directory(change.source, copies, changes),
+                source_name=change.source_name,
+                target=_duplicate_directory(change.target, copies, changes),
+                target_name=change.target_name,
+            )
+        twin.changes.append(changes[change.sequence])
+    return twin
+
+
+def _duplicate_directory(
+    node: DirectoryNode | None, copies: dict[int, Node], changes: dict[int, NameChange]
+) -> DirectoryNode | None:
+    twin = None if node is None else duplicate(node, copies, changes)
+    assert twin is None or isinstance(twin, DirectoryNode)
+    return twin

@@ -14,11 +14,12 @@ new one in 3 of 4 cases. Every draw is keyed by the power loss, the file, the ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from itertools import pairwise
 from typing import Final, Literal, final
 
+from sim.disk_cache import PageCache
 from sim.disk_file import Fate, FileChange, FileNode
 from sim.disk_names import NameChange
 from storage.draws import Draws
@@ -164,3 +165,44 @@ class Survivors:
             for word in range(size_bytes // 8 + 1)
         )
         return b"".join(words)[:size_bytes]
+
+
+def keep_by_mode(cache: PageCache, mode: PowerLoss, survivors: Survivors) -> None:
+    """Reduce the cache to what a power loss of this mode leaves; where the mode leaves a choice, it is drawn."""
+    if mode in ("none", "prefix", "all"):
+        ends = {"none": 0, "all": cache.last_sequence + 1}
+        end = ends[mode] if mode in ends else survivors.point(cache.pending_sequences())
+        _keep(cache, lambda sequence: sequence < end)
+    else:
+        for node in cache.dirty_files.values():
+            if mode == "subset":
+                survivors.keep_subset(node)
+            else:
+                survivors.keep_torn(node)
+        _keep_names(cache, survivors.keeps_name)
+    cache.settle(lambda node: mode == "all" or (mode != "none" and survivors.keeps_modified(node)))
+
+
+def keep_sequences(
+    cache: PageCache, sequences: Collection[int], tears: Mapping[int, Tear] | None = None
+) -> None:
+    """Reduce the cache to what was durable and the pending changes of these numbers, torn as `tears` says."""
+    _keep(cache, lambda sequence: sequence in sequences, tears)
+    cache.settle(lambda node: False)
+
+
+def _keep(cache: PageCache, keep: Callable[[int], bool], tears: Mapping[int, Tear] | None = None) -> None:
+    for node in cache.dirty_files.values():
+        keep_chosen(node, keep, tears)
+    _keep_names(cache, lambda change: keep(change.sequence))
+
+
+def _keep_names(cache: PageCache, keep: Callable[[NameChange], bool]) -> None:
+    changes = {
+        change.sequence: change
+        for directory in cache.dirty_directories.values()
+        for change in directory.changes
+    }
+    for sequence in sorted(changes):
+        if keep(changes[sequence]):
+            changes[sequence].make_durable()
