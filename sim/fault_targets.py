@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
 
 from sim.checkers.ghost import Ghost
-from sim.history import History
 from sim.host import Shell
 from sim.network import Link, Network
 from sim.node import Node
@@ -15,23 +15,17 @@ from sim.scenario_values import LinkPair, Target
 from sim.world import World
 
 
-class Site(Protocol):
-    """What faults strike."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What faults strike, and what they look their targets up in. `tell` adds a line to the story and the trace."""
 
     world: World
     network: Network
     ghost: Ghost
-    history: History
     brokers: Mapping[int, Node]
     controller: Node
-
-    @property
-    def clients(self) -> Sequence[Shell]: ...
-
-    def tell(self, what: str) -> None:
-        """A line of the story and of the trace."""
-
-    def truncations(self, partition: str) -> int: ...
+    clients: Sequence[Shell]
+    tell: Callable[[str], None]
 
 
 @final

@@ -48,38 +48,36 @@ class Core(Protocol):
 
 
 class Watcher(Protocol):
-    """Who looks on from outside: the run."""
+    """Who looks on from outside, at any shell."""
 
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
-        """All that one step told, before its other effects."""
+        """Receives all observations of one step, before its other effects are carried out."""
 
     def on_failure(self, shell: Shell, error: Exception) -> None:
-        """A core raised what it may not raise."""
+        """Receives an error that a core raised and may not raise."""
 
-    def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None: ...
-
-    def on_stop(self, shell: Shell, reason: str) -> None: ...
-
-    def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None: ...
-
-    def on_acknowledged(self, partition: str) -> None:
-        """A client knows that a record of its is in the log."""
+    def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
+        """Receives each answer to a request that expects one, before it is sent."""
 
 
 Queued = tuple[Event, Exchange | None]
 
 
 class Shell:
-    """What a node and a client have in common. `life_number` grows whenever a life begins or ends."""
+    """What a node and a client have in common. `life_number` grows whenever a life begins or ends.
+
+    `bootstrap` are the nodes to draw from where a core sends to `BOOTSTRAP`.
+    """
 
     def __init__(
-        self, world: World, network: Network, trace: Trace, watcher: Watcher, *, name: str, node_id: int
-    ):
-        self.world, self.network, self.trace, self.watcher = world, network, trace, watcher
+        self, world: World, network: Network, trace: Trace, watcher: Watcher, *, name: str, node_id: int,
+        bootstrap: tuple[int, ...] = (),
+    ) -> None:  # fmt: skip
+        self.world, self.network, self.trace, self._watcher = world, network, trace, watcher
         self.name, self.node_id = name, node_id
         self.life_number = 0
         self.paused = False
-        self.bootstrap: tuple[int, ...] = ()
+        self._bootstrap = bootstrap
         self.clock = Clock(world)
         self.core: Core | None = None
         self.actor = Actor(world.draws, name)
@@ -173,7 +171,7 @@ class Shell:
         """What was observed first, so that who looks on knows the state behind each answer."""
         observes = [effect for effect in effects if type(effect) is Observe]
         if observes:
-            self.watcher.on_observes(self, observes)
+            self._watcher.on_observes(self, observes)
         actions, life_number = self._actions, self.life_number
         for effect in effects:
             kind = type(effect)
@@ -183,14 +181,14 @@ class Shell:
                     return  # `Stop`, or a fault that waited for this effect, has ended the life
 
     def _fail(self, error: Exception) -> None:
-        self.watcher.on_failure(self, error)
+        self._watcher.on_failure(self, error)
 
     # effects
 
     def _send(self, effect: Send) -> None:
-        target = (
-            effect.to if effect.to != BOOTSTRAP else self.bootstrap[self._pick.below(len(self.bootstrap))]
-        )
+        target = effect.to
+        if target == BOOTSTRAP:
+            target = self._bootstrap[self._pick.below(len(self._bootstrap))]
         exchange = Exchange(
             source=self, target=target, call=effect.call, body=effect.body,
             expects_reply=effect.expects_reply, sent_us=self.world.now_us + self._wait_us,
@@ -229,7 +227,7 @@ class Shell:
     def _reply(self, effect: Reply) -> None:
         exchange = self._inbound.pop(effect.call, None)
         if exchange is not None:  # else nobody waits: acks=0
-            self.watcher.on_reply(self, exchange, effect.body)
+            self._watcher.on_reply(self, exchange, effect.body)
             self.network.reply(exchange, effect.body, self._wait_us)
 
     def _set_timer(self, effect: SetTimer) -> None:

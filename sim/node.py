@@ -9,6 +9,7 @@ from typing import Protocol, final
 
 from cluster.effects import RunJob, Stop
 from cluster.messages import Event, JobDone, Shutdown
+from sim.clock import Clock
 from sim.crash import Dead, Life
 from sim.disk import PowerLoss, SimDisk
 from sim.host import Core, Shell, Watcher
@@ -19,10 +20,12 @@ from sim.world import World
 from storage.draws import Draws
 from storage.filesystem import FileSystem
 
-START_US = 5_000  # from the start of a process to its first event
+# From the start of a process to its first event.
+START_US = 5_000
 JOB_US = 500
 JOB_MEAN_US = 2_000
-DIRECTORY = "data"  # of a broker's logs, on its disk
+# Holds a broker's logs, on its disk.
+DIRECTORY = "data"
 
 
 def log_directories(count: int) -> tuple[str, ...]:
@@ -34,37 +37,58 @@ class NodeCore(Core, Protocol):
     def start(self, now_ms: int) -> Sequence[object]: ...
 
 
+class NodeWatcher(Watcher, Protocol):
+    """Who looks on at a node, and so sees its lives end."""
+
+    def on_stop(self, shell: Shell, reason: str) -> None:
+        """Receives why a core stopped by its own decision; `on_end` follows."""
+
+    def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
+        """Learns that a life is over, after its disk has lost what it loses."""
+
+
 MakeCore = Callable[[FileSystem, Draws], NodeCore]
 
 
 class Ending(Enum):
     """How a life ends."""
 
-    CRASH = "crash"  # the process; the page cache stays, the machine resets its connections
-    POWER = "power"  # the machine: what was not synced is at the mercy of `keep`
-    STOP = "stop"  # in order, or by its own decision
+    # The process ends; the page cache stays, and the machine resets its connections.
+    CRASH = "crash"
+    # The machine ends; what was not synced is at the mercy of `keep`.
+    POWER = "power"
+    # An orderly stop, or one by the core's own decision.
+    STOP = "stop"
+
+
+def new_disk(world: World, name: str) -> SimDisk:
+    """Returns an empty disk for the node of that name, with draws of its own."""
+    return SimDisk(world.draws.child("disk", name), Clock(world).now_ms)
 
 
 @final
 class Node(Shell):
+    """A machine with a disk, and the lives of one process on it, each with a core that `make_core` makes."""
+
     def __init__(
-        self, world: World, network: Network, trace: Trace, watcher: Watcher, *, name: str, node_id: int,
-        make_core: MakeCore, directories: tuple[str, ...] = (DIRECTORY,),
+        self, world: World, network: Network, trace: Trace, watcher: NodeWatcher, *, name: str, node_id: int,
+        disk: SimDisk, make_core: MakeCore, directories: tuple[str, ...] = (DIRECTORY,),
     ) -> None:  # fmt: skip
         super().__init__(world, network, trace, watcher, name=name, node_id=node_id)
-        self._make_core, self.directories = make_core, directories
-        self.disk = SimDisk(world.draws.child("disk", name), self.clock.now_ms)
+        self._node_watcher = watcher
+        self._make_core, self.disk, self.directories = make_core, disk, directories
         self.life = Life(name)
         self.starts = 0
         self.has_power = True
-        self.when_stopped: Callable[[], None] | None = None
         self.is_stopping = False
-        self.ending_of_write: Callable[[], None] | None = None  # what an armed write does to the node
-        self.crash_point: tuple[str, str, Callable[[], None]] | None = (
-            None  # (before | after, job kind, what)
-        )
+        self._when_stopped: Callable[[], None] | None = None
+        # What an armed write does to the node.
+        self._ending_of_write: Callable[[], None] | None = None
+        # `before` or `after`, a kind of job, and what strikes then.
+        self._crash_point: tuple[str, str, Callable[[], None]] | None = None
         self._job_time = Stream(world.draws, "jobs", name)
-        self._orphans: list[Exchange] = []  # requests that died with the last life and were not reset yet
+        # Requests that the last life did not answer, and that were not reset yet.
+        self._orphans: list[Exchange] = []
 
     # lives
 
@@ -116,25 +140,31 @@ class Node(Shell):
         self.has_power = False
         self._end(Ending.POWER)
 
-    def stop(self) -> None:
-        """Ask for an orderly stop."""
+    def stop(self, then: Callable[[], None] | None = None) -> None:
+        """Ask for an orderly stop; `then` is called after it, in place of what an earlier call asked for."""
+        if then is not None:
+            self._when_stopped = then
         if self.core is not None and not self.is_stopping:
             self.is_stopping = True
             self.feed(Shutdown())
 
+    def arm_crash_point(self, side: str, kind: str, strike: Callable[[], None]) -> None:
+        """Call `strike`, which ends the life, `before` or `after` (the side) the next job of that kind."""
+        self._crash_point = (side, kind, strike)
+
     def arm_partial_write(self, partition: str, byte: int, ending: Callable[[], None]) -> None:
-        """The next append to the partition's active segment puts down `byte` bytes; then `ending` ends the life."""
+        """The next append to the partition's active segment stores `byte` bytes; then `ending` ends the life."""
         file_system = self.disk.file_system(self.life)
         held = [f"{each}/{partition}" for each in self.directories]
         directory = next((path for path in held if file_system.exists(path)), held[0])
         logs = [name for name in file_system.list(directory) if name.endswith(".log")]
         assert logs, f"{self.name} has no segment of {partition}"
-        self.ending_of_write = ending
+        self._ending_of_write = ending
         self.disk.arm_partial_write(f"{directory}/{logs[-1]}", byte)
 
     def disarm(self) -> None:
-        """Faults that wait for a moment wait no longer."""
-        self.crash_point = self.ending_of_write = None
+        """Drop the faults that still wait for their moment."""
+        self._crash_point = self._ending_of_write = None
         self.disk.disarm()
 
     def _end(self, ending: Ending) -> None:
@@ -143,7 +173,7 @@ class Node(Shell):
         self.life_number += 1
         self.paused = False
         self.trace.fields(self.world.now_us, self.name, "end", (("how", ending.value),))
-        self.watcher.on_end(self, lost_power=ending is Ending.POWER, in_order=ending is Ending.STOP)
+        self._node_watcher.on_end(self, lost_power=ending is Ending.POWER, in_order=ending is Ending.STOP)
         self._orphans += self._inbound.values()
         self._forget()
         if ending is not Ending.POWER:
@@ -156,7 +186,7 @@ class Node(Shell):
 
     def _unwound(self) -> None:
         """`Dead` came out of a call: an armed write or an earlier crash ended this life inside it."""
-        ending, self.ending_of_write = self.ending_of_write, None
+        ending, self._ending_of_write = self._ending_of_write, None
         if self.life_number % 2 == 1:
             if ending is not None:
                 ending()
@@ -168,11 +198,11 @@ class Node(Shell):
         self.crash()
 
     def _stop(self, effect: Stop) -> None:
-        self.watcher.on_stop(self, effect.reason)
+        self._node_watcher.on_stop(self, effect.reason)
         self.life.kill()
         self.disk.crash_process()
         self._end(Ending.STOP)
-        when_stopped, self.when_stopped = self.when_stopped, None
+        when_stopped, self._when_stopped = self._when_stopped, None
         if when_stopped is not None:
             when_stopped()
 
@@ -181,7 +211,8 @@ class Node(Shell):
     def _forget(self) -> None:
         super()._forget()
         self._jobs: deque[RunJob] = deque()
-        self._is_job_due = False  # its time came while the node was paused
+        # Whether the time of the first job came while the node was paused.
+        self._is_job_due = False
 
     def _handle(self, event: Event, exchange: Exchange | None) -> None:
         try:
@@ -225,10 +256,10 @@ class Node(Shell):
 
     def _reaches(self, side: str, kind: str) -> bool:
         """Whether a fault waited for this moment; then the life is over."""
-        if self.crash_point is None or self.crash_point[:2] != (side, kind):
+        if self._crash_point is None or self._crash_point[:2] != (side, kind):
             return False
-        strike = self.crash_point[2]
-        self.crash_point = None
+        strike = self._crash_point[2]
+        self._crash_point = None
         strike()
         return self.core is None
 

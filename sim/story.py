@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import final
 
+from cluster.effects import Observe
+from sim.trace import Trace
+from sim.world import World
+
 Values = dict[str, int | str]
 
 
@@ -60,6 +64,8 @@ _WORDS: dict[str, Callable[[Values], str]] = {
 
 @final
 class Story:
+    """The lines of the story, each with its instant and who it is about."""
+
     def __init__(self) -> None:
         self.lines: list[str] = []
 
@@ -70,3 +76,25 @@ class Story:
         words = _WORDS.get(kind)
         if words is not None:
             self.tell(at_us, who, words(dict(fields)))
+
+
+@final
+class Chronicle:
+    """Writes down what happens in a run: everything in its trace, what a reader wants to know in its story."""
+
+    def __init__(self, world: World, trace: Trace, story: Story) -> None:
+        self._world, self._trace, self._story = world, trace, story
+
+    def tell(self, what: str) -> None:
+        """Add a line about the world to the story and the trace."""
+        self._story.tell(self._world.now_us, "", what)
+        self._trace.fields(self._world.now_us, "world", "tell", (("what", what),))
+
+    def note(self, who: str, what: str) -> None:
+        """Add a line about a node or client to the story; the trace holds it in another form already."""
+        self._story.tell(self._world.now_us, who, what)
+
+    def observe(self, who: str, observe: Observe) -> None:
+        """Add what a node or client has observed to the trace and, if there are words for it, to the story."""
+        self._trace.fields(self._world.now_us, who, observe.kind, observe.fields)
+        self._story.observe(self._world.now_us, who, observe.kind, observe.fields)

@@ -10,6 +10,7 @@ from cluster.controller.observations import observations
 from cluster.effects import Observe
 from cluster.errors import ErrorCode
 from cluster.messages import (
+    CONTROLLER_ID,
     FetchRequest,
     FetchResponse,
     ProduceRequest,
@@ -37,9 +38,9 @@ from sim.checkers.sightings import (
     Truncated,
 )
 from sim.compacted import CompactedPartition
+from sim.disk import SimDisk
 from sim.log_reader import DiskEye, LogReader
 from sim.network import Exchange
-from sim.node import Node
 from storage.batch import Record
 from storage.filesystem import join
 
@@ -70,21 +71,34 @@ class HasReplicas(Protocol):
     def replicas(self) -> Mapping[TopicPartition, ReplicaView]: ...
 
 
+class Member(Protocol):
+    """What the witness knows of a node that tells something."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def core(self) -> object: ...
+
+
 def isr_of(text: int | str) -> tuple[int, ...]:
     return tuple(int(member) for member in str(text).split(",") if member)
 
 
 @final
 class Witness:
-    def __init__(self, jury: Jury, brokers: Mapping[int, Node], controller: Node) -> None:
+    """Sees for the jury. `disks` are the brokers' by number, `directories` hold the logs on each of them."""
+
+    def __init__(self, jury: Jury, disks: Mapping[int, SimDisk], directories: tuple[str, ...]) -> None:
         self.jury = jury
-        self._brokers, self._controller = brokers, controller
-        self._told_metadata_end = 0  # of the controller's log: what lies below was told when it was committed
-        self._eyes = {broker: DiskEye(node.disk) for broker, node in brokers.items()}
+        self._directories = directories
+        self._eyes = {broker: DiskEye(disk) for broker, disk in disks.items()}
+        # What is below this offset of the controller's log was told when it was committed.
+        self._told_metadata_end = 0
         self._readers: dict[tuple[int, str], LogReader] = {}
         self._names: dict[str, TopicPartition] = {}
         self._compacted: dict[str, CompactedPartition] = {}
-        self._handlers: dict[str, Callable[[int, str, Values], None]] = {
+        self._handlers: dict[str, Callable[[Member, str, Values], None]] = {
             "replica.appended": self._on_appended,
             "replica.high_watermark": self._on_high_watermark,
             "replica.truncated": self._on_truncated,
@@ -120,7 +134,7 @@ class Witness:
 
     def _directory_of(self, broker: int, partition: str) -> str:
         """Where its files are; before there are any, the first place where they may come to be."""
-        places = [join(directory, partition) for directory in self._brokers[broker].directories]
+        places = [join(directory, partition) for directory in self._directories]
         if len(places) == 1:
             return places[0]
         file_system = self._eyes[broker].file_system
@@ -155,10 +169,10 @@ class Witness:
 
     # what nodes tell
 
-    def on_observes(self, node_id: int, observes: list[Observe]) -> None:
-        """All that one step told."""
-        if node_id == self._controller.node_id:
-            self._on_controller_step(observes)
+    def on_observes(self, node: Member, observes: list[Observe]) -> None:
+        """Turn all that one step of a node told into sightings."""
+        if node.node_id == CONTROLLER_ID:
+            self._on_controller_step(node.core, observes)
             return
         looked_at: dict[str, None] = {}
         for observe in observes:
@@ -169,14 +183,13 @@ class Witness:
                 if partition in self._names:
                     if observe.kind.startswith(("replica.became", "replica.truncated")):
                         looked_at[partition] = None
-                    handler(node_id, partition, values)
+                    handler(node, partition, values)
             elif observe.kind == "broker.started":
-                self._on_loaded(node_id)
+                self._on_loaded(node.node_id)
         for partition in looked_at:
-            self._look_at_epochs(node_id, partition)
+            self._look_at_epochs(node, partition)
 
-    def _on_controller_step(self, observes: list[Observe]) -> None:
-        core = self._controller.core
+    def _on_controller_step(self, core: object, observes: list[Observe]) -> None:
         assert isinstance(core, Controller), core
         if any(observe.kind == "controller.started" for observe in observes):
             self._on_controller_started(core)
@@ -217,7 +230,8 @@ class Witness:
                 case "controller.isr_changed" if partition not in elected:
                     self.jury.see(IsrChanged(partition, isr_of(values["isr"])))
 
-    def _on_appended(self, broker: int, partition: str, values: Values) -> None:
+    def _on_appended(self, node: Member, partition: str, values: Values) -> None:
+        broker = node.node_id
         reader = self.reader(broker, partition)
         seen = reader.read_on(last_offset=int(values["last_offset"]))
         if seen:
@@ -228,38 +242,38 @@ class Witness:
             is_new_epoch = not chain.marks or chain.marks[-1].epoch != marks[-1].epoch
             self.jury.see(Appended(broker, partition, int(values["leader_epoch"]), marks))
             if is_new_epoch:
-                self._look_at_epochs(broker, partition)
+                self._look_at_epochs(node, partition)
 
-    def _on_high_watermark(self, broker: int, partition: str, values: Values) -> None:
+    def _on_high_watermark(self, node: Member, partition: str, values: Values) -> None:
         self.jury.see(
             HighWatermark(
-                broker, partition, int(values["leader_epoch"]), int(values["high_watermark"]),
+                node.node_id, partition, int(values["leader_epoch"]), int(values["high_watermark"]),
                 values["role"] == "leader",
             )
         )  # fmt: skip
 
-    def _on_truncated(self, broker: int, partition: str, values: Values) -> None:
+    def _on_truncated(self, node: Member, partition: str, values: Values) -> None:
         to_offset = int(values["to_offset"])
-        self.reader(broker, partition).truncated(to_offset)
-        self.jury.see(Truncated(broker, partition, to_offset, int(values["leader_epoch"])))
+        self.reader(node.node_id, partition).truncated(to_offset)
+        self.jury.see(Truncated(node.node_id, partition, to_offset, int(values["leader_epoch"])))
 
-    def _on_became_leader(self, broker: int, partition: str, values: Values) -> None:
+    def _on_became_leader(self, node: Member, partition: str, values: Values) -> None:
         epoch = int(values["leader_epoch"])
-        self.jury.see(BecameLeader(broker, partition, epoch, int(values["log_end_offset"])))
+        self.jury.see(BecameLeader(node.node_id, partition, epoch, int(values["log_end_offset"])))
 
-    def _on_became_follower(self, broker: int, partition: str, values: Values) -> None:
+    def _on_became_follower(self, node: Member, partition: str, values: Values) -> None:
         epoch = int(values["leader_epoch"])
-        self.jury.see(BecameFollower(broker, partition, epoch, int(values["leader"])))
+        self.jury.see(BecameFollower(node.node_id, partition, epoch, int(values["leader"])))
 
-    def _on_compacted(self, broker: int, partition: str, values: Values) -> None:
-        self.judge_compaction(broker, partition)
+    def _on_compacted(self, node: Member, partition: str, values: Values) -> None:
+        self.judge_compaction(node.node_id, partition)
 
-    def _look_at_epochs(self, broker: int, partition: str) -> None:
-        """The epoch cache, if the log is as the checkers believe it to be at this moment.
+    def _look_at_epochs(self, node: Member, partition: str) -> None:
+        """Show the epoch cache, if the log is as the checkers believe it to be at this moment.
 
         A follower that copies a compacted log knows of an epoch only what is left of it.
         """
-        core = self._brokers[broker].core
+        broker, core = node.node_id, node.core
         if not isinstance(core, HasReplicas) or partition in self._compacted:
             return
         replica = core.replicas().get(self._names[partition])
@@ -304,7 +318,7 @@ class Witness:
                 if acks == -1 and self.jury.ghost.partition(name).flush_promised:
                     durable_on = tuple(
                         each
-                        for each in self._brokers
+                        for each in self._eyes
                         if self.reader(each, name).durable_end() > answer.last_offset
                     )
                 self.jury.see(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import final
+from typing import Protocol, final
 
 from cluster.client.config import ConsumerConfig, OffsetReset, ProducerConfig
 from cluster.client.consumer_core import ConsumerCore
@@ -37,6 +37,13 @@ from sim.trace import Trace
 from sim.world import World
 
 RETRY_MS = 200
+
+
+class ProducerWatcher(Watcher, Protocol):
+    """Who looks on at a producer, and so learns what it knows."""
+
+    def on_acknowledged(self, partition: str) -> None:
+        """Learns that a producer knows a record of its own to be in this partition's log."""
 
 
 @final
@@ -83,10 +90,11 @@ class ProducerShell(Shell):
     """Sends unique values at a steady rate with a drawn jitter, until it is told to stop."""
 
     def __init__(
-        self, world: World, network: Network, trace: Trace, watcher: Watcher, *, name: str, node_id: int,
-        model: ProducerModel, history: History,
+        self, world: World, network: Network, trace: Trace, watcher: ProducerWatcher, *, name: str,
+        node_id: int, bootstrap: tuple[int, ...], model: ProducerModel, history: History,
     ) -> None:  # fmt: skip
-        super().__init__(world, network, trace, watcher, name=name, node_id=node_id)
+        super().__init__(world, network, trace, watcher, name=name, node_id=node_id, bootstrap=bootstrap)
+        self._producer_watcher = watcher
         self._model, self._history = model, history
         self._acks = -1 if model.acks == "all" else model.acks
         self._interval_us = 1_000_000 // model.rate
@@ -95,7 +103,7 @@ class ProducerShell(Shell):
         self._sent = 0
         self._is_sending = False
         self._actions[Delivered] = self._on_delivered
-        self._actions[Flushed] = lambda effect: None
+        self._actions[Flushed] = self._on_flushed
         config = ProducerConfig(
             acks=self._acks,
             enable_idempotence=model.idempotent if self._acks == -1 else None,
@@ -150,6 +158,9 @@ class ProducerShell(Shell):
             self.producer.send(self.world.now_ms, self._model.topic, key, value.encode(), ticket=ticket)
         )
 
+    def _on_flushed(self, effect: Flushed) -> None:
+        """Nobody here waits for a flush."""
+
     def _on_delivered(self, effect: Delivered) -> None:
         operation = self._open.pop(effect.ticket)
         if effect.error is ErrorCode.NONE:
@@ -166,7 +177,7 @@ class ProducerShell(Shell):
             offset=effect.offset, error=effect.error.name,
         )  # fmt: skip
         if outcome is Outcome.OK:
-            self.watcher.on_acknowledged(str(effect.topic_partition))
+            self._producer_watcher.on_acknowledged(str(effect.topic_partition))
 
 
 @final
@@ -175,9 +186,9 @@ class ConsumerShell(Shell):
 
     def __init__(
         self, world: World, network: Network, trace: Trace, watcher: Watcher, *, name: str, node_id: int,
-        model: ConsumerModel, partitions: int, history: History,
+        bootstrap: tuple[int, ...], model: ConsumerModel, partitions: int, history: History,
     ) -> None:  # fmt: skip
-        super().__init__(world, network, trace, watcher, name=name, node_id=node_id)
+        super().__init__(world, network, trace, watcher, name=name, node_id=node_id, bootstrap=bootstrap)
         self._partitions = [TopicPartition(model.topic, partition) for partition in range(partitions)]
         self._history = history
         self.positions: dict[str, int] = {}
@@ -185,7 +196,7 @@ class ConsumerShell(Shell):
         self._actions[PositionReset] = self._on_position
         self._actions[Truncated] = self._on_truncated
         self._actions[PositionLost] = self._on_lost
-        self._actions[EndOfPartition] = lambda effect: None
+        self._actions[EndOfPartition] = self._on_end
         config = ConsumerConfig(
             auto_offset_reset=OffsetReset.EARLIEST,
             fetch_max_wait_ms=200,
@@ -228,6 +239,9 @@ class ConsumerShell(Shell):
             self.world.now_us, self.name, "consumer_truncated",
             (("partition", partition), ("from", effect.from_offset), ("to", effect.to_offset)),
         )  # fmt: skip
+
+    def _on_end(self, effect: EndOfPartition) -> None:
+        """Reading goes on: more may come."""
 
     def _on_lost(self, effect: PositionLost) -> None:
         raise AssertionError(

@@ -9,7 +9,8 @@ from typing import ClassVar, final
 from sim.checkers.ghost import Ghost, PartitionGhost
 from sim.checkers.sightings import Sighting
 
-MOST_VIOLATIONS = 50  # of one run: after the first ones, the rest is noise
+# As many violations of one run are kept: after the first ones, the rest is noise.
+MOST_VIOLATIONS = 50
 
 Judge = Callable[..., str | None]
 
@@ -40,13 +41,22 @@ class Checker:
 
 @final
 class Jury:
-    """Shows each sighting to the checkers that judge its kind, then to the ghost."""
+    """Shows each sighting to the checkers that judge its kind, then to the ghost.
 
-    def __init__(self, ghost: Ghost, checkers: Iterable[Checker], now_us: Callable[[], int]) -> None:
+    `on_violation` is called with each violation that is kept, at the moment when it is found.
+    """
+
+    def __init__(
+        self,
+        ghost: Ghost,
+        checkers: Iterable[Checker],
+        *,
+        now_us: Callable[[], int],
+        on_violation: Callable[[Violation], None],
+    ) -> None:
         self.ghost = ghost
         self.violations: list[Violation] = []
-        self.on_violation: Callable[[Violation], None] = lambda violation: None
-        self._now_us = now_us
+        self._now_us, self._on_violation = now_us, on_violation
         self._judges: dict[type, list[tuple[str, Judge]]] = {}
         for checker in checkers:
             for kind, judge in checker.judges().items():
@@ -66,4 +76,4 @@ class Jury:
         if len(self.violations) < MOST_VIOLATIONS:
             violation = Violation(checker=checker, at_us=self._now_us(), what=what)
             self.violations.append(violation)
-            self.on_violation(violation)
+            self._on_violation(violation)

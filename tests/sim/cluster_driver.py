@@ -57,8 +57,8 @@ class ClusterDriver:
         self.run = Run(parse_scenario(text), seed)
         self.run.begin()
         self._pass_us(self.run.scenario.warm_up)
-        assert self.run.producers[0].core is not None, "the topic was not made"
-        for producer in self.run.producers:
+        assert self.run.cluster.producers[0].core is not None, "the topic was not made"
+        for producer in self.run.cluster.producers:
             producer.finish()  # from here on at the test's word only
 
     @property
@@ -77,9 +77,9 @@ class ClusterDriver:
 
     def node(self, who: Who) -> Node:
         if who == "controller":
-            return self.run.controller
+            return self.run.cluster.controller
         leader = self.run.ghost.partition(str(PARTITION)).leader
-        return self.run.brokers[max(leader, 1) if who == "leader" else int(who)]
+        return self.run.cluster.brokers[max(leader, 1) if who == "leader" else int(who)]
 
     # time and load
 
@@ -91,7 +91,7 @@ class ClusterDriver:
             self.run.world.run_to(self.run.world.now_us + duration_us)
 
     def produce(self, records: int, *, acks_all: bool) -> None:
-        producer = self.run.producers[0 if acks_all else 1]
+        producer = self.run.cluster.producers[0 if acks_all else 1]
         for _ in range(records):
             producer.send_one()
 
@@ -100,20 +100,20 @@ class ClusterDriver:
     def kill(self, who: Who) -> None:
         node = self.node(who)
         if node.is_up:
-            self.run.tell(f"kill {node.name}")
+            self.run.chronicle.tell(f"kill {node.name}")
             node.crash()
 
     def kill_at_job(self, who: Who, side: Literal["before", "after"], kind: str) -> None:
         """At the next job of that kind: `flush`, `checkpoint`, …"""
         node = self.node(who)
         if node.is_up:
-            self.run.tell(f"will kill {node.name} {side} its next {kind}")
-            node.crash_point = (side, kind, node.crash)
+            self.run.chronicle.tell(f"will kill {node.name} {side} its next {kind}")
+            node.arm_crash_point(side, kind, node.crash)
 
     def lose_power(self, who: Who, keep: PowerLoss) -> None:
         node = self.node(who)
         if node.is_up:
-            self.run.tell(f"power loss (keep {keep}) at {node.name}")
+            self.run.chronicle.tell(f"power loss (keep {keep}) at {node.name}")
             node.lose_power(keep)
 
     def tear_next_append(self, who: Who, byte: int, keep: PowerLoss | None) -> None:
@@ -121,7 +121,9 @@ class ClusterDriver:
         node = self.node(who)
         if not isinstance(node.core, Broker) or PARTITION not in node.core.replicas():
             return
-        self.run.tell(f"{node.name} will write {byte} bytes of its next batch and die (keep {keep})")
+        self.run.chronicle.tell(
+            f"{node.name} will write {byte} bytes of its next batch and die (keep {keep})"
+        )
 
         def end() -> None:
             node.crash() if keep is None else node.lose_power(keep)
@@ -129,25 +131,25 @@ class ClusterDriver:
         node.arm_partial_write(str(PARTITION), byte, end)
 
     def stop(self, who: Who) -> None:
-        self.run.tell(f"stop, in order, {self.node(who).name}")
+        self.run.chronicle.tell(f"stop, in order, {self.node(who).name}")
         self.node(who).stop()
 
     def restart(self, who: Who) -> None:
         node = self.node(who)
         if not node.is_up:
-            self.run.tell(f"start {node.name} again")
+            self.run.chronicle.tell(f"start {node.name} again")
             node.start()
 
     def pause(self, who: Who) -> None:
         node = self.node(who)
         if node.is_up:
-            self.run.tell(f"pause {node.name}")
+            self.run.chronicle.tell(f"pause {node.name}")
             node.pause()
 
     def resume(self, who: Who) -> None:
         node = self.node(who)
         if node.is_up and node.paused:
-            self.run.tell(f"{node.name} goes on")
+            self.run.chronicle.tell(f"{node.name} goes on")
             node.resume()
 
     # links
@@ -155,9 +157,9 @@ class ClusterDriver:
     def cut(self, start: Who, end: Who, *, both_ways: bool) -> None:
         ends = (self.node(start), self.node(end))
         if ends[0] is not ends[1]:
-            self.run.tell(f"cut {ends[0].name} {'<->' if both_ways else '->'} {ends[1].name}")
+            self.run.chronicle.tell(f"cut {ends[0].name} {'<->' if both_ways else '->'} {ends[1].name}")
             for pair in (ends, ends[::-1]) if both_ways else (ends,):
-                self.run.network.link(pair[0].node_id, pair[1].node_id).cuts = 1
+                self.run.cluster.network.link(pair[0].node_id, pair[1].node_id).cuts = 1
 
     def isolate(self, who: Who) -> None:
         """From all nodes; clients still reach it."""
@@ -167,8 +169,8 @@ class ClusterDriver:
     def heal(self, who: Who) -> None:
         """Every link of the node."""
         node = self.node(who)
-        self.run.tell(f"heal {node.name}")
-        for link in self.run.network.links():
+        self.run.chronicle.tell(f"heal {node.name}")
+        for link in self.run.cluster.network.links():
             if node.node_id in (link.source, link.target):
                 link.heal()
 

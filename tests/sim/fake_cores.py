@@ -17,7 +17,7 @@ from cluster.messages import (
 )
 from sim.host import Shell
 from sim.network import Exchange, Network, Transport
-from sim.node import Node, NodeCore
+from sim.node import Node, NodeCore, new_disk
 from sim.trace import Trace
 from sim.world import World
 from storage.draws import Draws
@@ -88,9 +88,6 @@ class Onlooker:
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
         self.ends.append((shell.name, lost_power, in_order))
 
-    def on_acknowledged(self, partition: str) -> None:
-        return
-
 
 class Site:
     """A world with nodes 1, 2, …, each over the core that `make` gives for it."""
@@ -128,6 +125,7 @@ class Site:
             self.onlooker,
             name=f"node-{number}",
             node_id=number,
+            disk=new_disk(self.world, f"node-{number}"),
             make_core=make_core,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sim.checkers.base import Jury
+from sim.checkers.base import Jury, Violation
 from sim.checkers.chain import Chain, Mark
 from sim.checkers.ghost import Ghost
 from sim.checkers.registry import all_checkers
@@ -40,7 +40,8 @@ def marks(start: int, end: int, epoch: int = 0) -> tuple[Mark, ...]:
 
 
 def jury_of(*sightings: Sighting) -> Jury:
-    jury = Jury(ghost := Ghost(), all_checkers(ghost), lambda: 0)
+    told: list[Violation] = []
+    jury = Jury(ghost := Ghost(), all_checkers(ghost), now_us=lambda: 0, on_violation=told.append)
     for sighting in sightings:
         jury.see(sighting)
     return jury

@@ -172,7 +172,7 @@ def test_a_crash_point_ends_the_life_before_or_after_the_job() -> None:
         echo = Echo([RunJob(job=1, kind="flush", work=lambda ran=ran: ran.append(1))])  # type: ignore[misc]
         site = Site(lambda number, echo=echo: echo, nodes=1)  # type: ignore[misc]
         node = site.nodes[1]
-        node.crash_point = (side, "flush", node.crash)
+        node.arm_crash_point(side, "flush", node.crash)
         site.start()
         site.world.run_to(SECOND)
         assert len(ran) == ran_before_death and not node.is_up and echo.log == []

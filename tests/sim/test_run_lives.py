@@ -11,7 +11,7 @@ def test_what_the_controller_committed_and_could_not_tell_counts_from_its_next_s
     driver.kill_at_job("controller", "after", "flush")  # the flush of the election that follows
     driver.kill("leader")
     driver.pass_time(4_000)
-    assert not driver.run.controller.is_up
+    assert not driver.run.cluster.controller.is_up
     before = driver.run.ghost.partition(str(PARTITION)).leader
     driver.restart("controller")
     driver.pass_time(200)
@@ -25,8 +25,8 @@ def test_what_the_controller_lost_before_it_was_on_disk_never_counts() -> None:
     driver.kill("leader")
     driver.kill_at_job("controller", "before", "flush")
     driver.pass_time(4_000)
-    assert not driver.run.controller.is_up
-    driver.run.controller.disk.lose_power("none")
+    assert not driver.run.cluster.controller.is_up
+    driver.run.cluster.controller.disk.lose_power("none")
     driver.restart("controller")
     driver.pass_time(200)
     assert driver.run.ghost.partition(str(PARTITION)).leader == before

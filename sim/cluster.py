@@ -1,0 +1,139 @@
+"""What a scenario asks for, built: the network, the nodes and the clients of a simulated cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, final
+
+from cluster.broker import Broker
+from cluster.controller.controller import Controller
+from cluster.messages import CONTROLLER_ID, CreateTopicRequest, TopicPartition
+from sim.disk import SimDisk
+from sim.history import History
+from sim.network import Network, Transport
+from sim.node import MakeCore, Node, NodeCore, NodeWatcher, log_directories, new_disk
+from sim.scenario import Scenario, TopicModel, broker_config, controller_config, property_text
+from sim.trace import Trace
+from sim.workload import ConsumerShell, ProducerShell, ProducerWatcher, TopicMakerShell
+from sim.world import World
+from storage.draws import Draws
+from storage.filesystem import FileSystem
+
+FIRST_CLIENT_ID = 2001
+
+
+class ClusterWatcher(NodeWatcher, ProducerWatcher, Protocol):
+    """Who looks on at every node and client."""
+
+
+def broker_name(number: int) -> str:
+    return f"broker-{number}"
+
+
+def broker_disks(scenario: Scenario, world: World) -> dict[int, SimDisk]:
+    """Returns an empty disk for each broker of the scenario, by the broker's number."""
+    return {number: new_disk(world, broker_name(number)) for number in range(1, scenario.cluster.brokers + 1)}
+
+
+def topic_properties(topic: TopicModel) -> dict[str, str]:
+    return {key: property_text(value) for key, value in topic.config.items()}
+
+
+@final
+class Cluster:
+    """The nodes and clients of one run, all down until `start`; `disks` are the brokers', by number."""
+
+    def __init__(
+        self, scenario: Scenario, world: World, trace: Trace, history: History, watcher: ClusterWatcher,
+        disks: Mapping[int, SimDisk],
+    ) -> None:  # fmt: skip
+        self.scenario, self.world = scenario, world
+        self._trace, self._history, self._watcher = trace, history, watcher
+        network = scenario.network
+        self.network = Network(
+            world, trace, transport=Transport(network.transport), base_us=network.latency,
+            mean_us=network.spread, loss_percent=network.loss, duplicate_percent=network.duplicates,
+        )  # fmt: skip
+        self.brokers: Mapping[int, Node] = {
+            number: self._broker(number, disk) for number, disk in disks.items()
+        }
+        self.controller = self._controller()
+        self._topic_maker = TopicMakerShell(
+            world, self.network, trace, watcher, name="admin", node_id=FIRST_CLIENT_ID - 1
+        )
+        self.producers = self._make_producers(FIRST_CLIENT_ID)
+        self.consumers = self._make_consumers(FIRST_CLIENT_ID + len(self.producers))
+        self.clients: Sequence[ProducerShell | ConsumerShell] = [*self.producers, *self.consumers]
+        self.partitions = [
+            TopicPartition(name, partition)
+            for name, topic in scenario.topics.items()
+            for partition in range(topic.partitions)
+        ]
+
+    def _broker(self, number: int, disk: SimDisk) -> Node:
+        config = broker_config(self.scenario, number)
+        directories = log_directories(self.scenario.cluster.directories)
+
+        def make_core(file_system: FileSystem, draws: Draws) -> NodeCore:
+            return Broker(config, file_system, directories, draws)
+
+        return self._node(broker_name(number), number, disk, make_core, directories)
+
+    def _controller(self) -> Node:
+        name = "controller"
+        config = controller_config(self.scenario)
+
+        def make_core(file_system: FileSystem, draws: Draws) -> NodeCore:
+            return Controller(config, file_system, name, draws)
+
+        return self._node(name, CONTROLLER_ID, new_disk(self.world, name), make_core, log_directories(1))
+
+    def _node(
+        self, name: str, node_id: int, disk: SimDisk, make_core: MakeCore, directories: tuple[str, ...]
+    ) -> Node:
+        return Node(
+            self.world, self.network, self._trace, self._watcher, name=name, node_id=node_id, disk=disk,
+            make_core=make_core, directories=directories,
+        )  # fmt: skip
+
+    def _make_producers(self, first_id: int) -> list[ProducerShell]:
+        models = [model for model in self.scenario.producers for _ in range(model.clients)]
+        return [
+            ProducerShell(
+                self.world, self.network, self._trace, self._watcher, name=f"producer-{number + 1}",
+                node_id=first_id + number, bootstrap=tuple(self.brokers), model=model, history=self._history,
+            )
+            for number, model in enumerate(models)
+        ]  # fmt: skip
+
+    def _make_consumers(self, first_id: int) -> list[ConsumerShell]:
+        models = [model for model in self.scenario.consumers for _ in range(model.clients)]
+        return [
+            ConsumerShell(
+                self.world, self.network, self._trace, self._watcher, name=f"consumer-{number + 1}",
+                node_id=first_id + number, bootstrap=tuple(self.brokers), model=model, history=self._history,
+                partitions=self.scenario.topics[model.topic].partitions,
+            )
+            for number, model in enumerate(models)
+        ]  # fmt: skip
+
+    def start(self) -> None:
+        """Start every node; clients wait for `create_topics`."""
+        self.controller.start()
+        for node in self.brokers.values():
+            node.start()
+
+    def create_topics(self) -> None:
+        """Ask for the topics of the scenario; clients begin once these are there."""
+        requests = [
+            CreateTopicRequest(
+                name=name, partitions=topic.partitions, replication_factor=topic.replicas,
+                configs=tuple(sorted(topic_properties(topic).items())),
+            )
+            for name, topic in self.scenario.topics.items()
+        ]  # fmt: skip
+        self._topic_maker.begin(requests, self._begin_clients)
+
+    def _begin_clients(self) -> None:
+        for client in self.clients:
+            client.begin()

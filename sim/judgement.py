@@ -1,0 +1,149 @@
+"""What is asked at the end of a run: does the healed cluster agree, does the history hold, did it prove anything?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import final
+
+from cluster.broker import Broker
+from cluster.messages import TopicPartition
+from sim.checkers.base import Violation
+from sim.checkers.history import HistoryCheck
+from sim.cluster import Cluster
+from sim.history import History, Outcome
+from sim.story import Chronicle
+from sim.witness import Witness
+from storage.batch import RecordBatch
+
+# How often it is looked for whether everything is at rest.
+LOOK_US = 50_000
+STARVED_BELOW_PERCENT = 20
+
+
+class Verdict(Enum):
+    HELD = "held"
+    VIOLATED = "violated"
+    # Too little succeeded, or a step never struck: the run proved nothing.
+    STARVED = "starved"
+
+
+@final
+class Convergence:
+    """Whether a healed cluster comes to rest: in sync, equal logs, and all of them read."""
+
+    def __init__(self, cluster: Cluster, witness: Witness, chronicle: Chronicle) -> None:
+        self._cluster, self._jury, self._chronicle = cluster, witness.jury, chronicle
+
+    def await_rest(self, within_us: int) -> None:
+        """Run the world until everything is at rest. Reports a violation if it is not after `within_us`."""
+        world = self._cluster.world
+        end_us = world.now_us + within_us
+        while (lacking := self._lacking()) and world.now_us < end_us:
+            world.run_to(min(world.now_us + LOOK_US, end_us))
+        if lacking:
+            self._jury.report("convergence", f"{within_us / 1e6:g} s after everything was healed {lacking}")
+        else:
+            self._chronicle.tell("every replica agrees")
+
+    def _lacking(self) -> str:
+        """Returns what is not at rest yet, empty if everything is."""
+        for producer in self._cluster.producers:
+            if not producer.is_done:
+                return f"{producer.name} still waits for answers"
+        for topic_partition in self._cluster.partitions:
+            if lacking := self._partition_lacks(topic_partition):
+                return f"{topic_partition}: {lacking}"
+        for consumer in self._cluster.consumers:
+            for partition, position in consumer.positions.items():
+                if position < self._jury.ghost.partition(partition).truth.end:
+                    return f"{consumer.name} has read {partition} up to {position} only"
+        return ""
+
+    def _partition_lacks(self, topic_partition: TopicPartition) -> str:
+        ghost = self._jury.ghost.partition(str(topic_partition))
+        topic = self._cluster.scenario.topics[topic_partition.topic]
+        if ghost.leader < 0:
+            return "has no leader"
+        if len(ghost.isr) < topic.replicas:
+            return f"only {list(ghost.isr)} are in sync"
+        ends: dict[int, tuple[int, int]] = {}
+        for broker in ghost.isr:
+            core = self._cluster.brokers[broker].core
+            replica = core.replicas().get(topic_partition) if isinstance(core, Broker) else None
+            if replica is None:
+                return f"broker {broker} has no replica"
+            ends[broker] = (replica.log.log_end_offset, replica.log.high_watermark)
+        if len({value for end in ends.values() for value in end}) > 1:
+            return f"log end and high watermark differ: {ends}"
+        return ""
+
+
+@final
+class FinalLogs:
+    """The logs as the disks hold them at the end, judged by what clients saw and by what the checkers believed."""
+
+    def __init__(self, partitions: Sequence[TopicPartition], history: History, witness: Witness) -> None:
+        self._names = [str(each) for each in partitions]
+        self._history, self._witness, self._jury = history, witness, witness.jury
+
+    def judge(self) -> dict[str, int]:
+        """Report every violation. Returns how many acknowledged records are lost and excused, by reason."""
+        logs = {name: self._content(name) for name in self._names}
+        check = HistoryCheck(self._history, self._jury.ghost, logs)
+        for what in check.findings():
+            self._jury.report(check.name, what)
+        for name in self._names:
+            self._compare_replicas(name)
+        return check.excused
+
+    def _content(self, name: str) -> dict[int, str]:
+        """Returns the leader's values by offset; without a leader, those of the longest log on any disk."""
+        ghost = self._jury.ghost.partition(name)
+        leader = (
+            ghost.leader if ghost.leader >= 0 else max(ghost.images, key=lambda b: ghost.images[b].chain.end)
+        )
+        reader = self._witness.reader(leader, name)
+        marks = self._witness.whole(leader, name, reader.read_all())
+        taken = self._witness.content(name, marks)
+        content = {offset: (record.value or b"").decode() for offset, record in taken.items()}
+        for place, data in reader.batches():
+            for record in RecordBatch(data, 0, place.size_bytes).records():
+                content[record.offset] = (record.value or b"").decode()
+        return content
+
+    def _compare_replicas(self, name: str) -> None:
+        """Check that the disks hold what the checkers believed, and that all replicas are alike (R1)."""
+        ghost = self._jury.ghost.partition(name)
+        for broker, image in sorted(ghost.images.items()):
+            reader = self._witness.reader(broker, name)
+            marks = list(self._witness.whole(broker, name, reader.read_all()))
+            self._witness.judge_compaction(broker, name)
+            agreed_end = image.chain.agreed_end(ghost.truth)
+            if reader.unsound:
+                what = f"broker {broker}: {reader.unsound}"
+            elif marks != image.chain.marks:
+                what = f"the log of broker {broker} is not what it told"
+            elif agreed_end < ghost.truth.end:
+                what = (
+                    f"broker {broker} agrees with the committed log up to {agreed_end} of {ghost.truth.end}"
+                )
+            else:
+                continue
+            self._jury.report("replicas-agree", f"{name}: {what}")
+
+
+def starvation(history: History, unfired: Sequence[int], steps: int) -> str:
+    """Returns why the run proved nothing, empty if it proved something. `unfired` are steps that never struck."""
+    if unfired:
+        return f"step {unfired[0]} of {steps} never struck"
+    ok_count = history.counts()[Outcome.OK.value]
+    if ok_count * 100 < STARVED_BELOW_PERCENT * len(history.sends):
+        return f"{ok_count} of {len(history.sends)} sends succeeded"
+    return ""
+
+
+def verdict_on(violations: Sequence[Violation], starved_because: str) -> Verdict:
+    if violations:
+        return Verdict.VIOLATED
+    return Verdict.STARVED if starved_because else Verdict.HELD

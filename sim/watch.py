@@ -1,0 +1,62 @@
+"""Who looks on while a run goes on: writes down, shows the checkers, and wakes the fault that waits for it."""
+
+from __future__ import annotations
+
+from typing import final
+
+from cluster.effects import Observe
+from cluster.messages import CONTROLLER_ID, ResponseBody
+from sim.fault_conditions import Lookout
+from sim.host import Shell
+from sim.network import Exchange
+from sim.node import Node
+from sim.story import Chronicle
+from sim.witness import Witness
+
+
+@final
+class Watch:
+    """The watcher of every node and client of a run."""
+
+    def __init__(self, chronicle: Chronicle, witness: Witness, lookout: Lookout) -> None:
+        self._chronicle, self._witness, self._lookout = chronicle, witness, lookout
+        self._jury = witness.jury
+        self._told_excuses = 0
+
+    def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
+        for observe in observes:
+            self._chronicle.observe(shell.name, observe)
+            if observe.kind == "broker.started" and isinstance(shell, Node) and shell.starts > 1:
+                how = "a clean" if dict(observe.fields)["clean"] else "an unclean"
+                self._chronicle.note(shell.name, f"is back after {how} stop")
+            if observe.kind == "replica.truncated":
+                self._lookout.on_truncated(str(dict(observe.fields)["topic_partition"]))
+        self._witness.on_observes(shell, observes)
+        self._tell_excuses()
+        self._lookout.look()
+
+    def _tell_excuses(self) -> None:
+        excuses = self._jury.ghost.excuses
+        for excuse in excuses[self._told_excuses :]:
+            offsets = f"offsets {excuse.start} to {excuse.end} (excl.)"
+            self._chronicle.tell(f"EXCUSED {excuse.partition}: {offsets} may be lost: {excuse.reason}")
+        self._told_excuses = len(excuses)
+
+    def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
+        self._witness.on_reply(shell.node_id, exchange, body)
+
+    def on_acknowledged(self, partition: str) -> None:
+        self._lookout.look()
+
+    def on_failure(self, shell: Shell, error: Exception) -> None:
+        self._jury.report("no-failure", f"{shell.name} failed: {type(error).__name__}: {error}")
+
+    def on_stop(self, shell: Shell, reason: str) -> None:
+        self._chronicle.note(shell.name, f"has stopped: {reason}")
+        if reason != "shutdown":
+            self._jury.report("no-failure", f"{shell.name} stopped by itself: {reason}")
+
+    def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
+        if shell.node_id != CONTROLLER_ID and not in_order:
+            self._witness.on_died(shell.node_id, lost_power=lost_power)
+            self._tell_excuses()
