@@ -20,7 +20,8 @@ class CompactedPartition:
 
     def __init__(self, truth: Chain) -> None:
         self._truth = truth
-        self._records: dict[Mark, tuple[Record, ...]] = {}  # of every batch as its leader appended it
+        # The records of every batch as its leader appended it.
+        self._records: dict[Mark, tuple[Record, ...]] = {}
 
     def remember(self, reader: LogReader, marks: Sequence[Mark]) -> None:
         """The batches that `reader` has just seen; those that were compacted before they came here tell nothing new."""

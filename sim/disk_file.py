@@ -14,15 +14,19 @@ from typing import final
 
 from storage.buffer import Buffer
 
-_LAZY_BYTES = 1 << 16  # from here on, memory that the kernel zeroes page by page, at the first touch
+# From this size on, memory comes from the kernel, which zeroes each page at its first touch.
+_LAZY_BYTES = 1 << 16
 
 Memory = bytearray | mmap.mmap
 
 
 class Fate(Enum):
-    PENDING = "pending"  # a power loss decides
-    DURABLE = "durable"  # synced, but listed behind a lost one
-    LOST = "lost"  # in the page cache only: its sync failed, and later syncs do not know of it
+    # A power loss decides.
+    PENDING = "pending"
+    # Synced, but listed after a lost change.
+    DURABLE = "durable"
+    # In the page cache only: its sync failed, and later syncs do not know of it.
+    LOST = "lost"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,7 +39,8 @@ class FileChange:
     old_length: int
     new_length: int
     old_data_end: int
-    old_bytes: bytes  # from `position` on: what was overwritten or cut off, as far as it was not zero
+    # What was overwritten or cut off, from `position` on, as far as it was not zero.
+    old_bytes: bytes
     fate: Fate = Fate.PENDING
 
     @property
@@ -70,7 +75,8 @@ class FileNode:
         self.length = self.data_end = 0
         self.changes: list[FileChange] = []
         self.live_maps = 0
-        self.superseded: list[Memory] = []  # outgrown, but still seen through a live map
+        # Memory that the file has outgrown, but that is still seen through a live map.
+        self.superseded: list[Memory] = []
 
     def read(self, position: int, size: int) -> bytes:
         assert position >= 0 <= size, (position, size)

@@ -16,9 +16,12 @@ class DirectoryNode:
     def __init__(self, number: int, modified_ms: int) -> None:
         self.number = number
         self.modified_ms = modified_ms
-        self.entries: dict[str, Node] = {}  # as a process sees them
-        self.durable: dict[str, Node] = {}  # as of the last sync of this directory
-        self.changes: list[NameChange] = []  # what leads from the one to the other, oldest first
+        # The names as a process sees them.
+        self.entries: dict[str, Node] = {}
+        # The names as of the last sync of this directory.
+        self.durable: dict[str, Node] = {}
+        # What leads from `durable` to `entries`, oldest first.
+        self.changes: list[NameChange] = []
 
     def forget(self, node: Node, name: str) -> None:
         """No durable name here for `node`, whose name was last seen as `name`."""

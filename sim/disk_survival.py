@@ -48,11 +48,16 @@ def apply_whole(node: FileNode, change: FileChange, written: bytes) -> None:
 class Tear(Enum):
     """The shapes in which a write may be kept by half, where a test names them one by one."""
 
-    SHORT = "short"  # the first half, and the file ends there
-    HEAD = "head"  # the first half (from a sector on: whole sectors); the rest as it was, zeros where it grew
-    TAIL = "tail"  # the second half likewise; what comes before as it was
-    LENGTH = "length"  # the new length, and none of the bytes
-    GARBAGE = "garbage"  # the first half, and bytes of nobody for the second
+    # The first half, and the file ends there.
+    SHORT = "short"
+    # The first half, whole sectors if there are any; the rest as it was, zeros where the file grew.
+    HEAD = "head"
+    # The second half likewise; what comes before as it was.
+    TAIL = "tail"
+    # The new length, and none of the bytes.
+    LENGTH = "length"
+    # The first half, and bytes that nobody wrote for the second.
+    GARBAGE = "garbage"
 
 
 def keep_chosen(node: FileNode, keep: Callable[[int], bool], tears: Mapping[int, Tear] | None = None) -> None:
@@ -72,7 +77,8 @@ def keep_chosen(node: FileNode, keep: Callable[[int], bool], tears: Mapping[int,
 
 def apply_torn(node: FileNode, change: FileChange, written: bytes, tear: Tear) -> None:
     start, half = change.position, len(written) // 2
-    if len(written) >= SECTOR_BYTES:  # a sector is old or new, never both
+    # A sector is old or new, never both.
+    if len(written) >= SECTOR_BYTES:
         half = max((start + half) // SECTOR_BYTES * SECTOR_BYTES - start, 0)
     if tear in (Tear.SHORT, Tear.HEAD, Tear.GARBAGE):
         node.put(start, written[:half])

@@ -8,10 +8,13 @@ from typing import final
 
 
 class Outcome(Enum):
-    OPEN = "open"  # no end yet
+    # The send has not ended yet.
+    OPEN = "open"
     OK = "ok"
-    FAIL = "fail"  # refused: the record is in no log
-    INFO = "info"  # unknown: it may be there, or appear
+    # The send was refused: the record is in no log.
+    FAIL = "fail"
+    # Unknown: the record may be there, or appear later.
+    INFO = "info"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,7 +51,8 @@ class History:
         self.sends: list[SendOperation] = []
         self.reads: list[ReadOperation] = []
         self.ok_count = 0
-        self.acknowledged: dict[str, int] = {}  # acknowledged sends by partition
+        # Acknowledged sends by partition.
+        self.acknowledged: dict[str, int] = {}
 
     def finish(
         self,

@@ -37,7 +37,8 @@ from sim.streams import Stream
 from sim.trace import Trace, encode_body
 from sim.world import Actor, World
 
-HANDLING_US = 20  # what a step costs at least
+# What a step costs at least.
+HANDLING_US = 20
 HANDLING_SPREAD_US = 60
 
 
@@ -100,18 +101,18 @@ class Shell:
         self._inbox: deque[Queued] = deque()
         self._is_waking = False
         self._busy_until_us = 0
-        self._timers: dict[str, int] = {}  # key -> instant
-        self._alarms: dict[
-            str, int
-        ] = {}  # key -> first instant at which an occurrence of this life will look
+        # The instant of each timer, by its key.
+        self._timers: dict[str, int] = {}
+        # The first instant at which an occurrence of this life will look, by key.
+        self._alarms: dict[str, int] = {}
         self._outstanding: dict[int, Exchange] = {}
-        self._deadlines: dict[int, deque[tuple[int, Exchange]]] = {}  # by timeout, so that each is in order
-        self._is_watching: dict[int, bool] = {}  # by timeout: an occurrence of this life will look
+        # Exchanges with their deadlines, by timeout, so that each queue is in order.
+        self._deadlines: dict[int, deque[tuple[int, Exchange]]] = {}
+        # Whether an occurrence of this life will look at the deadlines of a timeout.
+        self._is_watching: dict[int, bool] = {}
         self._inbound: dict[int, Exchange] = {}
         self._next_inbound = 1
         self._wait_us = 0
-
-    # what the network calls
 
     def reachability(self) -> Reachability:
         return Reachability.UP if self.core is not None else Reachability.REFUSING
@@ -126,8 +127,6 @@ class Shell:
     def answered(self, exchange: Exchange, body: ResponseBody | TransportError) -> None:
         del self._outstanding[exchange.call]
         self.feed(Response(call=exchange.call, body=body), exchange)
-
-    # the loop of events
 
     def feed(self, event: Event, exchange: Exchange | None = None) -> None:
         """At once when the node is idle, else in its turn."""
@@ -178,12 +177,11 @@ class Shell:
             if kind is not Observe:
                 actions[kind](effect)
                 if self.life_number != life_number:
-                    return  # `Stop`, or a fault that waited for this effect, has ended the life
+                    # `Stop`, or a fault that waited for this effect, has ended the life.
+                    return
 
     def _fail(self, error: Exception) -> None:
         self._watcher.on_failure(self, error)
-
-    # effects
 
     def _send(self, effect: Send) -> None:
         target = effect.to
@@ -226,7 +224,8 @@ class Shell:
 
     def _reply(self, effect: Reply) -> None:
         exchange = self._inbound.pop(effect.call, None)
-        if exchange is not None:  # else nobody waits: acks=0
+        # Nobody waits for the answer to a request with acks=0.
+        if exchange is not None:
             self._watcher.on_reply(self, exchange, effect.body)
             self.network.reply(exchange, effect.body, self._wait_us)
 
@@ -236,7 +235,8 @@ class Shell:
         at_us = self.world.now_us + delay_us
         self._timers[key] = at_us
         alarm_us = self._alarms.get(key)
-        if alarm_us is None or alarm_us > at_us:  # else the earlier alarm will look again
+        # An earlier alarm will look again when it rings.
+        if alarm_us is None or alarm_us > at_us:
             self._alarms[key] = at_us
             self.world.after(self.actor, delay_us, self._ring, (self.life_number, key, at_us))
 
@@ -266,8 +266,6 @@ class Shell:
 
     def _stop(self, effect: Stop) -> None:
         raise AssertionError(f"{self.name} stopped: {effect.reason}")
-
-    # pauses
 
     def pause(self) -> None:
         """Stop the world: sockets stay open, what arrives waits, timers fire late."""

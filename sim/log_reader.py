@@ -55,7 +55,8 @@ class LogReader:
         self.places: list[Place] = []
         self._path = ""
         self._position = 0
-        self._durable_count = 0  # of `places`, from the first on
+        # How many of `places`, from the first on, are known to be durable.
+        self._durable_count = 0
         self.unsound = ""
 
     def read_all(self) -> tuple[Mark, ...]:

@@ -17,8 +17,10 @@ from sim.trace import Trace
 from sim.world import Actor, World
 from storage.draws import Draws
 
-RETRANSMIT_US = 200_000  # first wait after a lost packet; doubles
-BREAK_US = 3_000_000  # a connection that could not deliver for so long is broken
+# The first wait after a lost packet; each further wait is twice as long.
+RETRANSMIT_US = 200_000
+# A connection that could not deliver for so long is broken.
+BREAK_US = 3_000_000
 
 
 class Transport(Enum):
@@ -30,8 +32,10 @@ class Reachability(Enum):
     """How a machine treats what arrives for a process."""
 
     UP = "up"
-    REFUSING = "refusing"  # the process is gone, the machine says so
-    SILENT = "silent"  # no power: nothing answers
+    # The process has ended, and the machine says so.
+    REFUSING = "refusing"
+    # The machine has no power: nothing answers.
+    SILENT = "silent"
 
 
 class Endpoint(Protocol):
@@ -80,7 +84,8 @@ class Exchange:
         self.source, self.target, self.call, self.body = source, target, call, body
         self.expects_reply, self.sent_us = expects_reply, sent_us
         self.life_number = source.life_number
-        self.target_life = 0  # of the process that the connection was made with; 0: none yet
+        # The life of the process that the connection was made with; 0 before there is one.
+        self.target_life = 0
         self.replied_us = -1
         self.is_over = False
 
@@ -92,7 +97,8 @@ class Exchange:
                 self.source.answered(self, body)
 
 
-Packet = tuple[Exchange, ResponseBody | TransportError | None]  # None: the request itself travels
+# A packet without a body carries the request itself.
+Packet = tuple[Exchange, ResponseBody | TransportError | None]
 
 
 @final
@@ -110,14 +116,17 @@ class Link:
         self.actor = Actor(draws, name)
         self.latency = Stream(draws, "latency", name)
         self.loss = Stream(draws, "loss", name)
-        self.cuts = 0  # faults that cut it now
+        # How many faults cut it now.
+        self.cuts = 0
         self.extra_us = 0
         self.loss_percent = 0
         self.last_arrival_us = 0
-        self.held: deque[Packet] = deque()  # stream: not delivered yet, in order
+        # Packets of a stream that are not delivered yet, in order.
+        self.held: deque[Packet] = deque()
         self.blocked_since_us = 0
         self.retries = 0
-        self.generation = 0  # grows with each heal, which ends the faults before it
+        # Grows with each heal, which ends the faults before it.
+        self.generation = 0
 
     def heal(self) -> None:
         self.cuts = self.extra_us = self.loss_percent = 0
@@ -162,8 +171,6 @@ class Network:
         """Those that were ever used or broken."""
         return list(self._links.values())
 
-    # what shells call
-
     def request(self, exchange: Exchange, wait_us: int) -> None:
         """Sends in `wait_us`, when the sender is done with its step."""
         target = self._endpoints[exchange.target]
@@ -180,8 +187,6 @@ class Network:
         link = self.link(exchange.target, exchange.source.node_id)
         if self.transport is Transport.STREAM and not link.cuts and not exchange.is_over:
             self._carry(link, (exchange, TransportError(reason="connection reset")), 0)
-
-    # carrying
 
     def _carry(self, link: Link, packet: Packet, wait_us: int) -> None:
         if self.transport is Transport.DATAGRAM:

@@ -90,8 +90,6 @@ class Node(Shell):
         # Requests that the last life did not answer, and that were not reset yet.
         self._orphans: list[Exchange] = []
 
-    # lives
-
     @property
     def is_up(self) -> bool:
         return self.core is not None
@@ -205,8 +203,6 @@ class Node(Shell):
         when_stopped, self._when_stopped = self._when_stopped, None
         if when_stopped is not None:
             when_stopped()
-
-    # steps and jobs
 
     def _forget(self) -> None:
         super()._forget()

@@ -63,7 +63,8 @@ SETTINGS: Mapping[str, int] = {
     "retry.backoff.max.ms": 400,
 }
 
-_NOT_SETTINGS = {"node_id", "host", "port", "controller_id", "log", "cluster_id"}  # the simulator's to say
+# The simulator itself decides these.
+_NOT_SETTINGS = {"node_id", "host", "port", "controller_id", "log", "cluster_id"}
 
 
 class ScenarioError(StorageError):
@@ -72,34 +73,39 @@ class ScenarioError(StorageError):
 
 class ClusterModel(Strict):
     brokers: int = Field(default=3, ge=1, le=9)
-    directories: int = Field(default=1, ge=1, le=9)  # log directories of each broker
-    settings: dict[str, int] = Field(
-        default_factory=dict
-    )  # Kafka's property names, of brokers and controller
+    # The log directories of each broker.
+    directories: int = Field(default=1, ge=1, le=9)
+    # Kafka's property names, of brokers and controller.
+    settings: dict[str, int] = Field(default_factory=dict)
 
 
 class TopicModel(Strict):
     partitions: int = Field(default=1, ge=1, le=50)
     replicas: int = Field(default=3, ge=1, le=9)
-    config: dict[str, int | str | bool] = Field(default_factory=dict)  # Kafka's property names
+    # Kafka's property names.
+    config: dict[str, int | str | bool] = Field(default_factory=dict)
 
 
 class NetworkModel(Strict):
     transport: Literal["stream", "datagram"] = "stream"
     latency: Duration = parse_duration("200us")
-    spread: Duration = parse_duration("800us")  # mean of the part that is drawn
+    # The mean of the part that is drawn.
+    spread: Duration = parse_duration("800us")
     loss: Percent = 0
-    duplicates: Percent = 0  # datagram only
+    # Datagrams only are ever doubled.
+    duplicates: Percent = 0
 
 
 class ProducerModel(Strict):
     topic: str
     clients: int = Field(default=1, ge=1, le=20)
-    rate: Rate = parse_rate("50/s")  # of each client
+    # The rate of each client.
+    rate: Rate = parse_rate("50/s")
     acks: Literal["all", 1, 0] = "all"
     idempotent: bool = True
     size: Size = parse_size("100 B")
-    keys: int = Field(default=0, ge=0)  # how many there are, in turn; none at all by default
+    # How many keys there are, used in turn; without any, records have no key.
+    keys: int = Field(default=0, ge=0)
 
 
 class ConsumerModel(Strict):
@@ -154,7 +160,8 @@ def _explain(problem: Mapping[str, object], source: Source) -> tuple[int, str]:
     """The line and the words of one finding of pydantic."""
     location = problem["loc"]
     assert isinstance(location, tuple)
-    if len(location) > 2 and location[0] == "steps":  # the third part is the verb by which the union was told
+    # The third part is the verb by which pydantic tells the members of the union apart.
+    if len(location) > 2 and location[0] == "steps":
         location = (*location[:2], *location[3:])
     kind, message = problem["type"], str(problem["msg"])
     where = ".".join(str(part) for part in location)

@@ -63,7 +63,8 @@ def _plain(node: object) -> object:
         return [_plain(value) for value in node]
     if isinstance(node, bool) or node is None:
         return node
-    for kind in (int, float, str):  # ruamel's scalars remember their spelling
+    # The scalars of ruamel are subclasses that remember their spelling.
+    for kind in (int, float, str):
         if isinstance(node, kind):
             return kind(node)
     return str(node)

@@ -84,7 +84,8 @@ class Target:
     broker: int = 0
     topic: str = ""
     partition: int = 0
-    number: int = 0  # which in-sync follower, 1 for the first in the order of the replicas; 0: drawn
+    # Which in-sync follower, 1 for the first in the order of the replicas; 0 for one that is drawn.
+    number: int = 0
 
 
 def parse_target(value: object) -> Target:

@@ -140,8 +140,6 @@ class Witness:
         file_system = self._eyes[broker].file_system
         return next((place for place in places if file_system.exists(place)), places[0])
 
-    # compacted logs: the checkers are shown them whole
-
     def whole(self, broker: int, partition: str, marks: Sequence[Mark], start: int | None = None) -> Marks:
         """What `marks`, from `start` or the log's start on, were before compaction."""
         compacted = self._compacted.get(partition)
@@ -166,8 +164,6 @@ class Witness:
         """What a compacted log held before, by offset; nothing of other logs."""
         compacted = self._compacted.get(partition)
         return {} if compacted is None else compacted.content(marks)
-
-    # what nodes tell
 
     def on_observes(self, node: Member, observes: list[Observe]) -> None:
         """Turn all that one step of a node told into sightings."""
@@ -282,8 +278,6 @@ class Witness:
             starts = tuple((entry[0], entry[1]) for entry in replica.log.epochs.entries)
             self.jury.see(EpochsSeen(broker, partition, starts))
 
-    # lives
-
     def on_died(self, broker: int, *, lost_power: bool) -> None:
         """What a crash or a power loss left of each log."""
         for partition in self._names:
@@ -298,8 +292,6 @@ class Witness:
             marks = self.whole(broker, partition, reader.read_all())
             self.jury.see(Loaded(broker, partition, marks, reader.unsound))
             self.judge_compaction(broker, partition)
-
-    # answers
 
     def on_reply(self, node_id: int, exchange: Exchange, body: ResponseBody) -> None:
         request = exchange.body

@@ -17,7 +17,8 @@ from simpy.events import NORMAL, Event, EventPriority
 
 from storage.draws import Draws
 
-ORIGIN_MS = 1_700_000_000_000  # what every node's clock shows when the run begins
+# Every node's clock shows this when the run begins.
+ORIGIN_MS = 1_700_000_000_000
 _MASK = (1 << 64) - 1
 
 
@@ -52,9 +53,8 @@ def _fire(event: Event) -> None:
     action(argument)
 
 
-_FIRE: list[Callable[[Event], None]] = [
-    _fire
-]  # shared: SimPy takes the list from an event, it never changes it
+# One list for all: SimPy takes it from an event and never changes it.
+_FIRE: list[Callable[[Event], None]] = [_fire]
 
 
 @final
@@ -70,7 +70,8 @@ class World(Environment):
 
     @property
     def now_us(self) -> int:
-        return self._now  # type: ignore[return-value]  # only whole numbers are ever added to it
+        # SimPy's time may be a float; here only whole numbers are ever added to it.
+        return self._now  # type: ignore[return-value]
 
     @property
     def now_ms(self) -> int:
@@ -88,7 +89,8 @@ class World(Environment):
         self._push(Occurrence(self, action, argument), NORMAL, self.now_us + delay_us, actor.key)
 
     def _push(self, event: Event, priority: EventPriority, at: int, key: int) -> None:
-        tie = (self._tie_seed ^ key ^ (at * 0x9E3779B97F4A7C15)) & _MASK  # keyed by actor and instant
+        # The tie is keyed by the actor and the instant.
+        tie = (self._tie_seed ^ key ^ (at * 0x9E3779B97F4A7C15)) & _MASK
         tie = ((tie ^ (tie >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         self._serial += 1
         heappush(self._queue, (at, priority, (tie >> 8 << 40) | self._serial, event))

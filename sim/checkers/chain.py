@@ -92,14 +92,16 @@ class Chain:
     def agreed_end(self, other: Chain) -> int:
         """Up to where (exclusive) both hold the same batches."""
         mine, theirs = self.marks, other.marks
-        if mine and theirs and self._bases[0] != other._bases[0]:  # one begins later: compare what both have
+        # Where one begins later, what both have is compared.
+        if mine and theirs and self._bases[0] != other._bases[0]:
             start = max(self._bases[0], other._bases[0])
             mine = mine[bisect_left(self._bases, start) :]
             theirs = theirs[bisect_left(other._bases, start) :]
         low, high = 0, min(len(mine), len(theirs))
         if mine[:high] == theirs[:high]:
             low = high
-        while low < high:  # the first `low` are equal; the first `high` are not
+        # The first `low` batches are equal; the first `high` are not.
+        while low < high:
             middle = (low + high + 1) // 2
             if mine[low:middle] == theirs[low:middle]:
                 low = middle

@@ -16,7 +16,8 @@ class CommittedPrefix(Checker):
 
     def __init__(self, ghost: Ghost) -> None:
         super().__init__(ghost)
-        self._compared: dict[tuple[str, int], int] = {}  # up to where a replica's log was compared
+        # The offset (exclusive) up to which a replica's log was compared.
+        self._compared: dict[tuple[str, int], int] = {}
 
     def judges(self) -> Mapping[type, Judge]:
         return {
@@ -50,7 +51,8 @@ class CommittedPrefix(Checker):
         is_leader = partition.elected.get(sighting.epoch) == sighting.broker
         is_more = bool(wrong) and all(mark.base_offset >= partition.truth.end for mark in wrong)
         if is_leader and (is_more or partition.is_deposed(sighting.epoch)):
-            return None  # the leader exposes more: the ghost takes it as truth, or excuses it
+            # The leader exposes more: the ghost takes it as truth, or excuses it.
+            return None
         chain = partition.image(sighting.broker).chain
         offset = wrong[0].base_offset if wrong else chain.agreed_end(partition.truth)
         return self._difference(partition, sighting, offset)

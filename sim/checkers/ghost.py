@@ -48,11 +48,12 @@ class Image:
 
     def __init__(self) -> None:
         self.chain = Chain()
-        self.has_role = False  # in its present life: then the controller knows of that life
-        self.lost: dict[Mark, None] = {}  # what its disk lost, and it does not hold again
-        self.lost_from: int | None = (
-            None  # its disk lost what it held from here on, and it has not caught up since
-        )
+        # Whether it has a role in its present life: then the controller knows of that life.
+        self.has_role = False
+        # What its disk lost and it does not hold again.
+        self.lost: dict[Mark, None] = {}
+        # Its disk lost what it held from this offset on, and it has not caught up since.
+        self.lost_from: int | None = None
 
 
 @final
@@ -68,17 +69,20 @@ class PartitionGhost:
         self.flush_promised = False
         self.images: dict[int, Image] = {}
         self.truth = Chain()
-        self.isr: tuple[int, ...] = ()  # the controller's
+        # The in-sync set as the controller has committed it.
+        self.isr: tuple[int, ...] = ()
         self.leader = -1
         self.epoch = -1
-        self.elected: dict[int, int] = {}  # epoch -> leader
-        self.elected_end: dict[int, int] = {}  # epoch -> what was committed when its leader was elected
+        # Leader by epoch.
+        self.elected: dict[int, int] = {}
+        # The end of what was committed when the leader of an epoch was elected, by epoch.
+        self.elected_end: dict[int, int] = {}
         self.unclean_epochs: list[int] = []
         self.excused: dict[Mark, None] = {}
-        self.gone: dict[
-            Mark, int
-        ] = {}  # lost by the disks of all in-sync replicas -> the epoch in which it was so
-        self.acked_end = 0  # of what an acks=all answer confirmed
+        # What the disks of all in-sync replicas lost, with the epoch in which it was so.
+        self.gone: dict[Mark, int] = {}
+        # The end of what an answer with acks=all confirmed.
+        self.acked_end = 0
 
     def image(self, broker: int) -> Image:
         image = self.images.get(broker)
@@ -227,7 +231,8 @@ class Ghost:
             best = max(best, held)
         if best < 0:
             return
-        if partition.flush_promised:  # a flush stood behind each acknowledgement: nothing acknowledged may go
+        # A flush came before each acknowledgement: nothing acknowledged may be lost.
+        if partition.flush_promised:
             best = max(best, partition.acked_end)
         self._excuse(partition, best, "every in-sync replica lost it with its un-synced writes")
 

@@ -8,7 +8,8 @@ from typing import final
 from sim.checkers.ghost import Excuse, Ghost
 from sim.history import History, Outcome, ReadOperation, SendOperation
 
-FinalLog = Mapping[int, str]  # value by offset
+# Values by offset.
+FinalLog = Mapping[int, str]
 
 
 @final

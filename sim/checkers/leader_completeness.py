@@ -21,7 +21,8 @@ class LeaderCompleteness(Checker):
         if sighting.epoch in partition.unclean_epochs:
             return None
         required = partition.truth.end
-        if sighting.epoch != max(partition.elected, default=-1):  # a late one: another leads already
+        # A late leader, where another leads already, needs only what was committed at its election.
+        if sighting.epoch != max(partition.elected, default=-1):
             required = min(required, partition.elected_end.get(sighting.epoch, required))
         held = partition.image(sighting.broker).chain.agreed_end(partition.truth)
         if held < required:

@@ -10,13 +10,15 @@ from typing import NamedTuple
 
 from sim.checkers.chain import Mark
 
-EpochStarts = tuple[tuple[int, int], ...]  # (epoch, start offset), ascending
+# Pairs of an epoch and its start offset, ascending.
+EpochStarts = tuple[tuple[int, int], ...]
 
 
 class Created(NamedTuple):
     partition: str
     min_isr: int
-    flush_promised: bool  # flush.messages=1
+    # Whether `flush.messages` is 1.
+    flush_promised: bool
 
 
 class Elected(NamedTuple):
@@ -88,7 +90,8 @@ class Acknowledged(NamedTuple):
     base_offset: int
     last_offset: int
     acks: int
-    durable_on: tuple[int, ...]  # replicas whose disk would keep it through a power loss; only where promised
+    # The replicas whose disk would keep the records through a power loss; only where a flush is promised.
+    durable_on: tuple[int, ...]
 
 
 class Served(NamedTuple):
@@ -106,7 +109,8 @@ class Fetched(NamedTuple):
 
     broker: int
     partition: str
-    replica: int  # -1: a consumer
+    # A consumer has the number -1.
+    replica: int
     asked_epoch: int
     epoch: int
 
