@@ -34,6 +34,7 @@ from cluster.messages import (
 from sim.clock import Clock
 from sim.network import Exchange, Network, Reachability
 from sim.streams import Stream
+from sim.timers import Deadlines, Timers
 from sim.trace import Trace, encode_body
 from sim.world import Actor, World
 
@@ -84,7 +85,7 @@ class Shell:
         self.actor = Actor(world.draws, name)
         self._cost = Stream(world.draws, "handling", name)
         self._pick = Stream(world.draws, "bootstrap", name)
-        self._forget()
+        self._begin_memory()
         network.join(self)
         self._actions: dict[type, Callable[..., None]] = {
             Send: self._send,
@@ -97,19 +98,19 @@ class Shell:
         }
 
     def _forget(self) -> None:
-        """All that a life holds in memory."""
+        """End what the last life waits for and begin with an empty memory."""
+        self._timers.end()
+        self._deadlines.end()
+        self._begin_memory()
+
+    def _begin_memory(self) -> None:
+        """Make all that one life holds in memory."""
         self._inbox: deque[Queued] = deque()
         self._is_waking = False
         self._busy_until_us = 0
-        # The instant of each timer, by its key.
-        self._timers: dict[str, int] = {}
-        # The first instant at which an occurrence of this life will look, by key.
-        self._alarms: dict[str, int] = {}
+        self._timers = Timers(self.world, self.actor, self._on_timer)
+        self._deadlines = Deadlines(self.world, self.actor)
         self._outstanding: dict[int, Exchange] = {}
-        # Exchanges with their deadlines, by timeout, so that each queue is in order.
-        self._deadlines: dict[int, deque[tuple[int, Exchange]]] = {}
-        # Whether an occurrence of this life will look at the deadlines of a timeout.
-        self._is_watching: dict[int, bool] = {}
         self._inbound: dict[int, Exchange] = {}
         self._next_inbound = 1
         self._wait_us = 0
@@ -156,7 +157,7 @@ class Shell:
         core = self.core
         assert core is not None, f"{self.name} handles an event while it is down"
         now_us = self.world.now_us
-        self.trace.event(now_us, self.name, *self._describe(event, exchange))
+        self.trace.event(now_us, self.name, *_describe(event, exchange, self.network))
         try:
             effects = core.step(self.world.now_ms, event)
         except Exception as error:
@@ -194,33 +195,10 @@ class Shell:
         if effect.expects_reply:
             assert effect.call not in self._outstanding, f"{self.name} used call {effect.call} twice"
             self._outstanding[effect.call] = exchange
-            self._watch_deadline(effect.timeout_ms, exchange)
+            self._deadlines.watch(exchange, effect.timeout_ms)
         else:
             exchange.is_over = True
         self.network.request(exchange, self._wait_us)
-
-    def _watch_deadline(self, timeout_ms: int, exchange: Exchange) -> None:
-        at_us = self.world.now_us + timeout_ms * 1000
-        queue = self._deadlines.get(timeout_ms)
-        if queue is None:
-            queue = self._deadlines[timeout_ms] = deque()
-        queue.append((at_us, exchange))
-        if not self._is_watching.get(timeout_ms):
-            self._is_watching[timeout_ms] = True
-            self.world.after(self.actor, timeout_ms * 1000, self._expire, (self.life_number, timeout_ms))
-
-    def _expire(self, due: tuple[int, int]) -> None:
-        life_number, timeout_ms = due
-        if life_number != self.life_number or self.core is None:
-            return
-        queue, now_us = self._deadlines[timeout_ms], self.world.now_us
-        while queue and (queue[0][1].is_over or queue[0][0] <= now_us):
-            queue.popleft()[1].finish(TransportError(reason="timed out"))
-            if self.life_number != life_number or self.core is None:
-                return
-        self._is_watching[timeout_ms] = bool(queue)
-        if queue:
-            self.world.after(self.actor, queue[0][0] - now_us, self._expire, (life_number, timeout_ms))
 
     def _reply(self, effect: Reply) -> None:
         exchange = self._inbound.pop(effect.call, None)
@@ -230,33 +208,13 @@ class Shell:
             self.network.reply(exchange, effect.body, self._wait_us)
 
     def _set_timer(self, effect: SetTimer) -> None:
-        key = effect.key
-        delay_us = max(self.clock.delay_us(effect.at_ms), self._wait_us)
-        at_us = self.world.now_us + delay_us
-        self._timers[key] = at_us
-        alarm_us = self._alarms.get(key)
-        # An earlier alarm will look again when it rings.
-        if alarm_us is None or alarm_us > at_us:
-            self._alarms[key] = at_us
-            self.world.after(self.actor, delay_us, self._ring, (self.life_number, key, at_us))
+        self._timers.set(effect.key, max(self.clock.delay_us(effect.at_ms), self._wait_us))
 
     def _cancel_timer(self, effect: CancelTimer) -> None:
-        self._timers.pop(effect.key, None)
+        self._timers.cancel(effect.key)
 
-    def _ring(self, alarm: tuple[int, str, int]) -> None:
-        life_number, key, alarm_us = alarm
-        if life_number != self.life_number or self.core is None or self._alarms.get(key) != alarm_us:
-            return
-        del self._alarms[key]
-        at_us = self._timers.get(key)
-        if at_us is None:
-            return
-        if at_us > alarm_us:
-            self._alarms[key] = at_us
-            self.world.after(self.actor, at_us - alarm_us, self._ring, (life_number, key, at_us))
-        else:
-            del self._timers[key]
-            self.feed(TimerFired(key=key))
+    def _on_timer(self, key: str) -> None:
+        self.feed(TimerFired(key=key))
 
     def _run_job(self, effect: RunJob) -> None:
         raise AssertionError(f"{self.name} has no disk for job {effect.kind}")
@@ -276,26 +234,22 @@ class Shell:
         if self._inbox:
             self._wake_later()
 
-    @property
-    def is_idle(self) -> bool:
-        """No question of this shell is on its way."""
-        return not self._outstanding and not self._inbox
 
-    def _describe(self, event: Event, exchange: Exchange | None) -> tuple[str, str]:
-        """The kind and the members of an event's trace line."""
-        if isinstance(event, Request):
-            assert exchange is not None
-            members = f'"call":{event.call},"from":"{exchange.source.name}","sent":{exchange.sent_us}'
-            return "request", f'{members},"body":{encode_body(event.body)}'
-        if isinstance(event, Response):
-            assert exchange is not None
-            source = self.network.name_of(exchange.target)
-            members = f'"call":{event.call},"from":"{source}","sent":{exchange.replied_us}'
-            return "response", f'{members},"body":{encode_body(event.body)}'
-        if isinstance(event, TimerFired):
-            return "timer", f'"key":{encode_body(event.key)}'
-        if isinstance(event, JobDone):
-            error = type(event.error).__name__ if event.error is not None else ""
-            return "job_done", f'"job":{event.job}' + (f',"error":"{error}"' if error else "")
-        assert isinstance(event, Shutdown), event
-        return "shutdown", ""
+def _describe(event: Event, exchange: Exchange | None, network: Network) -> tuple[str, str]:
+    """Returns the kind and the members of an event's trace line."""
+    if isinstance(event, Request):
+        assert exchange is not None
+        members = f'"call":{event.call},"from":"{exchange.source.name}","sent":{exchange.sent_us}'
+        return "request", f'{members},"body":{encode_body(event.body)}'
+    if isinstance(event, Response):
+        assert exchange is not None
+        source = network.name_of(exchange.target)
+        members = f'"call":{event.call},"from":"{source}","sent":{exchange.replied_us}'
+        return "response", f'{members},"body":{encode_body(event.body)}'
+    if isinstance(event, TimerFired):
+        return "timer", f'"key":{encode_body(event.key)}'
+    if isinstance(event, JobDone):
+        error = type(event.error).__name__ if event.error is not None else ""
+        return "job_done", f'"job":{event.job}' + (f',"error":"{error}"' if error else "")
+    assert isinstance(event, Shutdown), event
+    return "shutdown", ""

@@ -8,12 +8,12 @@ from typing import final
 
 from cluster.broker import Broker
 from cluster.messages import TopicPartition
-from sim.checkers.base import Violation
+from sim.checkers.base import Jury, Violation
 from sim.checkers.history import HistoryCheck
 from sim.cluster import Cluster
+from sim.disk_logs import DiskLogs
 from sim.history import History, Outcome
 from sim.story import Chronicle
-from sim.witness import Witness
 from storage.batch import RecordBatch
 
 # How often it is looked for whether everything is at rest.
@@ -32,8 +32,8 @@ class Verdict(Enum):
 class Convergence:
     """Whether a healed cluster comes to rest: in sync, equal logs, and all of them read."""
 
-    def __init__(self, cluster: Cluster, witness: Witness, chronicle: Chronicle) -> None:
-        self._cluster, self._jury, self._chronicle = cluster, witness.jury, chronicle
+    def __init__(self, cluster: Cluster, jury: Jury, chronicle: Chronicle) -> None:
+        self._cluster, self._jury, self._chronicle = cluster, jury, chronicle
 
     def await_rest(self, within_us: int) -> None:
         """Run the world until everything is at rest. Reports a violation if it is not after `within_us`."""
@@ -83,9 +83,11 @@ class Convergence:
 class FinalLogs:
     """The logs as the disks hold them at the end, judged by what clients saw and by what the checkers believed."""
 
-    def __init__(self, partitions: Sequence[TopicPartition], history: History, witness: Witness) -> None:
+    def __init__(
+        self, partitions: Sequence[TopicPartition], history: History, logs: DiskLogs, jury: Jury
+    ) -> None:
         self._names = [str(each) for each in partitions]
-        self._history, self._witness, self._jury = history, witness, witness.jury
+        self._history, self._logs, self._jury = history, logs, jury
 
     def judge(self) -> dict[str, int]:
         """Report every violation. Returns how many acknowledged records are lost and excused, by reason."""
@@ -103,9 +105,9 @@ class FinalLogs:
         leader = (
             ghost.leader if ghost.leader >= 0 else max(ghost.images, key=lambda b: ghost.images[b].chain.end)
         )
-        reader = self._witness.reader(leader, name)
-        marks = self._witness.whole(leader, name, reader.read_all())
-        taken = self._witness.content(name, marks)
+        reader = self._logs.reader(leader, name)
+        marks = self._logs.whole(leader, name, reader.read_all())
+        taken = self._logs.content(name, marks)
         content = {offset: (record.value or b"").decode() for offset, record in taken.items()}
         for place, data in reader.batches():
             for record in RecordBatch(data, 0, place.size_bytes).records():
@@ -116,9 +118,9 @@ class FinalLogs:
         """Check that the disks hold what the checkers believed, and that all replicas are alike (R1)."""
         ghost = self._jury.ghost.partition(name)
         for broker, image in sorted(ghost.images.items()):
-            reader = self._witness.reader(broker, name)
-            marks = list(self._witness.whole(broker, name, reader.read_all()))
-            self._witness.judge_compaction(broker, name)
+            reader = self._logs.reader(broker, name)
+            marks = list(self._logs.whole(broker, name, reader.read_all()))
+            self._logs.judge_compaction(broker, name)
             agreed_end = image.chain.agreed_end(ghost.truth)
             if reader.unsound:
                 what = f"broker {broker}: {reader.unsound}"

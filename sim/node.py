@@ -204,8 +204,8 @@ class Node(Shell):
         if when_stopped is not None:
             when_stopped()
 
-    def _forget(self) -> None:
-        super()._forget()
+    def _begin_memory(self) -> None:
+        super()._begin_memory()
         self._jobs: deque[RunJob] = deque()
         # Whether the time of the first job came while the node was paused.
         self._is_job_due = False

@@ -14,6 +14,7 @@ from sim.checkers.base import Jury, Violation
 from sim.checkers.ghost import Excuse, Ghost
 from sim.checkers.registry import all_checkers
 from sim.cluster import Cluster, broker_disks, topic_properties
+from sim.disk_logs import DiskLogs
 from sim.fault_conditions import Lookout
 from sim.fault_targets import Site
 from sim.faults import Faults
@@ -97,7 +98,8 @@ class Run:
             on_violation=lambda found: self.chronicle.tell(f"VIOLATED {found.checker}: {found.what}"),
         )  # fmt: skip
         disks = broker_disks(scenario, self.world)
-        self.witness = Witness(self.jury, disks, log_directories(scenario.cluster.directories))
+        self.logs = DiskLogs(self.jury, disks, log_directories(scenario.cluster.directories))
+        self.witness = Witness(self.jury, self.logs)
         lookout = Lookout(self.ghost, self.history)
         watch = Watch(self.chronicle, self.witness, lookout)
         self.cluster = Cluster(scenario, self.world, self.trace, self.history, watch, disks)
@@ -140,8 +142,8 @@ class Run:
         self.faults.heal_all()
         for producer in self.cluster.producers:
             producer.finish()
-        Convergence(self.cluster, self.witness, self.chronicle).await_rest(self.scenario.converge)
-        excused = FinalLogs(self.cluster.partitions, self.history, self.witness).judge()
+        Convergence(self.cluster, self.jury, self.chronicle).await_rest(self.scenario.converge)
+        excused = FinalLogs(self.cluster.partitions, self.history, self.logs, self.jury).judge()
         return self._result(replay, unfired, excused)
 
     def _result(self, replay: str, unfired: list[int], excused: dict[str, int]) -> RunResult:

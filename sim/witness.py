@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, final, runtime_checkable
 
 from cluster.controller.controller import Controller
@@ -20,7 +20,7 @@ from cluster.messages import (
 )
 from cluster.metadata import MetadataImage
 from sim.checkers.base import Jury
-from sim.checkers.chain import Mark, marks_of
+from sim.checkers.chain import marks_of
 from sim.checkers.sightings import (
     Acknowledged,
     Appended,
@@ -37,15 +37,10 @@ from sim.checkers.sightings import (
     Served,
     Truncated,
 )
-from sim.compacted import CompactedPartition
-from sim.disk import SimDisk
-from sim.log_reader import DiskEye, LogReader
+from sim.disk_logs import DiskLogs
 from sim.network import Exchange
-from storage.batch import Record
-from storage.filesystem import join
 
 Values = dict[str, int | str]
-Marks = tuple[Mark, ...]
 
 
 class ReplicaLog(Protocol):
@@ -87,17 +82,13 @@ def isr_of(text: int | str) -> tuple[int, ...]:
 
 @final
 class Witness:
-    """Sees for the jury. `disks` are the brokers' by number, `directories` hold the logs on each of them."""
+    """Sees for the jury what happens to the partitions that the scenario creates, and to no others."""
 
-    def __init__(self, jury: Jury, disks: Mapping[int, SimDisk], directories: tuple[str, ...]) -> None:
-        self.jury = jury
-        self._directories = directories
-        self._eyes = {broker: DiskEye(disk) for broker, disk in disks.items()}
+    def __init__(self, jury: Jury, logs: DiskLogs) -> None:
+        self.jury, self._logs = jury, logs
         # What is below this offset of the controller's log was told when it was committed.
         self._told_metadata_end = 0
-        self._readers: dict[tuple[int, str], LogReader] = {}
         self._names: dict[str, TopicPartition] = {}
-        self._compacted: dict[str, CompactedPartition] = {}
         self._handlers: dict[str, Callable[[Member, str, Values], None]] = {
             "replica.appended": self._on_appended,
             "replica.high_watermark": self._on_high_watermark,
@@ -119,51 +110,8 @@ class Witness:
         name = str(topic_partition)
         self._names[name] = topic_partition
         if is_compacted:
-            self._compacted[name] = CompactedPartition(self.jury.ghost.partition(name).truth)
+            self._logs.expect_compaction(name)
         self.jury.see(Created(name, min_isr, flush_promised))
-
-    def reader(self, broker: int, partition: str) -> LogReader:
-        reader = self._readers.get((broker, partition))
-        if reader is None or reader.directory != self._directory_of(broker, partition):
-            reader = self._readers[broker, partition] = self._new_reader(broker, partition)
-        return reader
-
-    def _new_reader(self, broker: int, partition: str) -> LogReader:
-        directory = self._directory_of(broker, partition)
-        return LogReader(self._eyes[broker], directory, is_compacted=partition in self._compacted)
-
-    def _directory_of(self, broker: int, partition: str) -> str:
-        """Where its files are; before there are any, the first place where they may come to be."""
-        places = [join(directory, partition) for directory in self._directories]
-        if len(places) == 1:
-            return places[0]
-        file_system = self._eyes[broker].file_system
-        return next((place for place in places if file_system.exists(place)), places[0])
-
-    def whole(self, broker: int, partition: str, marks: Sequence[Mark], start: int | None = None) -> Marks:
-        """What `marks`, from `start` or the log's start on, were before compaction."""
-        compacted = self._compacted.get(partition)
-        if compacted is None:
-            return tuple(marks)
-        if start is None:
-            start = self.jury.ghost.partition(partition).image(broker).chain.start
-        return compacted.whole(marks, start)
-
-    def judge_compaction(self, broker: int, partition: str) -> None:
-        """Whether compaction took nothing from this replica that is still of worth; nothing for other logs."""
-        compacted = self._compacted.get(partition)
-        if compacted is None:
-            return
-        reader = self._new_reader(broker, partition)
-        reader.read_all()
-        what = compacted.judge(reader, self.jury.ghost.partition(partition).image(broker).chain.start)
-        if what is not None:
-            self.jury.report("compaction", f"{partition}: broker {broker}: {what}")
-
-    def content(self, partition: str, marks: Sequence[Mark]) -> dict[int, Record]:
-        """What a compacted log held before, by offset; nothing of other logs."""
-        compacted = self._compacted.get(partition)
-        return {} if compacted is None else compacted.content(marks)
 
     def on_observes(self, node: Member, observes: list[Observe]) -> None:
         """Turn all that one step of a node told into sightings."""
@@ -228,13 +176,12 @@ class Witness:
 
     def _on_appended(self, node: Member, partition: str, values: Values) -> None:
         broker = node.node_id
-        reader = self.reader(broker, partition)
+        reader = self._logs.reader(broker, partition)
         seen = reader.read_on(last_offset=int(values["last_offset"]))
         if seen:
             chain = self.jury.ghost.partition(partition).image(broker).chain
-            if partition in self._compacted:
-                self._compacted[partition].remember(reader, seen)
-            marks = self.whole(broker, partition, seen, chain.end)
+            self._logs.remember(partition, reader, seen)
+            marks = self._logs.whole(broker, partition, seen, chain.end)
             is_new_epoch = not chain.marks or chain.marks[-1].epoch != marks[-1].epoch
             self.jury.see(Appended(broker, partition, int(values["leader_epoch"]), marks))
             if is_new_epoch:
@@ -250,7 +197,7 @@ class Witness:
 
     def _on_truncated(self, node: Member, partition: str, values: Values) -> None:
         to_offset = int(values["to_offset"])
-        self.reader(node.node_id, partition).truncated(to_offset)
+        self._logs.reader(node.node_id, partition).truncated(to_offset)
         self.jury.see(Truncated(node.node_id, partition, to_offset, int(values["leader_epoch"])))
 
     def _on_became_leader(self, node: Member, partition: str, values: Values) -> None:
@@ -262,7 +209,7 @@ class Witness:
         self.jury.see(BecameFollower(node.node_id, partition, epoch, int(values["leader"])))
 
     def _on_compacted(self, node: Member, partition: str, values: Values) -> None:
-        self.judge_compaction(node.node_id, partition)
+        self._logs.judge_compaction(node.node_id, partition)
 
     def _look_at_epochs(self, node: Member, partition: str) -> None:
         """Show the epoch cache, if the log is as the checkers believe it to be at this moment.
@@ -270,7 +217,7 @@ class Witness:
         A follower that copies a compacted log knows of an epoch only what is left of it.
         """
         broker, core = node.node_id, node.core
-        if not isinstance(core, HasReplicas) or partition in self._compacted:
+        if not isinstance(core, HasReplicas) or self._logs.is_compacted(partition):
             return
         replica = core.replicas().get(self._names[partition])
         chain = self.jury.ghost.partition(partition).image(broker).chain
@@ -281,17 +228,17 @@ class Witness:
     def on_died(self, broker: int, *, lost_power: bool) -> None:
         """What a crash or a power loss left of each log."""
         for partition in self._names:
-            reader = self.reader(broker, partition)
+            reader = self._logs.reader(broker, partition)
             reader.power_lost()
-            marks = self.whole(broker, partition, reader.read_all())
+            marks = self._logs.whole(broker, partition, reader.read_all())
             self.jury.see(Died(broker, partition, lost_power, marks))
 
     def _on_loaded(self, broker: int) -> None:
         for partition in self._names:
-            reader = self.reader(broker, partition)
-            marks = self.whole(broker, partition, reader.read_all())
+            reader = self._logs.reader(broker, partition)
+            marks = self._logs.whole(broker, partition, reader.read_all())
             self.jury.see(Loaded(broker, partition, marks, reader.unsound))
-            self.judge_compaction(broker, partition)
+            self._logs.judge_compaction(broker, partition)
 
     def on_reply(self, node_id: int, exchange: Exchange, body: ResponseBody) -> None:
         request = exchange.body
@@ -310,8 +257,8 @@ class Witness:
                 if acks == -1 and self.jury.ghost.partition(name).flush_promised:
                     durable_on = tuple(
                         each
-                        for each in self._eyes
-                        if self.reader(each, name).durable_end() > answer.last_offset
+                        for each in self._logs.brokers
+                        if self._logs.reader(each, name).durable_end() > answer.last_offset
                     )
                 self.jury.see(
                     Acknowledged(broker, name, answer.base_offset, answer.last_offset, acks, durable_on)
@@ -327,7 +274,6 @@ class Witness:
     def _on_served(self, broker: int, body: FetchResponse) -> None:
         for answer in body.partitions:
             if answer.records:
-                partition, marks = str(answer.topic_partition), marks_of(answer.records)
-                if compacted := self._compacted.get(partition):
-                    marks = tuple([compacted.original(mark) for mark in marks])
+                partition = str(answer.topic_partition)
+                marks = self._logs.originals(partition, marks_of(answer.records))
                 self.jury.see(Served(broker, partition, answer.high_watermark, marks))
