@@ -9,7 +9,7 @@ from sim.world import ORIGIN_MS, World
 
 @final
 class Clock:
-    """Between virtual time (microseconds since the run began) and a node's milliseconds."""
+    """Converts between virtual time (microseconds since the run began) and a node's milliseconds."""
 
     __slots__ = ("_world",)
 
@@ -20,5 +20,5 @@ class Clock:
         return self._world.now_ms
 
     def delay_us(self, at_ms: int) -> int:
-        """How long until this clock shows `at_ms`; 0 when it has."""
+        """Returns how long it takes until this clock shows `at_ms`; 0 if it shows that or more."""
         return max(0, (at_ms - ORIGIN_MS) * 1000 - self._world.now_us)

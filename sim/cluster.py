@@ -23,7 +23,7 @@ FIRST_CLIENT_ID = 2001
 
 
 class ClusterWatcher(NodeWatcher, ProducerWatcher, Protocol):
-    """Who looks on at every node and client."""
+    """The onlooker at every node and client."""
 
 
 def broker_name(number: int) -> str:

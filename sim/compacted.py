@@ -1,7 +1,7 @@
 """Compacted logs as the checkers know logs: whole. What compaction took is put back from what was once appended.
 
 Every replica compacts for itself, so their bytes differ; what each of them may have dropped is judged here: a record
-goes only for a later one of its key, the others stay at their offsets with their content, in order.
+is dropped only for a later one of its key, the others stay at their offsets with their content, in order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.batch import Record, RecordBatch
 
 @final
 class CompactedPartition:
-    """`truth` is what was committed; compaction touches nothing else."""
+    """One partition whose logs are compacted. `truth` is what was committed; compaction touches nothing else."""
 
     def __init__(self, truth: Chain) -> None:
         self._truth = truth
@@ -24,13 +24,13 @@ class CompactedPartition:
         self._records: dict[Mark, tuple[Record, ...]] = {}
 
     def remember(self, reader: LogReader, marks: Sequence[Mark]) -> None:
-        """The batches that `reader` has just seen; those that were compacted before they came here tell nothing new."""
+        """Keep the records of the batches that `reader` has just seen, except where compaction came first."""
         for place, data in reader.batches(last=len(marks)):
             if place.mark.is_dense and place.mark not in self._records:
                 self._records[place.mark] = tuple(RecordBatch(data, 0, len(data)).records())
 
     def whole(self, marks: Iterable[Mark], start: int) -> tuple[Mark, ...]:
-        """What `marks`, from offset `start` on, were before compaction; a hole of which nothing is known stays."""
+        """Returns what `marks`, from `start` on, were before compaction; a hole of unknown content stays."""
         found: list[Mark] = []
         end = start
         for mark in marks:
@@ -41,7 +41,7 @@ class CompactedPartition:
         return tuple(found)
 
     def original(self, mark: Mark) -> Mark:
-        """The batch that `mark` is what is left of."""
+        """Returns the mark of the whole batch from which compaction left `mark`."""
         before = self._truth.at(mark.base_offset)
         if mark.is_dense or before is None:
             return mark
@@ -54,13 +54,13 @@ class CompactedPartition:
         return between if reaches else []
 
     def content(self, marks: Iterable[Mark]) -> dict[int, Record]:
-        """Every record that a whole log ever held, by offset."""
+        """Returns every record that the whole log held, by offset."""
         return {
             record.offset: record for mark in marks for record in self._records.get(self.original(mark), ())
         }
 
     def judge(self, reader: LogReader, start: int) -> str | None:
-        """What is wrong with the log that `reader` has read to its end."""
+        """Returns what is wrong with the log that `reader` has read to its end; None if nothing is."""
         if reader.unsound:
             return reader.unsound
         before = self.content(self.whole([place.mark for place in reader.places], start))

@@ -7,7 +7,7 @@ from typing import final
 
 @final
 class Dead(BaseException):
-    """The process that made this call is no more.
+    """Raised in a call of a process that has ended.
 
     A BaseException, so that no `except Exception` of the product keeps a dead node going; the shell that
     runs the node is the only one to catch it.
@@ -18,7 +18,7 @@ class Dead(BaseException):
 class Life:
     """One run of one simulated process, from start to crash or stop; handles opened in it die with it.
 
-    `sees_through`: an observer's, whose reads no fault of the disk stops.
+    `sees_through` marks the life of an observer, whose reads no fault of the disk stops.
     """
 
     __slots__ = ("dead", "name", "sees_through")

@@ -1,7 +1,7 @@
 """A file of the simulated disk: the page cache as it is, and how to take back what no sync has made durable.
 
 Only one image is kept. Each change remembers what it replaced, so a sync forgets the list (whatever it
-holds) and a power loss unwinds it. Bytes behind `data_end` are zero and cost nothing: a preallocated index
+holds) and a power loss unwinds it. Bytes after `data_end` are zero and cost nothing: a preallocated index
 is not memory.
 """
 
@@ -87,7 +87,7 @@ class FileNode:
         return data if len(data) == end - position else data + bytes(end - position - len(data))
 
     def write(self, sequence: int, position: int, data: Buffer) -> None:
-        """Into the page cache, remembered as a change."""
+        """Write into the page cache, remembered as a change."""
         size_bytes = len(data)
         kept_end = min(position + size_bytes, self.data_end)
         old_bytes = bytes(memoryview(self.memory)[position:kept_end]) if kept_end > position else b""
@@ -119,7 +119,7 @@ class FileNode:
         self.changes.append(change)
 
     def sync(self) -> None:
-        """What is pending becomes durable; what a failed sync lost stays lost."""
+        """Make durable what is pending; what a failed sync lost stays lost."""
         if any(change.fate is Fate.LOST for change in self.changes):
             for change in self.changes:
                 if change.fate is Fate.PENDING:
@@ -129,13 +129,13 @@ class FileNode:
         self.durable_modified_ms = self.modified_ms
 
     def lose_pending(self) -> None:
-        """A sync failed: the pages are marked clean all the same, so nothing will write them again."""
+        """Fail a sync: the pages are marked clean all the same, so nothing will write them again."""
         for change in self.changes:
             if change.fate is Fate.PENDING:
                 change.fate = Fate.LOST
 
     def unwind(self) -> list[tuple[FileChange, bytes]]:
-        """Back to the durable image; gives each change, oldest first, with the bytes it had written."""
+        """Restore the durable image. Returns each change, oldest first, with the bytes it had written."""
         undone: list[tuple[FileChange, bytes]] = []
         for change in reversed(self.changes):
             written = self.read(change.position, change.size_bytes) if change.is_write else b""
@@ -151,7 +151,7 @@ class FileNode:
         return undone
 
     def put(self, position: int, data: Buffer) -> None:
-        """Bytes into the image and nothing remembered; grows it."""
+        """Put bytes into the image, which grows for them; nothing is remembered."""
         end = position + len(data)
         if not len(data):
             return
@@ -165,7 +165,7 @@ class FileNode:
         self.length = max(self.length, end)
 
     def set_length(self, length: int) -> None:
-        """The image's length and nothing remembered."""
+        """Set the length of the image; nothing is remembered."""
         if length < self.data_end:
             memoryview(self.memory)[length : self.data_end] = bytes(self.data_end - length)
             self.data_end = length
@@ -183,12 +183,12 @@ class FileNode:
             self.superseded.clear()
 
     def drop_maps(self) -> None:
-        """The process that mapped it is gone."""
+        """End all maps, for the process that made them has ended."""
         self.live_maps = 0
         self.superseded.clear()
 
     def duplicate(self) -> FileNode:
-        """An independent node with the same bytes and the same changes pending."""
+        """Returns an independent node with the same bytes and the same changes pending."""
         twin = FileNode(self.number, self.modified_ms)
         twin.durable_modified_ms = self.durable_modified_ms
         twin.put(0, bytes(memoryview(self.memory)[: self.data_end]))

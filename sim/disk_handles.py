@@ -39,7 +39,7 @@ class SimReadMap:
         return self._view
 
     def release_until(self, position: int) -> None:
-        """The bytes are the disk's own: there is nothing to give back."""
+        """Do nothing: the mapped bytes are the disk's own, no memory could be released."""
 
     def close(self) -> None:
         """Idempotent, and without effect in a dead life, whose maps have ended already."""

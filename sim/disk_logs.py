@@ -48,7 +48,7 @@ class DiskLogs:
         return LogReader(self._eyes[broker], directory, is_compacted=partition in self._compacted)
 
     def _directory_of(self, broker: int, partition: str) -> str:
-        """Where its files are; before there are any, the first place where they may come to be."""
+        """Returns where the files of the log are; before there are any, the first place where they may come to be."""
         places = [join(directory, partition) for directory in self._directories]
         if len(places) == 1:
             return places[0]
@@ -56,7 +56,7 @@ class DiskLogs:
         return next((place for place in places if file_system.exists(place)), places[0])
 
     def whole(self, broker: int, partition: str, marks: Sequence[Mark], start: int | None = None) -> Marks:
-        """What `marks`, from `start` or the log's start on, were before compaction."""
+        """Returns what `marks`, from `start` or the log's start on, were before compaction."""
         compacted = self._compacted.get(partition)
         if compacted is None:
             return tuple(marks)
@@ -65,7 +65,7 @@ class DiskLogs:
         return compacted.whole(marks, start)
 
     def judge_compaction(self, broker: int, partition: str) -> None:
-        """Whether compaction took nothing from this replica that is still of worth; nothing for other logs."""
+        """Report a violation if compaction took from this replica what it may not; other logs are not looked at."""
         compacted = self._compacted.get(partition)
         if compacted is None:
             return
@@ -76,7 +76,7 @@ class DiskLogs:
             self._jury.report("compaction", f"{partition}: broker {broker}: {what}")
 
     def content(self, partition: str, marks: Sequence[Mark]) -> dict[int, Record]:
-        """What a compacted log held before, by offset; nothing of other logs."""
+        """Returns what a compacted log held before, by offset; an empty dict for other logs."""
         compacted = self._compacted.get(partition)
         return {} if compacted is None else compacted.content(marks)
 

@@ -24,7 +24,7 @@ class DirectoryNode:
         self.changes: list[NameChange] = []
 
     def forget(self, node: Node, name: str) -> None:
-        """No durable name here for `node`, whose name was last seen as `name`."""
+        """Drop the durable name of `node` in this directory, which was last seen as `name`."""
         if self.durable.get(name) is node:
             del self.durable[name]
             return
@@ -51,7 +51,7 @@ class NameChange:
     target_name: str = ""
 
     def make_durable(self) -> Node | None:
-        """Gives the node that lost its name to this: the unlinked one, or the one replaced."""
+        """Apply the change to the durable names. Returns the node that lost its name: the one unlinked or replaced."""
         if self.source is not None:
             self.source.forget(self.node, self.source_name)
         if self.target is None:
@@ -76,7 +76,7 @@ def missing(path: str) -> FileNotFoundError:
 
 
 def walk(root: DirectoryNode, parts: list[str], path: str) -> Node:
-    """The node at `parts`; FileNotFoundError or NotADirectoryError, naming `path`."""
+    """Returns the node at `parts`. Raises FileNotFoundError or NotADirectoryError, naming `path`."""
     node: Node = root
     for part in parts:
         if not isinstance(node, DirectoryNode):
@@ -96,7 +96,7 @@ def walk_directory(root: DirectoryNode, parts: list[str], path: str) -> Director
 
 
 def durable_node(root: DirectoryNode, path: str) -> Node:
-    """As `walk`, by the names that a power loss would leave."""
+    """Returns the node at `path` by the names that a power loss would leave. Raises FileNotFoundError."""
     node: Node = root
     for part in components(path):
         found = node.durable.get(part) if isinstance(node, DirectoryNode) else None
@@ -107,7 +107,7 @@ def durable_node(root: DirectoryNode, path: str) -> Node:
 
 
 def sync_names(directory: DirectoryNode) -> tuple[list[DirectoryNode], list[Node]]:
-    """Make the directory's names durable; gives the directories written and the nodes that have no name now.
+    """Make the directory's names durable. Returns the directories written and the nodes that have no name now.
 
     A move between two directories is one entry of a journal: it takes what is pending in the other along.
     """

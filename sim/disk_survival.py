@@ -1,4 +1,4 @@
-"""What of the un-synced changes is there after a power loss.
+"""Which un-synced changes survive a power loss.
 
 | mode   | data of a file                                              | names in a directory   |
 |--------|-------------------------------------------------------------|------------------------|
@@ -32,7 +32,7 @@ Undone = list[tuple[FileChange, bytes]]
 
 
 def pieces(position: int, size_bytes: int, unit: int) -> list[tuple[int, int]]:
-    """[position, position + size_bytes) cut at multiples of `unit`: (start, end) pairs."""
+    """Returns [position, position + size_bytes) cut at multiples of `unit`, as pairs of start and end."""
     end = position + size_bytes
     cuts = [position, *range((position // unit + 1) * unit, end, unit), end]
     return list(pairwise(cuts)) if size_bytes else []
@@ -102,7 +102,7 @@ class Survivors:
         return self._draws.below(bound, kind, self._loss_number, *identity)
 
     def point(self, pending: list[int]) -> int:
-        """A number below which every change survives: any cut between the pending ones, both ends too."""
+        """Draw the number below which every change survives: any cut between the pending ones, both ends too."""
         cut = self._below(len(pending) + 1, "disk.prefix")
         return pending[cut] if cut < len(pending) else pending[-1] + 1 if pending else 0
 
@@ -113,7 +113,7 @@ class Survivors:
         return self._below(2, "disk.modified", node.number) == 0
 
     def keep_subset(self, node: FileNode) -> None:
-        """Any blocks of any writes; the length is one that the file has had since its last sync."""
+        """Keep any blocks of any writes, and a length that the file has had since its last sync."""
         undone = [(change, written) for change, written in node.unwind() if change.fate is not Fate.LOST]
         last_durable = max(
             (i for i, (change, _) in enumerate(undone, 1) if change.fate is Fate.DURABLE), default=0
@@ -137,7 +137,7 @@ class Survivors:
                 node.put(start, written[start - change.position : end - change.position])
 
     def keep_torn(self, node: FileNode) -> None:
-        """Whole changes up to a write, and that write torn; without a pending write, a prefix."""
+        """Keep whole changes up to a write, and that write torn; without a pending write, keep a prefix."""
         undone = [(change, written) for change, written in node.unwind() if change.fate is not Fate.LOST]
         candidates = [
             i for i, (change, _) in enumerate(undone) if change.is_write and change.fate is Fate.PENDING

@@ -30,8 +30,11 @@ class Site:
 
 @final
 class Targets:
-    """What is left open (which follower) is drawn by the step's own words: taking one step away leaves the draws of
-    the others alone."""
+    """Looks up whom the target of a step means now.
+
+    Where it leaves a choice, as between followers, the step's own words key the draw: a scenario without that step
+    draws the same for the others.
+    """
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -69,7 +72,7 @@ class Targets:
         return [node for broker in chosen if (node := self._site.brokers[broker]).is_up]
 
     def shells(self, target: Target, step: Step, besides: Sequence[Shell] = ()) -> list[Shell]:
-        """As one side of a link; `others` are all but the other side."""
+        """Returns one side of a link; `besides` is the other side, which `all` and `others` leave out."""
         if target.kind == "clients":
             return list(self._site.clients)
         if target.kind in ("all", "others"):

@@ -19,7 +19,7 @@ class Outcome(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class SendOperation:
-    """`partition` and `offset` are known once it is ok (the offset is -1 where the broker did not tell)."""
+    """One record sent. `partition` and `offset` are known once it is ok (-1 if the broker did not say the offset)."""
 
     producer: str
     value: str
@@ -35,7 +35,7 @@ class SendOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOperation:
-    """`high_watermark` is what the answer stated that brought the record."""
+    """One record read. `high_watermark` is the one stated by the answer that brought the record."""
 
     consumer: str
     partition: str

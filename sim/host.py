@@ -50,7 +50,7 @@ class Core(Protocol):
 
 
 class Watcher(Protocol):
-    """Who looks on from outside, at any shell."""
+    """The onlooker from outside, at any shell."""
 
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
         """Receives all observations of one step, before its other effects are carried out."""
@@ -130,7 +130,7 @@ class Shell:
         self.feed(Response(call=exchange.call, body=body), exchange)
 
     def feed(self, event: Event, exchange: Exchange | None = None) -> None:
-        """At once when the node is idle, else in its turn."""
+        """Handle the event at once if the core is idle, else in its turn."""
         if self._inbox or self.paused or self.world.now_us < self._busy_until_us:
             self._inbox.append((event, exchange))
             self._wake_later()
@@ -168,7 +168,7 @@ class Shell:
         self.perform(effects)
 
     def perform(self, effects: Sequence[object]) -> None:
-        """What was observed first, so that who looks on knows the state behind each answer."""
+        """Carry out the effects, observations first: the watcher knows the state that an answer speaks of."""
         observes = [effect for effect in effects if type(effect) is Observe]
         if observes:
             self._watcher.on_observes(self, observes)
@@ -220,7 +220,7 @@ class Shell:
         raise AssertionError(f"{self.name} has no disk for job {effect.kind}")
 
     def _learn(self, effect: LearnEndpoint) -> None:
-        """Nodes are found by their number here."""
+        """Do nothing: nodes are found by their numbers here."""
 
     def _stop(self, effect: Stop) -> None:
         raise AssertionError(f"{self.name} stopped: {effect.reason}")

@@ -1,4 +1,4 @@
-"""Faults of links. Each verb gives False when there is nobody yet whom it could strike."""
+"""Faults of links. Each verb returns False when there is nobody yet whom it could strike."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LinksEnd = tuple[list[tuple[Link, int]], str, Callable[[Link], None]]
 
 @final
 class LinkFaults:
-    """A fault with `for` ends by itself, unless a heal came first."""
+    """Cuts, slows and loses; a fault with `for` ends by itself, unless a heal came first."""
 
     def __init__(self, site: Site, targets: Targets, actor: Actor) -> None:
         self._site, self._targets, self._actor = site, targets, actor

@@ -18,7 +18,7 @@ NO_LAST = 1 << 63
 
 
 class Place(NamedTuple):
-    """Where a batch lies."""
+    """The file and the bytes of one batch."""
 
     mark: Mark
     path: str
@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
 @final
 class DiskEye:
-    """Looks at a disk without living on it: a fresh look after each crash."""
+    """Looks at a disk from outside, with a new life of its own after each crash."""
 
     def __init__(self, disk: SimDisk) -> None:
         self.disk = disk
@@ -47,7 +47,7 @@ class DiskEye:
 class LogReader:
     """Follows one replica's files as they grow. `places` are the batches seen, in order.
 
-    A log that `is_compacted` may lack offsets, and what was read of it before may lie elsewhere now.
+    A log that `is_compacted` may lack offsets, and what was read of it before may be at another place now.
     """
 
     def __init__(self, eye: DiskEye, directory: str, *, is_compacted: bool = False) -> None:
@@ -60,13 +60,15 @@ class LogReader:
         self.unsound = ""
 
     def read_all(self) -> tuple[Mark, ...]:
-        """From the first byte: every sound batch up to the first damage, of which `unsound` tells."""
+        """Read from the first byte. Returns every sound batch up to the first damage, which `unsound` describes."""
         self.places, self._path, self._position, self._durable_count = [], "", 0, 0
         return self.read_on(check=True)
 
     def read_on(self, *, last_offset: int = NO_LAST, check: bool = False) -> tuple[Mark, ...]:
-        """What was written behind the last batch seen: all, or at least up to `last_offset`. `check`: verify sums and
-        order, and stop at damage."""
+        """Returns what was written after the last batch seen: all, or at least up to `last_offset`.
+
+        `check` verifies checksums and order, and stops at damage.
+        """
         first = len(self.places)
         self.unsound = ""
         file_system = self._eye.file_system
@@ -108,7 +110,7 @@ class LogReader:
         return base_offset >= next_offset if self._is_compacted else base_offset == next_offset
 
     def truncated(self, offset: int) -> None:
-        """The log dropped every batch that reaches to `offset`."""
+        """Forget every batch that reaches to `offset`, for the log has dropped it."""
         if self._is_compacted:
             self.read_all()
             return
@@ -125,7 +127,7 @@ class LogReader:
         self._durable_count = 0
 
     def durable_end(self) -> int:
-        """Up to which offset (exclusive) a power loss that keeps nothing pending would leave the log."""
+        """Returns the end offset (exclusive) that a power loss would leave if it kept nothing pending."""
         path, data = "", b""
         while self._durable_count < len(self.places):
             place = self.places[self._durable_count]
@@ -144,7 +146,7 @@ class LogReader:
         return self.places[self._durable_count - 1].mark.next_offset if self._durable_count else 0
 
     def batches(self, last: int | None = None) -> Iterator[tuple[Place, bytes]]:
-        """The batches seen, or the `last` of them, with their bytes."""
+        """Yield the batches seen, or the `last` of them, with their bytes."""
         path, data = "", b""
         for place in self.places if last is None else self.places[len(self.places) - last :]:
             if place.path != path:
@@ -157,7 +159,7 @@ def _base(data: bytes, position: int) -> int:
 
 
 def _look(data: bytes, position: int, check: bool) -> tuple[int, str]:
-    """Size of the batch there, and what is wrong with it."""
+    """Returns the size of the batch at `position`, and what is wrong with it (empty for nothing)."""
     if position + HEADER_SIZE > len(data):
         return 0, "a header is cut"
     fields = HEADER.unpack_from(data, position)

@@ -48,10 +48,10 @@ class Endpoint(Protocol):
     def reachability(self) -> Reachability: ...
 
     def accept(self, exchange: Exchange) -> None:
-        """A request has arrived."""
+        """Receives a request."""
 
     def answered(self, exchange: Exchange, body: ResponseBody | TransportError) -> None:
-        """The exchange that this endpoint began is over; called once for each."""
+        """Receives the end of an exchange that this endpoint began; called once for each."""
 
 
 @final
@@ -90,7 +90,7 @@ class Exchange:
         self.is_over = False
 
     def finish(self, body: ResponseBody | TransportError) -> None:
-        """The first answer counts; one for an earlier life of the sender is nobody's."""
+        """End the exchange, unless it has ended; an answer to an earlier life of the sender is dropped."""
         if not self.is_over:
             self.is_over = True
             if self.source.life_number == self.life_number:
@@ -168,11 +168,11 @@ class Network:
         return link
 
     def links(self) -> list[Link]:
-        """Those that were ever used or broken."""
+        """Returns the links that were ever used or struck by a fault."""
         return list(self._links.values())
 
     def request(self, exchange: Exchange, wait_us: int) -> None:
-        """Sends in `wait_us`, when the sender is done with its step."""
+        """Send in `wait_us`, when the sender is done with its step."""
         target = self._endpoints[exchange.target]
         if self.transport is Transport.STREAM and target.reachability() is Reachability.UP:
             exchange.target_life = target.life_number
@@ -183,7 +183,7 @@ class Network:
         self._carry(self.link(exchange.target, exchange.source.node_id), (exchange, body), wait_us)
 
     def reset(self, exchange: Exchange) -> None:
-        """The process that held this request is gone and its machine says so, if it can be heard."""
+        """Let the machine report, if it can be heard, that the process with this request has ended."""
         link = self.link(exchange.target, exchange.source.node_id)
         if self.transport is Transport.STREAM and not link.cuts and not exchange.is_over:
             self._carry(link, (exchange, TransportError(reason="connection reset")), 0)
@@ -200,7 +200,7 @@ class Network:
         return self.base_us + link.latency.exponential(self.mean_us) + link.extra_us
 
     def _retransmissions_us(self, link: Link) -> int:
-        """Delay by lost packets of an honest stream; no draw on a link that loses nothing."""
+        """Returns the delay by lost packets of an honest stream; nothing is drawn for a link that loses nothing."""
         percent = max(self.loss_percent, link.loss_percent)
         delay_us, again_us = 0, RETRANSMIT_US
         while percent and delay_us < BREAK_US and link.loss.below(100) < percent:
@@ -233,7 +233,7 @@ class Network:
             self._world.after(link.actor, RETRANSMIT_US << link.retries, self._retry, link)
 
     def _break(self, link: Link) -> None:
-        """The senders of what is held learn that their connection is gone; whoever waits for a reply times out."""
+        """Report a broken connection to the senders of what is held; whoever waits for a reply times out."""
         packets, link.held = link.held, deque()
         self._note_lost(link, len(packets), "connection broken")
         for exchange, reply in packets:

@@ -29,7 +29,7 @@ DIRECTORY = "data"
 
 
 def log_directories(count: int) -> tuple[str, ...]:
-    """The only one, or each on a disk that may fail alone."""
+    """Returns the names of a broker's log directories, each of which may fail alone."""
     return (DIRECTORY,) if count == 1 else tuple([f"{DIRECTORY}-{number}" for number in range(1, count + 1)])
 
 
@@ -38,7 +38,7 @@ class NodeCore(Core, Protocol):
 
 
 class NodeWatcher(Watcher, Protocol):
-    """Who looks on at a node, and so sees its lives end."""
+    """The onlooker at a node, which sees its lives end."""
 
     def on_stop(self, shell: Shell, reason: str) -> None:
         """Receives why a core stopped by its own decision; `on_end` follows."""
@@ -100,7 +100,7 @@ class Node(Shell):
         return Reachability.REFUSING if self.has_power else Reachability.SILENT
 
     def start(self) -> None:
-        """A new process over the same disk; requests that the last one took with it are reset now at the latest."""
+        """Start a new process over the same disk; requests that the last one left open are reset now at the latest."""
         assert self.core is None, f"{self.name} is up"
         self._reset_orphans()
         self.life_number += 1
@@ -126,13 +126,13 @@ class Node(Shell):
                 self.perform(effects)
 
     def crash(self) -> None:
-        """kill -9."""
+        """End the process as `kill -9` does."""
         self.life.kill()
         self.disk.crash_process()
         self._end(Ending.CRASH)
 
     def lose_power(self, keep: PowerLoss) -> None:
-        """`keep` says what survives of writes that were never synced: none, prefix, subset, torn or all."""
+        """End the machine; `keep` says what survives of writes that were never synced."""
         self.life.kill()
         self.disk.lose_power(keep)
         self.has_power = False
@@ -183,7 +183,7 @@ class Node(Shell):
             self.network.reset(exchange)
 
     def _unwound(self) -> None:
-        """`Dead` came out of a call: an armed write or an earlier crash ended this life inside it."""
+        """Finish a life that ended inside a call, out of which `Dead` came: by an armed write or an earlier crash."""
         ending, self._ending_of_write = self._ending_of_write, None
         if self.life_number % 2 == 1:
             if ending is not None:
@@ -251,7 +251,7 @@ class Node(Shell):
         self.feed(JobDone(job=job.job, error=error))
 
     def _reaches(self, side: str, kind: str) -> bool:
-        """Whether a fault waited for this moment; then the life is over."""
+        """Strike the fault that waits for this moment, if any. Returns whether the life is over."""
         if self._crash_point is None or self._crash_point[:2] != (side, kind):
             return False
         strike = self._crash_point[2]

@@ -114,8 +114,11 @@ class ConsumerModel(Strict):
 
 
 class Scenario(Strict):
-    """Times count from the start of the run: `warm_up`, the steps until `duration`, then everything is healed and
-    the cluster has `converge` to agree."""
+    """A whole file. Times count from the start of the run.
+
+    Nothing strikes before `warm_up`, steps strike until `duration`, then everything is healed and the cluster has
+    `converge` to agree.
+    """
 
     scenario: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     warm_up: Duration = parse_duration("2s")
@@ -130,7 +133,7 @@ class Scenario(Strict):
 
 
 def load_scenario(path: Path) -> Scenario:
-    """Raises ScenarioError."""
+    """Load a scenario from its file. Raises ScenarioError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -139,7 +142,7 @@ def load_scenario(path: Path) -> Scenario:
 
 
 def parse_scenario(text: str, name: str = "scenario.yaml") -> Scenario:
-    """Raises ScenarioError."""
+    """Load a scenario from its text; `name` is what errors call the file. Raises ScenarioError."""
     try:
         source = parse_yaml(text)
     except ValueError as error:
@@ -157,7 +160,7 @@ def parse_scenario(text: str, name: str = "scenario.yaml") -> Scenario:
 
 
 def _explain(problem: Mapping[str, object], source: Source) -> tuple[int, str]:
-    """The line and the words of one finding of pydantic."""
+    """Returns the line of one finding of pydantic, and the finding in words."""
     location = problem["loc"]
     assert isinstance(location, tuple)
     # The third part is the verb by which pydantic tells the members of the union apart.
@@ -181,7 +184,7 @@ Finding = tuple[Location, str]
 
 
 def check_scenario(scenario: Scenario) -> Iterator[Finding]:
-    """What a field alone does not show: names of topics, brokers and settings."""
+    """Yield what no field shows alone: unknown topics, brokers and settings."""
     yield from _check_settings(scenario)
     for name, topic in scenario.topics.items():
         yield from _check_topic(scenario, name, topic)
@@ -213,15 +216,17 @@ def _check_settings(scenario: Scenario) -> Iterator[Finding]:
 
 
 def broker_config(scenario: Scenario, node_id: int) -> BrokerConfig:
-    """Raises ConfigError."""
+    """Returns the broker's settings. Raises ConfigError."""
     settings = _settings_of(BrokerConfig, scenario)
-    return replace(BrokerConfig(node_id=node_id), **settings)  # type: ignore[arg-type]  # its int fields only
+    # Settings name fields that are ints, which mypy does not know.
+    return replace(BrokerConfig(node_id=node_id), **settings)  # type: ignore[arg-type]
 
 
 def controller_config(scenario: Scenario) -> ControllerConfig:
-    """Raises ConfigError."""
+    """Returns the controller's settings. Raises ConfigError."""
     settings = _settings_of(ControllerConfig, scenario)
-    return replace(ControllerConfig(), **settings)  # type: ignore[arg-type]  # its int fields only
+    # Settings name fields that are ints, which mypy does not know.
+    return replace(ControllerConfig(), **settings)  # type: ignore[arg-type]
 
 
 def _settings_of(kind: type[BrokerConfig] | type[ControllerConfig], scenario: Scenario) -> dict[str, int]:
@@ -245,7 +250,7 @@ def _check_topic(scenario: Scenario, name: str, topic: TopicModel) -> Iterator[F
 
 
 def property_text(value: int | str | bool) -> str:
-    """As a properties file has it."""
+    """Returns the value as a properties file has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

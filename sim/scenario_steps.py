@@ -70,7 +70,7 @@ class Power(Named):
 
 
 class Pause(Named):
-    """The process stands still; sockets stay open."""
+    """The process is stopped for a while; sockets stay open."""
 
     verb = "pause"
     pause: TargetField
@@ -86,7 +86,7 @@ class Stop(Named):
 
 
 class Pick(Named):
-    """Breaks nothing: gives whom the target means now a name."""
+    """Breaks nothing: names whom the target means now."""
 
     verb = "pick"
     pick: TargetField
@@ -106,7 +106,7 @@ class Cut(Step):
 
 
 class Heal(Step):
-    """Ends cuts, delays and losses: of a link, of all links of a node, or `all`."""
+    """Ends cuts, delays and losses of one link, of all links of a node, or of `all`."""
 
     verb = "heal"
     heal: TargetField | LinkField

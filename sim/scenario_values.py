@@ -26,7 +26,7 @@ _CONDITION = re.compile(rf"(after-ack|isr|leader|truncated)\({_PARTITION}\)(?:\s
 
 
 def _scaled(value: object, units: dict[str, int], what: str, example: str) -> int:
-    """`1.5s` as a whole number of the smallest unit."""
+    """Returns e.g. `1.5s` as a whole number of the smallest unit."""
     match = _NUMBER.fullmatch(str(value).strip())
     if match is None or match[3] not in units:
         raise ValueError(f"{value!r} is no {what}: write {example} (units {', '.join(units)})")
@@ -38,17 +38,17 @@ def _scaled(value: object, units: dict[str, int], what: str, example: str) -> in
 
 
 def parse_duration(value: object) -> int:
-    """Microseconds."""
+    """Returns microseconds."""
     return _scaled(value, _DURATION_US, "duration", "5s or 200ms")
 
 
 def parse_size(value: object) -> int:
-    """Bytes."""
+    """Returns bytes."""
     return _scaled(value, _SIZE_BYTES, "size", "64 B or 16KiB")
 
 
 def parse_rate(value: object) -> int:
-    """Events a second."""
+    """Returns events a second."""
     rate = _scaled(value, {"/s": 1}, "rate", "50/s")
     if not 0 < rate <= 100_000:
         raise ValueError(f"a rate of {rate}/s is not between 1/s and 100000/s")
@@ -166,7 +166,7 @@ def parse_condition(value: object) -> Condition:
 
 
 def parse_conditions(value: object) -> tuple[Condition, ...]:
-    """One, or a list of those that have to come true one after the other."""
+    """Returns one condition, or several that have to come true one after the other."""
     return (
         tuple(parse_condition(each) for each in value)
         if isinstance(value, list)
@@ -174,7 +174,7 @@ def parse_conditions(value: object) -> tuple[Condition, ...]:
     )
 
 
-# For pydantic: what stands in the file is text, what the model holds is parsed.
+# Types for pydantic: the file holds text, the model holds what it parses to.
 Duration = Annotated[int, PlainValidator(parse_duration)]
 Size = Annotated[int, PlainValidator(parse_size)]
 Rate = Annotated[int, PlainValidator(parse_rate)]

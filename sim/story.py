@@ -1,4 +1,4 @@
-"""The run in words: what happened, in order, in virtual time. What every message said stands in the trace."""
+"""The run in words: what happened, in order, in virtual time. The trace holds what every message said."""
 
 from __future__ import annotations
 

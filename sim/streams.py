@@ -17,7 +17,7 @@ _ONE = 1 << 16
 
 
 def _exponential_table() -> tuple[int, ...]:
-    """-ln(u) in units of 2^-16 at 1,024 even points; Decimal rounds alike on every platform, libm need not."""
+    """Returns -ln(u) in units of 2^-16 at 1,024 even points. Decimal rounds alike on every platform, libm need not."""
     context = Context(prec=12)
     return tuple(int(-context.ln(Decimal(2 * point + 1) / Decimal(2048)) * _ONE) for point in range(1024))
 
@@ -35,16 +35,16 @@ class Stream:
         self._state = draws.bits(kind, *identity)
 
     def bits(self) -> int:
-        """The next 64 bits."""
+        """Returns the next 64 bits."""
         self._state = value = (self._state + _GOLDEN) & _MASK
         value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
         return value ^ (value >> 31)
 
     def below(self, bound: int) -> int:
-        """0 to `bound` (exclusive)."""
+        """Returns a number from 0 to `bound` (exclusive)."""
         return self.bits() % bound
 
     def exponential(self, mean: int) -> int:
-        """An integer with this mean, at most 7.6 times it."""
+        """Returns an integer of an exponential distribution with this mean, at most 7.6 times it."""
         return EXPONENTIAL[self.bits() & 1023] * mean >> 16

@@ -2,7 +2,7 @@
 
     {"at":1200345,"node":"broker-1","kind":"request","call":17,"from":"broker-2","sent":1199821,"body":{…}}
 
-`at` and `sent` are microseconds of virtual time. Members stand in a fixed order, without blanks; a member of a message
+`at` and `sent` are microseconds of virtual time. Members have a fixed order, without blanks; a member of a message
 that has its default value is left out; bytes are shown as their count and CRC-32C.
 """
 
@@ -38,14 +38,14 @@ class Trace:
         self._add(f'{{"format":"{FORMAT}","scenario":{quote(scenario)},"seed":{seed}}}\n')
 
     def event(self, at_us: int, node: str, kind: str, members: str = "") -> None:
-        """`members` is canonical JSON already: `"a":1,"b":"x"`. `node` and `kind` need no quoting."""
+        """Add a line. `members` is canonical JSON already: `"a":1,"b":"x"`; `node` and `kind` need no quoting."""
         if members:
             self._add(f'{{"at":{at_us},"node":"{node}","kind":"{kind}",{members}}}\n')
         else:
             self._add(f'{{"at":{at_us},"node":"{node}","kind":"{kind}"}}\n')
 
     def fields(self, at_us: int, node: str, kind: str, values: Fields) -> None:
-        """An event whose members are ints and strings."""
+        """Add an event whose members are ints and strings."""
         self.event(at_us, node, kind, encode_fields(values))
 
     def _add(self, line: str) -> None:
@@ -62,7 +62,7 @@ class Trace:
             self._file.write(chunk)
 
     def finish(self) -> str:
-        """The trace hash; the file, if any, holds every line."""
+        """Returns the trace hash; the file, if any, holds every line after it."""
         self._drain()
         if self._file is not None:
             self._file.flush()
@@ -76,7 +76,7 @@ def encode_fields(values: Fields) -> str:
 
 
 def encode_body(body: object) -> str:
-    """A message or a part of it as canonical JSON; a message begins with its class."""
+    """Returns a message or a part of it as canonical JSON; a message begins with its class."""
     return _encoder(type(body))(body)
 
 
@@ -117,7 +117,7 @@ def _encoder(kind: type) -> Callable[[object], str]:
 
 
 def _message_encoder(kind: type) -> Callable[[object], str]:
-    """A function made for the class, as `dataclass` makes its own: two thirds of all events are messages."""
+    """Returns a function made for the class, as `dataclass` makes its own: two thirds of all events are messages."""
     assert is_dataclass(kind), f"{kind} has no canonical form: give it one in sim/trace.py"
     names: dict[str, object] = {"encoder": _encoder}
     lines = ["def encode(value):", f'    text = \'{{"is":"{kind.__name__}"\'']

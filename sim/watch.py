@@ -1,4 +1,4 @@
-"""Who looks on while a run goes on: writes down, shows the checkers, and wakes the fault that waits for it."""
+"""The onlooker of a run: writes down what happens, shows it to the checkers, wakes the fault that waits for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sim.witness import Witness
 
 @final
 class Watch:
-    """The watcher of every node and client of a run."""
+    """Watches every node and client of a run."""
 
     def __init__(self, chronicle: Chronicle, witness: Witness, lookout: Lookout) -> None:
         self._chronicle, self._witness, self._lookout = chronicle, witness, lookout

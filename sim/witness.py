@@ -1,4 +1,4 @@
-"""Turns what the nodes tell, what they answer and what lies on their disks into sightings for the checkers."""
+"""Turns what the nodes observe, what they answer and what their disks hold into sightings for the checkers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class HasReplicas(Protocol):
 
 
 class Member(Protocol):
-    """What the witness knows of a node that tells something."""
+    """What the witness knows of a node that has observed something."""
 
     @property
     def node_id(self) -> int: ...
@@ -86,7 +86,7 @@ class Witness:
 
     def __init__(self, jury: Jury, logs: DiskLogs) -> None:
         self.jury, self._logs = jury, logs
-        # What is below this offset of the controller's log was told when it was committed.
+        # What is below this offset of the controller's log was seen when it was committed.
         self._told_metadata_end = 0
         self._names: dict[str, TopicPartition] = {}
         self._handlers: dict[str, Callable[[Member, str, Values], None]] = {
@@ -106,7 +106,7 @@ class Witness:
         flush_promised: bool,
         is_compacted: bool = False,
     ) -> None:
-        """A partition that the scenario creates."""
+        """Watch a partition that the scenario creates."""
         name = str(topic_partition)
         self._names[name] = topic_partition
         if is_compacted:
@@ -114,7 +114,7 @@ class Witness:
         self.jury.see(Created(name, min_isr, flush_promised))
 
     def on_observes(self, node: Member, observes: list[Observe]) -> None:
-        """Turn all that one step of a node told into sightings."""
+        """Turn all observations of one step of a node into sightings."""
         if node.node_id == CONTROLLER_ID:
             self._on_controller_step(node.core, observes)
             return
@@ -141,7 +141,7 @@ class Witness:
         self._told_metadata_end = core.log.committed_offset
 
     def _on_controller_started(self, controller: Controller) -> None:
-        """What its last life appended and was killed before it could tell counts from now on: it is committed."""
+        """Count what the last life committed and was killed before it could report."""
         image = MetadataImage()
         for offset, record in controller.log.replay():
             if offset >= self._told_metadata_end:
@@ -226,7 +226,7 @@ class Witness:
             self.jury.see(EpochsSeen(broker, partition, starts))
 
     def on_died(self, broker: int, *, lost_power: bool) -> None:
-        """What a crash or a power loss left of each log."""
+        """Look at what a crash or a power loss left of each log."""
         for partition in self._names:
             reader = self._logs.reader(broker, partition)
             reader.power_lost()

@@ -40,7 +40,7 @@ RETRY_MS = 200
 
 
 class ProducerWatcher(Watcher, Protocol):
-    """Who looks on at a producer, and so learns what it knows."""
+    """The onlooker at a producer, which learns what the producer knows."""
 
     def on_acknowledged(self, partition: str) -> None:
         """Learns that a producer knows a record of its own to be in this partition's log."""
@@ -87,7 +87,7 @@ class TopicMakerShell(Shell):
 
 @final
 class ProducerShell(Shell):
-    """Sends unique values at a steady rate with a drawn jitter, until it is told to stop."""
+    """Sends unique values at a steady rate with a drawn jitter, until `finish`."""
 
     def __init__(
         self, world: World, network: Network, trace: Trace, watcher: ProducerWatcher, *, name: str,
@@ -123,7 +123,7 @@ class ProducerShell(Shell):
         self._next_send()
 
     def finish(self) -> None:
-        """No new records; those on their way are seen through."""
+        """Send no new records; those on their way are seen through."""
         self._is_sending = False
 
     @property
@@ -141,7 +141,7 @@ class ProducerShell(Shell):
             self._next_send()
 
     def send_one(self) -> None:
-        """A record now, whatever the pace."""
+        """Send a record now, whatever the pace."""
         self._sent += 1
         ticket = self._sent
         value = f"{self.name}/{ticket}".ljust(self._model.size, ".")
@@ -159,7 +159,7 @@ class ProducerShell(Shell):
         )
 
     def _on_flushed(self, effect: Flushed) -> None:
-        """Nobody here waits for a flush."""
+        """Do nothing: nobody here waits for a flush."""
 
     def _on_delivered(self, effect: Delivered) -> None:
         operation = self._open.pop(effect.ticket)
@@ -241,7 +241,7 @@ class ConsumerShell(Shell):
         )  # fmt: skip
 
     def _on_end(self, effect: EndOfPartition) -> None:
-        """Reading goes on: more may come."""
+        """Do nothing: more may come, so reading continues."""
 
     def _on_lost(self, effect: PositionLost) -> None:
         raise AssertionError(

@@ -24,7 +24,7 @@ _MASK = (1 << 64) - 1
 
 @final
 class Actor:
-    """Whoever schedules: a node, a link, a client. It keys the tie-break of what it schedules."""
+    """A node, link or client that schedules. It keys the tie-break of what it schedules."""
 
     __slots__ = ("key", "name")
 
@@ -59,7 +59,7 @@ _FIRE: list[Callable[[Event], None]] = [_fire]
 
 @final
 class World(Environment):
-    """`after` schedules; `run_to` runs. `now_us` is the present instant, `events` counts what has happened."""
+    """Virtual time: `after` schedules, `run_to` runs. `events` counts what has happened."""
 
     def __init__(self, draws: Draws) -> None:
         super().__init__(initial_time=0)
@@ -79,12 +79,12 @@ class World(Environment):
         return ORIGIN_MS + self.now_us // 1000
 
     def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
-        """As SimPy's, for processes and timeouts: their tie is keyed by the instant alone, then first come."""
+        """Schedule a process or timeout of SimPy; its tie is keyed by the instant alone, then first come."""
         assert type(delay) is int, f"virtual time is an integer count of microseconds, not {delay!r}"
         self._push(event, priority, self.now_us + delay, 0)
 
     def after(self, actor: Actor, delay_us: int, action: Callable[[T], None], argument: T) -> None:
-        """`action(argument)` in `delay_us`. There is no cancel: the action must check."""
+        """Call `action(argument)` in `delay_us`. There is no cancel: the action must check."""
         assert delay_us >= 0, delay_us
         self._push(Occurrence(self, action, argument), NORMAL, self.now_us + delay_us, actor.key)
 
@@ -111,7 +111,7 @@ class World(Environment):
 
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
-    """Collections at moments that depend on the interpreter's past are no part of a run."""
+    """Switch collections off: their moments depend on the interpreter's past, which is no part of a run."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,1 +1,1 @@
-"""One class a rule, watching from outside. `deterministic simulation` numbers stand in each class's docstring."""
+"""The rules of a run, one class each, watching from outside. A class's docstring opens with its rule's number."""

@@ -11,7 +11,7 @@ from storage.buffer import Buffer
 
 
 class Mark(NamedTuple):
-    """One batch: where it stands, whose it is, what it holds."""
+    """One batch: its offsets, its epoch, and a checksum of what it holds."""
 
     base_offset: int
     next_offset: int
@@ -21,12 +21,12 @@ class Mark(NamedTuple):
 
     @property
     def is_dense(self) -> bool:
-        """Every offset from base to next has its record."""
+        """Whether every offset from base to next has its record."""
         return self.next_offset - self.base_offset == self.record_count
 
 
 def marks_of(records: Buffer) -> tuple[Mark, ...]:
-    """The whole batches of a buffer, by their headers alone; a last batch that is cut is left out."""
+    """Returns the marks of the whole batches in a buffer, by their headers alone; a cut last batch is left out."""
     found: list[Mark] = []
     position, size = 0, len(records)
     while position + HEADER_SIZE <= size:
@@ -65,7 +65,7 @@ class Chain:
             self.end = mark.next_offset
 
     def truncate_to(self, offset: int) -> list[Mark]:
-        """Drops every batch that reaches to `offset` or beyond, as a log does; gives what was dropped."""
+        """Drop every batch that reaches to `offset` or beyond, as a log does. Returns what was dropped."""
         keep = bisect_left(self._bases, offset)
         if keep and self.marks[keep - 1].next_offset > offset:
             keep -= 1
@@ -75,22 +75,22 @@ class Chain:
         return dropped
 
     def between(self, start: int, end: int) -> list[Mark]:
-        """The batches that begin in [start, end) and end at or below `end`."""
+        """Returns the batches that begin in [start, end) and end at or below `end`."""
         found = self.marks[bisect_left(self._bases, start) : bisect_left(self._bases, end)]
         return found[:-1] if found and found[-1].next_offset > end else found
 
     def at(self, base_offset: int) -> Mark | None:
-        """The batch that begins there."""
+        """Returns the batch that begins at `base_offset`, if any."""
         index = bisect_left(self._bases, base_offset)
         return self.marks[index] if index < len(self.marks) and self._bases[index] == base_offset else None
 
     def covering(self, offset: int) -> Mark | None:
-        """The batch that holds `offset`."""
+        """Returns the batch that holds `offset`, if any."""
         index = bisect_right(self._bases, offset) - 1
         return self.marks[index] if index >= 0 and self.marks[index].next_offset > offset else None
 
     def agreed_end(self, other: Chain) -> int:
-        """Up to where (exclusive) both hold the same batches."""
+        """Returns the offset (exclusive) up to which both hold the same batches."""
         mine, theirs = self.marks, other.marks
         # Where one begins later, what both have is compared.
         if mine and theirs and self._bases[0] != other._bases[0]:
@@ -110,7 +110,7 @@ class Chain:
         return mine[low - 1].next_offset if low else min(self.start, other.start)
 
     def epoch_starts(self) -> list[tuple[int, int]]:
-        """(epoch, base of its first batch), ascending."""
+        """Returns pairs of an epoch and the base offset of its first batch, ascending."""
         starts: list[tuple[int, int]] = []
         for mark in self.marks:
             if not starts or starts[-1][0] != mark.epoch:

@@ -32,7 +32,7 @@ from sim.checkers.sightings import (
 
 
 class Excuse(NamedTuple):
-    """Records of [start, end) were committed and may be gone."""
+    """Records of [start, end) were committed and may be lost."""
 
     partition: str
     start: int
@@ -91,15 +91,15 @@ class PartitionGhost:
         return image
 
     def is_deposed(self, epoch: int) -> bool:
-        """An unclean election has ended that epoch: what its leader commits until it hears of it is lost (6.4)."""
+        """Whether an unclean election has ended that epoch: what its leader commits after it is lost (6.4)."""
         return bool(self.unclean_epochs) and epoch < self.unclean_epochs[-1]
 
     def is_gone(self, mark: Mark, epoch: int) -> bool:
-        """No replica that could be elected after `epoch` has it: should its leader still commit it, it is lost."""
+        """Whether no replica that could be elected after `epoch` has it: if its leader still commits it, it is lost."""
         return self.gone.get(mark, -1) > epoch
 
     def may_be_lost(self, mark: Mark, epoch: int) -> bool:
-        """Without a bug, though the leader of `epoch` has committed it."""
+        """Whether it may be lost without a bug, though the leader of `epoch` has committed it."""
         return mark in self.excused or self.is_gone(mark, epoch)
 
 
@@ -185,7 +185,7 @@ class Ghost:
     def _on_late_high_watermark(
         self, partition: PartitionGhost, chain: Chain, sighting: HighWatermark
     ) -> None:
-        """Of a replaced leader: truth is what it commits up to the first record that is gone."""
+        """Take what a replaced leader commits for truth, up to the first record that no electable replica has."""
         agreed_end = chain.agreed_end(partition.truth)
         exposed = chain.between(agreed_end, sighting.high_watermark)
         gone = [mark for mark in exposed if partition.is_gone(mark, sighting.epoch)]
@@ -237,7 +237,10 @@ class Ghost:
         self._excuse(partition, best, "every in-sync replica lost it with its un-synced writes")
 
     def _note_gone(self, partition: PartitionGhost) -> None:
-        """Where a flush is promised, a follower's fetch tells of what its disk keeps, so nothing of this sort goes."""
+        """Note which batches the disks of all in-sync replicas lost.
+
+        A promised flush excludes that: a follower's fetch then reports only what its disk keeps.
+        """
         if partition.isr and not partition.flush_promised:
             first, *others = [partition.image(broker).lost for broker in partition.isr]
             for mark in first:

@@ -17,7 +17,7 @@ class HistoryCheck:
     """No acknowledged record is lost beyond what 6.4 allows, none was read above the high watermark, none is at two
     offsets (idempotent producers), none was invented; a record once read stays where it was.
 
-    `excused` counts the acknowledged records that are gone, by reason.
+    `excused` counts the acknowledged records that are lost, by reason.
     """
 
     name = "history"
@@ -56,7 +56,7 @@ class HistoryCheck:
                 self.excused[reason] = self.excused.get(reason, 0) + 1
 
     def _reason(self, send: SendOperation) -> str | None:
-        """Why its loss is none of the rules' business."""
+        """Returns the reason why this record may be lost; None if it may not."""
         excuse = self._excuse(send.partition, send.offset)
         if excuse is not None:
             return excuse.reason

@@ -38,13 +38,13 @@ class InSyncHoldsCommitted(Checker):
         return None
 
     def _has_held(self, partition: PartitionGhost, image: Image, mark: Mark, epoch: int) -> bool:
-        """A replica that joined a later leader has never seen what was gone by then."""
+        """Whether it held the batch, or could not: a joiner of a later leader never saw what was lost by then."""
         if image.chain.at(mark.base_offset) == mark or partition.is_gone(mark, epoch):
             return True
         return mark in image.lost and not partition.flush_promised
 
     def _may_lack(self, partition: PartitionGhost, image: Image, mark: Mark) -> bool:
-        """A joiner that held it when it was proposed; of a life that the controller knows nobody may (KIP-903)."""
+        """Whether a joiner may lack what it held when proposed: not in a life that the controller knows (KIP-903)."""
         return mark in image.lost and not image.has_role and not partition.flush_promised
 
     def _on_isr_changed(self, partition: PartitionGhost, sighting: IsrChanged) -> str | None:

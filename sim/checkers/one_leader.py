@@ -40,7 +40,7 @@ class OneLeader(Checker):
         return None
 
     def _on_appended(self, partition: PartitionGhost, sighting: Appended) -> str | None:
-        """A batch's epoch is that of a leader that was elected."""
+        """Check that the batch has the epoch of a leader that was elected."""
         for mark in sighting.marks:
             if mark.epoch not in partition.elected:
                 return (

@@ -10,7 +10,7 @@ from sim.checkers.sightings import Served
 
 @final
 class NoneAboveHighWatermark(Checker):
-    """D5: what a consumer is given lies below the high watermark of the answer, and is what was committed there."""
+    """D5: what a consumer is given is below the high watermark of the answer, and is what was committed there."""
 
     name = "served-above-high-watermark"
 

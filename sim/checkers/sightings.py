@@ -1,4 +1,4 @@
-"""What the checkers are told: plain values, so that a hand-made sequence can fail or pass each of them.
+"""What the checkers see: plain values, so that a hand-made sequence can fail or pass each of them.
 
 A partition is written `topic-partition`, a broker is its number. The witness (`sim/witness.py`) makes these from
 `Observe` effects, answers on the wire, and a look at the simulated disks.
@@ -32,7 +32,7 @@ class Elected(NamedTuple):
 
 
 class IsrChanged(NamedTuple):
-    """Committed by the controller."""
+    """A new in-sync set, committed by the controller."""
 
     partition: str
     isr: tuple[int, ...]
@@ -125,7 +125,7 @@ class Died(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A new life has recovered its log. `unsound` says what is wrong with the bytes behind `marks`, if anything."""
+    """A new life has recovered its log. `unsound` says what is wrong with the bytes after `marks`, if anything."""
 
     broker: int
     partition: str
