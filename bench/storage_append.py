@@ -1,4 +1,4 @@
-"""Append as follower over the bare loop of floors.py, and as leader beside Kafka's own."""
+"""Append as follower over the bare loop of floors.py; as leader beside Kafka's own, without and with a producer id."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import functools
 import shutil
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 
 from bench import kafka_peer
@@ -18,6 +18,7 @@ from bench.storage_data import (
     FIRST_TIMESTAMP,
     ROUNDS,
     batch_of_records,
+    batches_of_a_producer,
     blocks_of,
     label,
     open_log,
@@ -31,6 +32,9 @@ FOLLOWER_MARKS = {1 << 10: 0.4, 16 << 10: 0.6, 256 << 10: 0.7}
 LEADER_MARK = 0.35
 LEADER_MIB = 64
 KAFKA_WARM_UPS = 3  # passes after which its compiler has seen everything
+IDEMPOTENT_BATCHES = {1 << 10: 4000, 16 << 10: 1000, 256 << 10: 100}
+IDEMPOTENT_MARKS = {1 << 10: 2.0}
+IDEMPOTENT_ROUNDS = 5
 
 
 def lines() -> Iterator[Line]:
@@ -39,6 +43,9 @@ def lines() -> Iterator[Line]:
             yield follower(size_bytes, root)
     with scratch() as root:
         yield from leader(root)
+    for size_bytes in BATCH_SIZES:
+        with scratch() as root:
+            yield idempotent(size_bytes, root)
 
 
 def follower(size_bytes: int, root: Path) -> Line:
@@ -68,12 +75,12 @@ def append_as_follower(target: Path, blocks: list[bytes]) -> float:
     return seconds
 
 
-def append_as_leader(target: Path, batch: bytes, count: int) -> float:
-    """Every record looked at, a batch a call; each comes as off the network, with base offset 0."""
+def append_as_leader(target: Path, batches: Iterable[bytes]) -> float:
+    """Seconds that a new log takes for the batches, one a call, each as a client sends it: with base offset 0."""
     target.mkdir()
     log = open_log(target)
     start = time.perf_counter()
-    for _ in range(count):
+    for batch in batches:
         log.append_as_leader(batch, leader_epoch=0, now_ms=FIRST_TIMESTAMP)
     seconds = time.perf_counter() - start
     log.close_handles()
@@ -106,7 +113,7 @@ def leader_line(size_bytes: int, root: Path, kafka: kafka_peer.LeaderAppends | N
     ask_kafka()
     ours = []
     for _ in range(ROUNDS):
-        ours.append(count * len(batch) / append_as_leader(root / "led-0", batch, count) / 1e6)
+        ours.append(count * len(batch) / append_as_leader(root / "led-0", repeat(batch, count)) / 1e6)
         ask_kafka()
     mb_s = statistics.median(ours)
     ratios = [each / max(beside) for each, beside in zip(ours, pairwise(kafkas), strict=False)]
@@ -117,4 +124,28 @@ def leader_line(size_bytes: int, root: Path, kafka: kafka_peer.LeaderAppends | N
         target=LEADER_MARK if ratios else None,
         peer=f"Kafka {statistics.median(kafkas):,.0f} MB/s" if kafkas else "",
         detail=f"{mb_s:,.0f} MB/s, {mb_s * 1e6 / len(batch):,.0f} batches/s",
+    )
+
+
+def idempotent(size_bytes: int, root: Path) -> Line:
+    """Measure the batches that clients send by default against the same ones without a producer id, in turns."""
+    count = IDEMPOTENT_BATCHES[size_bytes]
+    batch, _ = batch_of_records(size_bytes)
+    produced = batches_of_a_producer(size_bytes, count)
+    assert len(produced[0]) == len(batch), (len(produced[0]), len(batch))
+
+    def one_round() -> tuple[float, float]:
+        without_id = append_as_leader(root / "led-0", repeat(batch, count))
+        return without_id, append_as_leader(root / "led-0", produced)
+
+    one_round()
+    rounds = [one_round() for _ in range(IDEMPOTENT_ROUNDS)]
+    micros_without, micros = (statistics.median(each) / count * 1e6 for each in zip(*rounds, strict=True))
+    return Line(
+        what=f"idempotent leader append, {label(size_bytes)}",
+        value=statistics.median(with_id / without_id for without_id, with_id in rounds),
+        unit="of one without a producer id",
+        target=IDEMPOTENT_MARKS.get(size_bytes),
+        lower_is_better=True,
+        detail=f"{micros:,.1f} over {micros_without:,.1f} µs",
     )

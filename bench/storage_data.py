@@ -49,10 +49,26 @@ def batch_of(size_bytes: int) -> bytes:
 
 def batch_of_records(size_bytes: int) -> tuple[bytes, int]:
     """One batch of as many records of 1,000 bytes as fit, as a producer sends it, and how many they are."""
+    records = _records_of(size_bytes)
+    return build_batch(records), len(records)
+
+
+def batches_of_a_producer(size_bytes: int, count: int) -> list[bytes]:
+    """`count` batches as an idempotent producer sends them: one id and epoch, each sequence after the last.
+
+    Their records are as those of `batch_of_records`. The CRC covers the sequence, so each batch is built.
+    """
+    records = _records_of(size_bytes)
+    return [
+        build_batch(records, producer_id=1, producer_epoch=0, base_sequence=number * len(records))
+        for number in range(count)
+    ]
+
+
+def _records_of(size_bytes: int) -> list[Record]:
     value = os.urandom(min(1000, size_bytes - 80))
     count = max(1, (size_bytes - 61) // (len(value) + 10))
-    records = [Record(offset=each, timestamp=FIRST_TIMESTAMP, key=None, value=value) for each in range(count)]
-    return build_batch(records), count
+    return [Record(offset=each, timestamp=FIRST_TIMESTAMP, key=None, value=value) for each in range(count)]
 
 
 def blocks_of(size_bytes: int) -> list[bytes]:
