@@ -1,0 +1,113 @@
+"""How many calls and files a produced batch and a follower's fetch walk through, in a simulated cluster.
+
+`python -m tests.test_walks` prints both walks call by call, to see which of them only hand on.
+
+A read begins at the nearest index entry and looks at every batch from there on, so the walks of a kind differ by their
+place in the index interval. The bounds are about one walk of each kind, always the same one of this run.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import pytest
+
+from cluster.broker import Broker
+from cluster.effects import Reply
+from cluster.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse, Request
+from sim.run import Run
+from sim.scenario import parse_scenario
+from sim.world import without_garbage_collection
+from tests.call_walk import Walk, recorded_walks
+from tests.places import ROOT
+
+SCENARIO = """\
+scenario: walks
+topics:
+  t: {partitions: 1, replicas: 3, config: {min.insync.replicas: 2}}
+producers:
+  - {topic: t, rate: 20/s, acks: all}
+consumers:
+  - {topic: t}
+"""
+SEED = 1
+WARM_UP_US = 2_400_000
+RECORDED_US = 900_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """The steps of a leader that begin with a `request` and reply with bodies of the types `answers`, in order."""
+
+    name: str
+    request: type[ProduceRequest | FetchRequest]
+    answers: tuple[type[ProduceResponse | FetchResponse], ...]
+    # Which of the recorded walks of this kind the bounds are about, from 0.
+    number: int
+    most_calls: int
+    most_moves: int
+
+
+KINDS = (
+    Kind(
+        name="a produced batch: appended, and sent to two followers that wait",
+        request=ProduceRequest,
+        answers=(FetchResponse, FetchResponse),
+        number=4,
+        most_calls=286,
+        most_moves=195,
+    ),
+    Kind(
+        name="a follower's fetch: a batch committed, acknowledged, and sent to a consumer that waits",
+        request=FetchRequest,
+        answers=(ProduceResponse, FetchResponse),
+        number=11,
+        most_calls=245,
+        most_moves=161,
+    ),
+)
+
+
+@functools.cache
+def steps_of_brokers() -> list[Walk]:
+    """The walks of all brokers' steps, in order, over a while in which no fault strikes."""
+    run = Run(parse_scenario(SCENARIO), SEED)
+    with without_garbage_collection():
+        run.begin()
+        run.world.run_to(run.scenario.warm_up + WARM_UP_US)
+        with recorded_walks(Broker.step, ROOT, ("cluster", "storage")) as walks:
+            run.world.run_to(run.world.now_us + RECORDED_US)
+    assert not run.jury.violations
+    return walks
+
+
+def walks_of(kind: Kind) -> list[Walk]:
+    return [walk for walk in steps_of_brokers() if is_of(kind, walk)]
+
+
+def is_of(kind: Kind, walk: Walk) -> bool:
+    event, effects = walk.arguments["event"], walk.result
+    assert isinstance(effects, list)
+    answers = tuple(type(effect.body) for effect in effects if isinstance(effect, Reply))
+    return isinstance(event, Request) and isinstance(event.body, kind.request) and answers == kind.answers
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.request.__name__)
+def test_a_walk_has_no_more_calls_and_moves_than_its_bounds(kind: Kind) -> None:
+    walk = walks_of(kind)[kind.number]
+    assert len(walk.calls) <= kind.most_calls, "\n".join(walk.lines())
+    assert walk.moves <= kind.most_moves, "\n".join(walk.lines())
+
+
+def main() -> None:
+    for kind in KINDS:
+        walks = walks_of(kind)
+        print(f"{kind.name}: {walks[kind.number]}")
+        lengths = [len(walk.calls) for walk in walks]
+        print(f"the {len(walks)} recorded: {min(lengths)} to {max(lengths)} calls")
+        print(*walks[kind.number].lines(), "", sep="\n")
+
+
+if __name__ == "__main__":
+    main()
