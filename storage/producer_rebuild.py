@@ -71,14 +71,12 @@ def _replay_segment(
     start = segment.translate_offset(start_offset)
     if start is None:
         return
-    with producers.replaying_segment() as first_uses:
-        for batch in segment.records.batches(start.position, end_position):
-            if batch.producer_id < 0:
-                continue
-            first_uses[batch.producer_id] = None
-            try:
-                completed = producers.replay(batch)
-                if completed is not None:
-                    producers.complete_transaction(completed)
-            except (InvalidRecord, InvalidTransactionState) as error:
-                raise CorruptBatch(segment.path, batch.position, str(error)) from error
+    for batch in segment.records.batches(start.position, end_position):
+        if batch.producer_id < 0:
+            continue
+        try:
+            completed = producers.replay(batch)
+            if completed is not None:
+                producers.complete_transaction(completed)
+        except (InvalidRecord, InvalidTransactionState) as error:
+            raise CorruptBatch(segment.path, batch.position, str(error)) from error

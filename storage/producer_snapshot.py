@@ -11,8 +11,8 @@ An entry: producer id int64, epoch int16, last sequence int32, last offset int64
 timestamp int64, coordinator epoch int32, first offset of the open transaction int64; -1 where there is none.
 
 Of the up to five batches in memory only the last is saved. The name, `<20 digits>.snapshot`, is the offset up
-to which (exclusive) the state holds. Entries stand in the order of Kafka's hash map (`hash_map_order.py`), so that
-the bytes are the same (T10); no reader counts on it. Kafka: ProducerStateManager.writeSnapshot, ProducerSnapshot.json.
+to which (exclusive) the state holds. Entries are written by ascending producer id. Kafka writes them in the order of
+its hash map (T10); no reader relies on any order. Kafka: ProducerStateManager.writeSnapshot, ProducerSnapshot.json.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def list_snapshots(file_system: FileSystem, directory: str) -> list[int]:
 
 
 def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
-    """The file's bytes, entries in the order given."""
+    """The file's bytes, entries by ascending producer id."""
     packed = [
         _ENTRY.pack(
             entry.producer_id,
@@ -69,7 +69,7 @@ def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
             entry.coordinator_epoch,
             _NONE if entry.transaction_first_offset is None else entry.transaction_first_offset,
         )
-        for entry in entries
+        for entry in sorted(entries, key=lambda entry: entry.producer_id)
     ]
     body = _COUNT.pack(len(packed)) + b"".join(packed)
     return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
@@ -125,10 +125,10 @@ def write_snapshot(
     *,
     sync: bool,
 ) -> str:
-    """Write the snapshot at `offset`, entries in the order given, in place and give its path; a crash within leaves
-    a file that does not load.
+    """Write the snapshot at `offset` in place and return its path.
 
-    Unlike Kafka (T11) a longer file of the same name is cut first: its tail would break the checksum.
+    A crash in the middle leaves a file that does not load. Unlike Kafka (T11) a longer file of the same name is cut
+    first: its tail would break the checksum.
     """
     content = encode_snapshot(entries)
     path = join(directory, snapshot_name(offset))

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import final
 
@@ -22,7 +21,6 @@ from storage.batch import RecordBatch
 from storage.batch_format import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from storage.errors import CorruptSnapshot, InvalidProducerEpoch, InvalidTransactionState
 from storage.filesystem import FileSystem, OpenMode, join
-from storage.hash_map_order import HashMapOrder, order_of_first_uses
 from storage.offset_metadata import UNKNOWN_POSITION, UNKNOWN_SEGMENT, LogOffsetMetadata
 from storage.producer_append import (
     AppendOrigin,
@@ -74,9 +72,7 @@ class ProducerStateManager:
         "_file_system",
         "_map_end_offset",
         "_max_transaction_timeout_ms",
-        "_newcomers",
         "_ongoing",
-        "_order",
         "_producer_id_expiration_ms",
         "_producers",
         "_snapshots",
@@ -99,8 +95,6 @@ class ProducerStateManager:
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._max_transaction_timeout_ms = max_transaction_timeout_ms
         self._producers: dict[int, ProducerStateEntry] = {}
-        self._order = HashMapOrder()  # of the producer ids, as a snapshot lists them
-        self._newcomers: set[int] | None = None  # not in the order yet; None but while a segment is replayed
         # Both by first offset, ascending. Completed ones stay until the high watermark has passed their
         # marker.
         self._ongoing: dict[int, OngoingTransaction] = {}
@@ -295,7 +289,7 @@ class ProducerStateManager:
         """Take over what an append made of the copy; call it once the bytes are written (PS9)."""
         entry = self._producers.get(info.producer_id)
         if entry is None:
-            entry = self._add(ProducerStateEntry(info.producer_id))
+            entry = self._producers[info.producer_id] = ProducerStateEntry(info.producer_id)
         entry.merge(info.updated)
         for transaction in info.transactions:
             _put_in_order(self._ongoing, transaction)
@@ -304,9 +298,8 @@ class ProducerStateManager:
         """`update` for each producer of the append. Completed transactions are left to the caller, who first
         asks `last_stable_offset` for the transaction index and then calls `complete_transaction`."""
         assert prepared.duplicate is None, prepared.duplicate
-        infos = prepared.infos
-        for producer_id in order_of_first_uses(infos) if len(infos) > 1 else infos:
-            self.update(infos[producer_id])
+        for info in prepared.infos.values():
+            self.update(info)
 
     def complete_transaction(self, completed: CompletedTransaction) -> None:
         """Its marker is written: it is no longer open, but unstable until replicated (PS12).
@@ -371,7 +364,7 @@ class ProducerStateManager:
         """
         entry = self._producers.get(producer_id)
         if entry is None:
-            entry = self._add(ProducerStateEntry(producer_id))
+            entry = self._producers[producer_id] = ProducerStateEntry(producer_id)
         if attributes & TRANSACTIONAL_FLAG:
             if entry.transaction_first_offset is None:
                 entry.transaction_first_offset = base_offset
@@ -390,23 +383,6 @@ class ProducerStateManager:
         )
         entry.last_timestamp = max_timestamp
 
-    @contextmanager
-    def replaying_segment(self) -> Iterator[dict[int, None]]:
-        """Around the `replay` of one segment's batches; the caller notes each producer in what it is given.
-
-        Kafka collects them in a map of their own, by computeIfAbsent, and takes them over in that one's order (T10).
-        """
-        first_uses: dict[int, None] = {}
-        self._newcomers = set()
-        try:
-            yield first_uses
-        finally:
-            newcomers, self._newcomers = self._newcomers, None
-            assert newcomers <= first_uses.keys(), (newcomers, first_uses)
-            for producer_id in order_of_first_uses(first_uses):
-                if producer_id in newcomers:
-                    self._order.add(producer_id)
-
     # Expiry, truncation, the log's start
 
     def remove_expired(self, now_ms: int) -> None:
@@ -414,7 +390,6 @@ class ProducerStateManager:
         expired = [entry.producer_id for entry in self._producers.values() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
-            self._order.remove(producer_id)
         self.verifications.remove_expired(now_ms, self._producer_id_expiration_ms)
 
     def _is_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
@@ -452,7 +427,6 @@ class ProducerStateManager:
 
     def _clear(self) -> None:
         self._producers.clear()
-        self._order.clear()
         self._ongoing.clear()
         self._completed.clear()
 
@@ -474,7 +448,7 @@ class ProducerStateManager:
         self.last_snapshot_offset = self._map_end_offset = log_start_offset
 
     def _load(self, entry: ProducerStateEntry) -> None:
-        self._add(entry)
+        self._producers[entry.producer_id] = entry
         if entry.transaction_first_offset is not None:
             place = LogOffsetMetadata(entry.transaction_first_offset)
             _put_in_order(self._ongoing, OngoingTransaction(entry.producer_id, place))
@@ -506,7 +480,7 @@ class ProducerStateManager:
             self._file_system,
             self._directory,
             offset,
-            [self._producers[producer_id] for producer_id in self._order],
+            self._producers.values(),
             sync=sync,
         )
         self._note_snapshot(offset)
@@ -582,15 +556,6 @@ class ProducerStateManager:
             except FileNotFoundError:
                 logger.debug("producer snapshot already gone: offset=%d", offset)
         self._file_system.sync_directory(self._directory)
-
-    def _add(self, entry: ProducerStateEntry) -> ProducerStateEntry:
-        if entry.producer_id not in self._producers:
-            if self._newcomers is None:
-                self._order.add(entry.producer_id)
-            else:
-                self._newcomers.add(entry.producer_id)
-        self._producers[entry.producer_id] = entry
-        return entry
 
     def _remove_completed_below(self, offset: int) -> None:
         stable = [

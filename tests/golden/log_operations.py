@@ -1,7 +1,8 @@
-"""Operations that real Kafka's log did, done again here and compared: results, errors, marks, state and every byte.
+"""Operations that real Kafka's log did, done again here and compared: results, errors, marks, state, files.
 
     python -m tests.golden.log_operations CASES.jsonl [--self-test]
 
+Files are compared by every byte, producer snapshots by content (see `snapshots.py`).
 A line of CASES is one case in the form of `golden/log-operations.jsonl` (see the README there). Ends with
 `N cases, M differ`; exit status 1 if any does.
 """
@@ -38,6 +39,7 @@ from tests.golden.comparing import (
     leaves,
     lies_about,
     scratch,
+    snapshot_lies,
 )
 
 Lie = Callable[[], Json]
@@ -391,6 +393,10 @@ def self_test(cases: Iterator[Json], judge: Judge) -> list[str]:
             if kind not in seen:
                 seen.add(kind)
                 unnoticed += [] if differences(make_lie(), actual) else [kind]
+        for kind, lie in snapshot_lies(actual):
+            if kind not in seen:
+                seen.add(kind)
+                unnoticed += [] if differences(expected, lie) else [kind]
     if not seen:
         unnoticed.append("everything: no case holds")
     print(f"self-test: {len(seen)} kinds of field falsified, {len(unnoticed)} unnoticed")

@@ -17,9 +17,11 @@ from storage.draws import Draws
 from storage.log import Isolation, PartitionLog
 from storage.log_manager import LogManager
 from storage.os_filesystem import OsFileSystem
+from storage.producer_snapshot import SNAPSHOT_SUFFIX
 from storage.recovery_cut import RecoveryCut
 from storage.transaction_index import AbortedTransaction
 from storage.verify_directory import verify_log_directory
+from tests.golden.snapshots import Snapshot, encoded
 from tests.interop import judge
 from tests.interop.judge import COMMITTED, UNCOMMITTED, Broker, Consumed, Json
 from tests.interop.shapes import START_MS
@@ -198,7 +200,7 @@ def test_verify_finds_every_log_sound(given: Given) -> None:
 
 
 def test_recovery_of_a_killed_broker_gives_the_bytes_that_kafkas_gave(given: Given, tmp_path: Path) -> None:
-    """Both started on what was killed and stopped in order: logs, indexes and snapshots are equal.
+    """Both started on what was killed and stopped in order: logs and indexes are equal, snapshots hold the same.
 
     Its second life has an epoch of its own, in which nothing was written.
     """
@@ -214,7 +216,12 @@ def test_recovery_of_a_killed_broker_gives_the_bytes_that_kafkas_gave(given: Giv
 
 
 def _files(directory: Path) -> dict[str, bytes]:
-    return {name: (directory / name).read_bytes() for name in sorted(os.listdir(directory))}
+    """The bytes of each file; of a sound producer snapshot with its entries by producer id."""
+    contents = {name: (directory / name).read_bytes() for name in sorted(os.listdir(directory))}
+    return {
+        name: encoded(Snapshot(content).entries()) if name.endswith(SNAPSHOT_SUFFIX) else content
+        for name, content in contents.items()
+    }
 
 
 def test_a_broker_starts_on_what_was_recovered_here(given: Given, tmp_path: Path) -> None:

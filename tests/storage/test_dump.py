@@ -16,6 +16,7 @@ from storage.dump import DumpOptions, DumpStatus
 from storage.legacy_builder import build_message_set
 from storage.os_filesystem import OsFileSystem
 from storage.verify import verify_partition
+from tests.golden.snapshots import Snapshot, encoded
 from tests.places import GOLDEN
 from tests.storage.dump_helpers import Told, dumped
 
@@ -331,6 +332,18 @@ def test_damaged_snapshot_is_one_line(tmp_path: Path, in_golden: None) -> None:
         told = dumped(snapshot)
         assert told.status is DumpStatus.DAMAGED
         assert told.errors[0].startswith(f"error: {snapshot}: {reason}")
+
+
+def test_t10_a_snapshot_is_dumped_in_the_order_of_its_entries(tmp_path: Path, in_golden: None) -> None:
+    sound = Path("kafka-4.1/clean/transactions-0/00000000000000000067.snapshot").read_bytes()
+    snapshot = tmp_path / "00000000000000000067.snapshot"
+    dumps = []
+    for entries in (Snapshot(sound).entries(), Snapshot(sound).entries()[::-1]):
+        snapshot.write_bytes(encoded(entries))
+        told = dumped(snapshot)
+        assert told.status is DumpStatus.SOUND
+        dumps.append(told.lines[1:])
+    assert len(dumps[0]) == 2 and dumps[1] == dumps[0][::-1]
 
 
 def test_unknown_codec_is_named_with_its_batch(log: Path) -> None:

@@ -1,4 +1,4 @@
-"""Steps of a start that only the disk, or a load under one odd condition, tells: rules LL2 to LL25, PS25."""
+"""Steps of a start that only the disk, or a load under one odd condition, tells: rules LL2 to LL25, PS25, T10."""
 
 from __future__ import annotations
 
@@ -314,26 +314,24 @@ def test_ps13_the_idle_time_is_counted_in_64_bits(timestamp: int, is_known: bool
     assert (log.producers.last_entry(3) is not None) == is_known
 
 
-# PS25: the order of what a segment's replay found
+# T10: the order of a snapshot's entries
 
 
-def test_ps25_producers_new_in_a_segment_stand_in_their_bin_with_the_latest_in_front() -> None:
-    """Of equal bins, as computeIfAbsent of Kafka's map leaves them; the bytes of a snapshot show it."""
+def test_t10_producers_that_a_replay_finds_are_saved_by_id_as_those_of_appends_are() -> None:
     file_system = new_file_system()
     log = open_log(file_system, ROOMY)
     for producer_id in (2000, 16, 2001, 32, 2016):
         data = batch(log.log_end_offset, producer_id=producer_id, producer_epoch=0, sequence=0)
         log.append_as_follower(data, leader_epoch=0, now_ms=NOW_MS)
     log.close()
-    appended = decode_snapshot(read_file(file_system, file_of(5, "snapshot")))
-    assert [entry.producer_id for entry in appended] == [2000, 16, 32, 2016, 2001]
+    appended = read_file(file_system, file_of(5, "snapshot"))
+    assert [entry.producer_id for entry in decode_snapshot(appended)] == [16, 32, 2000, 2001, 2016]
     file_system.rename(file_of(5, "snapshot"), file_of(7, "snapshot"))  # beyond the end: not loaded
     open_log(file_system, ROOMY, clean=True)
-    replayed = decode_snapshot(read_file(file_system, file_of(5, "snapshot")))
-    assert [entry.producer_id for entry in replayed] == [2016, 32, 16, 2000, 2001]
+    assert read_file(file_system, file_of(5, "snapshot")) == appended
 
 
-def test_ps9_producers_new_in_one_set_come_in_that_order_too() -> None:
+def test_t10_producers_new_in_one_set_are_saved_by_id() -> None:
     file_system = new_file_system()
     log = open_log(file_system, ROOMY)
     data = b"".join(
@@ -343,4 +341,4 @@ def test_ps9_producers_new_in_one_set_come_in_that_order_too() -> None:
     log.append_as_follower(data, leader_epoch=0, now_ms=NOW_MS)
     log.close()
     appended = decode_snapshot(read_file(file_system, file_of(4, "snapshot")))
-    assert [entry.producer_id for entry in appended] == [32, 16, 2000, 2001]
+    assert [entry.producer_id for entry in appended] == [16, 32, 2000, 2001]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from storage.filesystem import OpenMode, join, read_file
 from storage.os_filesystem import OsFileSystem
 from storage.verify import Problem, verify_partition
 from storage.verify_directory import verify_log_directory
+from tests.golden.snapshots import Snapshot, encoded
 from tests.places import GOLDEN
 from tests.storage.log_helpers import (
     DIRECTORY,
@@ -161,3 +164,14 @@ def test_checkpoints_beyond_the_end_of_their_log_are_named() -> None:
     reports, beside = verify_log_directory(file_system, "logs")
     assert len(reports) == 1
     assert [(each.path, each.rule) for each in beside] == [("logs/recovery-point-offset-checkpoint", "FL5")]
+
+
+def test_t10_a_snapshot_is_sound_in_any_order_of_its_entries(tmp_path: Path) -> None:
+    directory = tmp_path / "transactions-0"
+    shutil.copytree(GOLDEN / "kafka-4.1" / "clean" / directory.name, directory)
+    path = directory / f"{67:020d}.snapshot"
+    entries = Snapshot(path.read_bytes()).entries()
+    assert len(entries) == 2
+    for order in (entries, entries[::-1]):
+        path.write_bytes(encoded(order))
+        assert verify_partition(OsFileSystem(), str(directory), deep=True).problems == []

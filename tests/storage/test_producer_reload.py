@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sim.crash import Dead, Life
-from storage.filesystem import FileSystem
+from storage.crc32c import crc32c
+from storage.filesystem import FileSystem, read_file
 from storage.producer_append import AppendOrigin, BatchMetadata
 from storage.producer_state import ProducerStateManager
 from tests.storage.producers import (
@@ -303,8 +304,7 @@ def test_reload_sees_files_that_came_and_went(manager: ProducerStateManager, fil
     assert manager.snapshot_offsets == [7]
 
 
-def test_snapshot_keeps_kafkas_table_after_producers_have_gone(file_system: FileSystem) -> None:
-    """A Java map does not shrink, so neither does the order it gives its few that are left."""
+def test_t10_a_snapshot_lists_the_producers_that_have_not_expired_by_id(file_system: FileSystem) -> None:
     manager = ProducerStateManager(file_system, "/log")
     for offset, pid in enumerate(range(100, 114)):
         append(manager, data(offset, 0, pid=pid, timestamp=1))
@@ -314,3 +314,22 @@ def test_snapshot_keeps_kafkas_table_after_producers_have_gone(file_system: File
     again = ProducerStateManager(file_system, "/log")
     again.truncate_and_reload(0, 16, NOW)
     assert list(again.producers) == [1, 16]
+
+
+def test_t10_the_state_does_not_depend_on_the_order_of_a_snapshots_entries(file_system: FileSystem) -> None:
+    manager = ProducerStateManager(file_system, "/log")
+    for offset, pid in enumerate((17, 33, 5, 1000)):
+        append(manager, data(offset, 0, pid=pid, transactional=pid == 5))
+    content = read_file(file_system, str(manager.take_snapshot()))
+    entries = [content[at : at + 46] for at in range(10, len(content), 46)]
+    body = content[6:10] + b"".join([entries[number] for number in (1, 2, 0, 3)])
+    write_garbage(file_system, 4, content[:2] + crc32c(body).to_bytes(4, "big") + body)
+
+    again = ProducerStateManager(file_system, "/log")
+    again.truncate_and_reload(0, 4, NOW)
+    assert list(again.producers) == [17, 33, 5, 1000]
+    assert again.first_unstable_offset == manager.first_unstable_offset == 2
+    assert {pid: entry.last_offset for pid, entry in again.producers.items()} == {17: 0, 33: 1, 5: 2, 1000: 3}
+    append(again, data(4, 1, pid=1000))
+    written = read_file(file_system, str(again.take_snapshot()))
+    assert written[10 : 10 + 3 * 46] == content[10 : 10 + 3 * 46]

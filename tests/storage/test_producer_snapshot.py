@@ -5,7 +5,6 @@ us.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from storage.crc32c import crc32c
 from storage.draws import Draws
 from storage.errors import CorruptSnapshot
 from storage.filesystem import FileSystem, read_file
-from storage.hash_map_order import HashMapOrder
 from storage.producer_append import ProducerStateEntry
 from storage.producer_snapshot import (
     decode_snapshot,
@@ -34,6 +32,9 @@ from tests.places import GOLDEN
 SNAPSHOTS = sorted(
     path for folder in ("kafka-4.1", "kafka-2.8") for path in GOLDEN.glob(f"{folder}/**/*.snapshot")
 )
+
+# How a java.util.HashMap of JDK 17 lists these, added as 1000, 1001, 2000, 5, 17, 33, 4000.
+KAFKAS_ORDER = (2000, 4000, 17, 33, 5, 1000, 1001)
 
 
 def new_file_system() -> FileSystem:
@@ -66,15 +67,6 @@ def sealed(body: bytes, version: int = 1) -> bytes:
     return struct.pack(">hI", version, crc32c(body)) + body
 
 
-def in_order(entries: Iterable[ProducerStateEntry]) -> list[ProducerStateEntry]:
-    """As a manager lists them that has met them in the order given."""
-    by_id, order = {}, HashMapOrder()
-    for entry in entries:
-        by_id[entry.producer_id] = entry
-        order.add(entry.producer_id)
-    return [by_id[producer_id] for producer_id in order]
-
-
 def test_golden_snapshots_are_there() -> None:
     assert len(SNAPSHOTS) > 50
     assert any(len(decode_snapshot(path.read_bytes())) > 1 for path in SNAPSHOTS)
@@ -85,9 +77,21 @@ def test_golden_snapshot_is_written_back_byte_for_byte(path: Path) -> None:
     content = path.read_bytes()
     entries = decode_snapshot(content, path.name)
     assert encode_snapshot(entries) == content
-    by_id = sorted(entries, key=lambda entry: entry.producer_id)
-    assert encode_snapshot(in_order(by_id)) == content
+    assert encode_snapshot(reversed(entries)) == content
     assert snapshot_offset(path.name) is not None and snapshot_name(int(path.stem)) == path.name
+
+
+def test_t10_entries_are_written_by_ascending_producer_id() -> None:
+    entries = [an_entry(producer_id) for producer_id in KAFKAS_ORDER]
+    loaded = decode_snapshot(encode_snapshot(entries))
+    assert [entry.producer_id for entry in loaded] == sorted(KAFKAS_ORDER)
+    assert sorted(map(fields, loaded)) == sorted(map(fields, entries))
+
+
+def test_t10_a_snapshot_in_the_order_of_kafkas_hash_map_is_read_as_it_stands() -> None:
+    packed = b"".join(encode_snapshot([an_entry(producer_id)])[10:] for producer_id in KAFKAS_ORDER)
+    content = sealed(struct.pack(">i", len(KAFKAS_ORDER)) + packed)
+    assert [entry.producer_id for entry in decode_snapshot(content)] == list(KAFKAS_ORDER)
 
 
 def test_empty_snapshot_is_10_bytes() -> None:
@@ -182,8 +186,9 @@ def drawn_entries(draw: st.DrawFn) -> ProducerStateEntry:
 @settings(max_examples=25, deadline=None)
 @given(st.lists(drawn_entries(), max_size=30, unique_by=lambda entry: entry.producer_id))
 def test_snapshot_round_trip(entries: list[ProducerStateEntry]) -> None:
-    content = encode_snapshot(in_order(entries))
+    content = encode_snapshot(entries)
     loaded = decode_snapshot(content)
     assert {e.producer_id: fields(e) for e in loaded} == {e.producer_id: fields(e) for e in entries}
-    assert encode_snapshot(in_order(loaded)) == content
+    assert encode_snapshot(loaded) == encode_snapshot(reversed(entries)) == content
+    assert [entry.producer_id for entry in loaded] == sorted(entry.producer_id for entry in entries)
     assert len(content) == 10 + 46 * len(entries)
