@@ -15,7 +15,6 @@ from cluster.broker_lifecycle import BrokerState, Lifecycle
 from cluster.broker_logs import BrokerLogs
 from cluster.broker_metadata import MetadataObserver
 from cluster.config import BrokerConfig
-from cluster.controller.decisions import refusal
 from cluster.effects import Effect
 from cluster.errors import ClusterError, ErrorCode
 from cluster.log_maintenance import LogMaintenance
@@ -44,6 +43,7 @@ from cluster.messages import (
     TopicPartition,
 )
 from cluster.metadata import MetadataImage
+from cluster.refusals import refusal
 from cluster.replica.manager import ReplicaManager
 from cluster.replica.outbox import Outbox
 from cluster.replica.replica import Replica

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import final
 
-from cluster.controller.decisions import refusal
 from cluster.errors import ClusterError, ErrorCode
 from cluster.messages import (
     AllocateProducerIdsRequest,
@@ -19,6 +18,7 @@ from cluster.messages import (
     ResponseBody,
     TransportError,
 )
+from cluster.refusals import refusal
 from cluster.replica.context import ReplicaContext
 
 Forwarded = CreateTopicRequest | DeleteTopicRequest | AlterTopicConfigsRequest

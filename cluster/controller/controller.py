@@ -18,7 +18,7 @@ from typing import final
 
 from cluster.controller.brokers import BrokerControl
 from cluster.controller.config import ControllerConfig
-from cluster.controller.decisions import Decision, refusal
+from cluster.controller.decisions import Decision
 from cluster.controller.elections import LeaderElection
 from cluster.controller.metadata_log import MetadataLog, make_directory_durably
 from cluster.controller.observations import observations, observe
@@ -52,6 +52,7 @@ from cluster.messages import (
 )
 from cluster.metadata import MetadataImage
 from cluster.metadata_records import ClusterRecord, MetadataRecord
+from cluster.refusals import refusal
 from storage.draws import Draws
 from storage.errors import DirectoryInUse, StorageError
 from storage.filesystem import FileSystem, Lock, join
