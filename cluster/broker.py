@@ -17,6 +17,7 @@ from cluster.broker_metadata import MetadataObserver
 from cluster.config import BrokerConfig
 from cluster.effects import Effect
 from cluster.errors import ClusterError, ErrorCode
+from cluster.events import Event, JobDone, Request, Response, Shutdown, TimerFired
 from cluster.log_maintenance import LogMaintenance
 from cluster.messages import (
     AllocateProducerIdsRequest,
@@ -26,20 +27,14 @@ from cluster.messages import (
     CreateTopicRequest,
     DeleteTopicRequest,
     DescribeReplicasRequest,
-    Event,
     FetchMetadataRequest,
     FetchRequest,
     InitProducerIdRequest,
-    JobDone,
     ListOffsetsRequest,
     MetadataRequest,
     ProduceRequest,
     RegisterBrokerRequest,
-    Request,
     RequestBody,
-    Response,
-    Shutdown,
-    TimerFired,
     TopicPartition,
 )
 from cluster.metadata import MetadataImage

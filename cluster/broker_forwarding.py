@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import final
 
 from cluster.errors import ClusterError, ErrorCode
+from cluster.events import TransportError
 from cluster.messages import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -16,7 +17,6 @@ from cluster.messages import (
     DeleteTopicRequest,
     InitProducerIdResponse,
     ResponseBody,
-    TransportError,
 )
 from cluster.refusals import refusal
 from cluster.replica.context import ReplicaContext

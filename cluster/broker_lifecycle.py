@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Protocol, final
 
 from cluster.errors import ErrorCode
+from cluster.events import TransportError
 from cluster.messages import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -16,7 +17,6 @@ from cluster.messages import (
     RegisterBrokerResponse,
     ResponseBody,
     TopicPartition,
-    TransportError,
 )
 from cluster.replica.context import NO_BROKER_EPOCH, ReplicaContext
 from storage.draws import Draws

@@ -9,7 +9,8 @@ from typing import final
 
 from cluster.broker_lifecycle import Lifecycle
 from cluster.errors import ErrorCode
-from cluster.messages import FetchMetadataRequest, FetchMetadataResponse, ResponseBody, TransportError
+from cluster.events import TransportError
+from cluster.messages import FetchMetadataRequest, FetchMetadataResponse, ResponseBody
 from cluster.metadata import MetadataDelta
 from cluster.metadata_batches import read_metadata_batches
 from cluster.replica.context import NO_BROKER_EPOCH, ReplicaContext

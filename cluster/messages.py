@@ -1,9 +1,4 @@
-"""What comes into a core, and what travels between nodes: frozen dataclasses, one each.
-
-A core (broker, controller, producer, consumer, admin) has one entry, `step(now_ms, event) -> list[Effect]`.
-Events are `Request` (somebody asks), `Response` (the answer to a `Send` of ours), `TimerFired`, `JobDone`, `Shutdown`;
-the bodies of requests and responses are the other classes here. Clients' commands are events of their own modules.
-"""
+"""What travels between nodes: the bodies of requests and responses, one frozen dataclass each."""
 
 from __future__ import annotations
 
@@ -381,50 +376,3 @@ ResponseBody = (
     | AlterPartitionResponse
     | FetchMetadataResponse
 )
-
-
-# events: what a shell feeds to a core
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """Somebody asks. `call` is the shell's; exactly one `Reply(call=…)` answers it (none for acks=0)."""
-
-    call: int
-    body: RequestBody
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransportError:
-    """No answer: refused, cut, timed out. The outcome of the request is unknown."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
-    """The answer to the `Send` with the same `call`; each Send gets exactly one, body or TransportError."""
-
-    call: int
-    body: ResponseBody | TransportError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimerFired:
-    key: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobDone:
-    """The job ran; `error` is what it raised (StorageError or OSError), if it did."""
-
-    job: int
-    error: Exception | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shutdown:
-    """Begin an orderly stop; the core ends it with the effect `Stop`."""
-
-
-Event = Request | Response | TimerFired | JobDone | Shutdown

@@ -23,19 +23,14 @@ from cluster.effects import (
     SetTimer,
     Stop,
 )
+from cluster.events import Event, JobDone, Request, Response, Shutdown, TimerFired
 from cluster.messages import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
     BrokerHeartbeatRequest,
-    Event,
     FetchMetadataRequest,
-    JobDone,
     RegisterBrokerRequest,
-    Request,
     RequestBody,
-    Response,
-    Shutdown,
-    TimerFired,
 )
 
 CONTROLLER_TIMERS = "controller/"

@@ -24,17 +24,8 @@ from cluster.effects import (
     SetTimer,
     Stop,
 )
-from cluster.messages import (
-    Event,
-    JobDone,
-    Request,
-    RequestBody,
-    Response,
-    ResponseBody,
-    Shutdown,
-    TimerFired,
-    TransportError,
-)
+from cluster.events import Event, JobDone, Request, Response, Shutdown, TimerFired, TransportError
+from cluster.messages import RequestBody, ResponseBody
 from cluster.transport import Address, Peers
 
 logger = logging.getLogger(__name__)

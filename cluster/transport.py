@@ -20,7 +20,8 @@ from google.protobuf.message import Message
 from cluster import streams, wire
 from cluster.effects import BOOTSTRAP, Send
 from cluster.errors import ErrorCode
-from cluster.messages import FetchRequest, MetadataResponse, ProduceRequest, ResponseBody, TransportError
+from cluster.events import TransportError
+from cluster.messages import FetchRequest, MetadataResponse, ProduceRequest, ResponseBody
 from cluster.rpc.methods import UNARY_BY_REQUEST
 from cluster.streams import StreamCodec, StreamRequest
 

@@ -21,16 +21,8 @@ from cluster.effects import (
     SetTimer,
     Stop,
 )
-from cluster.messages import (
-    Event,
-    JobDone,
-    Request,
-    Response,
-    ResponseBody,
-    Shutdown,
-    TimerFired,
-    TransportError,
-)
+from cluster.events import Event, JobDone, Request, Response, Shutdown, TimerFired, TransportError
+from cluster.messages import ResponseBody
 from sim.clock import Clock
 from sim.network import Exchange, Network, Reachability
 from sim.streams import Stream

@@ -11,7 +11,8 @@ from collections import deque
 from enum import Enum
 from typing import Protocol, final
 
-from cluster.messages import RequestBody, ResponseBody, TransportError
+from cluster.events import TransportError
+from cluster.messages import RequestBody, ResponseBody
 from sim.streams import Stream
 from sim.trace import Trace
 from sim.world import Actor, World

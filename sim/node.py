@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Protocol, final
 
 from cluster.effects import RunJob, Stop
+from cluster.events import Event, JobDone, Shutdown
 from cluster.messages import Event, JobDone, Shutdown
 from sim.clock import Clock
 from sim.crash import Dead, Life

@@ -19,15 +19,8 @@ from cluster.client.effects import (
 from cluster.client.producer_core import ProducerCore
 from cluster.effects import Effect, Send, SetTimer
 from cluster.errors import ErrorCode
-from cluster.messages import (
-    CONTROLLER_ID,
-    CreateTopicRequest,
-    CreateTopicResponse,
-    Event,
-    Response,
-    TimerFired,
-    TopicPartition,
-)
+from cluster.events import Event, Response, TimerFired
+from cluster.messages import CONTROLLER_ID, CreateTopicRequest, CreateTopicResponse, TopicPartition
 from sim.history import History, Outcome, ReadOperation, SendOperation
 from sim.host import Shell, Watcher
 from sim.network import Network

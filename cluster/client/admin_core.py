@@ -10,6 +10,7 @@ from cluster.client.effects import AdminEffect, Answered, Described
 from cluster.client.metadata_cache import MetadataUpdater
 from cluster.effects import Send, SetTimer, Stop
 from cluster.errors import ErrorCode
+from cluster.events import Event, JobDone, Request, Response, Shutdown, TimerFired, TransportError
 from cluster.messages import (
     AlterTopicConfigsRequest,
     AlterTopicConfigsResponse,
@@ -19,16 +20,9 @@ from cluster.messages import (
     DeleteTopicResponse,
     DescribeReplicasRequest,
     DescribeReplicasResponse,
-    Event,
-    JobDone,
     MetadataRequest,
     MetadataResponse,
-    Request,
-    Response,
     ResponseBody,
-    Shutdown,
-    TimerFired,
-    TransportError,
 )
 
 WAKE_TIMER = "admin.wake"

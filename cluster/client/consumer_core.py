@@ -26,26 +26,20 @@ from cluster.client.fetched_records import read_fetched
 from cluster.client.metadata_cache import LeaderAndEpoch, MetadataUpdater
 from cluster.effects import Observe, Send, SetTimer, Stop
 from cluster.errors import ErrorCode
+from cluster.events import Event, JobDone, Request, Response, Shutdown, TimerFired, TransportError
 from cluster.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     NO_EPOCH,
     EpochEnd,
-    Event,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
-    JobDone,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    Request,
-    Response,
     ResponseBody,
-    Shutdown,
-    TimerFired,
     TopicPartition,
-    TransportError,
 )
 from storage.errors import CorruptBatch, StorageError
 

@@ -11,6 +11,7 @@ from typing import final
 
 from cluster.effects import BOOTSTRAP, Effect, LearnEndpoint, Send
 from cluster.errors import ErrorCode
+from cluster.events import TransportError
 from cluster.messages import (
     NO_LEADER,
     BrokerEndpoint,
@@ -19,7 +20,6 @@ from cluster.messages import (
     ResponseBody,
     TopicMetadata,
     TopicPartition,
-    TransportError,
 )
 
 

@@ -25,20 +25,14 @@ from cluster.client.producer_identity import IdentityKeeper
 from cluster.client.waiting_records import PendingRecord, WaitingRecords, size_bound
 from cluster.effects import Send, SetTimer, Stop
 from cluster.errors import ErrorCode
+from cluster.events import Event, JobDone, Request, Response, Shutdown, TimerFired, TransportError
 from cluster.messages import (
-    Event,
-    JobDone,
     ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
-    Request,
-    Response,
     ResponseBody,
-    Shutdown,
-    TimerFired,
     TopicPartition,
-    TransportError,
 )
 from storage.draws import Draws
 from storage.record import Header, Record

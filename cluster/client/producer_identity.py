@@ -12,7 +12,8 @@ from typing import final
 from cluster.client.accumulator import ProducerIdentity
 from cluster.effects import Send
 from cluster.errors import ErrorCode
-from cluster.messages import InitProducerIdRequest, InitProducerIdResponse, ResponseBody, TransportError
+from cluster.events import TransportError
+from cluster.messages import InitProducerIdRequest, InitProducerIdResponse, ResponseBody
 
 MAX_EPOCH = (1 << 15) - 1
 

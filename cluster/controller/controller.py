@@ -28,6 +28,7 @@ from cluster.controller.sessions import Sessions
 from cluster.controller.topics import TopicControl
 from cluster.effects import Effect, Observe, Reply, RunJob, SetTimer, Stop
 from cluster.errors import ClusterError, ErrorCode
+from cluster.events import Event, JobDone, Request, Response, Shutdown, TimerFired
 from cluster.messages import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -38,17 +39,11 @@ from cluster.messages import (
     DeleteTopicRequest,
     DescribeReplicasRequest,
     DescribeReplicasResponse,
-    Event,
     FetchMetadataRequest,
-    JobDone,
     MetadataRequest,
     RegisterBrokerRequest,
-    Request,
     RequestBody,
-    Response,
     ResponseBody,
-    Shutdown,
-    TimerFired,
 )
 from cluster.metadata import MetadataImage
 from cluster.metadata_records import ClusterRecord, MetadataRecord

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import final
 
 from cluster.effects import Send
+from cluster.events import TransportError
 from cluster.local.layout import HOST, NodeSpec
-from cluster.messages import DescribeReplicasRequest, DescribeReplicasResponse, ResponseBody, TransportError
+from cluster.messages import DescribeReplicasRequest, DescribeReplicasResponse, ResponseBody
 from cluster.transport import Peers
 
 POLL_TIMEOUT_MS = 1_000

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import final
 
 from cluster.errors import ErrorCode
+from cluster.events import TransportError
 from cluster.messages import (
     NO_EPOCH,
     FetchPartition,
@@ -16,7 +17,6 @@ from cluster.messages import (
     FetchResponse,
     ResponseBody,
     TopicPartition,
-    TransportError,
 )
 from cluster.replica.context import ReplicaContext
 from cluster.replica.flushes import Flushes

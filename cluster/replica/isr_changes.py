@@ -8,13 +8,8 @@ from __future__ import annotations
 from typing import final
 
 from cluster.errors import ErrorCode
-from cluster.messages import (
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    IsrMember,
-    ResponseBody,
-    TransportError,
-)
+from cluster.events import TransportError
+from cluster.messages import AlterPartitionRequest, AlterPartitionResponse, IsrMember, ResponseBody
 from cluster.replica.context import ReplicaContext
 from cluster.replica.isr import CommittedIsr, PendingExpandIsr, PendingIsr, joined
 from cluster.replica.leader import Leader

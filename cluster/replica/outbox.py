@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import final
 
 from cluster.effects import CancelTimer, Effect, LearnEndpoint, Observe, Reply, RunJob, Send, SetTimer, Stop
-from cluster.messages import JobDone, RequestBody, Response, ResponseBody, TransportError
+from cluster.events import JobDone, Response, TransportError
+from cluster.messages import RequestBody, ResponseBody
 
 OnAnswer = Callable[[int, ResponseBody | TransportError], None]  # (now_ms, body)
 OnDone = Callable[[int, Exception | None], None]  # (now_ms, what the job raised)

@@ -8,20 +8,16 @@ from typing import final
 from cluster.broker import Broker
 from cluster.config import BrokerConfig
 from cluster.effects import Effect, RunJob
+from cluster.events import JobDone, Request, Response, TimerFired, TransportError
 from cluster.messages import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     FetchMetadataRequest,
     FetchMetadataResponse,
-    JobDone,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
-    Request,
     RequestBody,
-    Response,
     ResponseBody,
-    TimerFired,
-    TransportError,
 )
 from cluster.metadata_batches import build_metadata_batch
 from cluster.metadata_records import ClusterRecord, MetadataRecord, RegisterBrokerRecord

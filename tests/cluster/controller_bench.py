@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from cluster.controller.config import ControllerConfig
 from cluster.controller.controller import Controller
 from cluster.effects import Effect, Observe, Reply, RunJob, SetTimer
+from cluster.events import JobDone, Request, Shutdown, TimerFired
 from cluster.messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -15,14 +16,10 @@ from cluster.messages import (
     CreateTopicRequest,
     CreateTopicResponse,
     IsrMember,
-    JobDone,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
-    Request,
     RequestBody,
     ResponseBody,
-    Shutdown,
-    TimerFired,
     TopicPartition,
 )
 from cluster.metadata import PartitionRegistration

@@ -6,26 +6,22 @@ from dataclasses import dataclass, field
 
 from cluster.effects import Effect, LearnEndpoint, Reply, RunJob, SetTimer, Stop
 from cluster.errors import ErrorCode
+from cluster.events import Event, JobDone, Request, Shutdown, TimerFired
 from cluster.messages import (
     CreateTopicRequest,
     CreateTopicResponse,
     DeleteTopicRequest,
     DeleteTopicResponse,
-    Event,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
-    JobDone,
     MetadataRequest,
     MetadataResponse,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
-    Request,
     RequestBody,
     ResponseBody,
-    Shutdown,
-    TimerFired,
 )
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from cluster.client.effects import ConsumerEffect, Delivered, ProducerEffect
 from cluster.effects import BOOTSTRAP, CancelTimer, Send, SetTimer
 from cluster.errors import ErrorCode
+from cluster.events import Event, Response, TimerFired, TransportError
 from cluster.messages import (
     BrokerEndpoint,
-    Event,
     InitProducerIdRequest,
     InitProducerIdResponse,
     MetadataRequest,
@@ -23,12 +23,9 @@ from cluster.messages import (
     ProduceRequest,
     ProduceResponse,
     RequestBody,
-    Response,
     ResponseBody,
-    TimerFired,
     TopicMetadata,
     TopicPartition,
-    TransportError,
 )
 from storage.batch import RecordBatch, iterate_batches
 from storage.record import add_to_sequence

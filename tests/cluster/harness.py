@@ -16,24 +16,18 @@ from cluster.config import BrokerConfig
 from cluster.controller.config import ControllerConfig
 from cluster.controller.controller import Controller
 from cluster.effects import CancelTimer, Effect, LearnEndpoint, Observe, Reply, RunJob, Send, SetTimer, Stop
+from cluster.events import Event, JobDone, Request, Response, Shutdown, TimerFired, TransportError
 from cluster.messages import (
     CONTROLLER_ID,
     CreateTopicRequest,
     CreateTopicResponse,
-    Event,
-    JobDone,
     ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
-    Request,
     RequestBody,
-    Response,
     ResponseBody,
-    Shutdown,
-    TimerFired,
     TopicPartition,
-    TransportError,
 )
 from cluster.replica.replica import Replica
 from sim.crash import Life

@@ -13,6 +13,7 @@ from cluster.broker_logs import BrokerLogs
 from cluster.config import BrokerConfig
 from cluster.effects import Effect, Observe, Reply, RunJob, Send
 from cluster.errors import ErrorCode
+from cluster.events import JobDone, Response, TransportError
 from cluster.messages import (
     NO_EPOCH,
     AlterPartitionRequest,
@@ -22,7 +23,6 @@ from cluster.messages import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
-    JobDone,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ProducePartition,
@@ -30,10 +30,8 @@ from cluster.messages import (
     ProduceRequest,
     ProduceResponse,
     RequestBody,
-    Response,
     ResponseBody,
     TopicPartition,
-    TransportError,
 )
 from cluster.metadata import BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage
 from cluster.replica.leader import Leader

@@ -9,6 +9,7 @@ from cluster.client.config import AdminConfig
 from cluster.client.effects import AdminEffect, Answered, Described
 from cluster.effects import BOOTSTRAP, Send, SetTimer
 from cluster.errors import ErrorCode
+from cluster.events import Response, TimerFired, TransportError
 from cluster.messages import (
     CreateTopicRequest,
     CreateTopicResponse,
@@ -18,9 +19,6 @@ from cluster.messages import (
     DescribeReplicasResponse,
     MetadataRequest,
     MetadataResponse,
-    Response,
-    TimerFired,
-    TransportError,
 )
 from tests.cluster.fake_cluster import FakeCluster
 

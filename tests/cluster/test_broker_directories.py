@@ -8,13 +8,13 @@ import pytest
 
 from cluster.effects import Effect, Reply, RunJob, Send, Stop
 from cluster.errors import ErrorCode
+from cluster.events import JobDone
 from cluster.messages import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    JobDone,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ProducePartition,

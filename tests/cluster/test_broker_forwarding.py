@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cluster.effects import Effect, Reply
 from cluster.errors import ErrorCode
+from cluster.events import TransportError
 from cluster.messages import (
     CONTROLLER_ID,
     AllocateProducerIdsRequest,
@@ -15,7 +16,6 @@ from cluster.messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
     TopicPartition,
-    TransportError,
 )
 from tests.cluster.broker_setup import BrokerSetup
 from tests.cluster.replica_setup import of, only, only_sent, sent

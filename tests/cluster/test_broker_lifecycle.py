@@ -8,6 +8,7 @@ import pytest
 
 from cluster.effects import Effect, LearnEndpoint, Reply, RunJob, SetTimer, Stop
 from cluster.errors import ErrorCode
+from cluster.events import Shutdown, TransportError
 from cluster.messages import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -22,9 +23,7 @@ from cluster.messages import (
     ProduceResponse,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
-    Shutdown,
     TopicPartition,
-    TransportError,
 )
 from cluster.metadata_records import (
     BrokerChangeRecord,

@@ -7,7 +7,8 @@ from __future__ import annotations
 import pytest
 
 from cluster.effects import Effect, RunJob
-from cluster.messages import JobDone, ProducePartition, ProduceRequest, TopicPartition
+from cluster.events import JobDone
+from cluster.messages import ProducePartition, ProduceRequest, TopicPartition
 from cluster.metadata_records import PartitionRecord, TopicConfigRecord, TopicRecord
 from sim.crash import Life
 from storage.batch import Record, build_batch

@@ -19,6 +19,7 @@ from cluster.client.effects import (
 )
 from cluster.effects import Observe, Send
 from cluster.errors import ErrorCode
+from cluster.events import Response, TimerFired, TransportError
 from cluster.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -29,10 +30,7 @@ from cluster.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     MetadataRequest,
-    Response,
-    TimerFired,
     TopicPartition,
-    TransportError,
 )
 from storage.batch import build_batch
 from storage.record import Record

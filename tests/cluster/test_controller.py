@@ -8,6 +8,7 @@ from cluster.controller.config import ControllerConfig
 from cluster.controller.controller import Controller
 from cluster.effects import Effect, Observe, Reply, RunJob, Stop
 from cluster.errors import ErrorCode
+from cluster.events import JobDone
 from cluster.messages import (
     CreateTopicRequest,
     CreateTopicResponse,
@@ -15,7 +16,6 @@ from cluster.messages import (
     FetchMetadataResponse,
     FetchRequest,
     FetchResponse,
-    JobDone,
     MetadataRequest,
     MetadataResponse,
 )

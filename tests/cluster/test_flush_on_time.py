@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cluster.effects import RunJob, SetTimer
-from cluster.messages import JobDone, ProducePartition, ProduceRequest, TopicPartition
+from cluster.events import JobDone
+from cluster.messages import ProducePartition, ProduceRequest, TopicPartition
 from cluster.metadata_records import PartitionRecord, TopicRecord
 from storage.batch import Record, build_batch
 from tests.cluster.broker_setup import BrokerSetup

@@ -6,14 +6,8 @@ from collections.abc import Mapping
 
 from cluster.effects import RunJob, Send
 from cluster.errors import ErrorCode
-from cluster.messages import (
-    NO_EPOCH,
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchResponse,
-    TopicPartition,
-    TransportError,
-)
+from cluster.events import TransportError
+from cluster.messages import NO_EPOCH, FetchPartitionResponse, FetchRequest, FetchResponse, TopicPartition
 from cluster.replica.follower import FetchState
 from tests.cluster.replica_setup import (
     NO_CONFIGS,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from cluster.effects import Send
 from cluster.errors import ErrorCode
-from cluster.messages import AlterPartitionRequest, IsrMember, TransportError
+from cluster.events import TransportError
+from cluster.messages import AlterPartitionRequest, IsrMember
 from cluster.replica.isr import CommittedIsr, PendingExpandIsr, PendingShrinkIsr, committed_isr, maximal_isr
 from tests.cluster.replica_setup import Setup, broker_epoch_of, observed, only_sent, sent
 

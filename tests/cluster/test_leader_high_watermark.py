@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cluster.errors import ErrorCode
-from cluster.messages import AlterPartitionRequest, TransportError
+from cluster.events import TransportError
+from cluster.messages import AlterPartitionRequest
 from tests.cluster.replica_setup import NO_CONFIGS, Setup, observed, only_sent
 
 

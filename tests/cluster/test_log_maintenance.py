@@ -6,7 +6,8 @@ import errno
 
 from cluster.config import BrokerConfig
 from cluster.effects import Effect, RunJob, SetTimer, Stop
-from cluster.messages import JobDone, ProducePartition, ProduceRequest, Shutdown, TopicPartition
+from cluster.events import JobDone, Shutdown
+from cluster.messages import ProducePartition, ProduceRequest, TopicPartition
 from cluster.metadata_records import (
     PartitionRecord,
     RemoveTopicRecord,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from cluster.client.metadata_cache import MetadataCache, MetadataUpdater
 from cluster.effects import BOOTSTRAP
 from cluster.errors import ErrorCode
+from cluster.events import TransportError
 from cluster.messages import (
     BrokerEndpoint,
     MetadataResponse,
     PartitionMetadata,
     TopicMetadata,
     TopicPartition,
-    TransportError,
 )
 
 T0 = TopicPartition("t", 0)

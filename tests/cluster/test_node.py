@@ -7,20 +7,16 @@ from cluster.config import BrokerConfig
 from cluster.controller.config import ControllerConfig
 from cluster.controller.controller import Controller
 from cluster.effects import Effect, Observe, Reply, RunJob, Send, SetTimer, Stop
+from cluster.events import JobDone, Request, Response, Shutdown, TransportError
 from cluster.messages import (
     CreateTopicRequest,
     CreateTopicResponse,
-    JobDone,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
-    Request,
     RequestBody,
-    Response,
     ResponseBody,
-    Shutdown,
     TopicPartition,
-    TransportError,
 )
 from cluster.node import Node
 from sim.crash import Life

@@ -14,17 +14,14 @@ from cluster.client.partitioner import partition_for_key
 from cluster.client.producer_core import ProducerCore
 from cluster.effects import BOOTSTRAP, LearnEndpoint, Send, Stop
 from cluster.errors import ErrorCode
+from cluster.events import Response, Shutdown, TimerFired, TransportError
 from cluster.messages import (
     InitProducerIdRequest,
     MetadataRequest,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
-    Response,
-    Shutdown,
-    TimerFired,
     TopicPartition,
-    TransportError,
 )
 from storage.batch import RecordBatch, iterate_batches
 from storage.compression import Compression

@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from cluster.effects import BOOTSTRAP, Send
 from cluster.errors import ErrorCode
+from cluster.events import TransportError
 from cluster.messages import (
     CreateTopicRequest,
     CreateTopicResponse,
@@ -32,7 +33,6 @@ from cluster.messages import (
     RequestBody,
     ResponseBody,
     TopicPartition,
-    TransportError,
 )
 from cluster.rpc import methods
 from cluster.runtime import Runtime

@@ -6,16 +6,8 @@ import asyncio
 from collections.abc import Sequence
 
 from cluster.effects import Effect, Reply
-from cluster.messages import (
-    Event,
-    FetchResponse,
-    MetadataRequest,
-    ProducePartition,
-    ProduceRequest,
-    Request,
-    ResponseBody,
-    Shutdown,
-)
+from cluster.events import Event, Request, Shutdown
+from cluster.messages import FetchResponse, MetadataRequest, ProducePartition, ProduceRequest, ResponseBody
 from cluster.runtime import Runtime
 from tests.cluster.echo_core import answer_to
 from tests.cluster.harness import batch

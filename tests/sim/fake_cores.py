@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cluster.effects import Effect, Observe, Reply, Send, SetTimer
-from cluster.messages import (
-    Event,
-    MetadataRequest,
-    MetadataResponse,
-    Request,
-    RequestBody,
-    Response,
-    ResponseBody,
-    TransportError,
-)
+from cluster.events import Event, Request, Response, TransportError
+from cluster.messages import MetadataRequest, MetadataResponse, RequestBody, ResponseBody
 from sim.host import Shell
 from sim.network import Exchange, Network, Transport
 from sim.node import Node, NodeCore, new_disk

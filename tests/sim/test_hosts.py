@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from cluster.effects import CancelTimer, Observe, RunJob, Send, Stop
-from cluster.messages import JobDone, Shutdown, TimerFired
+from cluster.events import JobDone, Shutdown, TimerFired
 from sim.network import Transport
 from sim.node import Node
 from sim.world import ORIGIN_MS
