@@ -6,6 +6,7 @@ from cluster import wire_common as common
 from cluster.messages import (
     DescribeReplicasRequest,
     DescribeReplicasResponse,
+    InitProducerIdRequest,
     InitProducerIdResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -174,6 +175,14 @@ def _replica_from_wire(message: data_pb2.ReplicaDescription) -> ReplicaDescripti
         high_watermark=message.high_watermark,
         log_end_offset=message.log_end_offset,
     )
+
+
+def init_producer_id_request_to_wire(value: InitProducerIdRequest) -> data_pb2.InitProducerIdRequest:
+    return data_pb2.InitProducerIdRequest()
+
+
+def init_producer_id_request_from_wire(message: data_pb2.InitProducerIdRequest) -> InitProducerIdRequest:
+    return InitProducerIdRequest()
 
 
 def init_producer_id_response_to_wire(value: InitProducerIdResponse) -> data_pb2.InitProducerIdResponse:

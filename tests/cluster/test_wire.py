@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from collections import Counter
 
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
@@ -69,6 +70,13 @@ def bodies(cls: type) -> st.SearchStrategy[object]:
 
 def through_bytes(message: Message) -> Message:
     return type(message).FromString(message.SerializeToString())
+
+
+def test_the_tables_hold_exactly_the_bodies_that_there_are_and_each_once() -> None:
+    assert Counter(pair.body for pair in wire.REQUESTS) == Counter(REQUESTS)
+    assert Counter(pair.body for pair in wire.RESPONSES) == Counter(RESPONSES)
+    for pair in (*wire.REQUESTS, *wire.RESPONSES):
+        assert pair.message.DESCRIPTOR.name == pair.body.__name__
 
 
 @pytest.mark.parametrize("cls", REQUESTS, ids=lambda cls: cls.__name__)
