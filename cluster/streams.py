@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import TypeVar, final
 
 from cluster.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from cluster.rpc import data_pb2, methods, replica_pb2
@@ -32,100 +32,80 @@ Body = TypeVar("Body", StreamRequest, StreamResponse)
 Calls = list[tuple[int, StreamRequest]]
 Answers = list[tuple[int, StreamResponse]]
 
-MAX_MESSAGE_BYTES = 64 << 20  # gRPC's own default is 4 MiB, overhead included
-MERGE_BYTES = 4 << 20  # a message is closed once it holds this much; one pair alone may be larger
+# gRPC's own default is 4 MiB, overhead included.
+MAX_MESSAGE_BYTES = 64 << 20
+# A message is closed once it holds this much; one pair alone may be larger.
+MERGE_BYTES = 4 << 20
 MERGE_PAIRS = 64
 
 
+@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamCodec:
-    """How one stream's lists become bytes; what gRPC calls serialisers."""
+    """How one stream's lists become bytes and back: its message classes, and the functions that fill and read them.
+
+    The four methods are what gRPC calls serialisers.
+    """
 
     path: str
-    calls_to_bytes: Callable[[Calls], bytes]
-    calls_from_bytes: Callable[[bytes], Calls]
-    answers_to_bytes: Callable[[Answers], bytes]
-    answers_from_bytes: Callable[[bytes], Answers]
+    request: type[StreamRequest]
+    response: type[StreamResponse]
+    call_list: type[replica_pb2.FetchCalls] | type[data_pb2.ProduceCalls]
+    answer_list: type[replica_pb2.FetchAnswers] | type[data_pb2.ProduceAnswers]
+    fill_request: Callable[..., None]
+    fill_response: Callable[..., None]
+    request_from_wire: Callable[..., StreamRequest]
+    response_from_wire: Callable[..., StreamResponse]
+
+    def calls_to_bytes(self, calls: Calls) -> bytes:
+        message = self.call_list()
+        for call, body in calls:
+            assert isinstance(body, self.request), body
+            item = message.calls.add()
+            item.call = call
+            self.fill_request(item.request, body)
+        return message.SerializeToString()
+
+    def calls_from_bytes(self, data: bytes) -> Calls:
+        from_wire = self.request_from_wire
+        return [(item.call, from_wire(item.request)) for item in self.call_list.FromString(data).calls]
+
+    def answers_to_bytes(self, answers: Answers) -> bytes:
+        message = self.answer_list()
+        for call, body in answers:
+            assert isinstance(body, self.response), body
+            item = message.answers.add()
+            item.call = call
+            self.fill_response(item.response, body)
+        return message.SerializeToString()
+
+    def answers_from_bytes(self, data: bytes) -> Answers:
+        from_wire = self.response_from_wire
+        return [(item.call, from_wire(item.response)) for item in self.answer_list.FromString(data).answers]
 
 
-def _fetch_calls_to_bytes(calls: Calls) -> bytes:
-    message = replica_pb2.FetchCalls()
-    for call, body in calls:
-        assert isinstance(body, FetchRequest), body
-        item = message.calls.add()
-        item.call = call
-        fill_fetch_request(item.request, body)
-    return message.SerializeToString()
-
-
-def _fetch_calls_from_bytes(data: bytes) -> Calls:
-    calls = replica_pb2.FetchCalls.FromString(data).calls
-    return [(item.call, fetch_request_from_wire(item.request)) for item in calls]
-
-
-def _fetch_answers_to_bytes(answers: Answers) -> bytes:
-    message = replica_pb2.FetchAnswers()
-    for call, body in answers:
-        assert isinstance(body, FetchResponse), body
-        item = message.answers.add()
-        item.call = call
-        fill_fetch_response(item.response, body)
-    return message.SerializeToString()
-
-
-def _fetch_answers_from_bytes(data: bytes) -> Answers:
-    answers = replica_pb2.FetchAnswers.FromString(data).answers
-    return [(item.call, fetch_response_from_wire(item.response)) for item in answers]
-
-
-def _produce_calls_to_bytes(calls: Calls) -> bytes:
-    message = data_pb2.ProduceCalls()
-    for call, body in calls:
-        assert isinstance(body, ProduceRequest), body
-        item = message.calls.add()
-        item.call = call
-        fill_produce_request(item.request, body)
-    return message.SerializeToString()
-
-
-def _produce_calls_from_bytes(data: bytes) -> Calls:
-    calls = data_pb2.ProduceCalls.FromString(data).calls
-    return [(item.call, produce_request_from_wire(item.request)) for item in calls]
-
-
-def _produce_answers_to_bytes(answers: Answers) -> bytes:
-    message = data_pb2.ProduceAnswers()
-    for call, body in answers:
-        assert isinstance(body, ProduceResponse), body
-        item = message.answers.add()
-        item.call = call
-        fill_produce_response(item.response, body)
-    return message.SerializeToString()
-
-
-def _produce_answers_from_bytes(data: bytes) -> Answers:
-    answers = data_pb2.ProduceAnswers.FromString(data).answers
-    return [(item.call, produce_response_from_wire(item.response)) for item in answers]
-
-
-def _fetch_codec(path: str) -> StreamCodec:
-    return StreamCodec(
-        path=path,
-        calls_to_bytes=_fetch_calls_to_bytes,
-        calls_from_bytes=_fetch_calls_from_bytes,
-        answers_to_bytes=_fetch_answers_to_bytes,
-        answers_from_bytes=_fetch_answers_from_bytes,
-    )
-
-
-REPLICA_FETCH = _fetch_codec(methods.REPLICA_FETCH)
-CONSUMER_FETCH = _fetch_codec(methods.CONSUMER_FETCH)
+REPLICA_FETCH = StreamCodec(
+    path=methods.REPLICA_FETCH,
+    request=FetchRequest,
+    response=FetchResponse,
+    call_list=replica_pb2.FetchCalls,
+    answer_list=replica_pb2.FetchAnswers,
+    fill_request=fill_fetch_request,
+    fill_response=fill_fetch_response,
+    request_from_wire=fetch_request_from_wire,
+    response_from_wire=fetch_response_from_wire,
+)
+CONSUMER_FETCH = replace(REPLICA_FETCH, path=methods.CONSUMER_FETCH)
 PRODUCE = StreamCodec(
     path=methods.PRODUCE,
-    calls_to_bytes=_produce_calls_to_bytes,
-    calls_from_bytes=_produce_calls_from_bytes,
-    answers_to_bytes=_produce_answers_to_bytes,
-    answers_from_bytes=_produce_answers_from_bytes,
+    request=ProduceRequest,
+    response=ProduceResponse,
+    call_list=data_pb2.ProduceCalls,
+    answer_list=data_pb2.ProduceAnswers,
+    fill_request=fill_produce_request,
+    fill_response=fill_produce_response,
+    request_from_wire=produce_request_from_wire,
+    response_from_wire=produce_response_from_wire,
 )
 CODECS: dict[str, StreamCodec] = {codec.path: codec for codec in (PRODUCE, CONSUMER_FETCH, REPLICA_FETCH)}
 

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster import messages, wire
+from cluster import messages, streams, wire
 from cluster.errors import ErrorCode
 from cluster.messages import FetchResponse, MetadataRequest, RequestBody, ResponseBody
 from cluster.rpc import common_pb2, data_pb2, methods, replica_pb2
@@ -99,6 +99,21 @@ def test_every_response_survives_the_wire(cls: type) -> None:
     round_trip()
 
 
+@pytest.mark.parametrize("codec", streams.CODECS.values(), ids=lambda codec: codec.path)
+def test_a_list_of_a_stream_survives_in_its_order_under_its_calls(codec: streams.StreamCodec) -> None:
+    @settings(max_examples=25, deadline=None)
+    @given(_listed(codec.request), _listed(codec.response))
+    def round_trip(calls: streams.Calls, answers: streams.Answers) -> None:
+        assert codec.calls_from_bytes(codec.calls_to_bytes(calls)) == calls
+        assert codec.answers_from_bytes(codec.answers_to_bytes(answers)) == answers
+
+    round_trip()
+
+
+def _listed(cls: type) -> st.SearchStrategy[list[tuple[int, object]]]:
+    return st.lists(st.tuples(st.integers(0, (1 << 31) - 1), bodies(cls)), max_size=3)
+
+
 def test_every_dataclass_field_has_a_wire_field_of_its_name() -> None:
     for cls in (*REQUESTS, *RESPONSES):
         ours = [field.name for field in dataclasses.fields(cls)]
@@ -133,5 +148,5 @@ def test_each_unary_request_has_one_method_and_streams_are_the_three_known() -> 
     streamed = {"FetchRequest", "ProduceRequest"}
     unary = {cls.__name__ for cls in REQUESTS} - streamed
     assert {request.__name__ for request in methods.UNARY_BY_REQUEST} == unary
-    streams = {path for path, method in methods.BY_PATH.items() if method.is_stream}
-    assert streams == {methods.PRODUCE, methods.CONSUMER_FETCH, methods.REPLICA_FETCH}
+    streamed_paths = {path for path, method in methods.BY_PATH.items() if method.is_stream}
+    assert streamed_paths == {methods.PRODUCE, methods.CONSUMER_FETCH, methods.REPLICA_FETCH}
