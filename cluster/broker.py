@@ -10,10 +10,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import assert_never, final
 
+from cluster.broker_ending import Ending, OrderlyStop
 from cluster.broker_forwarding import Forwarding, ProducerIds
 from cluster.broker_lifecycle import BrokerState, Lifecycle
-from cluster.broker_logs import BrokerLogs
+from cluster.broker_logs import BrokerLogs, DirectoryFailures
 from cluster.broker_metadata import MetadataObserver
+from cluster.broker_publication import Publication
 from cluster.config import BrokerConfig
 from cluster.effects import Effect
 from cluster.errors import ClusterError, ErrorCode
@@ -39,6 +41,7 @@ from cluster.messages import (
 )
 from cluster.metadata import MetadataImage
 from cluster.refusals import refusal
+from cluster.replica.context import ReplicaContext
 from cluster.replica.manager import ReplicaManager
 from cluster.replica.outbox import Outbox
 from cluster.replica.replica import Replica
@@ -46,7 +49,6 @@ from storage.draws import Draws
 from storage.errors import StorageError
 from storage.filesystem import FileSystem
 
-NO_PREVIOUS_EPOCH = -1
 ACKS_NONE = 0
 
 
@@ -61,27 +63,24 @@ class Broker:
         self.node_id = config.node_id
         self.image = MetadataImage()
         self._outbox = Outbox()
-        self._logs = BrokerLogs(config, fs, directories, draws, self._outbox)
-        self.manager = ReplicaManager(config, self.image, self._outbox, self._logs, self.on_fatal)
-        self._context = self.manager.context
-        self.maintenance = LogMaintenance(self._context, self._logs)
-        self._logs.on_offline = self._on_directory_offline
-        self.metadata = MetadataObserver(self._context, self.manager.roles)
-        self.lifecycle = Lifecycle(self._context, self, draws)
-        self.metadata.attach(self.lifecycle)
-        self._forwarding = Forwarding(self._context)
-        self._producer_ids = ProducerIds(self._context)
-        self._is_stopped = False
+        failures = DirectoryFailures()
+        self._logs = BrokerLogs(config, fs, directories, draws, self._outbox, failures)
+        self._ending = Ending(self._outbox, self._logs)
+        self._context = context = ReplicaContext(config, self.image, self._outbox, self._logs)
+        self.maintenance = LogMaintenance(context, self._logs)
+        self.manager = ReplicaManager(context, self.maintenance, self._ending.fail)
+        failures.listen(self.manager.on_directory_offline)
+        failures.listen(self.maintenance.on_directory_offline)
+        self._publication = Publication(context, self.manager.roles)
+        orderly_stop = OrderlyStop(self._ending, self.manager, self.maintenance, self._logs)
+        self.lifecycle = Lifecycle(context, self._logs, self._publication, self._ending, orderly_stop, draws)
+        self._metadata = MetadataObserver(context, self.manager.roles, self._publication, self.lifecycle)
+        self._forwarding = Forwarding(context)
+        self._producer_ids = ProducerIds(context)
 
     def replicas(self) -> Mapping[TopicPartition, Replica]:
-        """For tables and checkers, which only read."""
+        """A view of all replicas, for tables and checkers."""
         return MappingProxyType(self._context.replicas)
-
-    @property
-    def state(self) -> BrokerState:
-        return self.lifecycle.state
-
-    # start and step
 
     def start(self, now_ms: int) -> list[Effect]:
         """Loads the logs, then asks for registration and metadata. Raises DirectoryInUse, StorageError, OSError."""
@@ -92,7 +91,7 @@ class Broker:
         self.manager.isr_changes.start(now_ms)
         self.manager.flushes.start(now_ms)
         self.lifecycle.start(now_ms)
-        self.metadata.start(now_ms)
+        self._metadata.start(now_ms)
         return self._outbox.take()
 
     def step(self, now_ms: int, event: Event) -> list[Effect]:
@@ -105,9 +104,9 @@ class Broker:
         """
         for event in events:
             self._survive(partial(self._dispatch, now_ms, event))
-        if self.state is not BrokerState.SHUTTING_DOWN:
+        if self.lifecycle.state is not BrokerState.SHUTTING_DOWN:
             self._survive(partial(self.manager.settle, now_ms))
-            if self._context.has_newly_offline and not self._is_stopped:
+            if self._context.has_newly_offline and not self._ending.is_over:
                 self._context.has_newly_offline = False
                 self._survive(partial(self.manager.settle, now_ms))
                 self.lifecycle.beat(now_ms)
@@ -115,7 +114,7 @@ class Broker:
 
     def _survive(self, work: Callable[[], None]) -> None:
         """Does it, unless the broker has ended. A disk that fails ends the broker only with its last log directory."""
-        if self._is_stopped:
+        if self._ending.is_over:
             return
         try:
             work()
@@ -123,11 +122,7 @@ class Broker:
             try:
                 self._logs.on_disk_failed(self._logs.find_offline_log(), error)
             except (StorageError, OSError) as last:
-                self.on_fatal(str(last))
-
-    def _on_directory_offline(self, directory: str) -> None:
-        self.manager.on_directory_offline(directory)
-        self.maintenance.on_directory_offline(directory)
+                self._ending.fail(str(last))
 
     def _dispatch(self, now_ms: int, event: Event) -> None:
         match event:
@@ -144,20 +139,22 @@ class Broker:
             case _:
                 assert_never(event)
 
-    # requests
-
     def _on_request(self, now_ms: int, request: Request) -> None:
         call, body = request.call, request.body
-        if self.state is BrokerState.SHUTTING_DOWN:
+        if self.lifecycle.state is BrokerState.SHUTTING_DOWN:
             self._refuse(call, body, ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down")
             return
         match body:
-            case FetchRequest() | ProduceRequest() | ListOffsetsRequest():
-                self.manager.on_request(now_ms, call, body)
+            case FetchRequest():
+                self.manager.fetches.on_request(now_ms, call, body)
+            case ProduceRequest():
+                self.manager.produces.on_request(now_ms, call, body)
+            case ListOffsetsRequest():
+                self.manager.list_offsets.on_request(call, body)
             case MetadataRequest():
                 self._describe_metadata(call, body)
             case DescribeReplicasRequest():
-                self._outbox.reply(call, self.manager.describe(body, self.state.value))
+                self._outbox.reply(call, self.manager.describe(body, self.lifecycle.state.value))
             case InitProducerIdRequest():
                 self._producer_ids.on_request(call)
             case CreateTopicRequest() | DeleteTopicRequest() | AlterTopicConfigsRequest():
@@ -177,7 +174,7 @@ class Broker:
 
     def _describe_metadata(self, call: int, body: MetadataRequest) -> None:
         """Half an image would tell clients of topics that do not exist any more, or not of those that do."""
-        if not self.metadata.is_published:
+        if not self._publication.is_published:
             self._refuse(call, body, ErrorCode.BROKER_NOT_AVAILABLE, "the broker is starting")
             return
         self._outbox.reply(call, self.image.describe(body.topics))
@@ -186,55 +183,3 @@ class Broker:
         if isinstance(body, ProduceRequest) and body.acks == ACKS_NONE:
             return
         self._outbox.reply(call, refusal(body, ClusterError(code, detail)))
-
-    # what the life cycle asks
-
-    def cluster_id(self) -> str:
-        return self._logs.cluster_id
-
-    def previous_broker_epoch(self) -> int:
-        """-1 unless the last stop was clean (ELE-9)."""
-        directories = self._logs.directories
-        epoch = directories.previous_broker_epoch
-        return epoch if directories.was_clean and epoch is not None else NO_PREVIOUS_EPOCH
-
-    def offline_partitions(self) -> tuple[TopicPartition, ...]:
-        return tuple(sorted(self._context.offline))
-
-    def metadata_offset(self) -> int:
-        return self.image.next_offset
-
-    def has_caught_up(self) -> bool:
-        return self.metadata.has_caught_up()
-
-    def on_registered(self, now_ms: int, cluster_id: str) -> None:
-        self._logs.remember_cluster(cluster_id)
-        self.metadata.maybe_publish_first(now_ms)
-
-    # the end
-
-    def on_leave_granted(self, now_ms: int) -> None:
-        """Nobody is served from here on; then flush, close, and the mark of a clean stop, in one job."""
-        self.metadata.stop()
-        self.manager.stop(now_ms)
-        self._outbox.forget_all()
-        stop_maintenance = self.maintenance.prepare_stop()
-        close_logs = self._logs.prepare_shutdown(self._context.broker_epoch, now_ms)
-
-        def shut_down() -> None:
-            stop_maintenance()
-            close_logs()
-
-        self._outbox.run_job("shutdown", shut_down, self._on_shut_down)
-
-    def _on_shut_down(self, now_ms: int, error: Exception | None) -> None:
-        self._is_stopped = True
-        self._outbox.stop("shutdown" if error is None else f"shutdown: {error}")
-
-    def on_fatal(self, reason: str) -> None:
-        """The state of the disk or of the cluster is not known any more: no word of this life counts from here."""
-        if self._is_stopped:
-            return
-        self._is_stopped = True
-        self._outbox.stop(reason)
-        self._logs.close_handles()

@@ -26,12 +26,15 @@ Forwarded = CreateTopicRequest | DeleteTopicRequest | AlterTopicConfigsRequest
 
 @final
 class Forwarding:
+    """Sends the controller what a client asked, and the client what the controller answered."""
+
     def __init__(self, context: ReplicaContext) -> None:
         self._context = context
 
     def forward(self, call: int, body: Forwarded) -> None:
         def then(now_ms: int, answer: ResponseBody | TransportError) -> None:
-            if isinstance(answer, TransportError):  # it may have been done: the outcome is unknown
+            if isinstance(answer, TransportError):
+                # It may have been done: the outcome is unknown.
                 lost = ClusterError(
                     ErrorCode.REQUEST_TIMED_OUT, f"the controller did not answer: {answer.reason}"
                 )
@@ -51,8 +54,10 @@ class ProducerIds:
     def __init__(self, context: ReplicaContext) -> None:
         self._context = context
         self._next_id = 0
-        self._end_id = 0  # exclusive
-        self._waiting: list[int] = []  # calls
+        # Exclusive.
+        self._end_id = 0
+        # The calls that wait for an id.
+        self._waiting: list[int] = []
         self._is_asking = False
 
     def on_request(self, call: int) -> None:
@@ -91,7 +96,8 @@ class ProducerIds:
             self._serve()
             return
         waiting, self._waiting = self._waiting, []
-        for call in waiting:  # retriable: the client asks again, here or elsewhere
+        # The error is retriable: the client asks again, here or elsewhere.
+        for call in waiting:
             self._refuse(call, ErrorCode.NETWORK_EXCEPTION)
 
     def _refuse(self, call: int, error: ErrorCode) -> None:

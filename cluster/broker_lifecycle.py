@@ -6,8 +6,11 @@ Kafka: BrokerLifecycleManager; rules BRK-1 to BRK-8.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Protocol, final
+from typing import final
 
+from cluster.broker_ending import Ending, OrderlyStop
+from cluster.broker_logs import BrokerLogs
+from cluster.broker_publication import Publication
 from cluster.errors import ErrorCode
 from cluster.events import TransportError
 from cluster.messages import (
@@ -16,7 +19,6 @@ from cluster.messages import (
     RegisterBrokerRequest,
     RegisterBrokerResponse,
     ResponseBody,
-    TopicPartition,
 )
 from cluster.replica.context import NO_BROKER_EPOCH, ReplicaContext
 from storage.draws import Draws
@@ -24,56 +26,51 @@ from storage.draws import Draws
 REGISTER_TIMER = "broker.register"
 HEARTBEAT_TIMER = "broker.heartbeat"
 SHUTDOWN_TIMER = "broker.shutdown"
-FIRST_LEAVE_DELAY_MS = 50  # between the first two heartbeats of a leave; Kafka's
+# Kafka's delay between the first two heartbeats of a leave.
+FIRST_LEAVE_DELAY_MS = 50
 
 
 class BrokerState(StrEnum):
-    STARTING = "starting"  # not registered yet
-    RECOVERY = "recovery"  # registered, fenced until it has caught up
+    """What the broker is to the controller, in the order of its life."""
+
+    # Not registered yet.
+    STARTING = "starting"
+    # Registered, and fenced until it has caught up.
+    RECOVERY = "recovery"
     RUNNING = "running"
     PENDING_SHUTDOWN = "pending_shutdown"
     SHUTTING_DOWN = "shutting_down"
 
 
-class Surroundings(Protocol):
-    """What the life cycle asks of the rest of the broker."""
-
-    def cluster_id(self) -> str: ...
-
-    def previous_broker_epoch(self) -> int: ...
-
-    def metadata_offset(self) -> int:
-        """Next offset of the metadata log to be read."""
-
-    def offline_partitions(self) -> tuple[TopicPartition, ...]:
-        """Placed here, in log directories that cannot be used."""
-
-    def has_caught_up(self) -> bool:
-        """It has replayed its own registration, and acts on what came before."""
-
-    def on_registered(self, now_ms: int, cluster_id: str) -> None: ...
-
-    def on_leave_granted(self, now_ms: int) -> None: ...
-
-    def on_fatal(self, reason: str) -> None: ...
-
-
 @final
 class Lifecycle:
-    def __init__(self, context: ReplicaContext, surroundings: Surroundings, draws: Draws) -> None:
+    """What the broker is to the controller. One registration and one heartbeat are on their way at most."""
+
+    def __init__(
+        self,
+        context: ReplicaContext,
+        logs: BrokerLogs,
+        publication: Publication,
+        ending: Ending,
+        orderly_stop: OrderlyStop,
+        draws: Draws,
+    ) -> None:
         self._context = context
         self._config = context.config
-        self._surroundings = surroundings
+        self._logs = logs
+        self._publication = publication
+        self._ending = ending
+        self._orderly_stop = orderly_stop
         self.incarnation = "".join(f"{draws.bits('incarnation', half):016x}" for half in range(2))
         self.state = BrokerState.STARTING
         self.is_unfenced = False
-        self._failures = 0  # in a row
+        # Counted in a row.
+        self._failures = 0
         self._is_registering = False
         self._is_beating = False
-        self._is_beat_due = False  # something changed while a heartbeat was in flight
+        # Something changed while a heartbeat was in flight.
+        self._is_beat_due = False
         self._leave_beats = 0
-
-    # registration
 
     def start(self, now_ms: int) -> None:
         self._register(now_ms)
@@ -87,8 +84,8 @@ class Lifecycle:
             incarnation=self.incarnation,
             host=self._config.host,
             port=self._config.port,
-            previous_broker_epoch=self._surroundings.previous_broker_epoch(),
-            cluster_id=self._surroundings.cluster_id(),
+            previous_broker_epoch=self._logs.previous_broker_epoch,
+            cluster_id=self._logs.cluster_id,
         )
         self._context.outbox.send(
             self._config.controller_id,
@@ -103,8 +100,9 @@ class Lifecycle:
             case RegisterBrokerResponse(error=ErrorCode.NONE):
                 self._on_registered(now_ms, body)
             case RegisterBrokerResponse(error=ErrorCode.INVALID_REQUEST):
-                self._surroundings.on_fatal("the controller refused the registration: another cluster's")
-            case _:  # DUPLICATE_BROKER_REGISTRATION lasts until the session of the last life has expired
+                self._ending.fail("the controller refused the registration: another cluster's")
+            case _:
+                # DUPLICATE_BROKER_REGISTRATION lasts until the session of the last life has expired.
                 self._failures += 1
                 self._context.outbox.set_timer(REGISTER_TIMER, now_ms + self._backoff_ms(), self._register)
 
@@ -114,14 +112,14 @@ class Lifecycle:
         if self.state is BrokerState.STARTING:
             self.state = BrokerState.RECOVERY
         self._context.outbox.observe("broker.registered", broker_epoch=body.broker_epoch)
-        self._surroundings.on_registered(now_ms, body.cluster_id)
+        self._logs.remember_cluster(body.cluster_id)
+        if self._publication.maybe_publish_first(now_ms):
+            self.beat(now_ms)
         self.beat(now_ms)
 
     def _backoff_ms(self) -> int:
         doubled = self._config.retry_backoff_ms << min(self._failures - 1, 20)
         return min(doubled, self._config.retry_backoff_max_ms)
-
-    # heartbeats
 
     def beat(self, now_ms: int) -> None:
         """Now, or as soon as the one in flight is answered."""
@@ -134,10 +132,10 @@ class Lifecycle:
         request = BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
             broker_epoch=self._context.broker_epoch,
-            metadata_offset=self._surroundings.metadata_offset(),
+            metadata_offset=self._context.image.next_offset,
             want_fence=self.wants_fence(),
             want_shutdown=self.state is BrokerState.PENDING_SHUTDOWN,
-            offline_partitions=self._surroundings.offline_partitions(),
+            offline_partitions=tuple(sorted(self._context.offline)),
         )
         self._context.outbox.cancel_timer(HEARTBEAT_TIMER)
         self._context.outbox.send(
@@ -149,7 +147,7 @@ class Lifecycle:
 
     def wants_fence(self) -> bool:
         """BRK-2: it stays out until it acts on everything up to its own registration."""
-        return not self._surroundings.has_caught_up()
+        return not self._publication.has_caught_up()
 
     def _on_heartbeat(self, now_ms: int, body: ResponseBody | TransportError) -> None:
         self._is_beating = False
@@ -160,7 +158,8 @@ class Lifecycle:
             case BrokerHeartbeatResponse(
                 error=ErrorCode.STALE_BROKER_EPOCH | ErrorCode.BROKER_ID_NOT_REGISTERED
             ):
-                self._register(now_ms)  # heartbeats go on once it is answered
+                # Heartbeats go on once the registration is answered.
+                self._register(now_ms)
             case _:
                 self._failures += 1
                 delay_ms = min(self._backoff_ms(), self._config.broker_heartbeat_interval_ms)
@@ -186,8 +185,6 @@ class Lifecycle:
 
     def _beat_after(self, now_ms: int, delay_ms: int) -> None:
         self._context.outbox.set_timer(HEARTBEAT_TIMER, now_ms + delay_ms, self.beat)
-
-    # the end
 
     def leave(self, now_ms: int) -> None:
         """BRK-7, BRK-8: ask the controller to move the leaders away; it ends at a deadline all the same."""
@@ -217,4 +214,4 @@ class Lifecycle:
     def end(self, now_ms: int) -> None:
         if self.state is not BrokerState.SHUTTING_DOWN:
             self.state = BrokerState.SHUTTING_DOWN
-            self._surroundings.on_leave_granted(now_ms)
+            self._orderly_stop.begin(now_ms)

@@ -28,6 +28,9 @@ from storage.topics import directory_name, parse_directory_name
 
 logger = logging.getLogger(__name__)
 
+OnOffline = Callable[[str], None]
+
+NO_PREVIOUS_EPOCH = -1
 HIGH_WATERMARK_TIMER = "checkpoint.high_watermark"
 RECOVERY_POINT_TIMER = "checkpoint.recovery_point"
 
@@ -39,15 +42,29 @@ def text_topic_id(topic_id: str) -> str:
     return base64.urlsafe_b64encode(bytes.fromhex(topic_id)).decode().rstrip("=")
 
 
-def _nobody(directory: str) -> None:
-    return
+@final
+class DirectoryFailures:
+    """Stands between the log directories and those who work on logs: it is made before both.
+
+    The listeners are called in the order in which they came, within the call that found the disk failing.
+    """
+
+    def __init__(self) -> None:
+        self._listeners: list[OnOffline] = []
+
+    def listen(self, listener: OnOffline) -> None:
+        self._listeners.append(listener)
+
+    def report(self, directory: str) -> None:
+        for listener in self._listeners:
+            listener(directory)
 
 
 @final
 class BrokerLogs:
     """`open` first. Everything that can fail on the disk raises OSError or StorageError.
 
-    `on_offline` is told of a directory that fails later; its files are closed by a job, behind those that use them.
+    A directory that fails later is reported to `failures`; a job closes its files, after those that use them.
     """
 
     def __init__(
@@ -57,16 +74,18 @@ class BrokerLogs:
         directories: str | Sequence[str],
         draws: Draws,
         outbox: Outbox,
+        failures: DirectoryFailures,
     ) -> None:
         self._config = config
         self._file_system = fs
         self._paths = [directories] if isinstance(directories, str) else list(directories)
         self._draws = draws
         self._outbox = outbox
+        self._failures = failures
         self._directories: LogDirectories | None = None
-        self._marked: set[str] = set()  # directories that say which cluster they belong to
+        # Directories that say which cluster they belong to.
+        self._marked: set[str] = set()
         self._cuts: list[RecoveryCut] = []
-        self.on_offline: Callable[[str], None] = _nobody
         self.cluster_id = ""
 
     @property
@@ -74,7 +93,12 @@ class BrokerLogs:
         assert self._directories is not None, "not started"
         return self._directories
 
-    # start
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The broker epoch of the last life if it stopped in order, else NO_PREVIOUS_EPOCH (ELE-9)."""
+        directories = self.directories
+        epoch = directories.previous_broker_epoch
+        return epoch if directories.was_clean and epoch is not None else NO_PREVIOUS_EPOCH
 
     def open(self, now_ms: int) -> None:
         """Locks the directories and loads every log. Raises DirectoryInUse; NoLogDirectory when all of them fail."""
@@ -127,7 +151,7 @@ class BrokerLogs:
         self._outbox.observe("log_directory.offline", directory=directory, reason=reason)
 
     def remember_cluster(self, cluster_id: str) -> None:
-        """From the first registration on the directories belong to that cluster; a new one from now on."""
+        """Marks every directory as this cluster's: at the first registration, and when a directory is new."""
         self.cluster_id = self.cluster_id or cluster_id
         if not self.cluster_id:
             return
@@ -139,8 +163,6 @@ class BrokerLogs:
                     MetaPropertiesFile(self._file_system, manager.directory).write(owner)
                 except OSError as error:
                     self.directories.fail(manager.directory, error)
-
-    # partitions
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self.directories.get(topic, partition)
@@ -155,7 +177,7 @@ class BrokerLogs:
     def open_or_create(
         self, topic: TopicImage, partition: int, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """The log of that very topic: one of an earlier topic of the same name goes first (ROL-5)."""
+        """Returns the log of that very topic; one of an earlier topic of the same name is deleted first (ROL-5)."""
         topic_id = text_topic_id(topic.topic_id)
         manager = self.directories.manager_of(topic.name, partition)
         if manager is not None:
@@ -195,13 +217,11 @@ class BrokerLogs:
                 )
 
     def new_cleaners(self) -> dict[str, CleanerManager]:
-        """By directory, over its logs as they come and go."""
+        """Makes one cleaner for each directory, over its logs as they come and go."""
         return {
             manager.directory: CleanerManager(self._file_system, manager.directory, manager.logs)
             for manager in self.directories.online
         }
-
-    # failure
 
     def on_disk_failed(self, log: PartitionLog | None, error: Exception) -> None:
         """Takes offline the directory that is to blame, of a call on `log` where it was one (AP16).
@@ -222,7 +242,7 @@ class BrokerLogs:
             raise error
 
     def _is_offline(self, path: str) -> bool:
-        """What comes late of a directory that is gone already is no news."""
+        """Whether `path` is in a directory that is already offline: later errors from it are ignored."""
         return any(path.startswith(each.directory + "/") for each in self.directories.offline)
 
     def find_offline_log(self) -> PartitionLog | None:
@@ -235,10 +255,8 @@ class BrokerLogs:
 
     def _on_offline(self, manager: LogManager, reason: str) -> None:
         self._tell_offline(manager.directory, reason)
-        self._outbox.run_job("close", manager.close_handles, _note_unclosed)
-        self.on_offline(manager.directory)
-
-    # checkpoints
+        self._outbox.run_job("close", manager.close_handles, note_unclosed)
+        self._failures.report(manager.directory)
 
     def start_checkpoints(self, now_ms: int) -> None:
         self._arm_high_watermarks(now_ms)
@@ -286,8 +304,6 @@ class BrokerLogs:
                 self.directories.fail(manager.directory, error)
         self._arm_recovery_points(now_ms)
 
-    # end
-
     def prepare_shutdown(self, broker_epoch: int, now_ms: int) -> Callable[[], None]:
         """Flush, close, checkpoints, the mark of a clean stop: nobody else may touch the logs from here on."""
         directories = self.directories
@@ -298,11 +314,12 @@ class BrokerLogs:
         return shut_down
 
     def close_handles(self) -> None:
-        """As in a crash."""
+        """Closes all files and locks, and writes nothing, as a crash would."""
         if self._directories is not None:
             self._directories.close_handles()
 
 
-def _note_unclosed(now_ms: int, error: Exception | None) -> None:
+def note_unclosed(now_ms: int, error: Exception | None) -> None:
+    """Ends a job that closed files of an offline directory: nothing depends on whether it could."""
     if error is not None:
         logger.error("files of an offline log directory not closed: reason=%s", error)

@@ -40,22 +40,26 @@ class BrokerConfig:
     """Raises ConfigError from the constructor. Kafka: KafkaConfig, ReplicationConfigs, ServerLogConfigs."""
 
     node_id: int
-    host: str = "127.0.0.1"  # where others reach it, told to the controller
+    # Where others reach the broker, as it tells the controller.
+    host: str = "127.0.0.1"
     port: int = 0
     controller_id: int = CONTROLLER_ID
-    log: LogConfig = field(default_factory=LogConfig)  # what a topic does not set itself
+    # What a topic does not set itself.
+    log: LogConfig = field(default_factory=LogConfig)
 
     replica_lag_time_max_ms: int = 30_000
     replica_fetch_wait_max_ms: int = 500
     replica_fetch_min_bytes: int = 1
-    replica_fetch_max_bytes: int = 1 << 20  # of one partition
+    # The most that is asked of one partition.
+    replica_fetch_max_bytes: int = 1 << 20
     replica_fetch_response_max_bytes: int = 10 << 20
     replica_fetch_backoff_ms: int = 1_000
     replica_socket_timeout_ms: int = 30_000
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
-    log_flush_scheduler_interval_ms: int = LONG_MAX  # how often a topic's flush.ms is looked at; never
+    # How often the flush.ms of topics is looked at; by default never.
+    log_flush_scheduler_interval_ms: int = LONG_MAX
     log_initial_task_delay_ms: int = 30_000
     log_retention_check_interval_ms: int = 300_000
     log_cleaner_enable: bool = True
@@ -66,11 +70,15 @@ class BrokerConfig:
     broker_heartbeat_interval_ms: int = 2_000
     broker_session_timeout_ms: int = 9_000
     controller_socket_timeout_ms: int = 30_000
-    controlled_shutdown_timeout_ms: int = 10_000  # how long a stop waits for the controller's leave
-    retry_backoff_ms: int = 100  # towards the controller; doubles up to the maximum
+    # How long a stop waits until the controller grants it.
+    controlled_shutdown_timeout_ms: int = 10_000
+    # Towards the controller; it doubles up to the maximum.
+    retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
-    fetch_max_bytes: int = 55 << 20  # the most that one answer holds, whatever is asked
-    max_parked_requests: int = 100_000  # of each purgatory
+    # The most that one answer holds, whatever is asked.
+    fetch_max_bytes: int = 55 << 20
+    # The limit of each purgatory.
+    max_parked_requests: int = 100_000
 
     def __post_init__(self) -> None:
         if self.node_id < 0:

@@ -19,7 +19,8 @@ class Send:
     call: int
     body: RequestBody
     timeout_ms: int
-    expects_reply: bool = True  # False for acks=0: the shell feeds back a Response only if sending fails
+    # False for acks=0: the shell feeds back a Response only if sending fails.
+    expects_reply: bool = True
 
 
 BOOTSTRAP = -1
@@ -27,6 +28,8 @@ BOOTSTRAP = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
+    """The answer to the `Request` with the same `call`."""
+
     call: int
     body: ResponseBody
 
@@ -41,6 +44,8 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelTimer:
+    """Forget the timer of that key, if one is pending."""
+
     key: str
 
 

@@ -58,7 +58,7 @@ class ErrorCode(IntEnum):
 
     @property
     def is_retriable(self) -> bool:
-        """As Kafka's RetriableException: the same request may succeed later, perhaps elsewhere."""
+        """Whether the same request may succeed later, perhaps elsewhere. Kafka: RetriableException."""
         return self in _RETRIABLE
 
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import final
 
-from cluster.broker_logs import BrokerLogs
+from cluster.broker_logs import BrokerLogs, note_unclosed
 from cluster.messages import TopicPartition
 from cluster.replica.context import ReplicaContext
 from cluster.replica.replica import Replica
@@ -45,7 +45,7 @@ class _Round:
 
 @final
 class LogMaintenance:
-    """Only logs whose topic is known are touched: the others' configuration is a guess.
+    """Works on logs whose topic is known only: the configuration of others is a guess.
 
     `start` once the logs are open. What the disk refuses raises OSError or StorageError, as anywhere in a step.
     """
@@ -53,17 +53,16 @@ class LogMaintenance:
     def __init__(self, context: ReplicaContext, logs: BrokerLogs) -> None:
         self._context, self._logs = context, logs
         self._outbox, self._config = context.outbox, context.config
-        self.cleaners: dict[str, CleanerManager] = {}  # by log directory, of those that work
+        # By log directory, without those that are offline.
+        self.cleaners: dict[str, CleanerManager] = {}
         self._round: _Round | None = None
-        self._doomed: deque[tuple[int, LogSegment]] = deque()  # when its files go
+        # Each with the time at which its files are to be deleted.
+        self._doomed: deque[tuple[int, LogSegment]] = deque()
         self._now_ms = 0
         self._is_stopped = False
-        context.on_log_opened = self._on_log_opened
-        context.on_log_truncated = self._on_log_truncated
-        context.on_log_removed = self._on_log_removed
 
     def cleaner_of(self, log: PartitionLog) -> CleanerManager:
-        """That of its directory. KeyError once the directory is offline."""
+        """Returns the cleaner of the log's directory. KeyError once the directory is offline."""
         return self.cleaners[dirname(log.directory)]
 
     def start(self, now_ms: int) -> None:
@@ -76,7 +75,7 @@ class LogMaintenance:
             self._arm_cleaner(now_ms)
 
     def prepare_stop(self) -> Callable[[], None]:
-        """For the job that closes the logs: what a round has written so far is removed first."""
+        """Returns what the job that closes the logs does first: it removes what a round has written so far."""
         self._is_stopped = True
         running, self._round = self._round, None
 
@@ -86,26 +85,23 @@ class LogMaintenance:
 
         return stop
 
-    # Logs come, are cut, and go
-
-    def _on_log_opened(self, replica: Replica) -> None:
+    def on_log_opened(self, replica: Replica) -> None:
         log = replica.log
         log.retention.delete_files_with(self._doom)
-        self.cleaner_of(log).truncate_checkpoint(
-            key_of(log), log.log_end_offset
-        )  # that of an earlier topic of the name
+        # A checkpoint may be that of an earlier topic of the name.
+        self.cleaner_of(log).truncate_checkpoint(key_of(log), log.log_end_offset)
 
-    def _on_log_truncated(self, replica: Replica) -> None:
-        """A round that runs works on records that are gone; what comes in their place is dirty (RT16)."""
+    def on_log_truncated(self, replica: Replica) -> None:
+        """Aborts a round that works on deleted records; what comes in their place is dirty (RT16)."""
         log = replica.log
         cleaner = self.cleaner_of(log)
         cleaner.abort(key_of(log))
         try:
             cleaner.truncate_checkpoint(key_of(log), log.local.segments.active.base_offset)
         except OSError as error:
-            self._context.on_disk_failed(log, error)
+            self._logs.on_disk_failed(log, error)
 
-    def _on_log_removed(self, replica: Replica) -> None:
+    def on_log_removed(self, replica: Replica) -> None:
         self.cleaner_of(replica.log).forget(key_of(replica.log))
 
     def on_directory_offline(self, directory: str) -> None:
@@ -119,12 +115,10 @@ class LogMaintenance:
                 segment.close_handlers()
 
         if gone:
-            self._outbox.run_job("close", close, lambda now_ms, error: None)
+            self._outbox.run_job("close", close, note_unclosed)
 
     def _is_in(self, segment: LogSegment, directory: str) -> bool:
         return dirname(segment.directory) == directory
-
-    # Retention
 
     def _on_retention_timer(self, now_ms: int) -> None:
         """Compacted logs are the cleaner's, unless there is none."""
@@ -138,18 +132,19 @@ class LogMaintenance:
         self._now_ms = now_ms
         log = replica.log
         if log.online.reason is not None:
-            return  # its directory failed a moment ago
+            # Its directory failed a moment ago.
+            return
         try:
             count = log.retention.delete_old(now_ms)
         except StorageError as error:
-            self._context.on_disk_failed(log, error)
+            self._logs.on_disk_failed(log, error)
             return
         if count == 0:
             return
         self._context.touch(replica.topic_partition)
         self._outbox.observe(
             "log.segments_deleted",
-            topic_partition=str(replica.topic_partition),
+            topic_partition=replica.name,
             segments=count,
             log_start_offset=log.log_start_offset,
         )
@@ -163,8 +158,6 @@ class LogMaintenance:
     def _replicas(self) -> list[Replica]:
         replicas = self._context.replicas
         return [replicas[topic_partition] for topic_partition in sorted(replicas)]
-
-    # Files of segments that left their log
 
     def _doom(self, segment: LogSegment) -> None:
         """It stays readable under its `.deleted` names for file.delete.delay.ms (RT3)."""
@@ -206,9 +199,7 @@ class LogMaintenance:
         for each in failed:
             told = StorageError(f"old segments cannot be deleted: {each}")
             told.__cause__ = each
-            self._context.on_disk_failed(None, told)
-
-    # Compaction
+            self._logs.on_disk_failed(None, told)
 
     def _arm_cleaner(self, now_ms: int) -> None:
         at_ms = now_ms + self._config.log_cleaner_backoff_ms
@@ -230,7 +221,8 @@ class LogMaintenance:
         )
         try:
             compaction = found.log.compactions.prepare(found.offsets, config, now_ms)
-        except ValueError as error:  # nothing whole to clean: it will be found again when there is
+        except ValueError as error:
+            # Nothing whole is there to clean: the log is found again when there is.
             logger.warning("log not cleaned: log=%s reason=%s", found.log.directory, error)
             self.cleaner_of(found.log).done_cleaning(key_of(found.log), None)
             return False
@@ -239,7 +231,7 @@ class LogMaintenance:
         return True
 
     def _grab_filthiest(self, now_ms: int) -> Candidate | None:
-        """Of all directories: one round runs at a time."""
+        """Grabs the filthiest log of all directories: one round runs at a time."""
         found: list[tuple[CleanerManager, Candidate]] = []
         for directory, cleaner in list(self.cleaners.items()):
             try:
@@ -266,7 +258,7 @@ class LogMaintenance:
             if running.log.online.reason is None:
                 self._fail(now_ms, running, error)
             else:
-                self._context.on_disk_failed(running.log, error)
+                self._logs.on_disk_failed(running.log, error)
                 self._drop_round(now_ms, running)
             return
         if work is None:
@@ -281,7 +273,8 @@ class LogMaintenance:
         if running.log.online.reason is not None:
             self._drop_round(now_ms, running)
         elif self.cleaner_of(running.log).is_aborted(running.key) or not running.log.config.is_compacted:
-            self._end_round(now_ms, running, None)  # an error is what the abortion made of the work
+            # An error comes from the abortion, not from the work.
+            self._end_round(now_ms, running, None)
         elif error is not None:
             self._fail(now_ms, running, error)
         else:
@@ -292,7 +285,7 @@ class LogMaintenance:
         if isinstance(error, OSError):
             told = running.log.online.failed("compaction", error)
             told.__cause__ = error
-            self._context.on_disk_failed(running.log, told)
+            self._logs.on_disk_failed(running.log, told)
             self._drop_round(now_ms, running)
             return
         self.cleaner_of(running.log).mark_uncleanable(running.key, error)
@@ -322,7 +315,7 @@ class LogMaintenance:
                 running.compaction.abort()
             counts = self.cleaner_of(running.log).done_cleaning(running.key, end_offset)
         except OSError as error:
-            self._context.on_disk_failed(running.log, error)
+            self._logs.on_disk_failed(running.log, error)
         self._shorten_compacted(now_ms)
         if counts:
             self._on_cleaner_timer(now_ms)

@@ -39,7 +39,8 @@ class BrokerRegistration:
     """One incarnation of a broker, as the controller admitted it."""
 
     broker_id: int
-    broker_epoch: int  # offset of its registration record (STA-3)
+    # The offset of its registration record (STA-3).
+    broker_epoch: int
     incarnation: str
     host: str
     port: int
@@ -57,7 +58,8 @@ class PartitionRegistration:
     """A partition as the controller holds it. Kafka: PartitionRegistration."""
 
     topic_partition: TopicPartition
-    replicas: tuple[int, ...]  # AR; the first is the preferred leader
+    # All assigned replicas; the first is the preferred leader.
+    replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
     leader_epoch: int
@@ -80,10 +82,13 @@ class PartitionRegistration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicImage:
+    """A topic and its partitions as the metadata log has them."""
+
     name: str
     topic_id: str
     configs: tuple[tuple[str, str], ...]
-    partitions: dict[int, PartitionRegistration] = field(default_factory=dict)  # by number, in order
+    # By number, in order.
+    partitions: dict[int, PartitionRegistration] = field(default_factory=dict)
 
     def describe(self) -> TopicMetadata:
         return TopicMetadata(
@@ -179,8 +184,6 @@ class MetadataImage:
             partition_epoch=record.partition_epoch,
         )
 
-    # reading
-
     def partition(self, topic_partition: TopicPartition) -> PartitionRegistration | None:
         topic = self.topics.get(topic_partition.topic)
         return None if topic is None else topic.partitions.get(topic_partition.partition)
@@ -201,7 +204,7 @@ class MetadataImage:
         return -1 if broker is None else broker.broker_epoch
 
     def unfenced_brokers(self) -> list[BrokerRegistration]:
-        """By id. Those in controlled shutdown are among them: they still serve."""
+        """Returns the unfenced brokers by id, also those in controlled shutdown: they still serve."""
         return [self.brokers[number] for number in sorted(self.brokers) if not self.brokers[number].fenced]
 
     def describe(
@@ -240,7 +243,8 @@ class MetadataDelta:
         self._brokers: dict[int, None] = {}
         self._partitions: dict[TopicPartition, None] = {}
         self._configs: dict[str, None] = {}
-        self.removed_topics: list[tuple[str, str]] = []  # (name, topic id)
+        # Name and topic id of each.
+        self.removed_topics: list[tuple[str, str]] = []
 
     def apply(self, record: MetadataRecord, offset: int) -> None:
         """Apply to the image, remembering what the record is about."""

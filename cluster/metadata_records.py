@@ -14,7 +14,8 @@ from dataclasses import dataclass, fields
 from cluster.messages import NO_LEADER
 from storage.errors import InvalidRecord
 
-LEADER_UNCHANGED = -2  # a change record without a leader field: the leader epoch stays too (STA-2)
+# A change record without a leader field: the leader epoch stays too (STA-2).
+LEADER_UNCHANGED = -2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +49,12 @@ class BrokerChangeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecord:
+    """A topic was created; the records of its partitions follow."""
+
     name: str
     topic_id: str
-    configs: tuple[tuple[str, str], ...] = ()  # dotted names, sorted; what is absent has its default
+    # Dotted names, sorted; what is absent has its default.
+    configs: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +72,7 @@ class PartitionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChangeRecord:
-    """Only what changed. Adds 1 to the partition epoch and, with a leader, 1 to the leader epoch (STA-2)."""
+    """What changed in a partition. Adds 1 to the partition epoch and, with a leader, 1 to the leader epoch (STA-2)."""
 
     topic: str
     partition: int
@@ -83,6 +87,8 @@ class PartitionChangeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveTopicRecord:
+    """A topic was deleted, with all its partitions."""
+
     name: str
     topic_id: str
 
@@ -97,7 +103,7 @@ class TopicConfigRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsRecord:
-    """A block of producer ids went to a broker; the next block starts at `next_producer_id`."""
+    """A block of producer ids was given to a broker; the next block starts at `next_producer_id`."""
 
     broker_id: int
     broker_epoch: int

@@ -41,7 +41,8 @@ _CONTROLLER_BODIES = (
     FetchMetadataRequest,
     RegisterBrokerRequest,
 )
-LOCAL_CALLS = -1  # calls that the broker makes to the controller beside it are negative there
+# The controller numbers the calls of the broker beside it downwards from here.
+LOCAL_CALLS = -1
 
 
 @final
@@ -52,7 +53,8 @@ class Node:
         assert broker is not None or controller is not None
         self.broker = broker
         self.controller = controller
-        self._local: deque[tuple[bool, Event]] = deque()  # (for the controller, event)
+        # Whether it is for the controller, and the event.
+        self._local: deque[tuple[bool, Event]] = deque()
         self._now_ms = 0
 
     def start(self, now_ms: int) -> list[Effect]:
@@ -81,8 +83,6 @@ class Node:
             effects += self._feed(*self._local.popleft())
         return effects
 
-    # which of the two an event is for
-
     def _inward(self, event: Event) -> tuple[bool, Event]:
         if self.broker is None or self.controller is None:
             return self.broker is None, event
@@ -102,8 +102,6 @@ class Node:
 
     def is_for_controller(self, body: RequestBody) -> bool:
         return isinstance(body, _CONTROLLER_BODIES)
-
-    # effects of one of the two, as those of the node
 
     def _outward(self, effects: list[Effect], *, is_controller: bool) -> list[Effect]:
         if self.broker is None or self.controller is None:
@@ -127,7 +125,8 @@ class Node:
             case SetTimer() | CancelTimer():
                 return replace(effect, key=CONTROLLER_TIMERS + effect.key) if is_controller else effect
             case Stop(reason="shutdown") if not is_controller:
-                self._local.append((True, Shutdown()))  # the broker has left: now the controller may
+                # The broker has left: now the controller may.
+                self._local.append((True, Shutdown()))
                 return None
             case Reply() | LearnEndpoint() | Observe() | Stop():
                 return effect

@@ -35,7 +35,8 @@ Answer = Callable[[ResponseBody], None]
 _FREQUENT = frozenset({"replica.appended", "replica.high_watermark", "produce.acknowledged"})
 
 
-Entry = Callable[[int], Iterable[Effect | object]]  # of a core: takes `now_ms`, returns effects
+# An entry of a core takes `now_ms` and returns effects.
+Entry = Callable[[int], Iterable[Effect | object]]
 
 
 class Core(Protocol):
@@ -173,7 +174,7 @@ class Runtime:
             self._step(request)
 
     def forget(self, call: int) -> None:
-        """The asker is gone; the core's reply goes nowhere."""
+        """Drops the reply of the core: the asker has left."""
         self._answers.pop(call, None)
 
     def shut_down(self) -> None:

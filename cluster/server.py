@@ -31,7 +31,8 @@ logger = logging.getLogger(__name__)
 
 BROKER_SERVICES = (REPLICA, DATA, ADMIN)
 CONTROLLER_SERVICES = (CONTROLLER, ADMIN)
-UNANSWERED_LIMIT = 256  # calls of one stream in the core; beyond it the stream is not read
+# How many calls of one stream may be in the core; beyond it the stream is not read.
+UNANSWERED_LIMIT = 256
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.so_reuseport", 0),
@@ -44,6 +45,8 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 
 
 class PortInUse(Exception):
+    """Another process listens on the port."""
+
     def __init__(self, host: str, port: int) -> None:
         super().__init__(f"port {port} of {host} is in use by another process")
         self.host, self.port = host, port
@@ -62,13 +65,14 @@ def check_port_free(host: str, port: int) -> None:
             raise
 
 
-_STREAMED = (FetchResponse, ProduceResponse)  # once: a union in the check would be made anew for each answer
+# Made once: a union in the check would be made for each answer.
+_STREAMED = (FetchResponse, ProduceResponse)
 StreamContext = grpc.aio.ServicerContext[streams.Calls, streams.Answers]
 
 
 @final
 class IncomingStream:
-    """One client's stream: answers wait here until the writer task has sent what went before."""
+    """One client's stream: answers wait here until the writer task has sent what came before."""
 
     def __init__(self, context: StreamContext) -> None:
         self._context = context
@@ -76,7 +80,8 @@ class IncomingStream:
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
-        self.unanswered: dict[int, int] = {}  # the client's call id to ours
+        # Our call by the call of the client.
+        self.unanswered: dict[int, int] = {}
 
     def answer(self, call: int, body: ResponseBody) -> None:
         assert isinstance(body, _STREAMED), body
@@ -104,7 +109,8 @@ class IncomingStream:
                 while self._waiting:
                     await self._context.write(streams.take_merged(self._waiting))
         except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:
-            logger.debug("write failed error=%r", error)  # the client is gone; the reader learns it too
+            # The client is gone; the reader learns it too.
+            logger.debug("write failed error=%r", error)
 
 
 @final
@@ -113,7 +119,8 @@ class NodeServer:
 
     def __init__(self, runtime: Runtime, services: Sequence[str]) -> None:
         self._runtime = runtime
-        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # set by version at import
+        # The attribute is set at import, by the version of gRPC.
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._services = tuple(services)
         for service in self._services:
@@ -127,7 +134,8 @@ class NodeServer:
     async def start(self, host: str, port: int) -> int:
         """The bound port (`port` 0: any). Raises PortInUse."""
         if port:
-            check_port_free(host, port)  # gRPC's own error does not say which of many reasons it was
+            # The error of gRPC does not say which of many reasons it was.
+            check_port_free(host, port)
         try:
             bound = self._server.add_insecure_port(f"{host}:{port}")
         except RuntimeError as error:

@@ -111,7 +111,7 @@ CODECS: dict[str, StreamCodec] = {codec.path: codec for codec in (PRODUCE, CONSU
 
 
 def codec_of(body: StreamRequest) -> StreamCodec:
-    """Followers and consumers have a stream each, so that neither waits behind the other's records."""
+    """Returns the stream of a request. Followers and consumers have one each: neither waits for the other."""
     if isinstance(body, ProduceRequest):
         return PRODUCE
     return REPLICA_FETCH if body.replica_id >= 0 else CONSUMER_FETCH

@@ -77,10 +77,13 @@ class OutgoingStream:
         self._deliver = deliver
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[int, StreamRequest]] = deque()
-        self._unanswered: dict[int, tuple[float, int]] = {}  # deadline on the loop's clock, timeout_ms
-        self._timer: asyncio.TimerHandle | None = None  # one for all of them
+        # Each with its deadline on the clock of the loop, and its timeout_ms.
+        self._unanswered: dict[int, tuple[float, int]] = {}
+        # One for all calls.
+        self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
-        self._silent: set[int] = set()  # of the waiting: no reply is expected once written
+        # Those of the waiting calls that expect no reply once they are written.
+        self._silent: set[int] = set()
         self._wake = asyncio.Event()
         self._has_sent_silent = self._is_finishing = False
         self.is_open = True
@@ -232,7 +235,7 @@ class Peer:
 
 @final
 class Peers:
-    """Every peer this process talks to, by node id; `BOOTSTRAP` goes to the given addresses in turn."""
+    """Every peer this process talks to, by node id; `BOOTSTRAP` means the given addresses in turn."""
 
     def __init__(self, deliver: Deliver, *, bootstrap: Sequence[Address] = ()) -> None:
         self._deliver = deliver

@@ -14,7 +14,7 @@ def fetch_request_to_wire(value: FetchRequest) -> replica_pb2.FetchRequest:
 
 
 def fill_fetch_request(message: replica_pb2.FetchRequest, value: FetchRequest) -> None:
-    """In place: a message handed to another one's constructor is serialised and parsed once more."""
+    """Fills `message` in place: one handed to another's constructor is serialised and parsed once more."""
     message.replica_id = value.replica_id
     message.broker_epoch = value.broker_epoch
     message.max_wait_ms = value.max_wait_ms
@@ -63,7 +63,7 @@ def fetch_response_to_wire(value: FetchResponse) -> replica_pb2.FetchResponse:
 
 
 def fill_fetch_response(message: replica_pb2.FetchResponse, value: FetchResponse) -> None:
-    """In place, as `fill_fetch_request`: the records are copied once."""
+    """Fills `message` in place, so that the records are copied once."""
     message.error = common.error_to_wire(value.error)
     for partition in value.partitions:
         _fill_partition_response(message.partitions.add(), partition)
@@ -103,5 +103,6 @@ def _partition_response_from_wire(message: replica_pb2.FetchPartitionResponse) -
         diverging=common.epoch_end_from_wire(message.diverging) if diverges else None,
         leader_id=message.leader_id,
         leader_epoch=message.leader_epoch,
-        records=message.records,  # read once: each access of a bytes field copies it
+        # Read once: each access of a bytes field copies it.
+        records=message.records,
     )

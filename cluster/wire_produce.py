@@ -14,7 +14,7 @@ def produce_request_to_wire(value: ProduceRequest) -> data_pb2.ProduceRequest:
 
 
 def fill_produce_request(message: data_pb2.ProduceRequest, value: ProduceRequest) -> None:
-    """In place: a message handed to another one's constructor is serialised and parsed once more."""
+    """Fills `message` in place: one handed to another's constructor is serialised and parsed once more."""
     message.acks = value.acks
     message.timeout_ms = value.timeout_ms
     for partition in value.partitions:
@@ -45,7 +45,7 @@ def produce_response_to_wire(value: ProduceResponse) -> data_pb2.ProduceResponse
 
 
 def fill_produce_response(message: data_pb2.ProduceResponse, value: ProduceResponse) -> None:
-    """In place, as `fill_produce_request`."""
+    """Fills `message` in place, as `fill_produce_request` does."""
     message.error = common.error_to_wire(value.error)
     for partition in value.partitions:
         _fill_partition_response(message.partitions.add(), partition)

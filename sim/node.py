@@ -9,7 +9,6 @@ from typing import Protocol, final
 
 from cluster.effects import RunJob, Stop
 from cluster.events import Event, JobDone, Shutdown
-from cluster.messages import Event, JobDone, Shutdown
 from sim.clock import Clock
 from sim.crash import Dead, Life
 from sim.disk import PowerLoss, SimDisk

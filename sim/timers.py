@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import final
 
-from cluster.messages import TransportError
+from cluster.events import TransportError
 from sim.network import Exchange
 from sim.world import Actor, World
 

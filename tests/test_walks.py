@@ -15,7 +15,8 @@ import pytest
 
 from cluster.broker import Broker
 from cluster.effects import Reply
-from cluster.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse, Request
+from cluster.events import Request
+from cluster.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from sim.run import Run
 from sim.scenario import parse_scenario
 from sim.world import without_garbage_collection

@@ -18,11 +18,14 @@ from storage.compression import Compression
 from storage.record import MAX_INT32, Record, add_to_sequence
 
 NO_SEQUENCE = -1
-NUMBER_STEP = 1 << 16  # between the numbers of two batches, so that the parts of a split fit in between
+# The distance between the numbers of two batches: the parts of a split take numbers in between.
+NUMBER_STEP = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdentity:
+    """The producer id that the controller gave out, and its epoch."""
+
     producer_id: int
     producer_epoch: int
 
@@ -69,19 +72,25 @@ class ProducerBatch:
         span: int = NUMBER_STEP,
     ) -> None:
         self.topic_partition = topic_partition
-        self.number = number  # order of creation, over all partitions
-        self.span = span  # numbers from its own on that are free for the parts of a split
+        # In the order of creation, over all partitions.
+        self.number = number
+        # How many numbers from its own on are free for the parts of a split.
+        self.span = span
         self.created_ms = created_ms
-        self.generation = generation  # of the flushes: a batch lies wholly before or after one
+        # Grows with each flush: a batch is wholly before or after one.
+        self.generation = generation
         self.entries: list[Entry] = []
         self.is_full = False
-        self.is_done = False  # its records were told of; a late answer tells nothing more
+        # The user knows what became of its records; a late answer adds nothing.
+        self.is_done = False
         self.attempts = 0
-        self.may_be_appended = False  # an attempt whose outcome is unknown was made
+        # An attempt was made whose outcome is unknown.
+        self.may_be_appended = False
         self.retry_at_ms = created_ms
         self.identity: ProducerIdentity | None = None
         self.base_sequence = NO_SEQUENCE
-        self.data = b""  # as sent; empty until then
+        # The bytes as sent; empty until then.
+        self.data = b""
         self._builder = BatchBuilder(BatchFields(compression=compression), limit_bytes=limit_bytes)
 
     def try_append(self, record: Record, entry: Entry) -> bool:
@@ -100,7 +109,7 @@ class ProducerBatch:
 
     @property
     def size_bytes(self) -> int:
-        """As sent; before compression while it was not."""
+        """The size as sent; before compression while it was not sent."""
         return len(self.data) or self._builder.size_estimate
 
     @property
@@ -175,16 +184,19 @@ class PartitionQueue:
         self.topic_partition = topic_partition
         self.queue: deque[ProducerBatch] = deque()
         self.in_flight: list[ProducerBatch] = []
-        self.leader = -1  # where the batches in flight are
+        # The leader to which the batches in flight went.
+        self.leader = -1
         self.identity: ProducerIdentity | None = None
         self.next_sequence = 0
         self.last_acked_sequence = NO_SEQUENCE
         self._last_acked_number = -1
-        self.has_gap = False  # a sequence was lost for certain: only a new epoch goes on
-        self.is_unresolved = False  # a batch that may be in the log was given up
+        # A sequence was lost for certain: only a new producer epoch can go on.
+        self.has_gap = False
+        # A batch was given up that may be in the log.
+        self.is_unresolved = False
 
     def is_free_for(self, leader: int) -> bool:
-        """One leader at a time: what went to the old one may yet be appended there before what follows it."""
+        """Whether `leader` may be sent a batch: two leaders at a time could append batches out of order."""
         return not self.in_flight or self.leader == leader
 
     @property
@@ -199,7 +211,7 @@ class PartitionQueue:
 
     @property
     def is_unproven(self) -> bool:
-        """The first batch of an identity is on its way: it goes alone.
+        """Whether the first batch of an identity is in flight: it is sent alone.
 
         A broker that knows nothing of a producer takes any sequence (Kafka does, for its state may have
         expired), so a second batch that arrives without the first would be let in before it.
@@ -234,12 +246,12 @@ class PartitionQueue:
         self.in_flight.remove(batch)
 
     def acked(self, batch: ProducerBatch) -> None:
-        """In the log; and so is all before it under the same identity, for sequences have no gaps."""
+        """Notes that the batch is in the log, and all before it of the same identity: sequences have no gaps."""
         if batch.is_sequenced and batch.identity == self.identity and batch.number > self._last_acked_number:
             self.last_acked_sequence, self._last_acked_number = batch.last_sequence, batch.number
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """To be sent again, in its place: before all that came after it."""
+        """Queues a batch again, in its place: before all that came after it."""
         position = 0
         while position < len(self.queue) and self.queue[position].number < batch.number:
             position += 1

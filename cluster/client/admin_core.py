@@ -27,7 +27,8 @@ from cluster.messages import (
 
 WAKE_TIMER = "admin.wake"
 AdminRequest = CreateTopicRequest | DeleteTopicRequest | AlterTopicConfigsRequest | MetadataRequest
-_NEVER_IN_PLACE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)  # retriable for data, an answer for an admin
+# Retriable for a client of records; for an admin it is the answer.
+_NEVER_IN_PLACE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
 # No answer at all, and a broker that is starting: another one may help, and this one later.
 _OF_THE_NODE = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE)
 
@@ -71,8 +72,6 @@ class AdminCore:
         self._armed_ms: int | None = None
         self._is_stopped = False
 
-    # commands
-
     def ask(self, now_ms: int, body: AdminRequest, *, ticket: int) -> list[AdminEffect]:
         """Create, delete, alter or metadata. A repeated creation may meet what the lost first one did."""
         self._add(now_ms, body, ticket, is_description=False)
@@ -111,8 +110,6 @@ class AdminCore:
             is_description=is_description,
         )
 
-    # what is due
-
     def _run(self, now_ms: int) -> list[AdminEffect]:
         effects: list[AdminEffect] = []
         for task in list(self._tasks.values()):
@@ -138,8 +135,6 @@ class AdminCore:
             return []
         self._armed_ms = wake_ms
         return [SetTimer(key=WAKE_TIMER, at_ms=wake_ms)]
-
-    # answers
 
     def _on_response(self, now_ms: int, call: int, body: ResponseBody | TransportError) -> list[AdminEffect]:
         for task in self._tasks.values():

@@ -11,20 +11,25 @@ from storage.errors import ConfigError
 ACKS_ALL = -1
 ACKS_LEADER = 1
 ACKS_NONE = 0
-MAX_IN_FLIGHT_IDEMPOTENT = 5  # as many batches of a producer as a broker remembers (TXN-1)
+# A broker remembers this many batches of a producer (TXN-1).
+MAX_IN_FLIGHT_IDEMPOTENT = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
+    """A producer's properties, under Kafka's names and with Kafka's defaults."""
+
     acks: int = ACKS_ALL
-    enable_idempotence: bool | None = None  # None: on with acks=all, else off
+    # None: on with acks=all, else off.
+    enable_idempotence: bool | None = None
     linger_ms: int = 5
     batch_size: int = 16_384
     compression_type: Compression = Compression.NONE
     buffer_memory: int = 32 << 20
     max_in_flight_requests_per_connection: int = 5
     max_request_size: int = 1 << 20
-    max_block_ms: int = 60_000  # how long a record waits for its topic's metadata
+    # How long a record waits for the metadata of its topic.
+    max_block_ms: int = 60_000
     retry_backoff_ms: int = 100
     request_timeout_ms: int = 30_000
     delivery_timeout_ms: int = 120_000
@@ -57,6 +62,8 @@ class OffsetReset(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
+    """A consumer's properties, under Kafka's names and with Kafka's defaults."""
+
     auto_offset_reset: OffsetReset = OffsetReset.LATEST
     check_crcs: bool = True
     fetch_min_bytes: int = 1
@@ -78,6 +85,8 @@ class ConsumerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig:
+    """An admin client's properties, under Kafka's names and with Kafka's defaults."""
+
     retry_backoff_ms: int = 100
     request_timeout_ms: int = 30_000
     default_api_timeout_ms: int = 60_000

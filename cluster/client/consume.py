@@ -16,6 +16,8 @@ from storage.record import Record
 
 @final
 class Printer:
+    """Prints records as they come; ends after `max_messages`, or after a silence of `timeout_ms`."""
+
     def __init__(
         self, output: IO[bytes], max_messages: int | None, timeout_ms: int | None, as_json: bool
     ) -> None:

@@ -55,9 +55,11 @@ class _Position:
     """Where reading of one partition stands."""
 
     topic_partition: TopicPartition
-    offset: int | None  # next to read; None: to be looked up by `reset`
+    # The next to read; None: to be looked up by `reset`.
+    offset: int | None
     reset: OffsetReset
-    reason: str = ""  # why it is looked up
+    # Why the offset is looked up.
+    reason: str = ""
     last_fetched_epoch: int = NO_EPOCH
     high_watermark: int = -1
     retry_at_ms: int = 0
@@ -65,13 +67,15 @@ class _Position:
     is_fetching: bool = False
     is_paused: bool = False
     max_bytes: int
-    end_told: int = -1  # the offset of the last EndOfPartition
+    # The offset of the last EndOfPartition.
+    end_told: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FetchCall:
     leader: int
-    asked: dict[TopicPartition, tuple[_Position, int]]  # with the offset that was asked for
+    # Each with the offset that was asked for.
+    asked: dict[TopicPartition, tuple[_Position, int]]
 
 
 @final
@@ -89,12 +93,11 @@ class ConsumerCore:
         self._subscriptions: dict[str, Start] = {}
         self._missing: dict[str, ErrorCode] = {}
         self._fetches: dict[int, _FetchCall] = {}
-        self._busy_leaders: dict[int, int] = {}  # call by leader
+        # The call in flight, by leader.
+        self._busy_leaders: dict[int, int] = {}
         self._next_call = 0
         self._armed_ms: int | None = None
         self._is_stopped = False
-
-    # commands
 
     def assign(self, now_ms: int, positions: Iterable[tuple[TopicPartition, Start]]) -> list[ConsumerEffect]:
         """Reads these from now on, and nothing else: from an offset, or from an end that is looked up."""
@@ -159,8 +162,6 @@ class ConsumerCore:
         self._positions[topic_partition] = position
         self.metadata.watch((topic_partition.topic,))
         return position
-
-    # what is due
 
     def _run(self, now_ms: int) -> list[ConsumerEffect]:
         effects = self._follow_subscriptions()
@@ -257,8 +258,6 @@ class ConsumerCore:
         self._armed_ms = wake_ms
         return [SetTimer(key=WAKE_TIMER, at_ms=wake_ms)]
 
-    # answers
-
     def _on_response(
         self, now_ms: int, call: int, body: ResponseBody | TransportError
     ) -> list[ConsumerEffect]:
@@ -271,7 +270,8 @@ class ConsumerCore:
             if position.lookup_call == call:
                 position.lookup_call = None
                 return self._on_looked_up(now_ms, position, body)
-        return []  # of a partition that is not assigned any more
+        # The partition is not assigned any more.
+        return []
 
     def _on_looked_up(
         self, now_ms: int, position: _Position, body: ResponseBody | TransportError
@@ -302,7 +302,8 @@ class ConsumerCore:
             answer = answers.get(topic_partition)
             if error is not ErrorCode.NONE:
                 effects += self._on_error(now_ms, position, error)
-            elif answer is not None:  # a leader may leave out what has no news
+            elif answer is not None:
+                # A leader may leave out what has no news.
                 effects += self._on_partition(now_ms, position, answer)
         return effects
 
@@ -346,7 +347,8 @@ class ConsumerCore:
 
     def _on_diverging(self, position: _Position, diverging: EpochEnd) -> list[ConsumerEffect]:
         """KIP-320: the leader never had what was read last; back to where both logs still agree."""
-        if diverging.end_offset < 0:  # it knows no epoch that old: nothing is left to compare with
+        # A leader that knows no epoch so old has nothing left to compare with.
+        if diverging.end_offset < 0:
             return self._on_out_of_range(position)
         assert position.offset is not None
         from_offset, to_offset = position.offset, min(position.offset, diverging.end_offset)
@@ -383,7 +385,8 @@ class ConsumerCore:
                 )
             )
         elif answer.records and read.damage is None:
-            position.max_bytes *= 2  # not even one whole batch
+            # Not even one whole batch fitted.
+            position.max_bytes *= 2
         if read.damage is not None:
             return [*effects, *self._on_damage(now_ms, position, read.damage)]
         return [*effects, *self._tell_end(position)]

@@ -10,7 +10,7 @@ Replicas = dict[tuple[TopicPartition, int], ReplicaDescription]
 
 
 def replicas_of(described: Described) -> Replicas:
-    """By partition and broker, of the brokers that answered."""
+    """The replicas by partition and broker, as told by the brokers that answered."""
     return {
         (replica.topic_partition, answer.broker_id): replica
         for answer in described.replicas

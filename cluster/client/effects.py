@@ -9,8 +9,6 @@ from cluster.errors import ErrorCode
 from cluster.messages import DescribeReplicasResponse, MetadataResponse, ResponseBody, TopicPartition
 from storage.record import Record
 
-# producer
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
@@ -22,7 +20,8 @@ class Delivered:
     """
 
     ticket: int
-    topic_partition: TopicPartition  # partition -1: none was chosen
+    # With partition -1 none was chosen.
+    topic_partition: TopicPartition
     offset: int = -1
     timestamp_ms: int = -1
     error: ErrorCode = ErrorCode.NONE
@@ -38,9 +37,6 @@ class Flushed:
 
 
 ProducerEffect = Effect | Delivered | Flushed
-
-
-# consumer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +99,6 @@ class TopicMissing:
 
 
 ConsumerEffect = Effect | Fetched | PositionReset | Truncated | PositionLost | EndOfPartition | TopicMissing
-
-
-# admin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

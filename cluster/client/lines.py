@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import IO
 
 CHUNK_BYTES = 1 << 16
-MAX_LINE_BYTES = 64 << 20  # no message may be longer, so no record can be
+# No message may be longer, so no record can be.
+MAX_LINE_BYTES = 64 << 20
 
 
 async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
@@ -76,4 +77,5 @@ def _read_into(
     try:
         loop.call_soon_threadsafe(finish)
     except RuntimeError:
-        pass  # the loop is closed: nobody waits any more
+        # The loop is closed: nobody waits any more.
+        pass

@@ -25,6 +25,8 @@ from cluster.messages import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndEpoch:
+    """The leader of a partition, and the epoch in which it leads."""
+
     leader: int
     leader_epoch: int
 
@@ -33,13 +35,14 @@ class LeaderAndEpoch:
 class KnownTopic:
     """`leaders` holds all partitions; one without a leader has NO_LEADER."""
 
-    metadata_offset: int  # of the newest answer that told of it
+    # That of the newest answer that named the topic.
+    metadata_offset: int
     leaders: dict[int, LeaderAndEpoch] = field(default_factory=dict)
 
 
 @final
 class MetadataCache:
-    """A leader goes back in epoch only where a newer view of the cluster says so: the topic was created anew.
+    """Brokers, topics and leaders. A leader epoch falls only with a newer view: the topic was created again.
 
     Else an answer of a broker that lags behind would undo what another one told (KIP-320).
     """
@@ -48,10 +51,10 @@ class MetadataCache:
         self.cluster_id = ""
         self.brokers: dict[int, BrokerEndpoint] = {}
         self.topics: dict[str, KnownTopic] = {}
-        self.errors: dict[str, ErrorCode] = {}  # of topics that the last answer did not know
-        self._partitions: dict[
-            str, list[int]
-        ] = {}  # worked out once between two changes: asked for each record
+        # Those of topics that the last answer did not know.
+        self.errors: dict[str, ErrorCode] = {}
+        # Both are worked out once between two changes, for they are asked for each record.
+        self._partitions: dict[str, list[int]] = {}
         self._available: dict[str, list[int]] = {}
 
     def update(self, response: MetadataResponse) -> list[LearnEndpoint]:
@@ -62,7 +65,8 @@ class MetadataCache:
             for broker in response.brokers
             if self.brokers.get(broker.broker_id) != broker
         ]
-        if response.brokers:  # an isolated broker may know of none; the old ones are better than nothing
+        # An isolated broker may know of no other; then the old addresses are better than nothing.
+        if response.brokers:
             self.brokers = {broker.broker_id: broker for broker in response.brokers}
         for topic in response.topics:
             self._update_topic(topic, response.metadata_offset)
@@ -107,7 +111,7 @@ class MetadataCache:
         self._available.clear()
 
     def partitions(self, topic: str) -> list[int]:
-        """In order; empty where the topic is not known. The list is the cache's own."""
+        """Returns all partitions in order; none where the topic is not known. The list is the cache's own."""
         found = self._partitions.get(topic)
         if found is None:
             known = self.topics.get(topic)
@@ -115,7 +119,7 @@ class MetadataCache:
         return found
 
     def available_partitions(self, topic: str) -> list[int]:
-        """Those with a leader that can be reached; all where none has one. The list is the cache's own."""
+        """Returns the partitions whose leader can be reached; all where none can. The list is the cache's own."""
         found = self._available.get(topic)
         if found is None:
             every = self.partitions(topic)
@@ -138,7 +142,8 @@ class MetadataUpdater:
         self._topics: dict[str, None] = {}
         self._call: int | None = None
         self._is_wanted = False
-        self._allowed_ms = 0  # not before: the back-off
+        # The back-off: nothing is asked before.
+        self._allowed_ms = 0
         self._fresh_until_ms: int | None = None
         self._turn = 0
         self._failures = 0
@@ -173,7 +178,7 @@ class MetadataUpdater:
         )
 
     def count_failure(self, *, has_failed: bool) -> None:
-        """Of somebody's request to `next_node`: after one of each broker the bootstrap address is asked."""
+        """Counts a failed request to `next_node`: after one for each broker the bootstrap address is asked."""
         self._failures = self._failures + 1 if has_failed else 0
 
     def next_node(self) -> int:

@@ -94,14 +94,16 @@ def errors_end_the_command() -> Iterator[None]:
     except KeyboardInterrupt:
         fail("interrupted", OUT_OF_TIME)
     except BrokenPipeError:
-        sys.stderr.close()  # the interpreter would complain of the flush at its end
+        # At its end, the interpreter would complain that it cannot flush.
+        sys.stderr.close()
         sys.exit(HELD)
 
 
 def run(work: Coroutine[object, object, T]) -> T:
     with errors_end_the_command():
         return asyncio.run(work)
-    raise AssertionError("unreachable")  # for the type checker: the context ends the process on errors
+    # For the type checker: the context ends the process on errors.
+    raise AssertionError("unreachable")
 
 
 def pairs(values: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
@@ -123,13 +125,15 @@ def client_config(config: Config, properties: tuple[tuple[str, str], ...], optio
             known = ", ".join(sorted(hint.replace("_", ".") for hint in hints))
             raise click.UsageError(f"{option} {name}: no such property; there are {known}")
         changes[field] = _parse(name, text, hints[field])
-    return dataclasses.replace(config, **changes)  # type: ignore[arg-type]  # parsed by the field's own type
+    # Each value is parsed by the type of its field.
+    return dataclasses.replace(config, **changes)  # type: ignore[arg-type]
 
 
 def _parse(name: str, text: str, hint: object) -> object:
     try:
         if hint is int:
-            return -1 if text == "all" else int(text)  # acks
+            # Only acks has a word for a number.
+            return -1 if text == "all" else int(text)
         if hint is Compression:
             return Compression[text.upper()]
         if hint is OffsetReset:

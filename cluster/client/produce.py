@@ -29,7 +29,7 @@ class Tally:
 
     @property
     def unanswered(self) -> int:
-        """Of those nobody knows: some, underway when the command was interrupted, may be in the log."""
+        """Records whose outcome is unknown: some, in flight when the command was interrupted, may be in the log."""
         return self.sent - self.acknowledged - self.failed
 
     def count(self, delivered: Delivered) -> None:
@@ -98,4 +98,5 @@ async def produce_lines(
             if progress is not None:
                 progress(tally)
     await producer.flush()
-    await asyncio.sleep(0)  # the last futures' callbacks
+    # The callbacks of the last futures run in the next turn of the loop.
+    await asyncio.sleep(0)

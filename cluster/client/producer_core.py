@@ -45,7 +45,8 @@ _UNKNOWN_OUTCOME = (
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,  # leadership may have been lost while the reply waited (PRO-4)
+    # Leadership may have been lost while the reply waited (PRO-4).
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.UNKNOWN_SERVER_ERROR,
 )
@@ -81,18 +82,20 @@ class ProducerCore:
         self._waiting = WaitingRecords(config.max_block_ms)
         self._sticky: dict[str, StickyPartitioner] = {}
         self._calls: dict[int, _ProduceCall] = {}
-        self._in_flight: dict[int, int] = {}  # requests by leader
+        # The number of requests, by leader.
+        self._in_flight: dict[int, int] = {}
         self._next_call = 0
         self._next_number = 0
         self._turn = 0
-        self._generation = 0  # grows with each flush
-        self._unfinished: dict[int, int] = {}  # records by generation
-        self._flushes: dict[int, int] = {}  # ticket by generation
+        # Grows with each flush.
+        self._generation = 0
+        # The number of records, by generation.
+        self._unfinished: dict[int, int] = {}
+        # The ticket of each flush, by generation.
+        self._flushes: dict[int, int] = {}
         self._armed_ms: int | None = None
         self._is_closing = False
         self._is_stopped = False
-
-    # commands
 
     def start(self, now_ms: int) -> list[ProducerEffect]:
         """Asks for an id and for the brokers at once, so that the first record need not wait for both."""
@@ -186,8 +189,6 @@ class ProducerCore:
         self._is_closing = True
         return [*effects, *self._run(now_ms)]
 
-    # from a record to a batch
-
     def _refusal(self, record: PendingRecord) -> Delivered | None:
         error, message = ErrorCode.NONE, ""
         if self._is_closing:
@@ -258,8 +259,6 @@ class ProducerCore:
             self._sticky[record.topic] = sticky
         return sticky.partition(record.size_bytes, self.metadata.cache.available_partitions(record.topic))
 
-    # what is due
-
     def _run(self, now_ms: int) -> list[ProducerEffect]:
         """Everything that time or news made possible; ends by setting the timer for what they will."""
         if self._is_stopped:
@@ -320,8 +319,6 @@ class ProducerCore:
                     queue.resolved()
                 elif bumped := self.identity.bump_above(queue.identity):
                     queue.restart(bumped)
-
-    # from batches to requests
 
     def _drain(self, now_ms: int) -> list[ProducerEffect]:
         """Requests to each leader with room for one, until nothing more is due."""
@@ -419,12 +416,11 @@ class ProducerCore:
             self._in_flight[leader] = self._in_flight.get(leader, 0) + 1
             return [sent]
         effects: list[ProducerEffect] = [sent]
-        for batch in batches:  # acks=0: nobody will answer
+        # With acks=0 nobody will answer.
+        for batch in batches:
             self._queues[batch.topic_partition].answered(batch)
             effects += self._deliver(batch, ProducePartitionResponse(topic_partition=batch.topic_partition))
         return effects
-
-    # answers
 
     def _on_response(self, now_ms: int, response: Response) -> list[ProducerEffect]:
         call, body = response.call, response.body
@@ -434,7 +430,8 @@ class ProducerCore:
             self.identity.on_response(now_ms, body)
             return []
         sent = self._calls.pop(call, None)
-        if sent is None:  # acks=0: only a failure to send is told
+        # With acks=0 only a failure to send is reported.
+        if sent is None:
             self.metadata.request()
             return []
         self._in_flight[sent.leader] -= 1
@@ -461,7 +458,8 @@ class ProducerCore:
             queue.acked(batch)
             return self._deliver(batch, result)
         batch.may_be_appended |= error in _UNKNOWN_OUTCOME
-        if batch.is_done:  # given up while it was in flight
+        # It was given up while it was in flight.
+        if batch.is_done:
             return []
         if error is ErrorCode.MESSAGE_TOO_LARGE and batch.may_split:
             return self._split(queue, batch)
@@ -480,7 +478,8 @@ class ProducerCore:
         batch.retry_at_ms = now_ms + self.config.retry_backoff_ms
         if result.error not in _NO_NEWS_OF_LEADERS:
             if self.metadata.cache.hint(result.topic_partition, result.leader_id, result.leader_epoch):
-                batch.retry_at_ms = now_ms  # KIP-951: the leader is known, no reason to wait
+                # The leader is known, so there is no reason to wait (KIP-951).
+                batch.retry_at_ms = now_ms
             else:
                 self.metadata.request()
         queue.put_back(batch)
@@ -504,8 +503,6 @@ class ProducerCore:
         for part in batch.split():
             queue.put_back(part)
         return []
-
-    # ends
 
     def _deliver(self, batch: ProducerBatch, result: ProducePartitionResponse) -> list[ProducerEffect]:
         if batch.is_done:
@@ -570,8 +567,6 @@ class ProducerCore:
         finished = [generation for generation in self._flushes if generation < oldest]
         return [Flushed(ticket=self._flushes.pop(generation)) for generation in finished]
 
-    # the timer
-
     def _arm(self, now_ms: int) -> list[ProducerEffect]:
         wakes = [time_ms for time_ms in self._wakes() if time_ms is not None and time_ms > now_ms]
         wake_ms = min(wakes, default=None)
@@ -601,7 +596,7 @@ def _results(body: ResponseBody | TransportError) -> dict[TopicPartition, Produc
 
 
 def _whole_error(body: ResponseBody | TransportError) -> ErrorCode:
-    """Of each batch that the answer does not mention: unknown, as without an answer, unless it says why."""
+    """The error of each batch that the answer does not mention: unknown, as without an answer, unless it says why."""
     if isinstance(body, ProduceResponse) and body.error is not ErrorCode.NONE:
         return body.error
     return ErrorCode.NETWORK_EXCEPTION

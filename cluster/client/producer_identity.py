@@ -20,6 +20,8 @@ MAX_EPOCH = (1 << 15) - 1
 
 @final
 class IdentityKeeper:
+    """Asks for a producer id until there is one, one question at a time."""
+
     def __init__(self, retry_backoff_ms: int, request_timeout_ms: int) -> None:
         self.current: ProducerIdentity | None = None
         self._retry_backoff_ms = retry_backoff_ms

@@ -179,7 +179,7 @@ def _state(broker: int, replica: ReplicaDescription) -> dict[str, object]:
 
 
 def _print_topic(topic: dict[str, object]) -> None:
-    """kafka-topics.sh's lines, with the offsets behind."""
+    """Prints the lines of kafka-topics.sh, followed by the offsets."""
     partitions, configs = topic["partitions"], topic["configs"]
     assert isinstance(partitions, list) and isinstance(configs, dict)
     properties = ",".join(f"{key}={value}" for key, value in sorted(configs.items()))

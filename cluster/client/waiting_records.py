@@ -10,7 +10,8 @@ from typing import NamedTuple, final
 
 from storage.record import Header
 
-RECORD_OVERHEAD_BYTES = 96  # batch header, and lengths and deltas of one record, at most
+# At most: the header of a batch, and the lengths and deltas of one record.
+RECORD_OVERHEAD_BYTES = 96
 
 
 class PendingRecord(NamedTuple):
@@ -24,7 +25,8 @@ class PendingRecord(NamedTuple):
     headers: tuple[Header, ...]
     timestamp_ms: int
     arrived_ms: int
-    generation: int  # of the flushes
+    # The number of flushes before it.
+    generation: int
     size_bytes: int
 
 
@@ -38,6 +40,8 @@ def size_bound(key: bytes | None, value: bytes | None, headers: tuple[Header, ..
 
 @final
 class WaitingRecords:
+    """Records whose topic is not known yet, by topic and in the order of sending."""
+
     def __init__(self, max_block_ms: int) -> None:
         self._max_block_ms = max_block_ms
         self._records: dict[str, deque[PendingRecord]] = {}

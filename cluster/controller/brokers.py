@@ -40,8 +40,6 @@ class BrokerControl:
         self.partitions = partitions
         self.sessions = sessions
 
-    # registration
-
     def register(self, request: RegisterBrokerRequest, now_ms: int) -> Decision:
         """BRK-1. Raises ClusterError; a repeated request is answered with what it got the first time."""
         self.check_cluster(request)
@@ -84,8 +82,6 @@ class BrokerControl:
     def _registered(self, broker_epoch: int) -> RegisterBrokerResponse:
         return RegisterBrokerResponse(broker_epoch=broker_epoch, cluster_id=self.image.cluster_id)
 
-    # heartbeats
-
     def heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Decision:
         """The state machine KR-BRK-1, one transition a heartbeat. Raises ClusterError."""
         self.partitions.check_broker_epoch(request.broker_id, request.broker_epoch)
@@ -122,7 +118,7 @@ class BrokerControl:
         )
 
     def has_caught_up(self, request: BrokerHeartbeatRequest) -> bool:
-        """BRK-2: it has read its own registration, so it knows of all that went before."""
+        """BRK-2: whether the broker has read its own registration, so that it knows all that came before."""
         return request.metadata_offset > request.broker_epoch
 
     def _fence_on_request(self, request: BrokerHeartbeatRequest) -> Decision:
@@ -166,8 +162,6 @@ class BrokerControl:
             is_fenced=is_fenced, is_caught_up=self.has_caught_up(request), should_shut_down=should_shut_down
         )
 
-    # fencing
-
     def records_for_fencing(self, broker_id: int) -> tuple[MetadataRecord, ...]:
         """BRK-5: out of all ISRs, elections where it led, then the fence record; one batch.
 
@@ -180,8 +174,6 @@ class BrokerControl:
             *self.partitions.records_for_leaving(broker_id),
             BrokerChangeRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch, fenced=True),
         )
-
-    # producer ids
 
     def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> Decision:
         """A block that nobody has had: it is in the log before it is told.

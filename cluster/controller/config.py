@@ -10,15 +10,22 @@ from storage.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
+    """The controller's properties, with Kafka's names and defaults where Kafka has them."""
+
     node_id: int = CONTROLLER_ID
-    host: str = ""  # where clients reach it, told in metadata answers; empty: not told
+    # Where clients reach the controller, as told in metadata answers; empty: it is not told.
+    host: str = ""
     port: int = 0
-    cluster_id: str = ""  # of a new cluster; empty: drawn
+    # The id of a new cluster; empty: drawn.
+    cluster_id: str = ""
     broker_session_timeout_ms: int = 9_000
-    num_partitions: int = 1  # of a topic created with -1 partitions
-    default_replication_factor: int = 1  # of a topic created with -1
+    # For a topic created with -1 partitions.
+    num_partitions: int = 1
+    # For a topic created with a replication factor of -1.
+    default_replication_factor: int = 1
     producer_id_block_size: int = 1_000
-    max_partitions_per_topic: int = 10_000  # one creation is one batch: bounded
+    # Bounded, because one creation is one batch.
+    max_partitions_per_topic: int = 10_000
     max_topics: int = 100_000
     max_parked_fetches: int = 1_000
 

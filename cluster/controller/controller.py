@@ -78,8 +78,10 @@ class Controller:
     def __init__(self, config: ControllerConfig, fs: FileSystem, directory: str, draws: Draws) -> None:
         self.config = config
         self.node_id = config.node_id
-        self.image = MetadataImage()  # committed
-        self._pending_image = MetadataImage()  # with what is appended and waits for its flush
+        # As committed.
+        self.image = MetadataImage()
+        # The same with what is appended and waits for its flush.
+        self._pending_image = MetadataImage()
         self._file_system = fs
         self._directory = directory
         self._draws = draws
@@ -90,7 +92,8 @@ class Controller:
         self.topics = TopicControl(config, self._pending_image, self.partitions, draws)
         self._fetches = ParkedFetches(config.max_parked_fetches)
         self._uncommitted: list[_Uncommitted] = []
-        self._flushing: tuple[int, int] | None = None  # (job, the end offset that it makes durable)
+        # The job, and the end offset that it makes durable.
+        self._flushing: tuple[int, int] | None = None
         self._next_job = 0
         self._armed_ms: int | None = None
         self._is_closing = False
@@ -102,8 +105,6 @@ class Controller:
     def log(self) -> MetadataLog:
         assert self._log is not None, "not started"
         return self._log
-
-    # life
 
     def start(self, now_ms: int) -> list[Effect]:
         """Opens, recovers and replays the log; sessions of unfenced brokers begin afresh (BRK-3).
@@ -199,8 +200,6 @@ class Controller:
             return self.config.cluster_id
         return "".join(f"{self._draws.bits('cluster_id', half):016x}" for half in range(2))
 
-    # requests
-
     def _on_request(self, now_ms: int, request: Request) -> list[Effect]:
         body = request.body
         if self._is_closing:
@@ -257,11 +256,10 @@ class Controller:
     def _arm_sessions(self, now_ms: int) -> list[Effect]:
         first = self.sessions.longest_silent()
         if first is None or (self._armed_ms is not None and self._armed_ms <= first[0]):
-            return []  # a timer that fires too early finds nobody and is set anew
+            # A timer that fires too early finds nobody and is set again.
+            return []
         self._armed_ms = max(first[0], now_ms)
         return [SetTimer(key=SESSION_TIMER, at_ms=self._armed_ms)]
-
-    # the pipeline: append, flush, commit
 
     def _append(
         self, records: tuple[MetadataRecord, ...], call: int, reply: ResponseBody | None, now_ms: int

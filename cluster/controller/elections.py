@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from cluster.messages import NO_LEADER
 from cluster.metadata import PartitionRegistration
 
-IsActive = Callable[[int], bool]  # registered, unfenced, not in controlled shutdown
+# Whether a broker is registered, unfenced and not in controlled shutdown.
+IsActive = Callable[[int], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +41,10 @@ class LeaderElection:
         if unclean:
             for replica in partition.replicas:
                 if is_active(replica):
-                    return Election(leader=replica, isr=(replica,), clean=False)  # ELE-4
-        return Election(leader=NO_LEADER, isr=isr)  # ELE-3: the ISR is kept
+                    # ELE-4: whoever is alive becomes the only member.
+                    return Election(leader=replica, isr=(replica,), clean=False)
+        # ELE-3: the ISR is kept.
+        return Election(leader=NO_LEADER, isr=isr)
 
     def is_valid_leader(self, replica: int, isr: tuple[int, ...], is_active: IsActive) -> bool:
         """ELE-2, without ELR."""

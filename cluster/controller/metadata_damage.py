@@ -21,7 +21,7 @@ _MAGIC_AT = 16
 
 
 class DamagedMetadataLog(StorageError):
-    """Committed decisions are unreadable; nothing was cut. What is left lies in the files as it was."""
+    """Committed decisions are unreadable. Nothing was cut: the files are as they were."""
 
 
 def committed_header(committed_offset: int) -> Header:
@@ -53,7 +53,7 @@ def check_nothing_committed_is_damaged(file_system: FileSystem, directory: str) 
 
 
 def _sound_part(file_system: FileSystem, path: str, end_offset: int) -> tuple[int, CorruptBatch | None]:
-    """Where the sound batches end, in offsets, and what ended them before the file did."""
+    """Returns the end offset of the sound batches, and what ended them before the file did."""
     records = FileRecords(file_system, path, read_only=True)
     position = 0
     try:

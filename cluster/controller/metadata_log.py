@@ -17,7 +17,8 @@ from storage.log import Isolation, PartitionLog, RecoveryCut
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
 METADATA_LOG_CONFIG = LogConfig(
-    max_message_bytes=16 << 20,  # the largest decision is one batch
+    # One batch holds the largest decision.
+    max_message_bytes=16 << 20,
     segment_index_bytes=1 << 20,
 )
 READ_BLOCK_BYTES = 1 << 20
@@ -31,7 +32,8 @@ class MetadataLog:
         self._log = log
         latest_epoch = log.epochs.latest_epoch
         self.leader_epoch = 0 if latest_epoch is None else latest_epoch + 1
-        self.committed_offset = log.log_end_offset  # exclusive; what is above waits for a flush
+        # Exclusive; what is above waits for a flush.
+        self.committed_offset = log.log_end_offset
         log.marks.update_high_watermark(self.committed_offset)
 
     @staticmethod
@@ -101,7 +103,8 @@ class MetadataLog:
 
 def make_directory_durably(file_system: FileSystem, path: str) -> None:
     """A flush of the log holds only if the names of the directories above it stay."""
-    parents = [dirname(path)]  # even where it was there: the life that made it may have ended before the sync
+    # Even where the directory existed: the life that made it may have ended before the sync.
+    parents = [dirname(path)]
     ancestor = parents[0]
     while ancestor and not file_system.exists(ancestor):
         ancestor = dirname(ancestor)

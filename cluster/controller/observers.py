@@ -22,8 +22,9 @@ class _Parked:
 
 @final
 class ParkedFetches:
-    """By call, in order of arrival; at most one a broker and `limit` in all, the older ones are answered
-    empty.
+    """Fetches that wait, by call and in order of arrival: at most one a broker, and `limit` in all.
+
+    A newer one takes the place of an older one, which is answered empty.
     """
 
     def __init__(self, limit: int) -> None:

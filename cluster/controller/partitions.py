@@ -27,8 +27,6 @@ class PartitionControl:
         # log: a controller that restarts hears it again.
         self.offline: dict[int, frozenset[TopicPartition]] = {}
 
-    # AlterPartition
-
     def alter_partition(self, request: AlterPartitionRequest) -> Decision:
         """Raises ClusterError with the first check that fails, in Kafka's order."""
         self.check_broker_epoch(request.broker_id, request.broker_epoch)
@@ -116,8 +114,6 @@ class PartitionControl:
                     ErrorCode.INELIGIBLE_REPLICA, f"{request.topic_partition}: broker {member.broker_id}"
                 )
 
-    # log directories that fail
-
     def is_offline(self, broker_id: int, topic_partition: TopicPartition) -> bool:
         return topic_partition in self.offline.get(broker_id, ())
 
@@ -133,8 +129,6 @@ class PartitionControl:
                 isr = self.election.isr_without(partition, broker_id)
                 records.append(self._elect(partition, isr, self.image.is_active))
         return [record for record in records if record is not None]
-
-    # brokers come and go
 
     def records_for_leaving(self, broker_id: int) -> list[PartitionChangeRecord]:
         """The broker leaves every ISR and leads nothing (BRK-5, BRK-7); the last member stays (ELE-5)."""
@@ -196,7 +190,7 @@ class PartitionControl:
     def change_record(
         self, partition: PartitionRegistration, outcome: Election
     ) -> PartitionChangeRecord | None:
-        """Only what differs: an ISR change alone leaves the leader epoch (CTL-4), no change is no record."""
+        """Returns a record of what differs, if anything: an ISR change alone leaves the leader epoch (CTL-4)."""
         has_new_leader = outcome.leader != partition.leader
         has_new_isr = outcome.isr != partition.isr
         if not has_new_leader and not has_new_isr:

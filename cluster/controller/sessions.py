@@ -1,4 +1,4 @@
-"""Who the controller has heard of lately: soft state, gone with the controller.
+"""The brokers that the controller has heard of lately: soft state, which ends with the controller.
 
 Kafka: BrokerHeartbeatManager.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-NEVER_READ = -1  # no heartbeat yet in this life of the controller
+# No heartbeat came yet in this life of the controller.
+NEVER_READ = -1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -16,12 +17,16 @@ class Session:
     """A broker's last sign of life; one for each broker that is registered and unfenced."""
 
     last_contact_ms: int
-    metadata_offset: int = NEVER_READ  # next offset of the metadata log that the broker reads
-    controlled_shutdown_offset: int = -1  # remembered once a shutdown (KAFKA-14292)
+    # The next offset of the metadata log that the broker reads.
+    metadata_offset: int = NEVER_READ
+    # Noted once for each shutdown (KAFKA-14292).
+    controlled_shutdown_offset: int = -1
 
 
 @final
 class Sessions:
+    """When each broker was last heard of, and up to where it has read."""
+
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
         self._sessions: dict[int, Session] = {}

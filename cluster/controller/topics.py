@@ -33,7 +33,8 @@ from storage.errors import ConfigError, InvalidTopic
 from storage.topics import METADATA_TOPIC, check_topic_name
 
 Assignment = tuple[tuple[int, ...], ...]
-DEFAULT_COUNT = -1  # "as many as the controller is configured with"
+# As many as the controller is configured with.
+DEFAULT_COUNT = -1
 
 
 class TopicControl:
@@ -94,8 +95,6 @@ class TopicControl:
         if topic is None:
             raise ClusterError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
         return topic
-
-    # checks
 
     def check_name(self, name: str) -> None:
         try:
@@ -158,8 +157,6 @@ class TopicControl:
             reason = "all its brokers are fenced or shutting down"
         if reason:
             raise ClusterError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {number}: {reason}")
-
-    # placement
 
     def _place(self, request: CreateTopicRequest) -> Assignment:
         count = self.config.num_partitions if request.partitions == DEFAULT_COUNT else request.partitions

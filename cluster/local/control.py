@@ -50,7 +50,8 @@ class ControlServer:
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
         except (ValueError, KeyError, TypeError, OSError):
-            pass  # no caller of ours; it gets no answer
+            # No caller of ours: it gets no answer.
+            pass
         finally:
             writer.close()
 

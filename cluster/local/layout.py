@@ -132,7 +132,7 @@ class ClusterSpec:
         (self.data / "cluster.json").write_text(json.dumps(record, indent=2) + "\n")
 
     def check_knows_logs(self) -> None:
-        """UnusableInput where none of the log directories of last time is given: every log would seem gone."""
+        """Raises UnusableInput where no log directory of last time is given: every log would seem deleted."""
         try:
             record = json.loads((self.data / "cluster.json").read_text())
             before = [str(path) for path in record.get("log_dirs", [str(self.data)])]

@@ -54,7 +54,8 @@ def for_each_partition(
             results = _side_by_side(stack, work, paths, min(jobs, len(paths)))
         for path, result in zip(paths, results, strict=True):
             if bar is not None:
-                bar.stop()  # who prints the result begins on a line of its own
+                # The result is printed on a line of its own.
+                bar.stop()
             yield result
             if bar is not None:
                 bar.update(bar.task_ids[0], advance=1, name=basename(path))
@@ -70,7 +71,8 @@ def _side_by_side(
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(max_workers=count, mp_context=context, initializer=_begin_worker)
     stack.callback(pool.shutdown, cancel_futures=True)
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the workers are ready for it
+    # Until the workers are ready for the signal.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         results = pool.map(work, paths)
     finally:

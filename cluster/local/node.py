@@ -55,6 +55,8 @@ _SERVES = {"broker.unfenced": True, "broker.fenced": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
+    """What a node is started with, as parsed from its command line."""
+
     node_id: int
     host: str
     port: int
@@ -98,6 +100,8 @@ def parse_arguments(arguments: list[str] | None = None) -> Arguments:
 
 
 class NodeCore(Core, Protocol):
+    """A core that loads its state before its first step."""
+
     def start(self, now_ms: int) -> Sequence[Effect]: ...
 
 
@@ -136,7 +140,7 @@ def recover_own(config: BrokerConfig, file_system: OsFileSystem, directory: str)
 
 
 def log_cut(cut: RecoveryCut) -> None:
-    """Found by another process, which tells nobody else."""
+    """Logs a cut that another process found, which reports it to nobody else."""
     logger.warning(
         "recovered before the start: path=%s position=%d removed_bytes=%d reason=%s",
         cut.path,
@@ -147,7 +151,7 @@ def log_cut(cut: RecoveryCut) -> None:
 
 
 def tell(event: str, **fields: object) -> None:
-    """To the parent; a parent that is gone is told nothing."""
+    """Writes a line to the parent, if that still reads."""
     with contextlib.suppress(OSError):
         sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
         sys.stdout.flush()
@@ -164,6 +168,8 @@ def pid_file(path: Path) -> Iterator[None]:
 
 @final
 class NodeProcess:
+    """One node as a process: a core, its runtime and its gRPC server."""
+
     def __init__(self, arguments: Arguments) -> None:
         self._arguments = arguments
         self._core = make_core(arguments)
@@ -223,7 +229,7 @@ class NodeProcess:
                 asyncio.get_running_loop().call_later(delay_s, self._shut_down)
 
     def _shut_down(self) -> None:
-        """In order if that is quick; a controlled shutdown may wait for a controller that is gone too."""
+        """Stops in order if that is quick: a controlled shutdown may wait for a controller that has stopped too."""
         loop = asyncio.get_running_loop()
         loop.call_later(STOP_TIMEOUT_S, self._give_up)
         self._runtime.shut_down()

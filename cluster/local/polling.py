@@ -17,6 +17,8 @@ POLL_TIMEOUT_MS = 1_000
 
 @final
 class Poller:
+    """Asks brokers what they hold, over connections of its own."""
+
     def __init__(self, nodes: Sequence[NodeSpec]) -> None:
         self._peers = Peers(self._on_answer)
         self._waiting: dict[int, asyncio.Future[ResponseBody | TransportError]] = {}

@@ -75,7 +75,8 @@ def configured(config: Config, properties: Properties) -> Config:
         if (field := name.replace(".", "_")) in fields
     }
     try:
-        changed = dataclasses.replace(config, **chosen)  # type: ignore[arg-type]  # parsed by the field's own type
+        # Each value is parsed by the type of its field.
+        changed = dataclasses.replace(config, **chosen)  # type: ignore[arg-type]
     except ConfigError as error:
         raise UnusableInput(str(error)) from error
     if isinstance(changed, BrokerConfig):

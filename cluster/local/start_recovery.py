@@ -91,7 +91,8 @@ def _tasks(file_system: FileSystem, directory: str, config: LogConfig, now_ms: i
     tasks = []
     for name in partition_directories(file_system, directory):
         parsed = parse_directory_name(name)
-        if parsed.topic != METADATA_TOPIC:  # the controller's own: it cuts nothing
+        # The metadata log is the controller's own, which cuts nothing.
+        if parsed.topic != METADATA_TOPIC:
             key = (parsed.topic, parsed.partition)
             tasks.append(
                 _Task(
@@ -106,7 +107,7 @@ def _tasks(file_system: FileSystem, directory: str, config: LogConfig, now_ms: i
 
 
 def _read(file_system: FileSystem, path: str) -> _Offsets:
-    """As LogManager: one that cannot be read counts as all zero."""
+    """Reads a checkpoint; one that cannot be read counts as all zero, as in LogManager."""
     try:
         return OffsetCheckpoint(file_system, path).read()
     except CorruptCheckpoint:
@@ -119,7 +120,7 @@ def _pays(file_system: FileSystem, tasks: Sequence[_Task]) -> bool:
 
 
 def _unflushed_bytes(file_system: FileSystem, task: _Task) -> int:
-    """Of the segments that recovery will walk: the one that holds the recovery point and those behind it."""
+    """The size of the segments that recovery will walk: the one with the recovery point, and those after it."""
     sizes = {
         int(name[:-4]): file_system.stat(join(task.directory, name)).size_bytes
         for name in file_system.list(task.directory)
@@ -130,7 +131,7 @@ def _unflushed_bytes(file_system: FileSystem, task: _Task) -> int:
 
 
 def _recover(tasks: dict[str, _Task], directory: str) -> _Done:
-    """In a process of its own: opened as after a crash, closed in order."""
+    """Recovers logs in a process of its own: opens them as after a crash, and closes them in order."""
     task, cuts = tasks[directory], list[RecoveryCut]()
     end: int | None = None
     try:

@@ -45,7 +45,8 @@ class ManagedNode:
     watcher: asyncio.Task[None] | None = None
     is_stopping: bool = False
     is_unusable_input: bool = False
-    offline_directories: list[str] = field(default_factory=list)  # of this life
+    # Those of this life.
+    offline_directories: list[str] = field(default_factory=list)
 
     @property
     def pid(self) -> int | None:
@@ -121,7 +122,8 @@ class Supervisor:
 
     async def _spawn(self, node: ManagedNode) -> None:
         spec = node.spec
-        if not spec.log_dirs:  # else one that cannot be made is the node's to do without
+        # Of several, one that cannot be made is the node's to do without.
+        if not spec.log_dirs:
             spec.directory.mkdir(parents=True, exist_ok=True)
         node.offline_directories.clear()
         node.become("starting")
@@ -155,7 +157,8 @@ class Supervisor:
         status = await process.wait()
         if process.stdin is not None:
             process.stdin.close()
-        node.spec.pid_path.unlink(missing_ok=True)  # of a killed process; one that stopped has removed it
+        # A process that was killed has left it; one that stopped has removed it.
+        node.spec.pid_path.unlink(missing_ok=True)
         if node.state == "failed":
             return
         if node.is_stopping:

@@ -17,7 +17,8 @@ from cluster.local.supervisor import ManagedNode, Supervisor
 from cluster.messages import DescribeReplicasResponse, ReplicaDescription
 
 REFRESH_S = 0.5
-_FRAME_LINES = 12  # borders, headings and the hint around the two tables
+# Borders, headings and the hint around the two tables.
+_FRAME_LINES = 12
 _COLOURS = {"ready": "green", "leader": "bold green", "dead": "bold red", "failed": "bold red"}
 
 Descriptions = Mapping[int, DescribeReplicasResponse | None]
@@ -69,6 +70,8 @@ def _replica_cells(replica: ReplicaDescription) -> tuple[str | Text, ...]:
 
 @final
 class LiveTable:
+    """The table of nodes and replicas that `replog up` draws again and again."""
+
     def __init__(self, supervisor: Supervisor, console: Console) -> None:
         self._supervisor = supervisor
         self._console = console
@@ -76,7 +79,7 @@ class LiveTable:
         self._descriptions: dict[int, DescribeReplicasResponse | None] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Draws until it is cancelled."""
         try:
             with Live(console=self._console, auto_refresh=False) as live:
                 while True:

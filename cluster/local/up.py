@@ -25,7 +25,7 @@ _LOOK_S = 0.1
 
 @contextlib.contextmanager
 def prepared(spec: ClusterSpec) -> Iterator[None]:
-    """Holds the data directory. Raises UnusableInput, and then has left nothing behind."""
+    """Holds the data directory. Raises UnusableInput, having changed nothing."""
     _until_left(spec)
     for port in spec.ports:
         try:
@@ -68,7 +68,8 @@ def _is_abandoned(lock_path: Path) -> bool:
     try:
         OsFileSystem().lock(str(lock_path)).release()
     except OSError:
-        return False  # held, or not ours to look at: what follows tells
+        # It is held, or not ours to look at: what follows will say.
+        return False
     return True
 
 
@@ -167,7 +168,8 @@ async def _until_stopped(
     table = None
     try:
         if console.is_terminal:
-            from cluster.local.table import LiveTable  # gRPC's client is loaded only where a table is shown
+            # The client of gRPC is loaded only where a table is shown.
+            from cluster.local.table import LiveTable
 
             table = asyncio.get_running_loop().create_task(LiveTable(supervisor, console).run())
         else:

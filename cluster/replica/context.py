@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import final
 
 from cluster.config import BrokerConfig
 from cluster.errors import ClusterError, ErrorCode
 from cluster.messages import NO_EPOCH, NO_LEADER, TopicPartition
 from cluster.metadata import MetadataImage
+from cluster.replica.logs import Logs
 from cluster.replica.outbox import Outbox
 from cluster.replica.replica import Replica
 from storage.errors import StorageError
-from storage.log import PartitionLog
 
 NO_BROKER_EPOCH = -1
-
-OnLog = Callable[[Replica], None]
-OnDiskFailed = Callable[[PartitionLog | None, Exception], None]
-
-
-def _nobody(replica: Replica) -> None:
-    return
-
-
-def _raise(log: PartitionLog | None, error: Exception) -> None:
-    raise error
 
 
 @final
@@ -36,32 +24,30 @@ class ReplicaContext:
     records: what has been produced is no safer for it.
 
     `offline` are the partitions placed here whose log directory cannot be used: there is no replica of them, and none
-    is made in this life. `on_disk_failed` takes the directory offline that is to blame for an error, and raises the
-    error where that cannot be: the disk is not to blame, or no directory would be left.
+    is made in this life.
     """
 
-    def __init__(self, config: BrokerConfig, image: MetadataImage, outbox: Outbox) -> None:
+    def __init__(self, config: BrokerConfig, image: MetadataImage, outbox: Outbox, logs: Logs) -> None:
         self.config = config
         self.broker_id = config.node_id
         self.image = image
         self.outbox = outbox
-        self.broker_epoch = NO_BROKER_EPOCH  # of this life, once registered
+        self.logs = logs
+        # That of this life, once registered.
+        self.broker_epoch = NO_BROKER_EPOCH
         self.is_shutting_down = False
         self.replicas: dict[TopicPartition, Replica] = {}
         self.offline: set[TopicPartition] = set()
-        self.has_newly_offline = False  # and the controller has not been told
-        self.on_disk_failed: OnDiskFailed = _raise
-        self._touched: dict[TopicPartition, bool] = {}  # whether more than the end moved
-        # Told by roles and truncations to who works on logs in the background.
-        self.on_log_opened: OnLog = _nobody
-        self.on_log_truncated: OnLog = _nobody
-        self.on_log_removed: OnLog = _nobody
+        # Until the controller has been told.
+        self.has_newly_offline = False
+        # Whether more than the end of the log moved.
+        self._touched: dict[TopicPartition, bool] = {}
 
     def touch(self, topic_partition: TopicPartition) -> None:
         self._touched[topic_partition] = True
 
     def take_touched(self) -> dict[TopicPartition, bool]:
-        """With whether more than the end of the log moved."""
+        """Returns the partitions touched since the last call, each with whether more than its log end moved."""
         touched, self._touched = self._touched, {}
         return touched
 
@@ -90,7 +76,7 @@ class ReplicaContext:
         """
         replica = self.replicas.get(topic_partition)
         if replica is not None and replica.log.online.reason is not None:
-            self.on_disk_failed(replica.log, error)
+            self.logs.on_disk_failed(replica.log, error)
 
     def take_offline(self, topic_partition: TopicPartition) -> None:
         """Whoever waits for it is answered, and the controller told, at the end of the step."""
@@ -99,10 +85,8 @@ class ReplicaContext:
         self.touch(topic_partition)
 
     def forget_offline(self, topic: str) -> None:
-        """The topic is gone; one that is made anew has nothing in an offline directory."""
+        """Forgets a deleted topic: one that is created again has nothing in an offline directory."""
         self.offline = {each for each in self.offline if each.topic != topic}
-
-    # what moves a replica, and must be told
 
     def advance_high_watermark(self, replica: Replica, now_ms: int) -> bool:
         """On a leader, after one of the events of HWM-5."""
@@ -114,52 +98,22 @@ class ReplicaContext:
 
     def tell_high_watermark(self, replica: Replica) -> None:
         """HWM-7: it wakes who waits."""
-        self.touch(replica.topic_partition)
+        self._touched[replica.topic_partition] = True
         self.outbox.observe(
             "replica.high_watermark",
-            topic_partition=str(replica.topic_partition),
+            topic_partition=replica.name,
             leader_epoch=replica.leader_epoch,
             high_watermark=replica.log.high_watermark,
-            role=replica.role.value,
+            role=str(replica.role),
         )
 
     def tell_appended(self, replica: Replica, first_offset: int, last_offset: int, origin: str) -> None:
         self._touched.setdefault(replica.topic_partition, False)
         self.outbox.observe(
             "replica.appended",
-            topic_partition=str(replica.topic_partition),
+            topic_partition=replica.name,
             leader_epoch=replica.leader_epoch,
             first_offset=first_offset,
             last_offset=last_offset,
             origin=origin,
         )
-
-    def truncate(self, now_ms: int, replica: Replica, to_offset: int) -> None:
-        """EPC-8 is the log's. Below the own high watermark is legal (EPC-7)."""
-        log = replica.log
-        log_end_offset, high_watermark = log.log_end_offset, log.high_watermark
-        log.truncate_to(to_offset, now_ms=now_ms)
-        self.on_log_truncated(replica)
-        assert log.log_end_offset <= log_end_offset, (log.log_end_offset, log_end_offset)
-        self._tell_truncated(replica, log_end_offset, high_watermark)
-
-    def truncate_fully(self, now_ms: int, replica: Replica, start_at: int) -> None:
-        """Nothing of the own log is left at the leader: start anew at `start_at` (EPC-9, KAFKA-9491)."""
-        log_end_offset, high_watermark = replica.log.log_end_offset, replica.log.high_watermark
-        replica.log.truncation.truncate_fully_and_start_at(start_at, now_ms=now_ms)
-        self.on_log_truncated(replica)
-        self._tell_truncated(replica, log_end_offset, high_watermark)
-
-    def _tell_truncated(self, replica: Replica, from_end_offset: int, high_watermark: int) -> None:
-        log = replica.log
-        if log.log_end_offset != from_end_offset:
-            self.touch(replica.topic_partition)
-            self.outbox.observe(
-                "replica.truncated",
-                topic_partition=str(replica.topic_partition),
-                to_offset=log.log_end_offset,
-                from_log_end_offset=from_end_offset,
-                leader_epoch=replica.leader_epoch,
-            )
-        if log.high_watermark != high_watermark:
-            self.tell_high_watermark(replica)

@@ -33,16 +33,20 @@ EXPIRY_TIMER = "fetch.expiry"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedFetch:
+    """A fetch that waits until there are enough records, or until its time is over."""
+
     call: int
     request: FetchRequest
-    leader_epochs: tuple[int, ...]  # of the replicas when it was parked, in the order of the partitions
+    # Those of the replicas when the fetch was parked, in the order of its partitions.
+    leader_epochs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
     answers: tuple[FetchPartitionResponse, ...]
     size_bytes: int
-    is_final: bool  # an error or a divergence: the asker must know at once (PRO-8)
+    # It holds an error or a divergence, which the asker must know at once (PRO-8).
+    is_final: bool
 
 
 def is_from_follower(request: FetchRequest) -> bool:
@@ -51,6 +55,8 @@ def is_from_follower(request: FetchRequest) -> bool:
 
 @final
 class FetchHandler:
+    """Answers the fetches of followers and consumers, at once or when there is enough."""
+
     def __init__(self, context: ReplicaContext, isr_changes: IsrChanges) -> None:
         self._context = context
         self._isr_changes = isr_changes
@@ -58,7 +64,7 @@ class FetchHandler:
         self.purgatory: Purgatory[ParkedFetch] = Purgatory(context.outbox, EXPIRY_TIMER, self._on_expired)
 
     def on_request(self, now_ms: int, call: int, request: FetchRequest) -> None:
-        reading = self._read_all(now_ms, request, counts=True)
+        reading = self._read_all(now_ms, request, counts=is_from_follower(request))
         may_wait = request.max_wait_ms > 0 and request.partitions
         has_room = len(self.purgatory) < self._context.config.max_parked_requests
         if reading.is_final or self._is_enough(request, reading) or not may_wait or not has_room:
@@ -72,16 +78,17 @@ class FetchHandler:
         return reading.size_bytes >= max(0, request.min_bytes)
 
     def _leader_epochs(self, request: FetchRequest) -> tuple[int, ...]:
-        replicas = (self._context.replicas.get(asked.topic_partition) for asked in request.partitions)
-        return tuple(NO_EPOCH if replica is None else replica.leader_epoch for replica in replicas)
+        leader_epochs: list[int] = []
+        for asked in request.partitions:
+            replica = self._context.replicas.get(asked.topic_partition)
+            leader_epochs.append(NO_EPOCH if replica is None else replica.leader_epoch)
+        return tuple(leader_epochs)
 
     def _answer(self, call: int, reading: _Reading) -> None:
         self._context.outbox.reply(call, FetchResponse(partitions=reading.answers))
 
-    # those that wait
-
     def on_touched(self, now_ms: int, topic_partition: TopicPartition) -> None:
-        """PRO-8: the end, the high watermark or the role of the partition moved, or it is gone."""
+        """PRO-8: answers whoever waited for the end, high watermark, role or removal of the partition."""
         replica = self._context.replicas.get(topic_partition)
         for number, parked in self.purgatory.watching(topic_partition):
             if replica is None or not self._is_quiet(replica, parked):
@@ -93,8 +100,9 @@ class FetchHandler:
         for asked, leader_epoch in zip(request.partitions, parked.leader_epochs, strict=True):
             if asked.topic_partition == replica.topic_partition:
                 log = replica.log
-                end = log.log_end_offset if is_from_follower(request) else log.high_watermark
-                is_waiting = max(end, log.log_start_offset) <= asked.fetch_offset <= log.log_end_offset
+                log_end_offset = log.log_end_offset
+                end = log_end_offset if is_from_follower(request) else log.high_watermark
+                is_waiting = max(end, log.log_start_offset) <= asked.fetch_offset <= log_end_offset
                 return is_waiting and leader_epoch == replica.leader_epoch
         return False
 
@@ -116,10 +124,11 @@ class FetchHandler:
             if parked is not None:
                 self._on_expired(now_ms, parked)
 
-    # reading
-
     def _read_all(self, now_ms: int, request: FetchRequest, *, counts: bool) -> _Reading:
-        """In the order asked; at least one batch in all, be it above the limits (KIP-74)."""
+        """Reads in the order asked; at least one batch in all, be it above the limits (KIP-74).
+
+        `counts` says whether the request is a follower's promise, and has not been counted yet.
+        """
         answers: list[FetchPartitionResponse] = []
         size_bytes, is_final = 0, False
         limit = min(request.max_bytes, self._context.config.fetch_max_bytes)
@@ -143,13 +152,13 @@ class FetchHandler:
         counts: bool,
     ) -> FetchPartitionResponse:
         replica: Replica | None = None
-        fetch_end = LogOffsetMetadata(max(asked.fetch_offset, 0))
+        place: LogOffsetMetadata | None = None
         try:
             replica = self._context.replica(asked.topic_partition)
             self._check(replica, request, asked)
             diverging = self.find_divergence(replica, asked)
             if diverging is None:
-                answer, fetch_end = self._read(replica, request, asked, room=room, is_first=is_first)
+                answer, place = self._read(replica, request, asked, room=room, is_first=is_first)
             else:
                 answer = self._report(replica, asked, diverging=diverging)
         except ClusterError as error:
@@ -159,12 +168,13 @@ class FetchHandler:
         except StorageError as error:
             self._context.check_online(asked.topic_partition, error)
             answer = self._refuse(replica, asked, ErrorCode(error.code))
-        if counts and replica is not None and is_from_follower(request) and self.is_promise(answer):
-            self.count_progress(now_ms, replica, request, asked, fetch_end)
+        if counts and replica is not None and self.is_promise(answer):
+            self.count_progress(now_ms, replica, request, asked, place)
         return answer
 
     def _check(self, replica: Replica, request: FetchRequest, asked: FetchPartition) -> None:
-        replica.check_leader_epoch(asked.current_leader_epoch)  # LED-1, before everything else
+        # The epoch comes before everything else (LED-1).
+        replica.check_leader_epoch(asked.current_leader_epoch)
         if is_from_follower(request):
             leader = replica.check_leads()
             self.check_is_replica(leader, request)
@@ -184,7 +194,7 @@ class FetchHandler:
             )
 
     def check_incarnation(self, request: FetchRequest) -> None:
-        """LED-7 (KAFKA-15221): a fetch of an earlier life tells nothing of what the present one holds."""
+        """LED-7 (KAFKA-15221): a fetch of an earlier life says nothing about what the present one holds."""
         if request.broker_epoch < self._context.image.broker_epoch(request.replica_id):
             raise ClusterError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -212,8 +222,8 @@ class FetchHandler:
 
     def _read(
         self, replica: Replica, request: FetchRequest, asked: FetchPartition, *, room: int, is_first: bool
-    ) -> tuple[FetchPartitionResponse, LogOffsetMetadata]:
-        """The answer, and the place of the fetch offset.
+    ) -> tuple[FetchPartitionResponse, LogOffsetMetadata | None]:
+        """Returns the answer, and the place of the fetch offset where the read has found it.
 
         The bounds that are told are those before the read, and never patched later (LED-5, CON-6).
         """
@@ -221,13 +231,14 @@ class FetchHandler:
         if not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
             raise OffsetOutOfRange(asked.fetch_offset, log.log_start_offset, log.log_end_offset)
         max_bytes = max(0, min(room, asked.max_bytes))
-        records, fetch_end = b"", LogOffsetMetadata(asked.fetch_offset)
+        records, place = b"", None
         if max_bytes > 0 or is_first:
             data = self._read_log(log, request, asked.fetch_offset, max_bytes, is_first)
             records = data.records
-            if data.offset_metadata.offset == asked.fetch_offset:  # else all of it is compacted away
-                fetch_end = data.offset_metadata
-        return self._report(replica, asked, records=records), fetch_end
+            # Where the offset was compacted away, the place is that of a later one, and tells nothing.
+            if data.offset_metadata.offset == asked.fetch_offset:
+                place = data.offset_metadata
+        return self._report(replica, asked, records=records), place
 
     def _read_log(
         self, log: PartitionLog, request: FetchRequest, offset: int, max_bytes: int, is_first: bool
@@ -244,7 +255,7 @@ class FetchHandler:
         replica: Replica,
         request: FetchRequest,
         asked: FetchPartition,
-        fetch_end: LogOffsetMetadata,
+        place: LogOffsetMetadata | None,
     ) -> None:
         """LED-6, LED-8: everything below the fetch offset is in that follower's log under our history."""
         leader = replica.leader
@@ -253,7 +264,7 @@ class FetchHandler:
             return
         before = follower.log_end_offset
         follower.reached(
-            fetch_end,
+            LogOffsetMetadata(asked.fetch_offset) if place is None else place,
             log_start_offset=asked.log_start_offset,
             leader_end_offset=replica.log.log_end_offset,
             broker_epoch=request.broker_epoch,
@@ -262,8 +273,6 @@ class FetchHandler:
         self._isr_changes.maybe_expand(now_ms, replica, follower)
         if follower.log_end_offset > before:
             self._context.advance_high_watermark(replica, now_ms)
-
-    # answers
 
     def _report(
         self,
@@ -290,7 +299,7 @@ class FetchHandler:
     def _refuse(
         self, replica: Replica | None, asked: FetchPartition, error: ErrorCode
     ) -> FetchPartitionResponse:
-        """OFFSET_OUT_OF_RANGE tells the leader's bounds, so that a follower needs not ask (FET-11)."""
+        """Returns the error; OFFSET_OUT_OF_RANGE with the leader's bounds, so that a follower need not ask (FET-11)."""
         if replica is not None and error is ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._report(replica, asked, error=error)
         leader_id, leader_epoch = self._context.leader_hint(asked.topic_partition)

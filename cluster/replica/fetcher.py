@@ -5,6 +5,7 @@ Kafka: AbstractFetcherThread, ReplicaFetcherThread; rules FET-1 to FET-13.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import final
 
 from cluster.errors import ErrorCode
@@ -20,11 +21,11 @@ from cluster.messages import (
 )
 from cluster.replica.context import ReplicaContext
 from cluster.replica.flushes import Flushes
-from cluster.replica.follower import Asked, FetchState, Follower
+from cluster.replica.follower import FetchState, Follower
 from cluster.replica.replica import Replica
-from cluster.replica.truncation import InFetchTruncation, TruncationStrategy
+from cluster.replica.truncation import Truncations
 from storage.errors import CorruptBatch, StorageError, UnexpectedAppendOffset
-from storage.log import AppendInfo, PartitionLog
+from storage.log import PartitionLog
 
 WAIT_TIMER = "replica.fetch:"
 
@@ -37,7 +38,8 @@ class Fetcher:
         self.leader_id = leader_id
         self.replicas: dict[TopicPartition, Replica] = {}
         self.is_in_flight = False
-        self.delayed_until_ms = 0  # after a lost request
+        # Set after a request was lost.
+        self.delayed_until_ms = 0
 
     def move_to_end(self, replica: Replica) -> None:
         """It got data; the others come first next time, or large ones would starve them (KIP-74)."""
@@ -46,29 +48,28 @@ class Fetcher:
 
 @final
 class Fetchers:
-    """`truncation` is how divergence is found and cut, replaceable from outside."""
+    """All fetch loops of one broker, by the leader's broker id."""
 
-    def __init__(self, context: ReplicaContext, flushes: Flushes) -> None:
+    def __init__(self, context: ReplicaContext, flushes: Flushes, truncations: Truncations) -> None:
         self._context = context
         self._flushes = flushes
-        self.truncation: TruncationStrategy = InFetchTruncation()
+        self._truncations = truncations
         self._fetchers: dict[int, Fetcher] = {}
         self._is_stopped = False
 
-    # who is followed
-
     def add(self, replica: Replica) -> None:
-        """From the next `pump` on."""
+        """Follows the replica from the next `pump` on."""
         assert replica.follower is not None, replica.topic_partition
         leader_id = replica.follower.leader_id
         fetcher = self._fetchers.get(leader_id)
         if fetcher is None:
             fetcher = self._fetchers[leader_id] = Fetcher(leader_id)
         fetcher.replicas[replica.topic_partition] = replica
-        fetcher.delayed_until_ms = 0  # the newcomer need not wait for what others wait for
+        # The newcomer need not wait for what others wait for.
+        fetcher.delayed_until_ms = 0
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """The answer to a fetch that is in flight will find it gone.
+        """Follows the partition no more: what a fetch in flight brings for it is dropped.
 
         A fetcher without partitions ends, as Kafka's thread and its connection do: a later one must not wait for
         an answer that a cut link has swallowed.
@@ -82,8 +83,6 @@ class Fetchers:
         self._is_stopped = True
         self._fetchers.clear()
 
-    # asking
-
     def pump(self, now_ms: int) -> None:
         """Send what can be sent; called at the end of each step."""
         for fetcher in self._fetchers.values():
@@ -91,23 +90,25 @@ class Fetchers:
 
     def _maybe_send(self, now_ms: int, fetcher: Fetcher) -> None:
         if fetcher.is_in_flight or not fetcher.replicas or now_ms < fetcher.delayed_until_ms:
-            return  # FET-3; a delay ends with its timer
-        following = [
-            (replica, replica.follower)
-            for replica in fetcher.replicas.values()
-            if replica.follower is not None and replica.follower.state is FetchState.FETCHING
-        ]
-        if any(self.must_wait_for_flush(replica) for replica, _ in following):
+            # FET-3; a delay ends with its timer.
             return
-        ready = [replica for replica, follower in following if follower.is_ready(now_ms)]
+        ready: list[Replica] = []
+        delayed_until_ms: list[int] = []
+        for replica in fetcher.replicas.values():
+            follower = replica.follower
+            if follower is None or follower.state is not FetchState.FETCHING:
+                continue
+            # The next fetch acknowledges all below its offset: where a flush is promised, that comes first.
+            if self._flushes.is_behind(replica):
+                return
+            if follower.is_ready(now_ms):
+                ready.append(replica)
+            else:
+                delayed_until_ms.append(follower.delayed_until_ms)
         if ready:
-            self._send(now_ms, fetcher, ready)
-        elif following:
-            self._wait(fetcher, min(follower.delayed_until_ms for _, follower in following))
-
-    def must_wait_for_flush(self, replica: Replica) -> bool:
-        """The next fetch acknowledges all below its offset: where a flush is promised, that comes first."""
-        return self._flushes.is_behind(replica)
+            self._send(fetcher, ready)
+        elif delayed_until_ms:
+            self._wait(fetcher, min(delayed_until_ms))
 
     def _wait(self, fetcher: Fetcher, until_ms: int) -> None:
         fetcher.delayed_until_ms = until_ms
@@ -117,29 +118,25 @@ class Fetchers:
 
         self._context.outbox.set_timer(f"{WAIT_TIMER}{fetcher.leader_id}", until_ms, go_on)
 
-    def _send(self, now_ms: int, fetcher: Fetcher, ready: list[Replica]) -> None:
+    def _send(self, fetcher: Fetcher, ready: list[Replica]) -> None:
         config = self._context.config
-        asked = {
-            replica.topic_partition: Asked(
-                fetch_offset=replica.log.log_end_offset, leader_epoch=replica.leader_epoch
-            )
-            for replica in ready
-        }
+        asked: dict[TopicPartition, FetchPartition] = {}
+        for replica in ready:
+            asked[replica.topic_partition] = self._ask(replica)
         request = FetchRequest(
             replica_id=self._context.broker_id,
             broker_epoch=self._context.broker_epoch,
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
-            partitions=tuple(self._ask(replica) for replica in ready),
+            partitions=tuple(asked.values()),
         )
-
-        def then(at_ms: int, body: ResponseBody | TransportError) -> None:
-            self._on_answer(at_ms, fetcher, asked, body)
-
         fetcher.is_in_flight = True
         self._context.outbox.send(
-            fetcher.leader_id, request, timeout_ms=config.replica_socket_timeout_ms, then=then
+            fetcher.leader_id,
+            request,
+            timeout_ms=config.replica_socket_timeout_ms,
+            then=partial(self._on_answer, fetcher, asked),
         )
 
     def _ask(self, replica: Replica) -> FetchPartition:
@@ -149,18 +146,16 @@ class Fetchers:
             topic_partition=replica.topic_partition,
             fetch_offset=log.log_end_offset,
             current_leader_epoch=replica.leader_epoch,
-            last_fetched_epoch=self.truncation.last_fetched_epoch(log),
+            last_fetched_epoch=self._truncations.strategy.last_fetched_epoch(log),
             log_start_offset=log.log_start_offset,
             max_bytes=self._context.config.replica_fetch_max_bytes,
         )
 
-    # the answer
-
     def _on_answer(
         self,
-        now_ms: int,
         fetcher: Fetcher,
-        asked: dict[TopicPartition, Asked],
+        asked: dict[TopicPartition, FetchPartition],
+        now_ms: int,
         body: ResponseBody | TransportError,
     ) -> None:
         fetcher.is_in_flight = False
@@ -175,16 +170,22 @@ class Fetchers:
             if replica is not None and about is not None and self.is_current(now_ms, replica, about):
                 self.apply(now_ms, fetcher, replica, about, answer)
 
-    def is_current(self, now_ms: int, replica: Replica, asked: Asked) -> bool:
+    def is_current(self, now_ms: int, replica: Replica, asked: FetchPartition) -> bool:
         """FET-4, KAFKA-7786: what was asked in another leader epoch or at another end is not used at all."""
         follower = replica.follower
         is_same_state = (
-            replica.leader_epoch == asked.leader_epoch and replica.log.log_end_offset == asked.fetch_offset
+            replica.leader_epoch == asked.current_leader_epoch
+            and replica.log.log_end_offset == asked.fetch_offset
         )
         return follower is not None and follower.is_ready(now_ms) and is_same_state
 
     def apply(
-        self, now_ms: int, fetcher: Fetcher, replica: Replica, asked: Asked, answer: FetchPartitionResponse
+        self,
+        now_ms: int,
+        fetcher: Fetcher,
+        replica: Replica,
+        asked: FetchPartition,
+        answer: FetchPartitionResponse,
     ) -> None:
         follower = replica.follower
         assert follower is not None and follower.leader_id == fetcher.leader_id, replica.topic_partition
@@ -197,11 +198,13 @@ class Fetchers:
                 case ErrorCode.OFFSET_OUT_OF_RANGE:
                     self.on_out_of_range(now_ms, replica, follower, answer)
                 case ErrorCode.FENCED_LEADER_EPOCH:
-                    follower.state = FetchState.FENCED  # until metadata brings a newer one (FET-10)
+                    # Until metadata brings a newer epoch (FET-10).
+                    follower.state = FetchState.FENCED
                 case _:
                     self._delay(now_ms, follower)
         except CorruptBatch:
-            self._delay(now_ms, follower)  # damaged on the way: asked for again
+            # The batch was damaged on the way, and is asked for again.
+            self._delay(now_ms, follower)
         except StorageError as error:
             self._on_storage_error(replica, follower, error)
 
@@ -211,19 +214,20 @@ class Fetchers:
     def _on_storage_error(self, replica: Replica, follower: Follower, error: StorageError) -> None:
         self._context.check_online(replica.topic_partition, error)
         follower.state = FetchState.FAILED
-        self._context.outbox.observe(
-            "replica.failed", topic_partition=str(replica.topic_partition), reason=str(error)
-        )
+        self._context.outbox.observe("replica.failed", topic_partition=replica.name, reason=str(error))
 
     def on_diverging(self, now_ms: int, replica: Replica, answer: FetchPartitionResponse) -> None:
         """FET-5a: truncate and nothing else; high watermark and data of this answer are for another log."""
         assert answer.diverging is not None
-        self._context.truncate(
-            now_ms, replica, self.truncation.truncation_point(replica.log, answer.diverging)
-        )
+        self._truncations.on_diverging(now_ms, replica, answer.diverging)
 
     def on_records(
-        self, now_ms: int, fetcher: Fetcher, replica: Replica, asked: Asked, answer: FetchPartitionResponse
+        self,
+        now_ms: int,
+        fetcher: Fetcher,
+        replica: Replica,
+        asked: FetchPartition,
+        answer: FetchPartitionResponse,
     ) -> None:
         """FET-5b to d, in this order; the follower learns here what its last fetch has committed (FET-13)."""
         if answer.records:
@@ -234,27 +238,21 @@ class Fetchers:
         if answer.log_start_offset > log.log_start_offset:
             log.marks.maybe_increment_log_start_offset(min(answer.log_start_offset, log.high_watermark))
 
-    def append(self, now_ms: int, replica: Replica, asked: Asked, records: bytes) -> None:
+    def append(self, now_ms: int, replica: Replica, asked: FetchPartition, records: bytes) -> None:
         """FET-9 (KAFKA-18723): only what a leader of at most the asked epoch wrote; the log skips the rest."""
+        log, leader_epoch = replica.log, asked.current_leader_epoch
+        assert leader_epoch != NO_EPOCH, replica.topic_partition
         try:
-            info = self._append_to_log(now_ms, replica, asked, records)
+            info = log.append_as_follower(records, leader_epoch=leader_epoch, now_ms=now_ms)
         except UnexpectedAppendOffset as error:
-            if not _holds_log_start(replica.log, error):
+            if not _holds_log_start(log, error):
                 raise
-            self._context.truncate_fully(now_ms, replica, error.first_offset)
-            info = self._append_to_log(now_ms, replica, asked, records)
+            self._truncations.truncate_fully(now_ms, replica, error.first_offset)
+            info = log.append_as_follower(records, leader_epoch=leader_epoch, now_ms=now_ms)
         if not info.is_empty:
-            assert replica.log.log_end_offset == info.last_offset + 1, (replica.log.log_end_offset, info)
+            assert log.log_end_offset == info.last_offset + 1, (log.log_end_offset, info)
             self._context.tell_appended(replica, info.first_offset, info.last_offset, "follower")
             self._flushes.maybe_flush(replica)
-
-    def _append_to_log(self, now_ms: int, replica: Replica, asked: Asked, records: bytes) -> AppendInfo:
-        epoch = self.highest_epoch_to_append(asked)
-        return replica.log.append_as_follower(records, leader_epoch=epoch, now_ms=now_ms)
-
-    def highest_epoch_to_append(self, asked: Asked) -> int:
-        assert asked.leader_epoch != NO_EPOCH
-        return asked.leader_epoch
 
     def adopt_high_watermark(self, replica: Replica, leader_high_watermark: int) -> None:
         """FET-5c: the leader's, kept within the own log; it may go back (FET-6)."""
@@ -271,11 +269,12 @@ class Fetchers:
         """FET-11; never fatal, and never from zero because of it (KAFKA-2143, KAFKA-7414)."""
         log = replica.log
         if 0 <= answer.log_end_offset < log.log_end_offset:
-            self._context.truncate(now_ms, replica, answer.log_end_offset)
+            self._truncations.truncate(now_ms, replica, answer.log_end_offset)
         elif answer.log_start_offset > log.log_end_offset:
-            self._context.truncate_fully(now_ms, replica, answer.log_start_offset)
+            self._truncations.truncate_fully(now_ms, replica, answer.log_start_offset)
         else:
-            self._delay(now_ms, follower)  # the leader's log has moved to where ours ends meanwhile
+            # The leader's log has meanwhile moved to where ours ends.
+            self._delay(now_ms, follower)
 
 
 def _holds_log_start(log: PartitionLog, refused: UnexpectedAppendOffset) -> bool:

@@ -29,7 +29,7 @@ class Flushes:
         self._on_failure = on_failure
 
     def start(self, now_ms: int) -> None:
-        """As in Kafka nobody looks at flush.ms unless log.flush.scheduler.interval.ms says how often."""
+        """Looks at flush.ms as often as log.flush.scheduler.interval.ms says: by default never, as in Kafka."""
         interval_ms = self._context.config.log_flush_scheduler_interval_ms
         if interval_ms < LONG_MAX:
             self._context.outbox.set_timer(FLUSH_TIMER, now_ms + interval_ms, self._on_timer)
@@ -38,7 +38,8 @@ class Flushes:
         """Kafka: LogManager.flushDirtyLogs."""
         replicas = self._context.replicas
         for topic_partition in sorted(replicas):
-            replica = replicas.get(topic_partition)  # a flush that fails takes others of its directory along
+            # A flush that fails takes the other replicas of its directory along.
+            replica = replicas.get(topic_partition)
             if replica is None or replica.is_flushing or replica.log.local.unflushed_messages == 0:
                 continue
             log = replica.log
@@ -68,7 +69,7 @@ class Flushes:
         try:
             prepared = replica.log.flushes.prepare(up_to)
         except StorageError as error:
-            self._context.on_disk_failed(replica.log, error)
+            self._context.logs.on_disk_failed(replica.log, error)
             return
         replica.is_flushing = True
 
@@ -80,12 +81,14 @@ class Flushes:
     def _on_flushed(self, now_ms: int, replica: Replica, up_to: int, error: Exception | None) -> None:
         replica.is_flushing = False
         if self._context.replicas.get(replica.topic_partition) is not replica:
-            return  # deleted meanwhile
+            # The replica was deleted meanwhile.
+            return
         if error is not None:
             self._fail(replica, error)
             return
         replica.flushed_ms = now_ms
-        replica.log.flushes.done(up_to)  # less, where a truncation came between
+        # A truncation that came between leaves less to be noted.
+        replica.log.flushes.done(up_to)
         if self.is_behind(replica):
             self._flush(replica, replica.log.log_end_offset)
         else:
@@ -98,6 +101,6 @@ class Flushes:
         told = StorageError(f"flush of {replica.topic_partition}: {error}")
         told.__cause__ = error
         try:
-            self._context.on_disk_failed(replica.log, told)
+            self._context.logs.on_disk_failed(replica.log, told)
         except StorageError:
             self._on_failure(str(told))

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import final
 
 
 class FetchState(Enum):
+    """Whether a follower may ask for more."""
+
     FETCHING = "fetching"
-    FENCED = "fenced"  # our leader epoch is over; only newer metadata helps (FET-10)
-    FAILED = "failed"  # storage refused what the leader sent
+    # Our leader epoch is over; only newer metadata helps (FET-10).
+    FENCED = "fenced"
+    # The log refused what the leader sent.
+    FAILED = "failed"
 
 
 @final
 class Follower:
+    """The state of one follower. A new leader epoch makes a new one."""
+
     def __init__(self, *, leader_id: int, leader_epoch: int) -> None:
-        self.leader_id = leader_id  # NO_LEADER: nothing to fetch, the log stays (ROL-4)
+        # With NO_LEADER there is nothing to fetch, and the log stays (ROL-4).
+        self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.state = FetchState.FETCHING
         self.delayed_until_ms = 0
 
     def is_ready(self, now_ms: int) -> bool:
         return self.state is FetchState.FETCHING and now_ms >= self.delayed_until_ms
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a fetch in flight said about one partition; the answer is to this and to nothing else (FET-4)."""
-
-    fetch_offset: int
-    leader_epoch: int

@@ -61,5 +61,5 @@ def maximal_isr(state: IsrState) -> frozenset[int]:
 
 
 def joined(isr: frozenset[int]) -> str:
-    """As observers read it: ids in ascending order, separated by commas."""
+    """The ids in ascending order, separated by commas, as observers read them."""
     return ",".join(map(str, sorted(isr)))

@@ -36,6 +36,8 @@ _SUPERSEDED = frozenset(
 
 @final
 class IsrChanges:
+    """Proposes, for all partitions led here, who should be in their ISR."""
+
     def __init__(self, context: ReplicaContext) -> None:
         self._context = context
 
@@ -43,15 +45,14 @@ class IsrChanges:
         self._arm_lag_timer(now_ms)
 
     def _arm_lag_timer(self, now_ms: int) -> None:
-        at_ms = now_ms + max(1, self._context.config.replica_lag_time_max_ms // 2)  # ISR-2
+        # Twice in the lag time (ISR-2).
+        at_ms = now_ms + max(1, self._context.config.replica_lag_time_max_ms // 2)
         self._context.outbox.set_timer(LAG_TIMER, at_ms, self._on_lag_timer)
 
     def _on_lag_timer(self, now_ms: int) -> None:
         self._arm_lag_timer(now_ms)
         for replica in self._context.replicas.values():
             self.maybe_shrink(now_ms, replica)
-
-    # proposing
 
     def maybe_expand(self, now_ms: int, replica: Replica, follower: FollowerProgress) -> bool:
         leader = replica.leader
@@ -73,7 +74,7 @@ class IsrChanges:
         leader.isr = proposal
         self._context.outbox.observe(
             "isr.proposed",
-            topic_partition=str(replica.topic_partition),
+            topic_partition=replica.name,
             leader_epoch=leader.leader_epoch,
             isr=joined(proposal.proposed),
             partition_epoch=proposal.committed.partition_epoch,
@@ -102,8 +103,6 @@ class IsrChanges:
             config.controller_id, request, timeout_ms=config.controller_socket_timeout_ms, then=then
         )
 
-    # the answer
-
     def _on_answer(
         self,
         now_ms: int,
@@ -113,7 +112,8 @@ class IsrChanges:
         body: ResponseBody | TransportError,
     ) -> None:
         leader.proposal_call = None
-        if replica.leader is not leader:  # of an older leader epoch: nothing here is about it any more
+        # The answer is to an older leader epoch, which nothing here is about any more.
+        if replica.leader is not leader:
             return
         match body:
             case AlterPartitionResponse(error=ErrorCode.NONE):
@@ -144,7 +144,8 @@ class IsrChanges:
             return
         if body.partition_epoch == replica.partition_epoch:
             if not isinstance(leader.isr, CommittedIsr) and frozenset(body.isr) == leader.isr.committed.isr:
-                leader.revert_proposal()  # the controller holds it already, unchanged
+                # The controller holds the committed ISR already, unchanged.
+                leader.revert_proposal()
             return
         replica.partition_epoch = body.partition_epoch
         self.adopt(now_ms, replica, leader, body.isr, body.partition_epoch)
@@ -157,12 +158,13 @@ class IsrChanges:
             return
         self._context.outbox.observe(
             "isr.committed",
-            topic_partition=str(replica.topic_partition),
+            topic_partition=replica.name,
             leader_epoch=leader.leader_epoch,
             isr=joined(frozenset(isr)),
             partition_epoch=partition_epoch,
         )
-        self._context.advance_high_watermark(replica, now_ms)  # HWM-5, KAFKA-13091
+        # A smaller ISR may commit more at once (HWM-5, KAFKA-13091).
+        self._context.advance_high_watermark(replica, now_ms)
         self._context.touch(replica.topic_partition)
 
     def _retry_later(self, now_ms: int, replica: Replica, leader: Leader, proposal: PendingIsr) -> None:

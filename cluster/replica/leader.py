@@ -31,7 +31,7 @@ def promises_flush(log: PartitionLog) -> bool:
 
 @final
 class Leader:
-    """`log` is the replica's own; `image` tells who may be in sync."""
+    """The state of one leader epoch. `log` is the replica's own; `image` says who may be in sync."""
 
     def __init__(
         self,
@@ -54,7 +54,8 @@ class Leader:
         )
         self.followers: dict[int, FollowerProgress] = {}
         self.adopt_replicas(registration.replicas, now_ms)
-        self.proposal_call: int | None = None  # of the AlterPartition in flight
+        # The call of the AlterPartition in flight.
+        self.proposal_call: int | None = None
 
     def adopt_replicas(self, replicas: Iterable[int], now_ms: int) -> None:
         """Members count as caught up now, others never were (ISR-8); those that are known keep their view."""
@@ -66,8 +67,6 @@ class Leader:
             for replica in replicas
             if replica != self.broker_id
         }
-
-    # the high watermark
 
     @property
     def min_isr(self) -> int:
@@ -118,12 +117,6 @@ class Leader:
         assert before <= after <= self.log.log_end_offset, (before, after, self.log.log_end_offset)
         return after > before
 
-    def has_reached(self, offset: int) -> bool:
-        """Everything below `offset` is committed (PRO-1)."""
-        return self.log.high_watermark >= offset
-
-    # who may be in sync
-
     def is_eligible(self, follower: FollowerProgress) -> bool:
         """KIP-841, KIP-903: unfenced, not shutting down, and the incarnation that fetched is the present one."""
         is_same_life = follower.broker_epoch == self.image.broker_epoch(follower.broker_id)
@@ -166,7 +159,8 @@ class Leader:
         if member == self.broker_id:
             return own_broker_epoch
         follower = self.followers.get(member)
-        if follower is None or follower.broker_epoch < 0:  # has not fetched in this epoch; it is in already
+        # Without a fetch in this epoch it can only be a member already.
+        if follower is None or follower.broker_epoch < 0:
             return self.image.broker_epoch(member)
         return follower.broker_epoch
 
@@ -183,7 +177,7 @@ class Leader:
         return True
 
     def _note_removed(self, isr: frozenset[int]) -> None:
-        """Those that go without a proposal of ours will not fetch: their disk failed, or they are fenced.
+        """Notes who leaves without a proposal of ours, and will not fetch: its disk failed, or it is fenced.
 
         Else the high watermark would wait for them for replica.lag.time.max.ms, as for one that is about to join.
         """

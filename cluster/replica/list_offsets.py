@@ -22,6 +22,8 @@ from storage.errors import StorageError
 
 @final
 class ListOffsetsHandler:
+    """Answers which offset is at a time, at once: nothing is waited for."""
+
     def __init__(self, context: ReplicaContext) -> None:
         self._context = context
 

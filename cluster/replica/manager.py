@@ -7,24 +7,20 @@ from __future__ import annotations
 
 from typing import final
 
-from cluster.config import BrokerConfig
 from cluster.messages import (
     DescribeReplicasRequest,
     DescribeReplicasResponse,
-    FetchRequest,
-    ListOffsetsRequest,
-    ProduceRequest,
 )
-from cluster.metadata import MetadataImage
 from cluster.replica.context import ReplicaContext
 from cluster.replica.fetch import FetchHandler
 from cluster.replica.fetcher import Fetchers
 from cluster.replica.flushes import Flushes, OnFailure
 from cluster.replica.isr_changes import IsrChanges
 from cluster.replica.list_offsets import ListOffsetsHandler
-from cluster.replica.outbox import Outbox
+from cluster.replica.logs import LogKeeper
 from cluster.replica.produce import ProduceHandler
-from cluster.replica.roles import Logs, Roles
+from cluster.replica.roles import Roles
+from cluster.replica.truncation import InFetchTruncation, Truncations
 from storage.filesystem import dirname
 
 MAX_SETTLING_ROUNDS = 1_000
@@ -34,34 +30,16 @@ MAX_SETTLING_ROUNDS = 1_000
 class ReplicaManager:
     """`on_failure` is called when the disk has failed: what the logs hold is not known then."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        image: MetadataImage,
-        outbox: Outbox,
-        logs: Logs,
-        on_failure: OnFailure,
-    ) -> None:
-        self.context = ReplicaContext(config, image, outbox)
-        self.context.on_disk_failed = logs.on_disk_failed
-        self.flushes = Flushes(self.context, on_failure)
-        self.fetchers = Fetchers(self.context, self.flushes)
-        self.isr_changes = IsrChanges(self.context)
-        self.roles = Roles(self.context, logs, self.fetchers, self.isr_changes, self.flushes)
-        self.fetches = FetchHandler(self.context, self.isr_changes)
-        self.produces = ProduceHandler(self.context, self.flushes)
-        self.list_offsets = ListOffsetsHandler(self.context)
-
-    def on_request(
-        self, now_ms: int, call: int, body: FetchRequest | ProduceRequest | ListOffsetsRequest
-    ) -> None:
-        match body:
-            case FetchRequest():
-                self.fetches.on_request(now_ms, call, body)
-            case ProduceRequest():
-                self.produces.on_request(now_ms, call, body)
-            case ListOffsetsRequest():
-                self.list_offsets.on_request(call, body)
+    def __init__(self, context: ReplicaContext, keeper: LogKeeper, on_failure: OnFailure) -> None:
+        self.context = context
+        self.flushes = Flushes(context, on_failure)
+        self.truncations = Truncations(context, keeper, InFetchTruncation())
+        self.fetchers = Fetchers(context, self.flushes, self.truncations)
+        self.isr_changes = IsrChanges(context)
+        self.roles = Roles(context, keeper, self.truncations, self.fetchers, self.isr_changes, self.flushes)
+        self.fetches = FetchHandler(context, self.isr_changes)
+        self.produces = ProduceHandler(context, self.flushes)
+        self.list_offsets = ListOffsetsHandler(context)
 
     def describe(self, request: DescribeReplicasRequest, state: str) -> DescribeReplicasResponse:
         replicas = self.context.replicas

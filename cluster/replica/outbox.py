@@ -13,9 +13,12 @@ from cluster.effects import CancelTimer, Effect, LearnEndpoint, Observe, Reply, 
 from cluster.events import JobDone, Response, TransportError
 from cluster.messages import RequestBody, ResponseBody
 
-OnAnswer = Callable[[int, ResponseBody | TransportError], None]  # (now_ms, body)
-OnDone = Callable[[int, Exception | None], None]  # (now_ms, what the job raised)
-OnTime = Callable[[int], None]  # (now_ms)
+# Takes `now_ms` and the body.
+OnAnswer = Callable[[int, ResponseBody | TransportError], None]
+# Takes `now_ms` and what the job raised.
+OnDone = Callable[[int, Exception | None], None]
+# Takes `now_ms`.
+OnTime = Callable[[int], None]
 
 
 @final
@@ -33,8 +36,6 @@ class Outbox:
     def take(self) -> list[Effect]:
         effects, self._effects = self._effects, []
         return effects
-
-    # asking
 
     def send(self, to: int, body: RequestBody, *, timeout_ms: int, then: OnAnswer) -> int:
         """`then` is called exactly once in this life; returns the number of the call."""
@@ -70,8 +71,6 @@ class Outbox:
 
     def stop(self, reason: str) -> None:
         self._effects.append(Stop(reason=reason))
-
-    # answering
 
     def on_response(self, now_ms: int, response: Response) -> None:
         then = self._answers.pop(response.call, None)

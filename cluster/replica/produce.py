@@ -47,19 +47,25 @@ Outcome = Waiting | ProducePartitionResponse
 
 @final
 class ParkedProduce:
+    """A produce request whose partitions are not all answered yet."""
+
     __slots__ = ("acks", "call", "outcomes")
 
     def __init__(self, call: int, acks: int, outcomes: list[Outcome]) -> None:
         self.call = call
         self.acks = acks
-        self.outcomes = outcomes  # in the order of the request
+        # In the order of the request.
+        self.outcomes = outcomes
 
-    def waiting(self) -> list[Waiting]:
-        return [outcome for outcome in self.outcomes if isinstance(outcome, Waiting)]
+    def awaited(self) -> list[TopicPartition]:
+        """Returns the partitions that are not answered yet."""
+        return [each.success.topic_partition for each in self.outcomes if isinstance(each, Waiting)]
 
 
 @final
 class ProduceHandler:
+    """Appends what clients produce, and answers each request once."""
+
     def __init__(self, context: ReplicaContext, flushes: Flushes) -> None:
         self._context = context
         self._flushes = flushes
@@ -71,14 +77,11 @@ class ProduceHandler:
             return
         parked = ParkedProduce(call, request.acks, outcomes)
         self._settle(parked)
-        waiting = parked.waiting()
-        if not waiting:
+        awaited = parked.awaited()
+        if not awaited:
             self._answer(parked)
             return
-        watched = [outcome.success.topic_partition for outcome in waiting]
-        self.purgatory.park(parked, watched, now_ms + max(0, request.timeout_ms))
-
-    # appending
+        self.purgatory.park(parked, awaited, now_ms + max(0, request.timeout_ms))
 
     def _append(self, now_ms: int, acks: int, asked: ProducePartition) -> Outcome:
         topic_partition = asked.topic_partition
@@ -86,9 +89,8 @@ class ProduceHandler:
             self.check_acks(acks)
             self.check_room()
             replica = self._context.replica(topic_partition)
-            leader = (
-                replica.check_leads()
-            )  # with the append in one step: leadership cannot end between (PRO-6)
+            # In one step with the append: leadership cannot end in between (PRO-6).
+            leader = replica.check_leads()
             if acks == ACKS_ALL:
                 self.check_enough_in_sync(leader)
             info = replica.log.append_as_leader(
@@ -131,7 +133,8 @@ class ProduceHandler:
         if not info.is_duplicate:
             self._context.tell_appended(replica, info.first_offset, info.last_offset, "leader")
             self._flushes.maybe_flush(replica)
-            self._context.advance_high_watermark(replica, now_ms)  # matters where nobody else is in sync
+            # This matters where nobody else is in sync.
+            self._context.advance_high_watermark(replica, now_ms)
         success = ProducePartitionResponse(
             topic_partition=replica.topic_partition,
             base_offset=info.first_offset,
@@ -146,8 +149,6 @@ class ProduceHandler:
         return Waiting(
             leader_epoch=leader.leader_epoch, required_offset=info.last_offset + 1, success=success
         )
-
-    # waiting
 
     def _settle(self, parked: ParkedProduce) -> None:
         for index, outcome in enumerate(parked.outcomes):
@@ -170,7 +171,8 @@ class ProduceHandler:
         if leader is None or not self.is_safe(acks, leader, waiting.required_offset):
             return waiting
         if acks == ACKS_ALL and len(maximal_isr(leader.isr)) < leader.min_isr:
-            return self._refuse(  # PRO-3: it is in the log, and may or may not survive
+            # PRO-3: it is in the log, and may or may not survive.
+            return self._refuse(
                 topic_partition, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "the ISR shrank while it waited"
             )
         return waiting.success
@@ -182,14 +184,14 @@ class ProduceHandler:
     def is_safe(self, acks: int, leader: Leader, required_offset: int) -> bool:
         """PRO-1; where a flush is promised, even acks=1 waits for the own one."""
         if acks == ACKS_ALL:
-            return leader.has_reached(required_offset)
+            return leader.log.high_watermark >= required_offset
         return leader.own_end.offset >= required_offset
 
     def on_touched(self, now_ms: int, topic_partition: TopicPartition) -> None:
         """The partition's high watermark, flush, ISR or role moved."""
         for number, parked in self.purgatory.watching(topic_partition):
             self._settle(parked)
-            if not parked.waiting():
+            if not parked.awaited():
                 self.purgatory.take(number)
                 self._answer(parked)
 
@@ -209,8 +211,6 @@ class ProduceHandler:
             if isinstance(outcome, Waiting):
                 parked.outcomes[index] = self._refuse(outcome.success.topic_partition, error, message)
         self._answer(parked)
-
-    # answers
 
     def _refuse(
         self, topic_partition: TopicPartition, error: ErrorCode, message: str

@@ -10,7 +10,8 @@ from typing import final
 from storage.offset_metadata import UNKNOWN_OFFSET, LogOffsetMetadata
 
 UNKNOWN_BROKER_EPOCH = -1
-NEVER_MS = -(1 << 62)  # before all time, simulated time too, which begins at 0
+# Before all time, simulated time too, which begins at 0.
+NEVER_MS = -(1 << 62)
 
 
 @final
@@ -24,22 +25,22 @@ class FollowerProgress:
         "last_fetch_leader_end_offset",
         "last_fetch_ms",
         "log_end",
+        "log_end_offset",
         "log_start_offset",
     )
 
     def __init__(self, broker_id: int, *, last_caught_up_ms: int) -> None:
         self.broker_id = broker_id
-        self.log_end = UNKNOWN_OFFSET  # its fetch offset: all below is in its log (LED-8)
+        # Its fetch offset: all below is in its log (LED-8).
+        self.log_end = UNKNOWN_OFFSET
+        # -1 until it has fetched in this leader epoch.
+        self.log_end_offset = UNKNOWN_OFFSET.offset
         self.log_start_offset = -1
         self.last_fetch_ms = NEVER_MS
         self.last_fetch_leader_end_offset = 0
         self.last_caught_up_ms = last_caught_up_ms
-        self.broker_epoch = UNKNOWN_BROKER_EPOCH  # of the fetch that told `log_end` (KIP-903)
-
-    @property
-    def log_end_offset(self) -> int:
-        """-1 until it has fetched in this leader epoch."""
-        return self.log_end.offset
+        # The epoch in the fetch that moved `log_end` (KIP-903).
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
 
     def reached(
         self,
@@ -55,7 +56,7 @@ class FollowerProgress:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif log_end.offset >= self.last_fetch_leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
-        self.log_end = log_end
+        self.log_end, self.log_end_offset = log_end, log_end.offset
         self.log_start_offset = log_start_offset
         self.last_fetch_ms = now_ms
         self.last_fetch_leader_end_offset = leader_end_offset

@@ -1,4 +1,4 @@
-"""Where requests wait: numbered, found by the partitions they watch, ended by a deadline at the latest.
+"""The place where requests wait: numbered, found by the partitions they watch, ended by a deadline at the latest.
 
 Kafka: DelayedOperationPurgatory.
 """
@@ -17,15 +17,16 @@ Operation = TypeVar("Operation")
 
 @final
 class Purgatory(Generic[Operation]):
-    """One timer for all deadlines: it is armed for the earliest, and late ones find their operation gone."""
+    """Holds operations under one timer, which is armed for the earliest deadline; others find their operation taken."""
 
     def __init__(self, outbox: Outbox, timer_key: str, expire: Callable[[int, Operation], None]) -> None:
         self._outbox = outbox
         self._timer_key = timer_key
-        self._expire = expire  # (now_ms, operation), already taken out
+        # Takes `now_ms` and the operation, which is already taken out.
+        self._expire = expire
         self._next_number = 0
         self._parked: dict[int, tuple[Operation, tuple[TopicPartition, ...]]] = {}
-        self._watchers: dict[TopicPartition, dict[int, None]] = {}
+        self._watchers: dict[TopicPartition, dict[int, Operation]] = {}
         self._deadlines: list[tuple[int, int]] = []
         self._armed_ms: int | None = None
 
@@ -38,14 +39,14 @@ class Purgatory(Generic[Operation]):
         watched = tuple(watched)
         self._parked[number] = (operation, watched)
         for topic_partition in watched:
-            self._watchers.setdefault(topic_partition, {})[number] = None
+            self._watchers.setdefault(topic_partition, {})[number] = operation
         heapq.heappush(self._deadlines, (deadline_ms, number))
         self._arm()
 
     def watching(self, topic_partition: TopicPartition) -> list[tuple[int, Operation]]:
         """(number, operation) in order of arrival."""
-        numbers = self._watchers.get(topic_partition, ())
-        return [(number, self._parked[number][0]) for number in numbers]
+        watchers = self._watchers.get(topic_partition)
+        return [] if watchers is None else list(watchers.items())
 
     def numbers(self) -> list[int]:
         return list(self._parked)

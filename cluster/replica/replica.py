@@ -18,9 +18,12 @@ from storage.log import PartitionLog
 
 
 class Role(StrEnum):
+    """What the broker is to a partition."""
+
     LEADER = "leader"
     FOLLOWER = "follower"
-    OFFLINE = "offline"  # nobody leads
+    # Nobody leads.
+    OFFLINE = "offline"
 
 
 @final
@@ -31,6 +34,8 @@ class Replica:
         self, topic_partition: TopicPartition, topic_id: str, log: PartitionLog, now_ms: int
     ) -> None:
         self.topic_partition = topic_partition
+        # As observers read it.
+        self.name = str(topic_partition)
         self.topic_id = topic_id
         self.log = log
         self.leader: Leader | None = None
@@ -40,7 +45,8 @@ class Replica:
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.is_flushing = False
-        self.flushed_ms = now_ms  # when the last flush ended, or the log was opened
+        # When the last flush ended, or the log was opened.
+        self.flushed_ms = now_ms
 
     @property
     def role(self) -> Role:
@@ -65,8 +71,6 @@ class Replica:
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
-
-    # checks that raise ClusterError
 
     def check_leader_epoch(self, leader_epoch: int) -> None:
         """LED-1, EPC-4 (KIP-320): both must live in one leader epoch; one that names none is not checked."""

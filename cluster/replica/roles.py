@@ -5,7 +5,7 @@ Kafka: ReplicaManager.applyDelta, Partition.makeLeader, Partition.makeFollower; 
 
 from __future__ import annotations
 
-from typing import Protocol, final
+from typing import final
 
 from cluster.messages import NO_LEADER, TopicPartition
 from cluster.metadata import MetadataDelta, PartitionRegistration, TopicImage
@@ -15,49 +15,33 @@ from cluster.replica.flushes import Flushes
 from cluster.replica.follower import Follower
 from cluster.replica.isr_changes import IsrChanges
 from cluster.replica.leader import Leader
+from cluster.replica.logs import LogKeeper
 from cluster.replica.replica import Replica
+from cluster.replica.truncation import Truncations
 from storage.config import LogConfig
 from storage.errors import StorageError
-from storage.log import PartitionLog
-
-
-class Logs(Protocol):
-    """The log directories, as far as roles need them."""
-
-    def on_disk_failed(self, log: PartitionLog | None, error: Exception) -> None:
-        """As ReplicaContext says."""
-
-    def may_lie_offline(self, topic_partition: TopicPartition) -> bool:
-        """Its log is in no directory that works, and not all of them do."""
-
-    def open_or_create(
-        self, topic: TopicImage, partition: int, config: LogConfig, now_ms: int
-    ) -> PartitionLog:
-        """Raises OSError, StorageError."""
-
-    def delete(self, replica: Replica) -> None: ...
-
-    def set_strays_aside(self, expected: dict[TopicPartition, str]) -> None:
-        """What is on disk and not among `expected` (with its topic id) belongs to nobody any more."""
 
 
 @final
 class Roles:
+    """Opens, leads, follows and removes the replicas that the metadata places here."""
+
     def __init__(
         self,
         context: ReplicaContext,
-        logs: Logs,
+        keeper: LogKeeper,
+        truncations: Truncations,
         fetchers: Fetchers,
         isr_changes: IsrChanges,
         flushes: Flushes,
     ) -> None:
         self._context = context
-        self._logs = logs
+        self._logs = context.logs
+        self._keeper = keeper
+        self._truncations = truncations
         self._fetchers = fetchers
         self._isr_changes = isr_changes
         self._flushes = flushes
-
-    # metadata
 
     def apply_image(self, now_ms: int) -> None:
         """The first publication: everything that the image places here, and away with the rest (ROL-5)."""
@@ -73,7 +57,7 @@ class Roles:
                 self.apply(now_ms, registration)
 
     def apply_delta(self, now_ms: int, delta: MetadataDelta) -> None:
-        """Only the outcome counts: epochs may have been skipped within the delta (CTL-5)."""
+        """Acts on the outcome only: epochs may have been skipped within the delta (CTL-5)."""
         for name, topic_id in delta.removed_topics:
             self._remove_topic(name, topic_id)
         for name in delta.changed_configs:
@@ -89,8 +73,9 @@ class Roles:
             self._apply(now_ms, registration)
         except (StorageError, OSError) as error:
             replica = self._context.replicas.get(registration.topic_partition)
-            self._context.on_disk_failed(None if replica is None else replica.log, error)
-            if replica is None:  # it has no log yet: another directory can take it
+            self._logs.on_disk_failed(None if replica is None else replica.log, error)
+            # It has no log yet: another directory can take it.
+            if replica is None:
                 self.apply(now_ms, registration)
 
     def _apply(self, now_ms: int, registration: PartitionRegistration) -> None:
@@ -121,7 +106,7 @@ class Roles:
         log = self._logs.open_or_create(topic, topic_partition.partition, config, now_ms)
         replica = Replica(topic_partition, topic.topic_id, log, now_ms)
         self._context.replicas[topic_partition] = replica
-        self._context.on_log_opened(replica)
+        self._keeper.on_log_opened(replica)
         return replica
 
     def config_of(self, topic: TopicImage) -> LogConfig:
@@ -138,8 +123,6 @@ class Roles:
                 self._flushes.on_new_role(replica)
                 self._context.touch(replica.topic_partition)
 
-    # roles
-
     def become_leader(self, now_ms: int, replica: Replica, registration: PartitionRegistration) -> None:
         """ROL-2, in its order; with the leader epoch unchanged only the ISR and the replicas are news."""
         leader = replica.leader
@@ -155,13 +138,14 @@ class Roles:
         replica.leader = self.new_leader(now_ms, replica, registration)
         self._context.outbox.observe(
             "replica.became_leader",
-            topic_partition=str(replica.topic_partition),
+            topic_partition=replica.name,
             leader_epoch=replica.leader_epoch,
             log_end_offset=replica.log.log_end_offset,
         )
         self._flushes.on_new_role(replica)
         self._context.advance_high_watermark(replica, now_ms)
-        self._context.touch(replica.topic_partition)  # who waited for the epoch before is answered (PRO-5)
+        # Whoever waited for the epoch before is answered (PRO-5).
+        self._context.touch(replica.topic_partition)
 
     def begin_leader_epoch(self, replica: Replica) -> None:
         """EPC-5 (KAFKA-7415): the epoch starts at the log end, on record before anything is appended."""
@@ -190,7 +174,7 @@ class Roles:
         replica.follower = Follower(leader_id=registration.leader, leader_epoch=registration.leader_epoch)
         self._context.outbox.observe(
             "replica.became_follower",
-            topic_partition=str(replica.topic_partition),
+            topic_partition=replica.name,
             leader_epoch=replica.leader_epoch,
             leader=replica.leader_id,
             log_end_offset=replica.log.log_end_offset,
@@ -198,15 +182,9 @@ class Roles:
         self._context.touch(replica.topic_partition)
         if registration.leader == NO_LEADER or not self.may_fetch(registration):
             return
-        self.truncate_on_new_epoch(now_ms, replica)
+        self._truncations.on_new_epoch(now_ms, replica)
         self._flushes.on_new_role(replica)
         self._fetchers.add(replica)
-
-    def truncate_on_new_epoch(self, now_ms: int, replica: Replica) -> None:
-        """EPC-6: at each new epoch, be the leader the same (KAFKA-7164); the fetch itself finds the rest."""
-        point = self._fetchers.truncation.on_new_epoch(replica.log)
-        if point is not None:
-            self._context.truncate(now_ms, replica, point)
 
     def may_fetch(self, registration: PartitionRegistration) -> bool:
         """ROL-6: on its way out, it does not try to come back into an ISR that it has left."""
@@ -216,10 +194,8 @@ class Roles:
         if not self.may_fetch(registration):
             self._fetchers.remove(replica.topic_partition)
 
-    # ends
-
     def go_offline(self, replica: Replica) -> None:
-        """AP16: its disk failed. What lies there comes back with a start that can read it."""
+        """AP16: ends the role of a replica whose disk failed. Its log comes back with a start that can read it."""
         self._fetchers.remove(replica.topic_partition)
         replica.leader = replica.follower = None
         del self._context.replicas[replica.topic_partition]
@@ -232,26 +208,26 @@ class Roles:
         )
 
     def _remove_topic(self, name: str, topic_id: str) -> None:
-        """By id: a topic of that name may have been made again within the delta."""
+        """Removes the replicas of a topic by its id: one of the same name may have been created within the delta."""
         self._context.forget_offline(name)
         for replica in list(self._context.replicas.values()):
             if replica.topic_partition.topic == name and replica.topic_id == topic_id:
                 self.remove(replica)
 
     def remove(self, replica: Replica) -> None:
-        """ROL-5: whoever waits for it is told, and its log goes."""
+        """ROL-5: answers whoever waits for the replica, and deletes its log."""
         self._fetchers.remove(replica.topic_partition)
         replica.leader = replica.follower = None
         del self._context.replicas[replica.topic_partition]
         self._context.touch(replica.topic_partition)
         self._context.outbox.observe(
             "replica.removed",
-            topic_partition=str(replica.topic_partition),
+            topic_partition=replica.name,
             leader_epoch=replica.leader_epoch,
             log_end_offset=replica.log.log_end_offset,
         )
         try:
-            self._context.on_log_removed(replica)
+            self._keeper.on_log_removed(replica)
             self._logs.delete(replica)
         except (StorageError, OSError) as error:
-            self._context.on_disk_failed(replica.log, error)
+            self._logs.on_disk_failed(replica.log, error)

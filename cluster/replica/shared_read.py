@@ -24,14 +24,14 @@ class SharedRead:
     def read(
         self, log: PartitionLog, start_offset: int, *, max_size: int, min_one_message: bool
     ) -> FetchData:
-        """As `PartitionLog.read` with LOG_END, and raises the same; the offset lies within the bounds."""
-        asked = (start_offset, max_size, min_one_message)
-        is_same = self._log is log and self._log_end is log.local.log_end and self._asked == asked
+        """Reads like `PartitionLog.read` with LOG_END, and raises the same; the offset is within the bounds."""
+        asked, log_end = (start_offset, max_size, min_one_message), log.local.log_end
+        is_same = self._log is log and self._log_end is log_end and self._asked == asked
         if is_same and self._data is not None and log.online.reason is None:
             return self._data
         data = log.read(
             start_offset, max_size=max_size, isolation=Isolation.LOG_END, min_one_message=min_one_message
         )
         if data.records:
-            self._log, self._log_end, self._asked, self._data = log, log.local.log_end, asked, data
+            self._log, self._log_end, self._asked, self._data = log, log_end, asked, data
         return data

@@ -32,6 +32,8 @@ REPLICA_FETCH = f"/{REPLICA}/Fetch"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
+    """One method of a service, with its message classes."""
+
     service: str
     name: str
     request: type[Message]

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar, final
 
-from cluster.broker_logs import BrokerLogs
+from cluster.broker_logs import BrokerLogs, DirectoryFailures
 from cluster.config import BrokerConfig
 from cluster.effects import Effect, Observe, Reply, RunJob, Send
 from cluster.errors import ErrorCode
 from cluster.events import JobDone, Response, TransportError
+from cluster.log_maintenance import LogMaintenance
 from cluster.messages import (
     NO_EPOCH,
     AlterPartitionRequest,
@@ -34,6 +35,7 @@ from cluster.messages import (
     TopicPartition,
 )
 from cluster.metadata import BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage
+from cluster.replica.context import ReplicaContext
 from cluster.replica.leader import Leader
 from cluster.replica.manager import ReplicaManager
 from cluster.replica.outbox import Outbox
@@ -65,9 +67,12 @@ class Setup:
         self.image = MetadataImage()
         config = replace(BrokerConfig(node_id=1), **settings)  # type: ignore[arg-type]  # ints only
         file_system = self.disk.file_system(Life("1"))
-        self.logs = BrokerLogs(config, file_system, "data", Draws(1), self.outbox)
+        self.logs = BrokerLogs(config, file_system, "data", Draws(1), self.outbox, DirectoryFailures())
         self.logs.open(self.now_ms)
-        self.manager = ReplicaManager(config, self.image, self.outbox, self.logs, self.failures.append)
+        context = ReplicaContext(config, self.image, self.outbox, self.logs)
+        maintenance = LogMaintenance(context, self.logs)
+        maintenance.start(self.now_ms)
+        self.manager = ReplicaManager(context, maintenance, self.failures.append)
         self.manager.context.broker_epoch = broker_epoch_of(1)
         self._next_call = 0
         for broker_id in (1, 2, 3):
@@ -151,7 +156,13 @@ class Setup:
         return self._next_call
 
     def request(self, body: FetchRequest | ProduceRequest | ListOffsetsRequest) -> list[Effect]:
-        self.manager.on_request(self.now_ms, self.call(), body)
+        match body:
+            case FetchRequest():
+                self.manager.fetches.on_request(self.now_ms, self.call(), body)
+            case ProduceRequest():
+                self.manager.produces.on_request(self.now_ms, self.call(), body)
+            case ListOffsetsRequest():
+                self.manager.list_offsets.on_request(self.call(), body)
         return self.settle()
 
     def append(self, *values: bytes) -> int:

@@ -155,7 +155,7 @@ def test_a_partition_that_may_lie_in_an_offline_directory_is_not_made_anew() -> 
     again = restarted(setup)
     again.boot(*topic())
     assert placed(again) == {"one": ["t-0", "t-2"]}
-    assert again.broker.offline_partitions() == IN_TWO
+    assert again.broker._context.offline == set(IN_TWO)
     assert outcomes(produce(again, PARTITIONS[1])) == {1: ErrorCode.KAFKA_STORAGE_ERROR}
     again.metadata(*topic("u", "2f" * 16))  # made in this life: it lies nowhere yet
     assert placed(again) == {"one": ["t-0", "t-2", "u-0", "u-1", "u-2", "u-3"]}
@@ -202,7 +202,7 @@ def test_a_directory_that_is_added_is_marked_as_this_clusters() -> None:
     setup = restarted(one)
     setup.boot()
     owner = MetaPropertiesFile(setup.disk.file_system(Life("eye")), "two").read()
-    assert owner is not None and owner.cluster_id == setup.broker.cluster_id()
+    assert owner is not None and owner.cluster_id == setup.broker._logs.cluster_id
 
 
 # A directory that fails at run time
@@ -400,7 +400,7 @@ def test_ll5_only_directories_that_work_are_marked_and_all_comes_back_with_the_d
     setup = leading()
     produce(setup, *PARTITIONS)
     fail_two(setup)
-    setup.broker.on_leave_granted(setup.now_ms)
+    setup.broker.lifecycle.end(setup.now_ms)
     (job,) = [job for job in of(setup.broker._outbox.take(), RunJob) if job.kind == "shutdown"]
     job.work()
     eye = setup.disk.file_system(Life("eye"))
@@ -409,7 +409,7 @@ def test_ll5_only_directories_that_work_are_marked_and_all_comes_back_with_the_d
     setup.disk.mend()
     again = restarted(setup)
     again.boot(*topic())
-    assert again.broker.previous_broker_epoch() == -1
+    assert again.broker._logs.previous_broker_epoch == -1
     ends = {each.partition: replica.log.log_end_offset for each, replica in again.broker.replicas().items()}
     assert ends == dict.fromkeys(range(4), 2)
     assert placed(again) == {"one": ["t-0", "t-2"], "two": ["t-1", "t-3"]}

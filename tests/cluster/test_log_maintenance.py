@@ -229,13 +229,13 @@ def assert_dropped(setup: BrokerSetup, effects: list[Effect]) -> None:
 def test_rt16_a_truncation_aborts_the_round_and_lowers_the_checkpoint() -> None:
     setup = broker_with(COMPACT)
     job = begin_round(setup)
-    setup.broker._context.truncate(setup.now_ms, setup.broker.replicas()[T0], 5)
+    setup.broker.manager.truncations.truncate(setup.now_ms, setup.broker.replicas()[T0], 5)
     assert_dropped(setup, setup.finish(job))
     assert log_of(setup).log_end_offset == 5
     assert keys_in(log_of(setup)) == [b"0", b"1", b"0", b"1", b"0"]
     setup.broker.maintenance.cleaners["data"]._update(("t", 0), 5)
     produce(setup, *(number % 2 for number in range(7)))
-    setup.broker._context.truncate(setup.now_ms, setup.broker.replicas()[T0], 6)
+    setup.broker.manager.truncations.truncate(setup.now_ms, setup.broker.replicas()[T0], 6)
     base = log_of(setup).local.segments.active.base_offset
     assert setup.broker.maintenance.cleaners["data"].checkpoints[("t", 0)] == min(5, base)
 
@@ -243,7 +243,7 @@ def test_rt16_a_truncation_aborts_the_round_and_lowers_the_checkpoint() -> None:
 def test_truncating_everything_aborts_the_round() -> None:
     setup = broker_with(COMPACT)
     job = begin_round(setup)
-    setup.broker._context.truncate_fully(setup.now_ms, setup.broker.replicas()[T0], 3)
+    setup.broker.manager.truncations.truncate_fully(setup.now_ms, setup.broker.replicas()[T0], 3)
     assert_dropped(setup, finish_as_it_ends(setup, job))
 
 

@@ -81,7 +81,9 @@ def test_pro8_batches_produced_in_one_step_reach_a_waiting_follower_in_one_answe
     setup.fetch_effects(2, 0, max_wait_ms=500)
     for value in (b"a", b"b", b"c"):
         asked = ProducePartition(topic_partition=T0, records=batch(value))
-        setup.manager.on_request(setup.now_ms, setup.call(), ProduceRequest(acks=-1, partitions=(asked,)))
+        setup.manager.produces.on_request(
+            setup.now_ms, setup.call(), ProduceRequest(acks=-1, partitions=(asked,))
+        )
     replies = [effect.body for effect in setup.settle() if isinstance(effect, Reply)]
     answers = [body.partitions[0] for body in replies if isinstance(body, FetchResponse)]
     assert [first_values(answer) for answer in answers] == [[b"a", b"b", b"c"]]
