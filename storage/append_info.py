@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from storage.checked_set import NO_EPOCH, NO_OFFSET
 from storage.record import NO_TIMESTAMP
-
-NO_OFFSET: Final = -1
-NO_EPOCH: Final = -1
 
 
 class AppendInfo(NamedTuple):

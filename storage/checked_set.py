@@ -13,6 +13,8 @@ from storage.record import NO_TIMESTAMP
 
 # A place where the leader epoch differs from the batch before: (epoch, base offset); epoch None for magic 0 and 1.
 EpochStart = tuple[int | None, int]
+NO_OFFSET: Final = -1
+NO_EPOCH: Final = -1
 NOTHING_SKIPPED: Final = 0
 
 

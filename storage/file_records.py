@@ -7,6 +7,7 @@ appended to while readers hold their position. Kafka: FileRecords, FileLogInputS
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Final, final
@@ -46,6 +47,10 @@ LONG_BATCH_BYTES: Final = 1 << 22
 # What `HEADER` unpacks. A walk over small batches would take a quarter longer if each were a tuple with named fields:
 # readers use the places `FIELD_…` of `batch_format.py`.
 HeaderFields = tuple[int, ...]
+
+# Where a batch is: a block of the file, the place in the block, the position in the file, the size in bytes.
+Frame = tuple[bytes, int, int, int]
+_BASE_OFFSET: Final = struct.Struct(">q")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,16 +238,21 @@ class FileRecords:
         Kafka 4.1 compares base offsets, and reads the last offset only of the batch before one that begins higher, and
         of the last: where offsets go back, the last batch below the target decides. This does the same.
         """
-        before = None
-        for batch in self._headers(start):
-            if batch.base_offset == target_offset:
-                return _place_of(batch)
-            if batch.base_offset > target_offset:
-                if before is not None and before.last_offset >= target_offset:
-                    return _place_of(before)
-                return _place_of(batch)
-            before = batch
-        return None if before is None or before.last_offset < target_offset else _place_of(before)
+        before: Frame | None = None
+        # Headers are read whole only where they decide: a search passes many batches.
+        for frame in self._frames(start, None, with_bodies=False):
+            (base_offset,) = _BASE_OFFSET.unpack_from(frame[0], frame[1])
+            if base_offset >= target_offset:
+                if base_offset > target_offset and before is not None:
+                    batch = self._header_in(before)
+                    if batch.last_offset >= target_offset:
+                        return _place_of(batch)
+                return _place_of(self._header_in(frame))
+            before = frame
+        if before is None:
+            return None
+        batch = self._header_in(before)
+        return None if batch.last_offset < target_offset else _place_of(batch)
 
     def search_for_timestamp(
         self, target_timestamp: int, start: int = 0, start_offset: int = 0
@@ -348,11 +358,16 @@ class FileRecords:
 
     def _headers(self, start: int) -> Iterator[RecordBatch]:
         """Views of which only the header may be read: the bodies of large batches are not read from the disk (FR9)."""
-        for block, at, position, size_bytes in self._frames(start, None, with_bodies=False):
-            batch = RecordBatch(block, at, size_bytes, position)
-            if size_bytes < HEADER_SIZE and batch.magic >= CURRENT_MAGIC:
-                batch = self._headed_by_what_follows(batch)
-            yield batch
+        for frame in self._frames(start, None, with_bodies=False):
+            yield self._header_in(frame)
+
+    def _header_in(self, frame: Frame) -> RecordBatch:
+        """The view of one frame, of which only the header may be read."""
+        block, at, position, size_bytes = frame
+        batch = RecordBatch(block, at, size_bytes, position)
+        if size_bytes < HEADER_SIZE and batch.magic >= CURRENT_MAGIC:
+            return self._headed_by_what_follows(batch)
+        return batch
 
     def _headed_by_what_follows(self, batch: RecordBatch) -> RecordBatch:
         """The batch with a header of 61 bytes, although its size field ends within the header. That is damage, but
@@ -365,12 +380,8 @@ class FileRecords:
         read.size_bytes = batch.size_bytes
         return read
 
-    def _frames(
-        self, start: int, end: int | None, *, with_bodies: bool
-    ) -> Iterator[tuple[bytes, int, int, int]]:
-        """Frame [start, end) by size fields (FR8): block, place in the block, position in the file, size of each
-        batch.
-        """
+    def _frames(self, start: int, end: int | None, *, with_bodies: bool) -> Iterator[Frame]:
+        """Frame [start, end) by size fields (FR8)."""
         limit = self.size_bytes if end is None else end
         position, block, block_position, block_bytes = start, b"", start, FIRST_BLOCK_BYTES
         while position < limit - HEADER_SIZE_UP_TO_MAGIC:

@@ -27,7 +27,11 @@ logger = logging.getLogger(__name__)
 
 @final
 class LocalLog:
-    """There is always an active segment. `recovery_point` is at most the log end offset (FL5)."""
+    """The segments of one log. There is always an active one.
+
+    All below `recovery_point` is on disk; it is at most the log end offset (FL5), but in a gap that a follower left.
+    It, and `log_end_offset`, the offset of the next record, are plain to read; only the methods here set them.
+    """
 
     def __init__(
         self,
@@ -42,22 +46,17 @@ class LocalLog:
     ) -> None:
         self.file_system, self.directory, self.config, self._draws = file_system, directory, config, draws
         self.segments = segments
-        self._recovery_point = recovery_point
+        self.recovery_point = recovery_point
         self._log_end: LogOffsetMetadata | None = None
         self.update_log_end(log_end_offset)
 
-    @property
-    def recovery_point(self) -> int:
-        """The offset below which everything is on disk; at most the log end, but in a gap that a follower left."""
-        return self._recovery_point
-
     def raise_recovery_point(self, offset: int) -> None:
         """Move the recovery point up to `offset`, if it is below: all before it is on disk now."""
-        self._recovery_point = max(self._recovery_point, offset)
+        self.recovery_point = max(self.recovery_point, offset)
 
     def lower_recovery_point(self, offset: int) -> None:
         """Move the recovery point down to `offset`, if it is above: what follows is not known to be on disk."""
-        self._recovery_point = min(self._recovery_point, offset)
+        self.recovery_point = min(self.recovery_point, offset)
 
     @property
     def log_end(self) -> LogOffsetMetadata:
@@ -194,14 +193,14 @@ class LocalLog:
         self.segments.add(segment)
         self.update_log_end(self.log_end_offset)
         # Beyond the log end when a follower leaves a gap: nothing is to come there.
-        self._recovery_point = new_base
+        self.recovery_point = new_base
         return segment
 
     def _flush_all(self) -> None:
         for segment in self.segments_to_flush(self.log_end_offset + 1):
             segment.flush()
         self.file_system.sync_directory(self.directory)
-        self._recovery_point = self.log_end_offset
+        self.recovery_point = self.log_end_offset
 
     def _open_segment(self, base_offset: int, now_ms: int) -> LogSegment:
         return LogSegment.open(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from operator import lt, sub
 
-from storage.append_info import NO_EPOCH, NO_OFFSET
 from storage.batch import (
     CURRENT_MAGIC,
     HEADER_SIZE,
@@ -20,7 +19,7 @@ from storage.batch import (
 from storage.batch_columns import BatchColumns
 from storage.batch_format import CRC_COVERS_FROM, MAGIC_AT, SIZE_FIELD, SIZE_FIELD_AT
 from storage.buffer import Buffer
-from storage.checked_set import NOTHING_SKIPPED, CheckedSet, EpochStart
+from storage.checked_set import NO_EPOCH, NO_OFFSET, NOTHING_SKIPPED, CheckedSet, EpochStart
 from storage.crc32c import crc32c
 from storage.errors import CorruptBatch, InvalidRecord, OffsetsOutOfOrder
 from storage.validator_rules import ValidationRules, check_batch_size

@@ -99,8 +99,9 @@ class Flushes:
     @property
     def wanted(self) -> int | None:
         """The offset up to which flush.messages asks for a flush now; None when it does not."""
-        is_due = self._local.unflushed_messages >= self._local.config.flush_messages
-        return self._local.log_end_offset if is_due else None
+        local = self._local
+        unflushed_messages = local.log_end_offset - local.recovery_point
+        return local.log_end_offset if unflushed_messages >= local.config.flush_messages else None
 
     def flush(self, offset: int | None = None) -> None:
         """Sync all below `offset`, everything without one, and move the recovery point there. It waits for the disk.

@@ -22,17 +22,20 @@ logger = logging.getLogger(__name__)
 class Marks:
     """Where readers may begin and end. The high watermark is at most the log end offset, always.
 
-    It is below the log start offset only within the batch that holds that.
+    It is below the log start offset only within the batch that holds that. `log_start_offset`, the first offset that
+    readers may ask for, and `high_watermark`, the first offset that is not committed, are plain to read; only the
+    methods here set them.
     """
 
     __slots__ = (
         "_epochs",
         "_first_unstable",
-        "_high_watermark",
+        "_high_watermark_place",
         "_local",
-        "_log_start_offset",
         "_online",
         "_producers",
+        "high_watermark",
+        "log_start_offset",
     )
 
     def __init__(
@@ -45,20 +48,11 @@ class Marks:
         log_start_offset: int,
     ) -> None:
         self._local, self._epochs, self._producers, self._online = local, epochs, producers, online
-        self._log_start_offset = log_start_offset
-        self._high_watermark = LogOffsetMetadata(log_start_offset)
+        self.log_start_offset = log_start_offset
+        self.high_watermark = log_start_offset
+        self._high_watermark_place = LogOffsetMetadata(log_start_offset)
         self._first_unstable: LogOffsetMetadata | None = None
         self.refresh_first_unstable()
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that readers may ask for."""
-        return self._log_start_offset
-
-    @property
-    def high_watermark(self) -> int:
-        """The first offset that is not committed."""
-        return self._high_watermark.offset
 
     @property
     def high_watermark_metadata(self) -> LogOffsetMetadata:
@@ -67,9 +61,9 @@ class Marks:
         The high watermark moves to the base offset of the batch found then, down or, across a gap, up: no batch is
         cut by it, and no record lies between (Kafka 4.1).
         """
-        if self._high_watermark.is_message_only:
-            self.set_high_watermark(self._maybe_resolve(self._high_watermark.offset))
-        return self._high_watermark
+        if self._high_watermark_place.is_message_only:
+            self.set_high_watermark(self._maybe_resolve(self.high_watermark))
+        return self._high_watermark_place
 
     def _maybe_resolve(self, offset: int) -> LogOffsetMetadata:
         try:
@@ -83,7 +77,7 @@ class Marks:
         It may go back. AssertionError below 0.
         """
         assert offset >= 0, offset
-        offset = max(offset, self._log_start_offset)
+        offset = max(offset, self.log_start_offset)
         if offset >= self._local.log_end_offset:
             self.set_high_watermark(self._local.log_end)
         else:
@@ -102,21 +96,21 @@ class Marks:
 
     def set_high_watermark(self, new: LogOffsetMetadata) -> None:
         """Move the high watermark to `new`, which may be lower. The producers' completed transactions follow it."""
-        if new.offset < self._high_watermark.offset:
+        if new.offset < self.high_watermark:
             logger.info(
                 "high watermark back: log=%s from=%d to=%d",
                 self._local.directory,
-                self._high_watermark.offset,
+                self.high_watermark,
                 new.offset,
             )
-        self._high_watermark = new
+        self.high_watermark, self._high_watermark_place = new.offset, new
         self._producers.on_high_watermark_updated(new.offset)
         self.refresh_first_unstable()
         assert 0 <= new.offset <= self._local.log_end_offset, (new, self._local.log_end)
 
     def keep_high_watermark_within_log(self) -> None:
         """Set it to the log end if it is there or above: after a roll or a truncation its place may be gone (AP15)."""
-        if self._high_watermark.offset >= self._local.log_end_offset:
+        if self.high_watermark >= self._local.log_end_offset:
             self.set_high_watermark(self._local.log_end)
 
     @property
@@ -151,8 +145,8 @@ class Marks:
             self._first_unstable = None
             return
         place = unstable.place
-        if place.is_message_only or place.offset < self._log_start_offset:
-            place = self._maybe_resolve(max(place.offset, self._log_start_offset))
+        if place.is_message_only or place.offset < self.log_start_offset:
+            place = self._maybe_resolve(max(place.offset, self.log_start_offset))
         self._first_unstable = place
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
@@ -161,10 +155,10 @@ class Marks:
         Raises OffsetOutOfRange above the high watermark, StorageError.
         """
         if offset > self.high_watermark:
-            raise OffsetOutOfRange(offset, self._log_start_offset, self.high_watermark)
-        if offset <= self._log_start_offset:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
+        if offset <= self.log_start_offset:
             return False
-        self._log_start_offset = offset
+        self.log_start_offset = offset
         self._local.raise_recovery_point(offset)
         self._epochs.truncate_from_start(offset)
         with self._online.during("flush epochs"):
@@ -177,4 +171,4 @@ class Marks:
     def restart_at(self, log_start_offset: int) -> None:
         """Set the log start offset, up or down: a truncation has removed what it stood on (RT9, RT12)."""
         assert log_start_offset >= 0, log_start_offset
-        self._log_start_offset = log_start_offset
+        self.log_start_offset = log_start_offset

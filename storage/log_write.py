@@ -20,6 +20,7 @@ from storage.log_online import Online
 from storage.plain_batch import PlainBatches
 from storage.producer_append import AppendOrigin, BatchMetadata
 from storage.producer_state import PreparedAppend, ProducerStateManager
+from storage.segment import LogSegment
 from storage.transaction_verification import VerificationGuard
 from storage.validator import validate_and_assign
 from storage.validator_rules import ValidationRules, check_batch_size
@@ -172,17 +173,19 @@ class Appends:
                 self._epochs.assign(checked.leader_epoch, checked.first_offset)
             else:
                 self._note_epochs(checked.epoch_starts)
-            has_room = local.segments.active.has_room_for(
+            active, has_rolled = local.segments.active, False
+            if not active.has_room_for(
                 size_bytes,
                 last_offset,
                 checked.max_timestamp,
                 local.config.segment_bytes,
                 self._max_segment_ms,
-            )
-            has_rolled = not has_room and self._maybe_roll(checked, now_ms)
+            ):
+                has_rolled = self._maybe_roll(checked, now_ms)
+                active = local.segments.active
             prepared = None
             if checked.producer_batches:
-                prepared = self._check_producers(checked.producer_batches, origin, guard)
+                prepared = self._check_producers(checked.producer_batches, active, origin, guard)
                 if prepared.duplicate is not None:
                     return self._duplicate(prepared.duplicate, checked)
             local.append(checked)
@@ -239,14 +242,17 @@ class Appends:
         return True
 
     def _check_producers(
-        self, batches: Sequence[RecordBatch], origin: AppendOrigin, guard: VerificationGuard | None
+        self,
+        batches: Sequence[RecordBatch],
+        active: LogSegment,
+        origin: AppendOrigin,
+        guard: VerificationGuard | None,
     ) -> PreparedAppend:
-        active = self._local.segments.active
         return self._producers.prepare_append(
             batches,
             origin=origin,
             segment_base_offset=active.base_offset,
-            position=active.size_bytes,
+            position=active.records.size_bytes,
             guard=guard,
         )
 

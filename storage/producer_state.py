@@ -287,9 +287,10 @@ class ProducerStateManager:
 
     def update(self, info: ProducerAppendInfo) -> None:
         """Take over what an append made of the copy; call it once the bytes are written (PS9)."""
-        entry = self._producers.get(info.producer_id)
+        producer_id = info.updated.producer_id
+        entry = self._producers.get(producer_id)
         if entry is None:
-            entry = self._producers[info.producer_id] = ProducerStateEntry(info.producer_id)
+            entry = self._producers[producer_id] = ProducerStateEntry(producer_id)
         entry.merge(info.updated)
         for transaction in info.transactions:
             _put_in_order(self._ongoing, transaction)

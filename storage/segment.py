@@ -332,7 +332,7 @@ class LogSegment:
 
     def translate_offset(self, offset: int, start_position: int = 0) -> LogOffsetPosition | None:
         """The first batch whose last offset is at least `offset`; None when there is none (LS7)."""
-        indexed = self.offset_index.lookup(offset)
+        indexed = self.indexes.lazy_offset.get().lookup(offset)
         return self.records.search_for_offset_with_size(offset, max(indexed.position, start_position))
 
     def read(

@@ -56,16 +56,16 @@ KINDS = (
         request=ProduceRequest,
         answers=(FetchResponse, FetchResponse),
         number=4,
-        most_calls=286,
-        most_moves=195,
+        most_calls=182,
+        most_moves=112,
     ),
     Kind(
         name="a follower's fetch: a batch committed, acknowledged, and sent to a consumer that waits",
         request=FetchRequest,
         answers=(ProduceResponse, FetchResponse),
         number=11,
-        most_calls=245,
-        most_moves=161,
+        most_calls=151,
+        most_moves=85,
     ),
 )
 

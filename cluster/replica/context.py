@@ -103,7 +103,7 @@ class ReplicaContext:
             "replica.high_watermark",
             topic_partition=replica.name,
             leader_epoch=replica.leader_epoch,
-            high_watermark=replica.log.high_watermark,
+            high_watermark=replica.log.marks.high_watermark,
             role=str(replica.role),
         )
 

@@ -100,9 +100,9 @@ class FetchHandler:
         for asked, leader_epoch in zip(request.partitions, parked.leader_epochs, strict=True):
             if asked.topic_partition == replica.topic_partition:
                 log = replica.log
-                log_end_offset = log.log_end_offset
-                end = log_end_offset if is_from_follower(request) else log.high_watermark
-                is_waiting = max(end, log.log_start_offset) <= asked.fetch_offset <= log_end_offset
+                log_end_offset = log.local.log_end_offset
+                end = log_end_offset if is_from_follower(request) else log.marks.high_watermark
+                is_waiting = max(end, log.marks.log_start_offset) <= asked.fetch_offset <= log_end_offset
                 return is_waiting and leader_epoch == replica.leader_epoch
         return False
 
@@ -209,13 +209,13 @@ class FetchHandler:
     def find_divergence(self, replica: Replica, asked: FetchPartition) -> EpochEnd | None:
         """LED-4; below the log start it is out of range even so (LED-3, KAFKA-12996)."""
         log = replica.log
-        if asked.fetch_offset < log.log_start_offset:
-            raise OffsetOutOfRange(asked.fetch_offset, log.log_start_offset, log.log_end_offset)
+        if asked.fetch_offset < log.marks.log_start_offset:
+            raise OffsetOutOfRange(asked.fetch_offset, log.marks.log_start_offset, log.local.log_end_offset)
         if asked.last_fetched_epoch == NO_EPOCH:
             return None
         epoch, end_offset = log.reads.end_offset_for_epoch(asked.last_fetched_epoch)
         if epoch < 0:
-            raise OffsetOutOfRange(asked.fetch_offset, log.log_start_offset, log.log_end_offset)
+            raise OffsetOutOfRange(asked.fetch_offset, log.marks.log_start_offset, log.local.log_end_offset)
         if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
             return EpochEnd(epoch=epoch, end_offset=end_offset)
         return None
@@ -228,8 +228,8 @@ class FetchHandler:
         The bounds that are told are those before the read, and never patched later (LED-5, CON-6).
         """
         log = replica.log
-        if not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
-            raise OffsetOutOfRange(asked.fetch_offset, log.log_start_offset, log.log_end_offset)
+        if not log.marks.log_start_offset <= asked.fetch_offset <= log.local.log_end_offset:
+            raise OffsetOutOfRange(asked.fetch_offset, log.marks.log_start_offset, log.local.log_end_offset)
         max_bytes = max(0, min(room, asked.max_bytes))
         records, place = b"", None
         if max_bytes > 0 or is_first:
@@ -266,7 +266,7 @@ class FetchHandler:
         follower.reached(
             LogOffsetMetadata(asked.fetch_offset) if place is None else place,
             log_start_offset=asked.log_start_offset,
-            leader_end_offset=replica.log.log_end_offset,
+            leader_end_offset=replica.log.local.log_end_offset,
             broker_epoch=request.broker_epoch,
             now_ms=now_ms,
         )
@@ -287,9 +287,9 @@ class FetchHandler:
         return FetchPartitionResponse(
             topic_partition=asked.topic_partition,
             error=error,
-            high_watermark=log.high_watermark,
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
+            high_watermark=log.marks.high_watermark,
+            log_start_offset=log.marks.log_start_offset,
+            log_end_offset=log.local.log_end_offset,
             diverging=diverging,
             leader_id=replica.leader_id,
             leader_epoch=replica.leader_epoch,

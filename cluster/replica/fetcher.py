@@ -144,10 +144,10 @@ class Fetchers:
         log = replica.log
         return FetchPartition(
             topic_partition=replica.topic_partition,
-            fetch_offset=log.log_end_offset,
+            fetch_offset=log.local.log_end_offset,
             current_leader_epoch=replica.leader_epoch,
             last_fetched_epoch=self._truncations.strategy.last_fetched_epoch(log),
-            log_start_offset=log.log_start_offset,
+            log_start_offset=log.marks.log_start_offset,
             max_bytes=self._context.config.replica_fetch_max_bytes,
         )
 
@@ -175,7 +175,7 @@ class Fetchers:
         follower = replica.follower
         is_same_state = (
             replica.leader_epoch == asked.current_leader_epoch
-            and replica.log.log_end_offset == asked.fetch_offset
+            and replica.log.local.log_end_offset == asked.fetch_offset
         )
         return follower is not None and follower.is_ready(now_ms) and is_same_state
 
@@ -235,8 +235,8 @@ class Fetchers:
             fetcher.move_to_end(replica)
         self.adopt_high_watermark(replica, answer.high_watermark)
         log = replica.log
-        if answer.log_start_offset > log.log_start_offset:
-            log.marks.maybe_increment_log_start_offset(min(answer.log_start_offset, log.high_watermark))
+        if answer.log_start_offset > log.marks.log_start_offset:
+            log.marks.maybe_increment_log_start_offset(min(answer.log_start_offset, log.marks.high_watermark))
 
     def append(self, now_ms: int, replica: Replica, asked: FetchPartition, records: bytes) -> None:
         """FET-9 (KAFKA-18723): only what a leader of at most the asked epoch wrote; the log skips the rest."""
@@ -250,13 +250,13 @@ class Fetchers:
             self._truncations.truncate_fully(now_ms, replica, error.first_offset)
             info = log.append_as_follower(records, leader_epoch=leader_epoch, now_ms=now_ms)
         if not info.is_empty:
-            assert log.log_end_offset == info.last_offset + 1, (log.log_end_offset, info)
+            assert log.local.log_end_offset == info.last_offset + 1, (log.local.log_end_offset, info)
             self._context.tell_appended(replica, info.first_offset, info.last_offset, "follower")
             self._flushes.maybe_flush(replica)
 
     def adopt_high_watermark(self, replica: Replica, leader_high_watermark: int) -> None:
         """FET-5c: the leader's, kept within the own log; it may go back (FET-6)."""
-        before = replica.log.high_watermark
+        before = replica.log.marks.high_watermark
         if (
             leader_high_watermark >= 0
             and replica.log.marks.update_high_watermark(leader_high_watermark) != before
@@ -268,9 +268,9 @@ class Fetchers:
     ) -> None:
         """FET-11; never fatal, and never from zero because of it (KAFKA-2143, KAFKA-7414)."""
         log = replica.log
-        if 0 <= answer.log_end_offset < log.log_end_offset:
+        if 0 <= answer.log_end_offset < log.local.log_end_offset:
             self._truncations.truncate(now_ms, replica, answer.log_end_offset)
-        elif answer.log_start_offset > log.log_end_offset:
+        elif answer.log_start_offset > log.local.log_end_offset:
             self._truncations.truncate_fully(now_ms, replica, answer.log_start_offset)
         else:
             # The leader's log has meanwhile moved to where ours ends.
@@ -279,5 +279,5 @@ class Fetchers:
 
 def _holds_log_start(log: PartitionLog, refused: UnexpectedAppendOffset) -> bool:
     """The leader's log starts within its first batch, which an empty log must take whole (KAFKA-6975)."""
-    is_empty = log.log_start_offset == log.log_end_offset
-    return is_empty and refused.first_offset < log.log_end_offset <= refused.last_offset
+    is_empty = log.marks.log_start_offset == log.local.log_end_offset
+    return is_empty and refused.first_offset < log.local.log_end_offset <= refused.last_offset

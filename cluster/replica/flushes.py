@@ -43,8 +43,8 @@ class Flushes:
             if replica is None or replica.is_flushing or replica.log.local.unflushed_messages == 0:
                 continue
             log = replica.log
-            if now_ms - replica.flushed_ms >= log.config.flush_ms:
-                self._flush(replica, log.log_end_offset)
+            if now_ms - replica.flushed_ms >= log.local.config.flush_ms:
+                self._flush(replica, log.local.log_end_offset)
         self.start(now_ms)
 
     def maybe_flush(self, replica: Replica) -> bool:
@@ -58,12 +58,12 @@ class Flushes:
     def on_new_role(self, replica: Replica) -> None:
         """After a start, the end of the log may be in the page cache only."""
         if self.is_behind(replica) and not replica.is_flushing:
-            self._flush(replica, replica.log.log_end_offset)
+            self._flush(replica, replica.log.local.log_end_offset)
 
     def is_behind(self, replica: Replica) -> bool:
         """A promise has to wait for a flush."""
         log = replica.log
-        return promises_flush(log) and log.local.recovery_point < log.log_end_offset
+        return promises_flush(log) and log.local.recovery_point < log.local.log_end_offset
 
     def _flush(self, replica: Replica, up_to: int) -> None:
         try:
@@ -90,7 +90,7 @@ class Flushes:
         # A truncation that came between leaves less to be noted.
         replica.log.flushes.done(up_to)
         if self.is_behind(replica):
-            self._flush(replica, replica.log.log_end_offset)
+            self._flush(replica, replica.log.local.log_end_offset)
         else:
             self.maybe_flush(replica)
         self._context.advance_high_watermark(replica, now_ms)

@@ -26,7 +26,7 @@ from storage.offset_metadata import LogOffsetMetadata
 
 def promises_flush(log: PartitionLog) -> bool:
     """flush.messages=1: nothing is promised to anybody before it is on stable storage."""
-    return log.config.flush_messages == 1
+    return log.local.config.flush_messages == 1
 
 
 @final
@@ -48,7 +48,7 @@ class Leader:
         self.image = image
         self.lag_time_max_ms = lag_time_max_ms
         self.leader_epoch = registration.leader_epoch
-        self.epoch_start_offset = log.log_end_offset
+        self.epoch_start_offset = log.local.log_end_offset
         self.isr: IsrState = CommittedIsr(
             isr=frozenset(registration.isr), partition_epoch=registration.partition_epoch
         )
@@ -71,12 +71,12 @@ class Leader:
     @property
     def min_isr(self) -> int:
         """The effective one: a topic with fewer replicas than min.insync.replicas asks for all of them."""
-        return min(self.log.config.min_insync_replicas, len(self.followers) + 1)
+        return min(self.log.local.config.min_insync_replicas, len(self.followers) + 1)
 
     @property
     def own_end(self) -> LogOffsetMetadata:
         """What the leader itself may be counted with: where a flush is promised, only what is flushed."""
-        if promises_flush(self.log) and self.log.local.recovery_point < self.log.log_end_offset:
+        if promises_flush(self.log) and self.log.local.recovery_point < self.log.local.log_end_offset:
             return LogOffsetMetadata(self.log.local.recovery_point)
         return self.log.local.log_end
 
@@ -95,7 +95,7 @@ class Leader:
         """
         if follower.broker_id in self.counted_isr():
             return True
-        is_caught_up = follower.is_caught_up(self.log.log_end_offset, now_ms, self.lag_time_max_ms)
+        is_caught_up = follower.is_caught_up(self.log.local.log_end_offset, now_ms, self.lag_time_max_ms)
         return is_caught_up and self.is_eligible(follower)
 
     def high_watermark_candidate(self, now_ms: int) -> LogOffsetMetadata:
@@ -109,12 +109,16 @@ class Leader:
         """HWM-4: it only rises. Evaluated at the events of HWM-5."""
         if self.is_under_min_isr():
             return False
-        before, candidate = self.log.high_watermark, self.high_watermark_candidate(now_ms)
+        before, candidate = self.log.marks.high_watermark, self.high_watermark_candidate(now_ms)
         if candidate.offset <= before:
             return False
         self.log.marks.maybe_increment_high_watermark(candidate)
-        after = self.log.high_watermark
-        assert before <= after <= self.log.log_end_offset, (before, after, self.log.log_end_offset)
+        after = self.log.marks.high_watermark
+        assert before <= after <= self.log.local.log_end_offset, (
+            before,
+            after,
+            self.log.local.log_end_offset,
+        )
         return after > before
 
     def is_eligible(self, follower: FollowerProgress) -> bool:
@@ -124,7 +128,7 @@ class Leader:
 
     def has_reached_epoch(self, follower: FollowerProgress) -> bool:
         """KAFKA-7128: at the high watermark, which may lag, and at the start of this leader epoch."""
-        return follower.log_end_offset >= max(self.log.high_watermark, self.epoch_start_offset)
+        return follower.log_end_offset >= max(self.log.marks.high_watermark, self.epoch_start_offset)
 
     def can_join(self, follower: FollowerProgress) -> bool:
         """ISR-3, from one view of the follower (ISR-4): the offset and the incarnation are of one fetch."""
@@ -133,7 +137,7 @@ class Leader:
 
     def is_lagging(self, follower: FollowerProgress, now_ms: int) -> bool:
         """ISR-2."""
-        return not follower.is_caught_up(self.log.log_end_offset, now_ms, self.lag_time_max_ms)
+        return not follower.is_caught_up(self.log.local.log_end_offset, now_ms, self.lag_time_max_ms)
 
     def expansion(self, follower: FollowerProgress) -> PendingExpandIsr | None:
         """The proposal to let `follower` in, if it may come and no other proposal is on its way (ISR-5)."""

@@ -44,13 +44,13 @@ class ListOffsetsHandler:
         log = replica.log
         timestamp = -1
         if request.timestamp == EARLIEST_TIMESTAMP:
-            offset = log.log_start_offset
+            offset = log.marks.log_start_offset
         elif request.timestamp == LATEST_TIMESTAMP:
             self.check_knows_committed_end(leader)
-            offset = log.high_watermark
+            offset = log.marks.high_watermark
         else:
             found = log.reads.offset_for_timestamp(request.timestamp)
-            if found is None or found.offset >= log.high_watermark:
+            if found is None or found.offset >= log.marks.high_watermark:
                 self.check_knows_committed_end(leader)
                 return ListOffsetsResponse(topic_partition=request.topic_partition)
             offset, timestamp = found.offset, found.timestamp
@@ -64,5 +64,5 @@ class ListOffsetsHandler:
 
     def check_knows_committed_end(self, leader: Leader) -> None:
         """CON-5 (KIP-207): until it has committed its own start, the end that others served may be higher."""
-        if leader.log.high_watermark < leader.epoch_start_offset:
+        if leader.log.marks.high_watermark < leader.epoch_start_offset:
             raise ClusterError(ErrorCode.OFFSET_NOT_AVAILABLE, "the high watermark lags behind the election")

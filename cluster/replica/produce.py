@@ -140,7 +140,7 @@ class ProduceHandler:
             base_offset=info.first_offset,
             last_offset=info.last_offset,
             log_append_time_ms=info.log_append_time_ms,
-            log_start_offset=replica.log.log_start_offset,
+            log_start_offset=replica.log.marks.log_start_offset,
             leader_id=replica.leader_id,
             leader_epoch=replica.leader_epoch,
         )
@@ -184,7 +184,7 @@ class ProduceHandler:
     def is_safe(self, acks: int, leader: Leader, required_offset: int) -> bool:
         """PRO-1; where a flush is promised, even acks=1 waits for the own one."""
         if acks == ACKS_ALL:
-            return leader.log.high_watermark >= required_offset
+            return leader.log.marks.high_watermark >= required_offset
         return leader.own_end.offset >= required_offset
 
     def on_touched(self, now_ms: int, topic_partition: TopicPartition) -> None:

@@ -96,7 +96,7 @@ class Replica:
             leader=self.leader_id,
             leader_epoch=self.leader_epoch,
             isr=self.committed_isr,
-            log_start_offset=self.log.log_start_offset,
-            high_watermark=self.log.high_watermark,
-            log_end_offset=self.log.log_end_offset,
+            log_start_offset=self.log.marks.log_start_offset,
+            high_watermark=self.log.marks.high_watermark,
+            log_end_offset=self.log.local.log_end_offset,
         )

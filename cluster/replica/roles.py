@@ -140,7 +140,7 @@ class Roles:
             "replica.became_leader",
             topic_partition=replica.name,
             leader_epoch=replica.leader_epoch,
-            log_end_offset=replica.log.log_end_offset,
+            log_end_offset=replica.log.local.log_end_offset,
         )
         self._flushes.on_new_role(replica)
         self._context.advance_high_watermark(replica, now_ms)
@@ -149,7 +149,7 @@ class Roles:
 
     def begin_leader_epoch(self, replica: Replica) -> None:
         """EPC-5 (KAFKA-7415): the epoch starts at the log end, on record before anything is appended."""
-        replica.log.appends.assign_epoch(replica.leader_epoch, replica.log.log_end_offset)
+        replica.log.appends.assign_epoch(replica.leader_epoch, replica.log.local.log_end_offset)
 
     def new_leader(self, now_ms: int, replica: Replica, registration: PartitionRegistration) -> Leader:
         """ISR-8: with no memory of followers, even when it led before (B-21)."""
@@ -177,7 +177,7 @@ class Roles:
             topic_partition=replica.name,
             leader_epoch=replica.leader_epoch,
             leader=replica.leader_id,
-            log_end_offset=replica.log.log_end_offset,
+            log_end_offset=replica.log.local.log_end_offset,
         )
         self._context.touch(replica.topic_partition)
         if registration.leader == NO_LEADER or not self.may_fetch(registration):
@@ -224,7 +224,7 @@ class Roles:
             "replica.removed",
             topic_partition=replica.name,
             leader_epoch=replica.leader_epoch,
-            log_end_offset=replica.log.log_end_offset,
+            log_end_offset=replica.log.local.log_end_offset,
         )
         try:
             self._keeper.on_log_removed(replica)

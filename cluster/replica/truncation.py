@@ -35,7 +35,7 @@ class InFetchTruncation:
 
     def on_new_epoch(self, log: PartitionLog) -> int | None:
         """Returns the high watermark for a log without epochs, which has nothing better (FET-2)."""
-        return log.high_watermark if log.epochs.latest_epoch is None else None
+        return log.marks.high_watermark if log.epochs.latest_epoch is None else None
 
     def last_fetched_epoch(self, log: PartitionLog) -> int:
         return NO_EPOCH if log.epochs.latest_epoch is None else log.epochs.latest_epoch
@@ -48,10 +48,10 @@ class InFetchTruncation:
         """
         epoch, end_offset = log.reads.end_offset_for_epoch(diverging.epoch)
         if epoch < 0:
-            return min(log.high_watermark, diverging.end_offset)
+            return min(log.marks.high_watermark, diverging.end_offset)
         if epoch == diverging.epoch:
             end_offset = min(end_offset, diverging.end_offset)
-        return min(end_offset, log.log_end_offset)
+        return min(end_offset, log.local.log_end_offset)
 
 
 @final
@@ -75,29 +75,29 @@ class Truncations:
     def truncate(self, now_ms: int, replica: Replica, to_offset: int) -> None:
         """Cuts to `to_offset`, also below the follower's own high watermark (EPC-7); the log enforces EPC-8."""
         log = replica.log
-        log_end_offset, high_watermark = log.log_end_offset, log.high_watermark
+        log_end_offset, high_watermark = log.local.log_end_offset, log.marks.high_watermark
         log.truncate_to(to_offset, now_ms=now_ms)
         self._keeper.on_log_truncated(replica)
-        assert log.log_end_offset <= log_end_offset, (log.log_end_offset, log_end_offset)
+        assert log.local.log_end_offset <= log_end_offset, (log.local.log_end_offset, log_end_offset)
         self._tell(replica, log_end_offset, high_watermark)
 
     def truncate_fully(self, now_ms: int, replica: Replica, start_at: int) -> None:
         """Starts the log again at `start_at`: the leader has nothing left of what is in it (EPC-9, KAFKA-9491)."""
-        log_end_offset, high_watermark = replica.log.log_end_offset, replica.log.high_watermark
+        log_end_offset, high_watermark = replica.log.local.log_end_offset, replica.log.marks.high_watermark
         replica.log.truncation.truncate_fully_and_start_at(start_at, now_ms=now_ms)
         self._keeper.on_log_truncated(replica)
         self._tell(replica, log_end_offset, high_watermark)
 
     def _tell(self, replica: Replica, from_end_offset: int, high_watermark: int) -> None:
         log = replica.log
-        if log.log_end_offset != from_end_offset:
+        if log.local.log_end_offset != from_end_offset:
             self._context.touch(replica.topic_partition)
             self._context.outbox.observe(
                 "replica.truncated",
                 topic_partition=replica.name,
-                to_offset=log.log_end_offset,
+                to_offset=log.local.log_end_offset,
                 from_log_end_offset=from_end_offset,
                 leader_epoch=replica.leader_epoch,
             )
-        if log.high_watermark != high_watermark:
+        if log.marks.high_watermark != high_watermark:
             self._context.tell_high_watermark(replica)

@@ -99,7 +99,7 @@ def test_cl4_what_is_overdue_has_cleanable_bytes() -> None:
     directory = Directory()
     log = directory.add("t", 21)
     log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1))
-    log.marks._high_watermark = log.marks._maybe_resolve(0)
+    log.marks.set_high_watermark(log.marks._maybe_resolve(0))
     offsets = log.compactions.cleanable_offsets(None, NOW_MS + 2)
     filth = log.compactions.log_to_clean(offsets, NOW_MS + 2)
     assert filth.compaction_delay_ms > 0 and filth.cleanable_bytes == 0

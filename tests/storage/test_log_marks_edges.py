@@ -87,7 +87,7 @@ def test_rd4_the_place_told_is_the_log_end_not_the_bound() -> None:
     log.append_as_leader(produced(5), leader_epoch=0, now_ms=NOW_MS)
     log.truncate_to(8, now_ms=NOW_MS)  # the batch 5 to 9 goes
     log.marks.update_high_watermark(8)
-    log.marks._high_watermark = LogOffsetMetadata(7, 0, 5 * SIZE)  # below the end, above what is left
+    log.marks.set_high_watermark(LogOffsetMetadata(7, 0, 5 * SIZE))  # below the end, above what is left
     data = log.read(6, max_size=100, isolation=Isolation.HIGH_WATERMARK)
     assert data.records == b"" and data.offset_metadata == log.local.log_end
 
@@ -188,9 +188,8 @@ def test_rt1_decided_transactions_below_it_hold_nothing_back() -> None:
     send(log, 7)
     end(log, 7)
     append_each(log, 4)
-    log.marks._high_watermark = (
-        log.local.log_end
-    )  # as if a follower had been told, before the producers were asked
+    # As if a follower had been told, before the producers were asked.
+    log.marks.high_watermark, log.marks._high_watermark_place = log.log_end_offset, log.local.log_end
     assert log.producers.first_unstable_transaction is not None
     log.marks.maybe_increment_log_start_offset(4)
     assert log.producers.first_unstable_transaction is None

@@ -155,9 +155,9 @@ def test_rd11_the_same_offset_on_a_newer_segment_counts_as_forward() -> None:
     log = log_of(3)
     log.marks.update_high_watermark(3)
     old = log.marks.high_watermark_metadata
-    log.marks._high_watermark = old  # as a leader that has not heard of the roll
+    log.marks.set_high_watermark(old)  # as a leader that has not heard of the roll
     log.flushes.roll(now_ms=NOW_MS)
-    log.marks._high_watermark = old
+    log.marks.set_high_watermark(old)
     assert log.marks.maybe_increment_high_watermark(log.local.log_end)
     assert log.marks.high_watermark_metadata == LogOffsetMetadata(3, 3, 0)
 
