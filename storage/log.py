@@ -104,7 +104,7 @@ class PartitionLog:
             log_end_offset=loaded.log_end_offset,
             recovery_point=loaded.recovery_point,
         )
-        self.online = online = Online(local)
+        self.online = online = Online(request.directory)
         self.marks = marks = Marks(
             local, self.epochs, self.producers, online, log_start_offset=loaded.log_start_offset
         )
@@ -112,7 +112,7 @@ class PartitionLog:
         self.appends = Appends(local, self.epochs, self.producers, marks, flushes, online)
         self.reads = Reads(local, self.epochs, marks, online)
         self.retention = Retention(local, self.producers, marks, flushes, online)
-        self.compactions = Compactions(local, self.producers, marks, self.retention, online)
+        self.compactions = Compactions(local, self.producers, marks, self.retention.delete_files, online)
         self.truncation = Truncation(
             local,
             self.epochs,
@@ -239,6 +239,7 @@ class PartitionLog:
             file_system.sync_directory(parent)
             file_system.sync_directory(directory)
         self.local.directory = directory
+        self.online.update_parent_directory(directory)
         self.local.segments.update_parent_directory(directory)
         self.producers.update_parent_directory(directory)
         self.epochs.update_parent_directory(directory)

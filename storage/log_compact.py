@@ -17,9 +17,8 @@ from storage.config import LogConfig
 from storage.local_log import LocalLog
 from storage.log_marks import Marks
 from storage.log_online import Online
-from storage.log_retention import Retention
 from storage.producer_state import ProducerStateManager
-from storage.replace_segments import replace_segments
+from storage.replace_segments import DeleteFiles, replace_segments
 from storage.segment import LogSegment
 from storage.segments import LogSegments
 from storage.split_segment import split_overflowed_segment
@@ -67,18 +66,18 @@ class Compactions:
     It is the `CompactedLog` of a `Compaction`.
     """
 
-    __slots__ = ("_local", "_marks", "_online", "_producers", "_retention")
+    __slots__ = ("_delete_files", "_local", "_marks", "_online", "_producers")
 
     def __init__(
         self,
         local: LocalLog,
         producers: ProducerStateManager,
         marks: Marks,
-        retention: Retention,
+        delete_files: DeleteFiles,
         online: Online,
     ) -> None:
         self._local, self._producers, self._marks = local, producers, marks
-        self._retention, self._online = retention, online
+        self._delete_files, self._online = delete_files, online
 
     def cleanable_offsets(self, checkpoint: int | None, now_ms: int) -> CleanableOffsets:
         """The offsets that may be cleaned, from the cleaner's checkpoint, or the log start for want of one.
@@ -187,7 +186,7 @@ class Compactions:
                 local.segments,
                 [cleaned],
                 old,
-                delete=self._retention.delete_files,
+                delete=self._delete_files,
             )
             self._producers.delete_snapshots_of(replaced)
         assert local.segments.get(cleaned.base_offset) is cleaned, (local.directory, cleaned)
@@ -215,6 +214,6 @@ class Compactions:
                 segment,
                 local.config,
                 now_ms,
-                delete=self._retention.delete_files,
+                delete=self._delete_files,
             )
             self._producers.delete_snapshots_of(split.deleted)

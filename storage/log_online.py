@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import final
 
 from storage.errors import StorageError
-from storage.local_log import LocalLog
 
 logger = logging.getLogger(__name__)
 
@@ -20,16 +19,16 @@ class Online:
     sync must never be tried again: the kernel may have dropped the pages.
     """
 
-    __slots__ = ("_local", "reason")
+    __slots__ = ("_directory", "reason")
 
-    def __init__(self, local: LocalLog) -> None:
-        self._local = local
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
         self.reason: str | None = None
 
     def check(self) -> None:
         """Raises StorageError if the log is offline."""
         if self.reason is not None:
-            raise StorageError(f"{self._local.directory} is offline: {self.reason}")
+            raise StorageError(f"{self._directory} is offline: {self.reason}")
 
     def during(self, action: str) -> _During:
         """Take the log offline, and raise StorageError, if the block raises an OSError."""
@@ -41,9 +40,12 @@ class Online:
         `during` does this for a block; this is for who runs a prepared flush or a round of compaction elsewhere.
         """
         self.reason = f"{action} failed: {error}"
-        directory = self._local.directory
-        logger.error("log offline: log=%s action=%s reason=%s", directory, action, error)
-        return StorageError(f"{directory}: {self.reason}")
+        logger.error("log offline: log=%s action=%s reason=%s", self._directory, action, error)
+        return StorageError(f"{self._directory}: {self.reason}")
+
+    def update_parent_directory(self, directory: str) -> None:
+        """Take over the new name of the directory; only the remembered path changes."""
+        self._directory = directory
 
 
 @final

@@ -15,7 +15,7 @@ from storage.log_flush import Flushes
 from storage.log_marks import Marks
 from storage.log_online import Online
 from storage.producer_state import ProducerStateManager
-from storage.replace_segments import delete_now
+from storage.replace_segments import DeleteFiles, delete_now
 from storage.segment import LogSegment
 from storage.segment_names import DELETED_SUFFIX
 
@@ -29,7 +29,7 @@ IsDeletable = Callable[[LogSegment, LogSegment | None], bool]
 class Retention:
     """What deletes segments of one log, and what their files are handed to."""
 
-    __slots__ = ("_flushes", "_local", "_marks", "_online", "_producers", "delete_files")
+    __slots__ = ("_delete_files", "_flushes", "_local", "_marks", "_online", "_producers")
 
     def __init__(
         self,
@@ -41,15 +41,19 @@ class Retention:
     ) -> None:
         self._local, self._producers, self._marks = local, producers, marks
         self._flushes, self._online = flushes, online
-        self.delete_files: Callable[[LogSegment], None] = delete_now
+        self._delete_files: DeleteFiles = delete_now
 
-    def delete_files_with(self, delete: Callable[[LogSegment], None]) -> None:
+    def delete_files_with(self, delete: DeleteFiles) -> None:
         """Hand what retention takes out of the log to `delete`, instead of removing the files at once.
 
         The segment is still open and readable, under `.deleted` names; who is handed it calls its `delete()` after
         file.delete.delay.ms (RT3). A start removes what is left.
         """
-        self.delete_files = delete
+        self._delete_files = delete
+
+    def delete_files(self, segment: LogSegment) -> None:
+        """Hand `segment`, which has left the log and has its `.deleted` names, to who deletes its files (RT3)."""
+        self._delete_files(segment)
 
     def delete_old(self, now_ms: int) -> int:
         """Delete expired segments, oldest first, up to the first uncommitted one.

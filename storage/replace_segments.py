@@ -22,6 +22,9 @@ from storage.segment import SEGMENT_SUFFIXES, LogSegment, offset_name
 from storage.segment_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from storage.segments import LogSegments
 
+# Called with a segment that has left the log, under its `.deleted` names.
+DeleteFiles = Callable[[LogSegment], None]
+
 
 def delete_now(segment: LogSegment) -> None:
     segment.delete()
@@ -46,7 +49,7 @@ def replace_segments(
     old_segments: Sequence[LogSegment],
     *,
     is_recovered_swap: bool = False,
-    delete: Callable[[LogSegment], None] = delete_now,
+    delete: DeleteFiles = delete_now,
 ) -> list[LogSegment]:
     """Make `new_segments` live in `segments`, the map of the log, and take `old_segments` out of it.
 
