@@ -19,12 +19,12 @@ from typing import cast
 import grpc.aio
 
 from bench.table import Line
-from cluster.client.config import ProducerConfig
-from cluster.client.shell import Admin, Producer
-from cluster.errors import ErrorCode
+from cluster.core.client.config import ProducerConfig
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import CreateTopicRequest
 from cluster.local.tuning import keep_freed_memory, loop_factory
-from cluster.messages import CreateTopicRequest
-from cluster.transport import read_or_end
+from cluster.shell.clients import Admin, Producer
+from cluster.shell.transport import read_or_end
 
 BATCH_BYTES = 16 << 10
 ROUNDS = 3

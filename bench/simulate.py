@@ -11,7 +11,7 @@ import simpy
 
 from bench.table import Line
 from sim.run import Verdict, run_scenario
-from sim.scenario import parse_scenario
+from sim.scenario.model import parse_scenario
 
 BARE_EVENTS = 200_000
 BARE_PROCESSES = 100

@@ -26,7 +26,7 @@ from bench.storage_data import (
     scratch,
 )
 from bench.table import Line
-from storage.crc32c import crc32c
+from storage.codec.crc32c import crc32c
 
 FOLLOWER_MARKS = {1 << 10: 0.4, 16 << 10: 0.6, 256 << 10: 0.7}
 LEADER_MARK = 0.35

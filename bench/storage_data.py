@@ -11,11 +11,11 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from storage.batch import build_batch, set_max_timestamp, stamp
-from storage.batch_format import TimestampType
+from storage.batch.format import TimestampType
+from storage.batch.record import Record
 from storage.config import LogConfig
+from storage.disk.os_filesystem import OsFileSystem
 from storage.log import PartitionLog
-from storage.os_filesystem import OsFileSystem
-from storage.record import Record
 
 FILE_BYTES = 128 << 20
 BLOCK_BYTES = 1 << 20

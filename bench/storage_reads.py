@@ -11,12 +11,12 @@ from pathlib import Path
 from bench.storage_data import BLOCK_BYTES, CONFIG, FIRST_TIMESTAMP, blocks_of, open_log, scratch
 from bench.table import Line
 from storage.batch import Record, build_batch
-from storage.cleaner_plan import CleanerConfig
+from storage.cleaner.plan import CleanerConfig
 from storage.config import LogConfig
+from storage.disk.os_filesystem import OsFileSystem
+from storage.index.memory_mapped import WARM_BYTES
+from storage.index.offset_index import OffsetIndex
 from storage.log import PartitionLog
-from storage.memory_mapped_index import WARM_BYTES
-from storage.offset_index import OffsetIndex
-from storage.os_filesystem import OsFileSystem
 
 LOOKUPS = 20_000
 SEGMENTS = 2_000

@@ -15,13 +15,13 @@ from bench.storage_data import BATCH_SIZES, CONFIG, batch_of, blocks_of, label, 
 from bench.table import Line
 from cluster.local.log_workers import for_each_partition
 from storage.batch import stamp
-from storage.crc32c import crc32c
+from storage.codec.crc32c import crc32c
+from storage.disk.os_filesystem import OsFileSystem
 from storage.leader_epochs import LeaderEpochCache
 from storage.log import PartitionLog
-from storage.os_filesystem import OsFileSystem
-from storage.producer_state import ProducerStateManager
+from storage.producers.state import ProducerStateManager
+from storage.recovery.walk import recover_segment
 from storage.segment import LogSegment
-from storage.segment_recovery import recover_segment
 
 MARKS = {1 << 10: 0.4, 16 << 10: 0.65, 256 << 10: 0.7}
 KAFKA = {1 << 10: 0.34, 16 << 10: 0.57, 256 << 10: 0.59}  # of the same floor, on a machine of this size

@@ -127,7 +127,7 @@ def _print_table(title: str, rows: list[dict[str, object]]) -> None:
 
 def _check_scenario(scenario: Path) -> None:
     """A malformed scenario fails here once, not in each of a thousand runs."""
-    from sim.scenario import ScenarioError, load_scenario
+    from sim.scenario.model import ScenarioError, load_scenario
 
     try:
         load_scenario(scenario)

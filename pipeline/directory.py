@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from storage.checkpoints import OffsetCheckpoint
-from storage.filesystem import FileSystem, join
+from storage.disk.checkpoints import OffsetCheckpoint
+from storage.disk.filesystem import FileSystem, join
 from storage.topics import BadDirectoryName, parse_directory_name
 
 EARLIEST, LATEST = -2, -1  # Kafka's numbers, as its Spark source takes them in JSON

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from pipeline.directory import SegmentRange, SourceError
 from storage.batch import RecordBatch
+from storage.batch.record import Record
+from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import CorruptBatch, StorageError
-from storage.file_records import FileRecords
-from storage.os_filesystem import OsFileSystem
-from storage.record import Record
+from storage.segment.file_records import FileRecords
 
 if TYPE_CHECKING:
     import pyarrow

@@ -64,7 +64,7 @@ class ReplogReader(DataSourceReader):
         self.partition: int | None = None
 
     def partitions(self) -> list[SegmentTask]:
-        from storage.os_filesystem import OsFileSystem
+        from storage.disk.os_filesystem import OsFileSystem
 
         directory = self.options["path"].rstrip("/") or "/"
         file_system = OsFileSystem()

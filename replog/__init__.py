@@ -9,16 +9,16 @@ import importlib
 
 _HOMES = {
     "LogConfig": "storage.config",
-    "OsFileSystem": "storage.os_filesystem",
+    "OsFileSystem": "storage.disk.os_filesystem",
     "PartitionLog": "storage.log",
-    "Record": "storage.record",
+    "Record": "storage.batch.record",
     "RecordBatch": "storage.batch",
     "build_batch": "storage.batch",
     "iterate_batches": "storage.batch",
-    "Admin": "cluster.client.shell",
-    "Consumer": "cluster.client.shell",
-    "Producer": "cluster.client.shell",
-    "run_scenario": "sim.world",
+    "Admin": "cluster.shell.clients",
+    "Consumer": "cluster.shell.clients",
+    "Producer": "cluster.shell.clients",
+    "run_scenario": "sim.run",
     "register": "pipeline",
 }
 

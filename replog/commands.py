@@ -31,7 +31,7 @@ class Mount:
 
 MOUNTS = {
     "consume": Mount(
-        module="cluster.client.commands",
+        module="cluster.commands.records",
         summary="A topic to standard output, up to the high watermark.",
     ),
     "dump": Mount(
@@ -43,10 +43,10 @@ MOUNTS = {
         summary="Verify, recover or truncate a log directory offline, or print its stats.",
     ),
     "nodes": Mount(
-        module="cluster.local.commands",
+        module="cluster.commands.up",
         summary="Look at, stop, kill and start the nodes of a running `up`.",
     ),
-    "produce": Mount(module="cluster.client.commands", summary="Lines or files into a topic."),
+    "produce": Mount(module="cluster.commands.records", summary="Lines or files into a topic."),
     "sim": Mount(module="sim.commands", summary="Run scenarios in simulated time."),
     "spark": Mount(
         module="pipeline.commands",
@@ -54,11 +54,11 @@ MOUNTS = {
         extra="spark",
     ),
     "topics": Mount(
-        module="cluster.client.commands",
+        module="cluster.commands.records",
         summary="Create, list, describe and delete topics.",
     ),
     "up": Mount(
-        module="cluster.local.commands",
+        module="cluster.commands.up",
         summary="A local cluster, one process a node, until Ctrl-C.",
     ),
 }

@@ -23,13 +23,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
-from cluster.client.config import OffsetReset, ProducerConfig
-from cluster.client.effects import Delivered, EndOfPartition, Fetched
-from cluster.client.shell import Admin, Consumer, Producer
-from cluster.errors import ClusterError, ErrorCode
+from cluster.core.client.config import OffsetReset, ProducerConfig
+from cluster.core.client.effects import Delivered, EndOfPartition, Fetched
+from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.messages import CreateTopicRequest, PartitionMetadata, ReplicaDescription, TopicPartition
 from cluster.local.layout import CONTROLLER_PORT_DISTANCE, DEFAULT_PORT, HOST
-from cluster.messages import CreateTopicRequest, PartitionMetadata, ReplicaDescription, TopicPartition
-from cluster.server import PortInUse, check_port_free
+from cluster.shell.clients import Admin, Consumer, Producer
+from cluster.shell.server import PortInUse, check_port_free
 from storage.batch import iterate_batches
 
 NODES = 3

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 
 import click
 
-from storage.dump import DEFAULT_MAX_MESSAGE_SIZE, MAX_BYTES, DumpOptions, dump_files
-from storage.dump_decoders import (
+from storage.disk.os_filesystem import OsFileSystem
+from storage.inspection.dump.decoders import (
     DECODER_CLASSES,
     STRING_DECODER,
     ClassDecoder,
@@ -19,7 +19,7 @@ from storage.dump_decoders import (
     share_group_state_decoder,
     transaction_log_decoder,
 )
-from storage.os_filesystem import OsFileSystem
+from storage.inspection.dump.dump import DEFAULT_MAX_MESSAGE_SIZE, MAX_BYTES, DumpOptions, dump_files
 
 _LINES_A_WRITE = 512
 _CLASS_HELP = (

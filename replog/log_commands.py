@@ -24,17 +24,17 @@ from replog.log_command_options import (
     quiet_logging,
 )
 from replog.log_inspect_commands import stats, verify
-from storage.checkpoints import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
 from storage.config import LogConfig
+from storage.directory.manager import LOCK_FILE, lock_directory
+from storage.disk.checkpoints import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
+from storage.disk.filesystem import dirname, join
+from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import CorruptCheckpoint, StorageError, reason_of
-from storage.filesystem import dirname, join
+from storage.inspection.verify.directory import OFFSET_CHECKPOINTS, looks_like_log_directory
+from storage.inspection.verify.partition import is_partition_directory, partition_directories
 from storage.log import PartitionLog
-from storage.log_manager import LOCK_FILE, lock_directory
-from storage.os_filesystem import OsFileSystem
-from storage.recovery_cut import RecoveryCut
+from storage.recovery.cut import RecoveryCut
 from storage.topics import parse_directory_name
-from storage.verify import is_partition_directory, partition_directories
-from storage.verify_directory import OFFSET_CHECKPOINTS, looks_like_log_directory
 
 _config_option = click.option(
     "--config",

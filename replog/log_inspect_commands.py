@@ -22,19 +22,19 @@ from replog.log_command_options import (
     json_option,
     quiet_logging,
 )
+from storage.directory.manager import LOCK_FILE
+from storage.disk.filesystem import OpenMode, dirname, join
+from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import reason_of
-from storage.filesystem import OpenMode, dirname, join
-from storage.log_manager import LOCK_FILE
-from storage.log_stats import PartitionStats, TotalStats, partition_stats, total_stats
-from storage.os_filesystem import OsFileSystem
-from storage.verify import (
+from storage.inspection.stats import PartitionStats, TotalStats, partition_stats, total_stats
+from storage.inspection.verify.directory import looks_like_log_directory, verify_beside
+from storage.inspection.verify.partition import (
     PartitionReport,
     Problem,
     is_partition_directory,
     partition_directories,
     verify_partition,
 )
-from storage.verify_directory import looks_like_log_directory, verify_beside
 
 _LOOKS_AGAIN = 2  # at a partition that changes under the look
 _MAX_MAPS = "/proc/sys/vm/max_map_count"

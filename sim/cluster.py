@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, final
 
-from cluster.broker import Broker
-from cluster.controller.controller import Controller
-from cluster.messages import CONTROLLER_ID, CreateTopicRequest, TopicPartition
+from cluster.core.broker.broker import Broker
+from cluster.core.controller.controller import Controller
+from cluster.core.messages import CONTROLLER_ID, CreateTopicRequest, TopicPartition
 from sim.disk import SimDisk
-from sim.history import History
-from sim.network import Network, Transport
-from sim.node import MakeCore, Node, NodeCore, NodeWatcher, log_directories, new_disk
-from sim.scenario import Scenario, TopicModel, broker_config, controller_config, property_text
-from sim.trace import Trace
-from sim.workload import ConsumerShell, ProducerShell, ProducerWatcher, TopicMakerShell
-from sim.world import World
+from sim.hosts.clients import ConsumerShell, ProducerShell, ProducerWatcher, TopicMakerShell
+from sim.hosts.history import History
+from sim.hosts.node import MakeCore, Node, NodeCore, NodeWatcher, log_directories, new_disk
+from sim.scenario.model import Scenario, TopicModel, broker_config, controller_config, property_text
+from sim.world.network import Network, Transport
+from sim.world.time import World
+from sim.world.trace import Trace
+from storage.disk.filesystem import FileSystem
 from storage.draws import Draws
-from storage.filesystem import FileSystem
 
 FIRST_CLIENT_ID = 2001
 

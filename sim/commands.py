@@ -13,7 +13,7 @@ import click
 
 from sim.bugs import BugError
 from sim.run import RunResult, Verdict, run_scenario
-from sim.scenario import ScenarioError
+from sim.scenario.model import ScenarioError
 
 _EXIT = {Verdict.HELD: 0, Verdict.VIOLATED: 1, Verdict.STARVED: 3}
 UNUSABLE_INPUT = 2

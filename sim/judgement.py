@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import final
 
-from cluster.broker import Broker
-from cluster.messages import TopicPartition
+from cluster.core.broker.broker import Broker
+from cluster.core.messages import TopicPartition
 from sim.checkers.base import Jury, Violation
 from sim.checkers.history import HistoryCheck
 from sim.cluster import Cluster
-from sim.disk_logs import DiskLogs
-from sim.history import History, Outcome
+from sim.hosts.history import History, Outcome
 from sim.story import Chronicle
+from sim.witness.disk_logs import DiskLogs
 from storage.batch import RecordBatch
 
 # How often it is looked for whether everything is at rest.

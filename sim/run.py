@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, final
 
-from cluster.messages import TopicPartition
+from cluster.core.messages import TopicPartition
 from sim.bugs import install
 from sim.checkers.base import Jury, Violation
 from sim.checkers.ghost import Excuse, Ghost
 from sim.checkers.registry import all_checkers
 from sim.cluster import Cluster, broker_disks, topic_properties
-from sim.disk_logs import DiskLogs
-from sim.fault_conditions import Lookout
-from sim.fault_targets import Site
-from sim.faults import Faults
-from sim.history import History
+from sim.faults.conditions import Lookout
+from sim.faults.plan import Faults
+from sim.faults.targets import Site
+from sim.hosts.history import History
+from sim.hosts.node import log_directories
 from sim.judgement import Convergence, FinalLogs, Verdict, starvation, verdict_on
-from sim.node import log_directories
-from sim.scenario import Scenario, load_scenario
+from sim.scenario.model import Scenario, load_scenario
 from sim.story import Chronicle, Story
-from sim.trace import Trace
 from sim.watch import Watch
-from sim.witness import Witness
-from sim.world import World, without_garbage_collection
+from sim.witness.disk_logs import DiskLogs
+from sim.witness.witness import Witness
+from sim.world.time import World, without_garbage_collection
+from sim.world.trace import Trace
 from storage.config import LogConfig
 from storage.draws import Draws
 

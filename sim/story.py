@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import final
 
-from cluster.effects import Observe
-from sim.trace import Trace
-from sim.world import World
+from cluster.core.effects import Observe
+from sim.world.time import World
+from sim.world.trace import Trace
 
 Values = dict[str, int | str]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import final
 
-from cluster.effects import Observe
-from cluster.messages import CONTROLLER_ID, ResponseBody
-from sim.fault_conditions import Lookout
-from sim.host import Shell
-from sim.network import Exchange
-from sim.node import Node
+from cluster.core.effects import Observe
+from cluster.core.messages import CONTROLLER_ID, ResponseBody
+from sim.faults.conditions import Lookout
+from sim.hosts.node import Node
+from sim.hosts.shell import Shell
 from sim.story import Chronicle
-from sim.witness import Witness
+from sim.witness.witness import Witness
+from sim.world.network import Exchange
 
 
 @final

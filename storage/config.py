@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from storage.compression import Compression
+from storage.codec.compression import Compression
 from storage.errors import ConfigError
 
 INT_MAX = (1 << 31) - 1

@@ -12,9 +12,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import NamedTuple, final
 
-from storage.checkpoints import LeaderEpochCheckpoint
+from storage.disk.checkpoints import LeaderEpochCheckpoint
+from storage.disk.filesystem import FileSystem, basename, dirname, join
 from storage.errors import InvalidRecord
-from storage.filesystem import FileSystem, basename, dirname, join
 
 logger = logging.getLogger(__name__)
 

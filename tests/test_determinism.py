@@ -13,17 +13,14 @@ import pytest
 from tests.places import ROOT
 
 SHELLS = ("commands.py", "os_filesystem.py")  # of storage and sim: they touch the machine
-CORE = ("broker", "controller", "effects", "errors", "messages", "metadata", "node", "replica")
 FORBIDDEN_CALLS = {"hash", "id", "input", "open", "print"}
 FORBIDDEN_NAMES = {"__del__", "__hash__"}
 ORDERLESS = {"set", "frozenset"}
 
 
 def pure_files() -> list[Path]:
-    files = [*(ROOT / "storage").rglob("*.py"), *(ROOT / "sim").rglob("*.py")]
-    files += [path for path in (ROOT / "cluster").glob("*.py") if path.stem.startswith(CORE)]
-    files += [*(ROOT / "cluster" / "replica").rglob("*.py"), *(ROOT / "cluster" / "controller").rglob("*.py")]
-    files += (ROOT / "cluster" / "client").glob("*_core.py")
+    folders = (ROOT / "storage", ROOT / "sim", ROOT / "cluster" / "core")
+    files = [path for folder in folders for path in folder.rglob("*.py")]
     return sorted(path for path in files if not path.name.endswith(SHELLS))
 
 

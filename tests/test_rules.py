@@ -89,7 +89,7 @@ def test_a_cited_code_without_a_sentence_is_noticed(tmp_path: Path, name: str, t
     ],
 )
 def test_what_is_no_code_of_a_group_is_passed_over(tmp_path: Path, text: str) -> None:
-    plant(tmp_path, "storage/log.py", text)
+    plant(tmp_path, "storage/log/partition_log.py", text)
     plant(tmp_path, "tests/test_log.py", text)
     assert list(Citations(read_rules(TWO_GROUPS)).in_checkout(tmp_path)) == []
 
@@ -139,15 +139,15 @@ def test_a_code_of_another_group_out_of_order_or_after_a_gap_is_refused(code: st
 
 def test_the_check_fails_until_the_page_the_tests_and_the_sentences_are_complete(tmp_path: Path) -> None:
     plant(tmp_path, RULES, TWO_GROUPS)
-    plant(tmp_path, "storage/log.py", "# LS1 and FET-8\n")
+    plant(tmp_path, "storage/log/partition_log.py", "# LS1 and FET-8\n")
     root = ("--root", str(tmp_path))
     done = run_tool("--check", *root)
     assert done.returncode == 1 and done.stderr.splitlines() == [
         "LS1 has no test",
-        f"storage/log.py:1: FET-8 is cited and has no sentence in {RULES}",
+        f"storage/log/partition_log.py:1: FET-8 is cited and has no sentence in {RULES}",
         "docs/rules.md is out of date: make generate",
     ]
-    plant(tmp_path, "storage/log.py", "# LS1 and FET-9\n")
+    plant(tmp_path, "storage/log/partition_log.py", "# LS1 and FET-9\n")
     plant(tmp_path, "tests/test_log.py", "def test_ls1_it_holds_batches(): ...\n")
     assert run_tool(*root).returncode == 0
     assert run_tool("--check", *root).returncode == 0

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from cluster.broker import Broker
-from cluster.effects import Reply
-from cluster.events import Request
-from cluster.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from cluster.core.broker.broker import Broker
+from cluster.core.effects import Reply
+from cluster.core.events import Request
+from cluster.core.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from sim.run import Run
-from sim.scenario import parse_scenario
-from sim.world import without_garbage_collection
+from sim.scenario.model import parse_scenario
+from sim.world.time import without_garbage_collection
 from tests.call_walk import Walk, recorded_walks
 from tests.places import ROOT
 

@@ -17,7 +17,7 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cluster.messages import CONTROLLER_ID
+from cluster.core.messages import CONTROLLER_ID
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 19092

@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
 
-from storage.filesystem import FileSystem, basename, join
+from storage.disk.filesystem import FileSystem, basename, join
 
 if TYPE_CHECKING:
     from rich.progress import Progress

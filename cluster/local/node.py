@@ -22,17 +22,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, final
 
-from cluster.config import BrokerConfig
-from cluster.controller.config import ControllerConfig
-from cluster.effects import Effect, Observe
+from cluster.core.config import BrokerConfig
+from cluster.core.controller.config import ControllerConfig
+from cluster.core.effects import Effect, Observe
+from cluster.core.messages import CONTROLLER_ID
 from cluster.local.layout import UnusableInput
 from cluster.local.properties import configured
 from cluster.local.start_recovery import recover_before_start
 from cluster.local.tuning import keep_freed_memory, loop_factory
-from cluster.messages import CONTROLLER_ID
-from cluster.runtime import Core, Runtime, log_observation
-from cluster.server import BROKER_SERVICES, CONTROLLER_SERVICES, NodeServer, PortInUse
-from storage.checkpoints import MetaPropertiesFile
+from cluster.shell.runtime import Core, Runtime, log_observation
+from cluster.shell.server import BROKER_SERVICES, CONTROLLER_SERVICES, NodeServer, PortInUse
+from storage.directory.directories import is_disk_error
+from storage.disk.checkpoints import MetaPropertiesFile
+from storage.disk.os_filesystem import OsFileSystem
 from storage.draws import Draws
 from storage.errors import (
     CorruptCheckpoint,
@@ -42,9 +44,7 @@ from storage.errors import (
     StorageError,
     reason_of,
 )
-from storage.log_directories import is_disk_error
-from storage.os_filesystem import OsFileSystem
-from storage.recovery_cut import RecoveryCut
+from storage.recovery.cut import RecoveryCut
 
 logger = logging.getLogger(__name__)
 
@@ -111,11 +111,11 @@ def make_core(arguments: Arguments) -> NodeCore:
     directories = [str(path) for path in arguments.directories]
     draws = Draws(int.from_bytes(os.urandom(8), "big"))
     if arguments.is_controller:
-        from cluster.controller.controller import Controller
+        from cluster.core.controller.controller import Controller
 
         settings = ControllerConfig(host=arguments.host, port=arguments.port)
         return Controller(configured(settings, arguments.properties), file_system, directories[0], draws)
-    from cluster.broker import Broker
+    from cluster.core.broker.broker import Broker
 
     given = BrokerConfig(node_id=arguments.node_id, host=arguments.host, port=arguments.port)
     config = configured(given, arguments.properties)

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import final
 
-from cluster.effects import Send
-from cluster.events import TransportError
+from cluster.core.effects import Send
+from cluster.core.events import TransportError
+from cluster.core.messages import DescribeReplicasRequest, DescribeReplicasResponse, ResponseBody
 from cluster.local.layout import HOST, NodeSpec
-from cluster.messages import DescribeReplicasRequest, DescribeReplicasResponse, ResponseBody
-from cluster.transport import Peers
+from cluster.shell.transport import Peers
 
 POLL_TIMEOUT_MS = 1_000
 

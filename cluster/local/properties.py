@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from cluster.config import BrokerConfig
-from cluster.controller.config import ControllerConfig
+from cluster.core.config import BrokerConfig
+from cluster.core.controller.config import ControllerConfig
 from cluster.local.layout import UnusableInput
 from storage.config import LogConfig
 from storage.errors import ConfigError

@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from functools import partial
 
 from cluster.local.log_workers import SMALL_BYTES, for_each_partition
-from storage.checkpoints import (
+from storage.config import LogConfig
+from storage.directory.manager import lock_directory
+from storage.disk.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     CleanShutdownFile,
     OffsetCheckpoint,
 )
-from storage.config import LogConfig
+from storage.disk.filesystem import FileSystem, basename, join
+from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import CorruptCheckpoint, StorageError
-from storage.filesystem import FileSystem, basename, join
+from storage.inspection.verify.partition import partition_directories
 from storage.log import PartitionLog
-from storage.log_manager import lock_directory
-from storage.os_filesystem import OsFileSystem
-from storage.recovery_cut import RecoveryCut, ReportCut
+from storage.recovery.cut import RecoveryCut, ReportCut
 from storage.topics import METADATA_TOPIC, parse_directory_name
-from storage.verify import partition_directories
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from cluster.core.messages import DescribeReplicasResponse, ReplicaDescription
 from cluster.local.layout import HOST
 from cluster.local.polling import Poller
 from cluster.local.supervisor import ManagedNode, Supervisor
-from cluster.messages import DescribeReplicasResponse, ReplicaDescription
 
 REFRESH_S = 0.5
 # Borders, headings and the hint around the two tables.

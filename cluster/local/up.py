@@ -16,8 +16,8 @@ from rich.console import Console
 from cluster.local.control import ControlServer
 from cluster.local.layout import HOST, ClusterSpec, UnusableInput, read_pid
 from cluster.local.supervisor import STOP_TIMEOUT_S, StartFailed, Supervisor
-from cluster.server import PortInUse, check_port_free
-from storage.os_filesystem import OsFileSystem
+from cluster.shell.server import PortInUse, check_port_free
+from storage.disk.os_filesystem import OsFileSystem
 
 HELD, VIOLATED, UNUSABLE, OUT_OF_TIME = 0, 1, 2, 3
 _LOOK_S = 0.1

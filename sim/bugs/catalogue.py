@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cluster.messages import NO_EPOCH
-from cluster.replica.isr import PendingShrinkIsr, committed_isr
-from cluster.replica.leader import Leader
-from cluster.replica.progress import FollowerProgress
+from cluster.core.messages import NO_EPOCH
+from cluster.core.replica.isr import PendingShrinkIsr, committed_isr
+from cluster.core.replica.leader import Leader
+from cluster.core.replica.progress import FollowerProgress
 from sim.bugs.planting import Bug, Replacement
 from storage.log import PartitionLog
 from storage.segment import LogSegment
@@ -72,13 +72,15 @@ CATALOGUE: tuple[Bug, ...] = (
     Bug(
         name="recovery-skips-crc",
         story="Batches are taken for sound without a look at their checksum.",
-        replacements=(Replacement(target="storage.batch:RecordBatch.check_valid", make=_does_nothing),),
+        replacements=(Replacement(target="storage.batch.view:RecordBatch.check_valid", make=_does_nothing),),
         found_by="torn-tail-power-loss",
     ),
     Bug(
         name="truncation-keeps-batch",
         story="truncate_to leaves the batch that holds the offset.",
-        replacements=(Replacement(target="storage.segment:LogSegment.truncate_to", make=_keeps_batch),),
+        replacements=(
+            Replacement(target="storage.segment.segment:LogSegment.truncate_to", make=_keeps_batch),
+        ),
         found_by="divergence-truncation",
     ),
     Bug(
@@ -86,10 +88,10 @@ CATALOGUE: tuple[Bug, ...] = (
         story="A follower cuts to its high watermark in each new epoch, instead of by epoch (KIP-101, KAFKA-1211).",
         replacements=(
             Replacement(
-                target="cluster.replica.truncation:InFetchTruncation.on_new_epoch", make=_high_watermark
+                target="cluster.core.replica.truncation:InFetchTruncation.on_new_epoch", make=_high_watermark
             ),
             Replacement(
-                target="cluster.replica.truncation:InFetchTruncation.last_fetched_epoch", make=_no_epoch
+                target="cluster.core.replica.truncation:InFetchTruncation.last_fetched_epoch", make=_no_epoch
             ),
         ),
         found_by="leader-crash",
@@ -98,7 +100,7 @@ CATALOGUE: tuple[Bug, ...] = (
         name="fetch-without-epoch-check",
         story="A leader counts a follower that lives in another leader epoch (KIP-320).",
         replacements=(
-            Replacement(target="cluster.replica.replica:Replica.check_leader_epoch", make=_does_nothing),
+            Replacement(target="cluster.core.replica.replica:Replica.check_leader_epoch", make=_does_nothing),
         ),
         found_by="stale-leader-epoch",
     ),
@@ -106,7 +108,9 @@ CATALOGUE: tuple[Bug, ...] = (
         name="ack-before-high-watermark",
         story="acks=all is answered once the leader has appended.",
         replacements=(
-            Replacement(target="cluster.replica.produce:ProduceHandler.is_safe", make=_safe_once_appended),
+            Replacement(
+                target="cluster.core.replica.produce:ProduceHandler.is_safe", make=_safe_once_appended
+            ),
         ),
         found_by="leader-crash",
     ),
@@ -115,14 +119,16 @@ CATALOGUE: tuple[Bug, ...] = (
         story="A follower joins the ISR before it has reached the start of the leader's epoch (KAFKA-7128).",
         replacements=(
             Replacement(
-                target="cluster.replica.leader:Leader.has_reached_epoch", make=_at_high_watermark_only
+                target="cluster.core.replica.leader:Leader.has_reached_epoch", make=_at_high_watermark_only
             ),
         ),
     ),
     Bug(
         name="shrink-before-accepted",
         story="The high watermark stops waiting for a leaver before the controller has agreed (KIP-497).",
-        replacements=(Replacement(target="cluster.replica.leader:Leader.counted_isr", make=_committed_only),),
+        replacements=(
+            Replacement(target="cluster.core.replica.leader:Leader.counted_isr", make=_committed_only),
+        ),
         found_by="cut-leader-acks-1",
     ),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, final
 
 from storage.batch import HEADER, HEADER_SIZE
-from storage.buffer import Buffer
+from storage.codec.buffer import Buffer
 
 
 class Mark(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import final
 
 from sim.checkers.ghost import Excuse, Ghost
-from sim.history import History, Outcome, ReadOperation, SendOperation
+from sim.hosts.history import History, Outcome, ReadOperation, SendOperation
 
 # Values by offset.
 FinalLog = Mapping[int, str]

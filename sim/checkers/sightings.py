@@ -1,7 +1,7 @@
 """What the checkers see: plain values, so that a hand-made sequence can fail or pass each of them.
 
-A partition is written `topic-partition`, a broker is its number. The witness (`sim/witness.py`) makes these from
-`Observe` effects, answers on the wire, and a look at the simulated disks.
+A partition is written `topic-partition`, a broker is its number. The witness (`sim/witness/witness.py`) makes these
+from `Observe` effects, answers on the wire, and a look at the simulated disks.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import final
 
-from cluster.broker import Broker
-from cluster.config import BrokerConfig
-from cluster.effects import Effect, RunJob
-from cluster.events import JobDone, Request, Response, TimerFired, TransportError
-from cluster.messages import (
+from cluster.core.broker.broker import Broker
+from cluster.core.config import BrokerConfig
+from cluster.core.effects import Effect, RunJob
+from cluster.core.events import JobDone, Request, Response, TimerFired, TransportError
+from cluster.core.messages import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     FetchMetadataRequest,
@@ -19,10 +19,10 @@ from cluster.messages import (
     RequestBody,
     ResponseBody,
 )
-from cluster.metadata_batches import build_metadata_batch
-from cluster.metadata_records import ClusterRecord, MetadataRecord, RegisterBrokerRecord
-from sim.crash import Life
+from cluster.core.metadata.batches import build_metadata_batch
+from cluster.core.metadata.records import ClusterRecord, MetadataRecord, RegisterBrokerRecord
 from sim.disk import SimDisk
+from sim.disk.life import Life
 from storage.batch import stamp
 from storage.draws import Draws
 from tests.cluster.replica_setup import only_sent, sent

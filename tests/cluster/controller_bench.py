@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster.controller.config import ControllerConfig
-from cluster.controller.controller import Controller
-from cluster.effects import Effect, Observe, Reply, RunJob, SetTimer
-from cluster.events import JobDone, Request, Shutdown, TimerFired
-from cluster.messages import (
+from cluster.core.controller.config import ControllerConfig
+from cluster.core.controller.controller import Controller
+from cluster.core.effects import Effect, Observe, Reply, RunJob, SetTimer
+from cluster.core.events import JobDone, Request, Shutdown, TimerFired
+from cluster.core.messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerHeartbeatRequest,
@@ -22,9 +22,9 @@ from cluster.messages import (
     ResponseBody,
     TopicPartition,
 )
-from cluster.metadata import PartitionRegistration
-from sim.crash import Life
+from cluster.core.metadata.image import PartitionRegistration
 from sim.disk import SimDisk
+from sim.disk.life import Life
 from storage.draws import Draws
 
 DIRECTORY = "data/controller"

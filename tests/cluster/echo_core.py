@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cluster.effects import Effect, LearnEndpoint, Reply, RunJob, SetTimer, Stop
-from cluster.errors import ErrorCode
-from cluster.events import Event, JobDone, Request, Shutdown, TimerFired
-from cluster.messages import (
+from cluster.core.effects import Effect, LearnEndpoint, Reply, RunJob, SetTimer, Stop
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Event, JobDone, Request, Shutdown, TimerFired
+from cluster.core.messages import (
     CreateTopicRequest,
     CreateTopicResponse,
     DeleteTopicRequest,

@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from cluster.client.effects import ConsumerEffect, Delivered, ProducerEffect
-from cluster.effects import BOOTSTRAP, CancelTimer, Send, SetTimer
-from cluster.errors import ErrorCode
-from cluster.events import Event, Response, TimerFired, TransportError
-from cluster.messages import (
+from cluster.core.client.effects import ConsumerEffect, Delivered, ProducerEffect
+from cluster.core.effects import BOOTSTRAP, CancelTimer, Send, SetTimer
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Event, Response, TimerFired, TransportError
+from cluster.core.messages import (
     BrokerEndpoint,
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -28,7 +28,7 @@ from cluster.messages import (
     TopicPartition,
 )
 from storage.batch import RecordBatch, iterate_batches
-from storage.record import add_to_sequence
+from storage.batch.record import add_to_sequence
 
 FATES = ("served", "lost", "unanswered", "slow", "not_enough", "not_enough_after", "moves", "invalid")
 

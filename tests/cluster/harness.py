@@ -11,13 +11,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar, final
 
-from cluster.broker import Broker
-from cluster.config import BrokerConfig
-from cluster.controller.config import ControllerConfig
-from cluster.controller.controller import Controller
-from cluster.effects import CancelTimer, Effect, LearnEndpoint, Observe, Reply, RunJob, Send, SetTimer, Stop
-from cluster.events import Event, JobDone, Request, Response, Shutdown, TimerFired, TransportError
-from cluster.messages import (
+from cluster.core.broker.broker import Broker
+from cluster.core.config import BrokerConfig
+from cluster.core.controller.config import ControllerConfig
+from cluster.core.controller.controller import Controller
+from cluster.core.effects import (
+    CancelTimer,
+    Effect,
+    LearnEndpoint,
+    Observe,
+    Reply,
+    RunJob,
+    Send,
+    SetTimer,
+    Stop,
+)
+from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired, TransportError
+from cluster.core.messages import (
     CONTROLLER_ID,
     CreateTopicRequest,
     CreateTopicResponse,
@@ -29,12 +39,12 @@ from cluster.messages import (
     ResponseBody,
     TopicPartition,
 )
-from cluster.replica.replica import Replica
-from sim.crash import Life
+from cluster.core.replica.replica import Replica
 from sim.disk import SimDisk
+from sim.disk.life import Life
 from storage.batch import build_batch, iterate_batches
+from storage.batch.record import Record
 from storage.draws import Draws
-from storage.record import Record
 
 LINK_MS = 1
 JOB_MS = 2

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar, final
 
-from cluster.broker_logs import BrokerLogs, DirectoryFailures
-from cluster.config import BrokerConfig
-from cluster.effects import Effect, Observe, Reply, RunJob, Send
-from cluster.errors import ErrorCode
-from cluster.events import JobDone, Response, TransportError
-from cluster.log_maintenance import LogMaintenance
-from cluster.messages import (
+from cluster.core.broker.logs import BrokerLogs, DirectoryFailures
+from cluster.core.broker.maintenance import LogMaintenance
+from cluster.core.config import BrokerConfig
+from cluster.core.effects import Effect, Observe, Reply, RunJob, Send
+from cluster.core.errors import ErrorCode
+from cluster.core.events import JobDone, Response, TransportError
+from cluster.core.messages import (
     NO_EPOCH,
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -34,14 +34,14 @@ from cluster.messages import (
     ResponseBody,
     TopicPartition,
 )
-from cluster.metadata import BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage
-from cluster.replica.context import ReplicaContext
-from cluster.replica.leader import Leader
-from cluster.replica.manager import ReplicaManager
-from cluster.replica.outbox import Outbox
-from cluster.replica.replica import Replica
-from sim.crash import Life
+from cluster.core.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage
+from cluster.core.outbox import Outbox
+from cluster.core.replica.context import ReplicaContext
+from cluster.core.replica.leader import Leader
+from cluster.core.replica.manager import ReplicaManager
+from cluster.core.replica.replica import Replica
 from sim.disk import SimDisk
+from sim.disk.life import Life
 from storage.batch import iterate_batches, stamp
 from storage.draws import Draws
 from tests.cluster.harness import batch, values_of

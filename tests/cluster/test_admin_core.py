@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster.client.admin_core import AdminCore
-from cluster.client.config import AdminConfig
-from cluster.client.effects import AdminEffect, Answered, Described
-from cluster.effects import BOOTSTRAP, Send, SetTimer
-from cluster.errors import ErrorCode
-from cluster.events import Response, TimerFired, TransportError
-from cluster.messages import (
+from cluster.core.client.admin import AdminCore
+from cluster.core.client.config import AdminConfig
+from cluster.core.client.effects import AdminEffect, Answered, Described
+from cluster.core.effects import BOOTSTRAP, Send, SetTimer
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Response, TimerFired, TransportError
+from cluster.core.messages import (
     CreateTopicRequest,
     CreateTopicResponse,
     DeleteTopicRequest,

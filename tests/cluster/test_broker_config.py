@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.config import BrokerConfig
+from cluster.core.config import BrokerConfig
 from storage.errors import ConfigError
 
 

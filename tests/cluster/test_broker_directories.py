@@ -6,10 +6,10 @@ import errno
 
 import pytest
 
-from cluster.effects import Effect, Reply, RunJob, Send, Stop
-from cluster.errors import ErrorCode
-from cluster.events import JobDone
-from cluster.messages import (
+from cluster.core.effects import Effect, Reply, RunJob, Send, Stop
+from cluster.core.errors import ErrorCode
+from cluster.core.events import JobDone
+from cluster.core.messages import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     FetchPartition,
@@ -24,7 +24,7 @@ from cluster.messages import (
     RegisterBrokerResponse,
     TopicPartition,
 )
-from cluster.metadata_records import (
+from cluster.core.metadata.records import (
     ClusterRecord,
     MetadataRecord,
     PartitionChangeRecord,
@@ -32,10 +32,10 @@ from cluster.metadata_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from sim.crash import Life
 from sim.disk import SimDisk
+from sim.disk.life import Life
 from storage.batch import Record, build_batch
-from storage.checkpoints import MetaProperties, MetaPropertiesFile
+from storage.disk.checkpoints import MetaProperties, MetaPropertiesFile
 from storage.draws import Draws
 from storage.errors import ForeignDirectory, NoLogDirectory, StorageError
 from tests.cluster.broker_setup import BrokerSetup

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cluster.effects import Effect, Reply
-from cluster.errors import ErrorCode
-from cluster.events import TransportError
-from cluster.messages import (
+from cluster.core.effects import Effect, Reply
+from cluster.core.errors import ErrorCode
+from cluster.core.events import TransportError
+from cluster.core.messages import (
     CONTROLLER_ID,
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,

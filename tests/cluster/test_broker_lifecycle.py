@@ -6,10 +6,10 @@ import errno
 
 import pytest
 
-from cluster.effects import Effect, LearnEndpoint, Reply, RunJob, SetTimer, Stop
-from cluster.errors import ErrorCode
-from cluster.events import Shutdown, TransportError
-from cluster.messages import (
+from cluster.core.effects import Effect, LearnEndpoint, Reply, RunJob, SetTimer, Stop
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Shutdown, TransportError
+from cluster.core.messages import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     DescribeReplicasRequest,
@@ -25,7 +25,7 @@ from cluster.messages import (
     RegisterBrokerResponse,
     TopicPartition,
 )
-from cluster.metadata_records import (
+from cluster.core.metadata.records import (
     BrokerChangeRecord,
     ClusterRecord,
     PartitionChangeRecord,

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.effects import Effect, RunJob
-from cluster.events import JobDone
-from cluster.messages import ProducePartition, ProduceRequest, TopicPartition
-from cluster.metadata_records import PartitionRecord, TopicConfigRecord, TopicRecord
-from sim.crash import Life
+from cluster.core.effects import Effect, RunJob
+from cluster.core.events import JobDone
+from cluster.core.messages import ProducePartition, ProduceRequest, TopicPartition
+from cluster.core.metadata.records import PartitionRecord, TopicConfigRecord, TopicRecord
+from sim.disk.life import Life
 from storage.batch import Record, build_batch
-from storage.compression import Compression
+from storage.codec.compression import Compression
+from storage.disk.filesystem import OpenMode
 from storage.errors import CorruptBatch, OffsetOutOfRange
-from storage.filesystem import OpenMode
 from storage.log import PartitionLog
 from tests.cluster.broker_setup import BrokerSetup
 from tests.cluster.replica_setup import observed, of

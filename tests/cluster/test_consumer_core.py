@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from cluster.client.config import ConsumerConfig, OffsetReset
-from cluster.client.consumer_core import ConsumerCore, Start
-from cluster.client.effects import (
+from cluster.core.client.config import ConsumerConfig, OffsetReset
+from cluster.core.client.consumer import ConsumerCore, Start
+from cluster.core.client.effects import (
     ConsumerEffect,
     EndOfPartition,
     Fetched,
@@ -17,10 +17,10 @@ from cluster.client.effects import (
     TopicMissing,
     Truncated,
 )
-from cluster.effects import Observe, Send
-from cluster.errors import ErrorCode
-from cluster.events import Response, TimerFired, TransportError
-from cluster.messages import (
+from cluster.core.effects import Observe, Send
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Response, TimerFired, TransportError
+from cluster.core.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     EpochEnd,
@@ -33,7 +33,7 @@ from cluster.messages import (
     TopicPartition,
 )
 from storage.batch import build_batch
-from storage.record import Record
+from storage.batch.record import Record
 from tests.cluster.fake_cluster import FakeCluster
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.controller.config import ControllerConfig
-from cluster.controller.controller import Controller
-from cluster.effects import Effect, Observe, Reply, RunJob, Stop
-from cluster.errors import ErrorCode
-from cluster.events import JobDone
-from cluster.messages import (
+from cluster.core.controller.config import ControllerConfig
+from cluster.core.controller.controller import Controller
+from cluster.core.effects import Effect, Observe, Reply, RunJob, Stop
+from cluster.core.errors import ErrorCode
+from cluster.core.events import JobDone
+from cluster.core.messages import (
     CreateTopicRequest,
     CreateTopicResponse,
     FetchMetadataRequest,
@@ -19,12 +19,12 @@ from cluster.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from cluster.metadata import MetadataImage
-from cluster.metadata_batches import read_metadata_batches
-from sim.crash import Life
+from cluster.core.metadata.batches import read_metadata_batches
+from cluster.core.metadata.image import MetadataImage
+from sim.disk.life import Life
+from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
 from storage.errors import DirectoryInUse
-from storage.filesystem import OpenMode
 from tests.cluster.controller_bench import DIRECTORY, T0, ControllerBench
 
 TOPIC = CreateTopicRequest(name="t")

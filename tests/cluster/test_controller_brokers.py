@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cluster.controller.config import ControllerConfig
-from cluster.errors import ErrorCode
-from cluster.messages import (
+from cluster.core.controller.config import ControllerConfig
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     RegisterBrokerRequest,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.messages import CreateTopicRequest, CreateTopicResponse
-from sim.crash import Dead
+from cluster.core.messages import CreateTopicRequest, CreateTopicResponse
 from sim.disk import SimDisk
-from sim.disk_survival import PowerLoss
+from sim.disk.life import Dead
+from sim.disk.survival import PowerLoss
 from storage.draws import Draws
 from tests.cluster.controller_bench import ControllerBench
 

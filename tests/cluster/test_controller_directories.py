@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cluster.errors import ErrorCode
-from cluster.messages import NO_LEADER, TopicPartition
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import NO_LEADER, TopicPartition
 from tests.cluster.controller_bench import T0, ControllerBench
 
 T1 = TopicPartition("t", 1)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.controller.config import ControllerConfig
-from cluster.controller.topics import stripe
-from cluster.effects import Reply
-from cluster.errors import ErrorCode
-from cluster.messages import (
+from cluster.core.controller.config import ControllerConfig
+from cluster.core.controller.topics import stripe
+from cluster.core.effects import Reply
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import (
     AlterTopicConfigsRequest,
     AlterTopicConfigsResponse,
     CreateTopicRequest,

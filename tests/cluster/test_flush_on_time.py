@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.effects import RunJob, SetTimer
-from cluster.events import JobDone
-from cluster.messages import ProducePartition, ProduceRequest, TopicPartition
-from cluster.metadata_records import PartitionRecord, TopicRecord
+from cluster.core.effects import RunJob, SetTimer
+from cluster.core.events import JobDone
+from cluster.core.messages import ProducePartition, ProduceRequest, TopicPartition
+from cluster.core.metadata.records import PartitionRecord, TopicRecord
 from storage.batch import Record, build_batch
 from tests.cluster.broker_setup import BrokerSetup
 from tests.cluster.replica_setup import of

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cluster.effects import RunJob, Send
-from cluster.errors import ErrorCode
-from cluster.events import TransportError
-from cluster.messages import NO_EPOCH, FetchPartitionResponse, FetchRequest, FetchResponse, TopicPartition
-from cluster.replica.follower import FetchState
+from cluster.core.effects import RunJob, Send
+from cluster.core.errors import ErrorCode
+from cluster.core.events import TransportError
+from cluster.core.messages import (
+    NO_EPOCH,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    TopicPartition,
+)
+from cluster.core.replica.follower import FetchState
 from tests.cluster.replica_setup import (
     NO_CONFIGS,
     T0,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cluster.effects import Send
-from cluster.messages import NO_LEADER, DescribeReplicasRequest, FetchRequest, TopicPartition
-from cluster.metadata import MetadataDelta
-from cluster.metadata_records import PartitionRecord, RemoveTopicRecord, TopicConfigRecord, TopicRecord
-from cluster.replica.replica import Role
+from cluster.core.effects import Send
+from cluster.core.messages import NO_LEADER, DescribeReplicasRequest, FetchRequest, TopicPartition
+from cluster.core.metadata.image import MetadataDelta
+from cluster.core.metadata.records import PartitionRecord, RemoveTopicRecord, TopicConfigRecord, TopicRecord
+from cluster.core.replica.replica import Role
 from tests.cluster.replica_setup import T0, Setup, observed, of, only_sent, sent, stamped
 
 

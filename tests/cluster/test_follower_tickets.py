@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.effects import Effect, RunJob, Send
-from cluster.errors import ErrorCode
-from cluster.messages import FetchRequest
-from cluster.metadata_records import PartitionRecord, TopicRecord
-from cluster.replica.follower import FetchState
-from sim.crash import Life
-from storage.filesystem import read_file
+from cluster.core.effects import Effect, RunJob, Send
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import FetchRequest
+from cluster.core.metadata.records import PartitionRecord, TopicRecord
+from cluster.core.replica.follower import FetchState
+from sim.disk.life import Life
+from storage.disk.filesystem import read_file
 from tests.cluster.broker_setup import BrokerSetup
 from tests.cluster.replica_setup import T0, Setup, asked_of, diverging, of, only_sent, stamped
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cluster.effects import Send
-from cluster.messages import NO_EPOCH, FetchRequest
-from cluster.replica.truncation import InFetchTruncation
+from cluster.core.effects import Send
+from cluster.core.messages import NO_EPOCH, FetchRequest
+from cluster.core.replica.truncation import InFetchTruncation
 from tests.cluster.replica_setup import Setup, asked_of, diverging, observed, only_sent, stamped
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from cluster.effects import Send
-from cluster.errors import ErrorCode
-from cluster.events import TransportError
-from cluster.messages import AlterPartitionRequest, IsrMember
-from cluster.replica.isr import CommittedIsr, PendingExpandIsr, PendingShrinkIsr, committed_isr, maximal_isr
+from cluster.core.effects import Send
+from cluster.core.errors import ErrorCode
+from cluster.core.events import TransportError
+from cluster.core.messages import AlterPartitionRequest, IsrMember
+from cluster.core.replica.isr import (
+    CommittedIsr,
+    PendingExpandIsr,
+    PendingShrinkIsr,
+    committed_isr,
+    maximal_isr,
+)
 from tests.cluster.replica_setup import Setup, broker_epoch_of, observed, only_sent, sent
 
 COMMITTED = CommittedIsr(isr=frozenset({1, 2}), partition_epoch=7)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cluster.errors import ErrorCode
-from cluster.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tests.cluster.harness import START_MS
 from tests.cluster.replica_setup import Setup, diverging, first_values
 

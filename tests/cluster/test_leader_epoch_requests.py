@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.errors import ErrorCode
-from cluster.messages import (
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import (
     NO_LEADER,
     EpochEnd,
     FetchPartition,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.errors import ErrorCode
-from cluster.messages import TopicPartition
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import TopicPartition
 from tests.cluster.replica_setup import Setup, diverging, fetched, first_values
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cluster.errors import ErrorCode
-from cluster.events import TransportError
-from cluster.messages import AlterPartitionRequest
+from cluster.core.errors import ErrorCode
+from cluster.core.events import TransportError
+from cluster.core.messages import AlterPartitionRequest
 from tests.cluster.replica_setup import NO_CONFIGS, Setup, observed, only_sent
 
 

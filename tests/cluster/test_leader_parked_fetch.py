@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cluster.effects import Reply
-from cluster.errors import ErrorCode
-from cluster.messages import NO_EPOCH
+from cluster.core.effects import Reply
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import NO_EPOCH
 from tests.cluster.replica_setup import Setup, fetched, first_values, of
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from cluster.effects import Reply, RunJob
-from cluster.errors import ErrorCode
-from cluster.messages import AlterPartitionRequest, ProducePartition, ProduceRequest
+from cluster.core.effects import Reply, RunJob
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import AlterPartitionRequest, ProducePartition, ProduceRequest
 from storage.errors import StorageError
 from tests.cluster.harness import batch
 from tests.cluster.replica_setup import NO_CONFIGS, T0, Setup, observed, of, only, only_sent, produced

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.client import lines
-from cluster.client.lines import lines_of, stream_chunks
-from cluster.client.produce import split_key
+from cluster.commands import lines
+from cluster.commands.lines import lines_of, stream_chunks
+from cluster.commands.produce import split_key
 
 
 async def chunked(chunks: list[bytes]) -> AsyncIterator[bytes]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.config import BrokerConfig
-from cluster.controller.config import ControllerConfig
+from cluster.core.config import BrokerConfig
+from cluster.core.controller.config import ControllerConfig
 from cluster.local.layout import UnusableInput
 from cluster.local.properties import check_properties, configured
 

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import errno
 
-from cluster.config import BrokerConfig
-from cluster.effects import Effect, RunJob, SetTimer, Stop
-from cluster.events import JobDone, Shutdown
-from cluster.messages import ProducePartition, ProduceRequest, TopicPartition
-from cluster.metadata_records import (
-    PartitionRecord,
-    RemoveTopicRecord,
-    TopicConfigRecord,
-    TopicRecord,
-)
-from sim.crash import Life
+from cluster.core.config import BrokerConfig
+from cluster.core.effects import Effect, RunJob, SetTimer, Stop
+from cluster.core.events import JobDone, Shutdown
+from cluster.core.messages import ProducePartition, ProduceRequest, TopicPartition
+from cluster.core.metadata.records import PartitionRecord, RemoveTopicRecord, TopicConfigRecord, TopicRecord
+from sim.disk.life import Life
 from storage.batch import Record, build_batch
 from storage.errors import CorruptBatch
 from storage.log import PartitionLog

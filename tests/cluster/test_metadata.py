@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.errors import ErrorCode
-from cluster.messages import NO_LEADER, TopicPartition
-from cluster.metadata import MetadataDelta, MetadataImage
-from cluster.metadata_batches import build_metadata_batch, read_metadata_batches, whole_batches_size
-from cluster.metadata_records import (
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import NO_LEADER, TopicPartition
+from cluster.core.metadata.batches import build_metadata_batch, read_metadata_batches, whole_batches_size
+from cluster.core.metadata.image import MetadataDelta, MetadataImage
+from cluster.core.metadata.records import (
     BrokerChangeRecord,
     ClusterRecord,
     MetadataRecord,

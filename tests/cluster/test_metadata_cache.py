@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cluster.client.metadata_cache import MetadataCache, MetadataUpdater
-from cluster.effects import BOOTSTRAP
-from cluster.errors import ErrorCode
-from cluster.events import TransportError
-from cluster.messages import (
+from cluster.core.client.metadata_cache import MetadataCache, MetadataUpdater
+from cluster.core.effects import BOOTSTRAP
+from cluster.core.errors import ErrorCode
+from cluster.core.events import TransportError
+from cluster.core.messages import (
     BrokerEndpoint,
     MetadataResponse,
     PartitionMetadata,

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cluster.controller.metadata_damage import DamagedMetadataLog
-from cluster.controller.metadata_log import METADATA_DIRECTORY, MetadataLog
-from cluster.metadata_records import RemoveTopicRecord
+from cluster.core.controller.metadata_damage import DamagedMetadataLog
+from cluster.core.controller.metadata_log import METADATA_DIRECTORY, MetadataLog
+from cluster.core.metadata.records import RemoveTopicRecord
+from storage.disk.filesystem import OpenMode
+from storage.disk.os_filesystem import OsFileSystem
 from storage.draws import Draws
-from storage.filesystem import OpenMode
-from storage.os_filesystem import OsFileSystem
-from storage.recovery_cut import RecoveryCut
+from storage.recovery.cut import RecoveryCut
 
 DECISIONS = 6
 
@@ -39,7 +39,7 @@ def log_file(tmp_path: Path) -> Path:
 
 
 def batch_positions(log_file: Path) -> list[int]:
-    from storage.file_records import FileRecords
+    from storage.segment.file_records import FileRecords
 
     return [
         batch.position or 0 for batch in FileRecords(OsFileSystem(), str(log_file), read_only=True).batches()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from cluster.broker import Broker
-from cluster.config import BrokerConfig
-from cluster.controller.config import ControllerConfig
-from cluster.controller.controller import Controller
-from cluster.effects import Effect, Observe, Reply, RunJob, Send, SetTimer, Stop
-from cluster.events import JobDone, Request, Response, Shutdown, TransportError
-from cluster.messages import (
+from cluster.core.broker.broker import Broker
+from cluster.core.config import BrokerConfig
+from cluster.core.controller.config import ControllerConfig
+from cluster.core.controller.controller import Controller
+from cluster.core.effects import Effect, Observe, Reply, RunJob, Send, SetTimer, Stop
+from cluster.core.events import JobDone, Request, Response, Shutdown, TransportError
+from cluster.core.messages import (
     CreateTopicRequest,
     CreateTopicResponse,
     ProducePartition,
@@ -18,9 +18,9 @@ from cluster.messages import (
     ResponseBody,
     TopicPartition,
 )
-from cluster.node import Node
-from sim.crash import Life
+from cluster.core.node import Node
 from sim.disk import SimDisk
+from sim.disk.life import Life
 from storage.draws import Draws
 from tests.cluster.harness import batch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.client.partitioner import StickyPartitioner, murmur2, partition_for_key
+from cluster.core.client.partitioner import StickyPartitioner, murmur2, partition_for_key
 from storage.draws import Draws
 
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.client.config import ProducerConfig
-from cluster.client.effects import Delivered, Flushed, ProducerEffect
-from cluster.client.partitioner import partition_for_key
-from cluster.client.producer_core import ProducerCore
-from cluster.effects import BOOTSTRAP, LearnEndpoint, Send, Stop
-from cluster.errors import ErrorCode
-from cluster.events import Response, Shutdown, TimerFired, TransportError
-from cluster.messages import (
+from cluster.core.client.config import ProducerConfig
+from cluster.core.client.effects import Delivered, Flushed, ProducerEffect
+from cluster.core.client.partitioner import partition_for_key
+from cluster.core.client.producer import ProducerCore
+from cluster.core.effects import BOOTSTRAP, LearnEndpoint, Send, Stop
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Response, Shutdown, TimerFired, TransportError
+from cluster.core.messages import (
     InitProducerIdRequest,
     MetadataRequest,
     ProducePartitionResponse,
@@ -24,7 +24,7 @@ from cluster.messages import (
     TopicPartition,
 )
 from storage.batch import RecordBatch, iterate_batches
-from storage.compression import Compression
+from storage.codec.compression import Compression
 from storage.draws import Draws
 from storage.errors import ConfigError
 from tests.cluster.fake_cluster import FATES, FakeCluster, FakeShell

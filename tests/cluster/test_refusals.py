@@ -6,9 +6,9 @@ import typing
 
 import pytest
 
-from cluster import messages
-from cluster.errors import ClusterError, ErrorCode
-from cluster.messages import (
+from cluster.core import messages
+from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.messages import (
     AlterPartitionRequest,
     CreateTopicRequest,
     CreateTopicResponse,
@@ -22,7 +22,7 @@ from cluster.messages import (
     ResponseBody,
     TopicPartition,
 )
-from cluster.refusals import refusal
+from cluster.core.refusals import refusal
 
 PARTITION = TopicPartition("t", 0)
 REFUSED = ClusterError(ErrorCode.NOT_CONTROLLER, "ask another node")

@@ -14,10 +14,10 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from cluster.effects import BOOTSTRAP, Send
-from cluster.errors import ErrorCode
-from cluster.events import TransportError
-from cluster.messages import (
+from cluster.core.effects import BOOTSTRAP, Send
+from cluster.core.errors import ErrorCode
+from cluster.core.events import TransportError
+from cluster.core.messages import (
     CreateTopicRequest,
     CreateTopicResponse,
     DeleteTopicRequest,
@@ -35,9 +35,9 @@ from cluster.messages import (
     TopicPartition,
 )
 from cluster.rpc import methods
-from cluster.runtime import Runtime
-from cluster.server import BROKER_SERVICES, NodeServer, PortInUse
-from cluster.transport import Peers
+from cluster.shell.runtime import Runtime
+from cluster.shell.server import BROKER_SERVICES, NodeServer, PortInUse
+from cluster.shell.transport import Peers
 from tests.cluster.echo_core import EchoCore
 
 HOST = "127.0.0.1"

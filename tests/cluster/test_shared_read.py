@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.replica.shared_read import SharedRead
+from cluster.core.replica.shared_read import SharedRead
 from storage.batch import RecordBatch
 from storage.log import PartitionLog
 from tests.cluster.replica_setup import Setup

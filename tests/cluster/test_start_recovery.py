@@ -8,13 +8,13 @@ import pytest
 from cluster.local import start_recovery
 from cluster.local.start_recovery import recover_before_start
 from storage.batch import Record, build_batch
-from storage.checkpoints import RECOVERY_POINT_CHECKPOINT, CleanShutdownFile, OffsetCheckpoint
 from storage.config import LogConfig
+from storage.directory.manager import LogManager
+from storage.disk.checkpoints import RECOVERY_POINT_CHECKPOINT, CleanShutdownFile, OffsetCheckpoint
+from storage.disk.os_filesystem import OsFileSystem
 from storage.draws import Draws
 from storage.errors import DirectoryInUse
-from storage.log_manager import LogManager
-from storage.os_filesystem import OsFileSystem
-from storage.recovery_cut import RecoveryCut
+from storage.recovery.cut import RecoveryCut
 
 CONFIG = LogConfig()
 NOW = 1_700_000_000_000

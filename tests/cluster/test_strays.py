@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.messages import TopicPartition
-from cluster.metadata import PartitionRegistration, TopicImage
-from sim.crash import Life
+from cluster.core.messages import TopicPartition
+from cluster.core.metadata.image import PartitionRegistration, TopicImage
+from sim.disk.life import Life
 from tests.cluster.replica_setup import Setup, observed
 
 FOO0, FOO1 = TopicPartition("foo", 0), TopicPartition("foo", 1)

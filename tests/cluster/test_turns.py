@@ -5,10 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from cluster.effects import Effect, Reply
-from cluster.events import Event, Request, Shutdown
-from cluster.messages import FetchResponse, MetadataRequest, ProducePartition, ProduceRequest, ResponseBody
-from cluster.runtime import Runtime
+from cluster.core.effects import Effect, Reply
+from cluster.core.events import Event, Request, Shutdown
+from cluster.core.messages import (
+    FetchResponse,
+    MetadataRequest,
+    ProducePartition,
+    ProduceRequest,
+    ResponseBody,
+)
+from cluster.shell.runtime import Runtime
 from tests.cluster.echo_core import answer_to
 from tests.cluster.harness import batch
 from tests.cluster.replica_setup import T0, Setup, first_values

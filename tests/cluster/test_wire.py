@@ -12,11 +12,12 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster import messages, streams, wire
-from cluster.errors import ErrorCode
-from cluster.messages import FetchResponse, MetadataRequest, RequestBody, ResponseBody
+from cluster.core import messages
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import FetchResponse, MetadataRequest, RequestBody, ResponseBody
 from cluster.rpc import common_pb2, data_pb2, methods, replica_pb2
-from cluster.wire_common import error_from_wire
+from cluster.shell import streams, wire
+from cluster.shell.wire.common import error_from_wire
 
 REQUESTS = typing.get_args(RequestBody)
 RESPONSES = typing.get_args(ResponseBody)

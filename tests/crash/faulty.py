@@ -10,8 +10,8 @@ from enum import Enum
 from typing import TypeVar, final
 
 from sim.disk import SimDisk
-from storage.buffer import Buffer
-from storage.filesystem import File, FileStat, FileSystem, Lock, OpenMode, ReadMap
+from storage.codec.buffer import Buffer
+from storage.disk.filesystem import File, FileStat, FileSystem, Lock, OpenMode, ReadMap
 
 Result = TypeVar("Result")
 

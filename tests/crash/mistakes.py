@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from sim.bugs import Bug, Make, Replacement
-from storage.checkpoints import CleanShutdownFile
-from storage.filesystem import FileSystem, OpenMode, dirname
-from storage.local_log import LocalLog
-from storage.log_manager import LogManager
+from storage.directory.manager import LogManager
+from storage.disk.checkpoints import CleanShutdownFile
+from storage.disk.filesystem import FileSystem, OpenMode, dirname
+from storage.log.local_log import LocalLog
 from storage.segment import LogSegment
-from storage.segment_names import CLEANED_SUFFIX, SWAP_SUFFIX
+from storage.segment.names import CLEANED_SUFFIX, SWAP_SUFFIX
 
 Original = Callable[..., object]
 
@@ -110,7 +110,7 @@ MISTAKES: tuple[Bug, ...] = (
         name="checkpoint-without-sync",
         story="a checkpoint is renamed into its place before its bytes are on the disk",
         replacements=(
-            Replacement(target="storage.checkpoints:replace_file", make=_always(_replace_without_sync)),
+            Replacement(target="storage.disk.checkpoints:replace_file", make=_always(_replace_without_sync)),
         ),
         found_by="create",
     ),
@@ -119,7 +119,7 @@ MISTAKES: tuple[Bug, ...] = (
         story="a roll moves the recovery point and leaves the syncs for later",
         replacements=(
             Replacement(
-                target="storage.local_log:LocalLog._flush_all", make=_always(_move_recovery_point_only)
+                target="storage.log.local_log:LocalLog._flush_all", make=_always(_move_recovery_point_only)
             ),
         ),
         found_by="roll",
@@ -128,21 +128,25 @@ MISTAKES: tuple[Bug, ...] = (
         name="flush-without-sync",
         story="a flush moves the recovery point and syncs nothing",
         replacements=(
-            Replacement(target="storage.log_flush:PreparedFlush.__call__", make=_always(_nothing)),
+            Replacement(target="storage.log.flushes:PreparedFlush.__call__", make=_always(_nothing)),
         ),
         found_by="append",
     ),
     Bug(
         name="roll-without-sync",
         story="a roll begins a segment before the one before it, and its name, are on the disk",
-        replacements=(Replacement(target="storage.local_log:LocalLog._flush_all", make=_always(_nothing)),),
+        replacements=(
+            Replacement(target="storage.log.local_log:LocalLog._flush_all", make=_always(_nothing)),
+        ),
         found_by="roll",
     ),
     Bug(
         name="truncation-without-sync",
         story="another history is appended before the cut of the old one is on the disk",
         replacements=(
-            Replacement(target="storage.segment:LogSegment.cut_records", make=_always(_cut_without_sync)),
+            Replacement(
+                target="storage.segment.segment:LogSegment.cut_records", make=_always(_cut_without_sync)
+            ),
         ),
         found_by="truncate",
     ),
@@ -151,7 +155,7 @@ MISTAKES: tuple[Bug, ...] = (
         story="a truncation deletes the segments it removes from the first on",
         replacements=(
             Replacement(
-                target="storage.local_log:LocalLog._delete_from_end",
+                target="storage.log.local_log:LocalLog._delete_from_end",
                 make=_always(_delete_segments_from_front),
             ),
         ),
@@ -160,13 +164,15 @@ MISTAKES: tuple[Bug, ...] = (
     Bug(
         name="snapshot-without-checksum",
         story="a producer snapshot is taken as it is",
-        replacements=(Replacement(target="storage.producer_snapshot:crc32c", make=_always(_any_checksum)),),
+        replacements=(Replacement(target="storage.producers.snapshot:crc32c", make=_always(_any_checksum)),),
         found_by="start",
     ),
     Bug(
         name="recovery-without-checksum",
         story="recovery takes every whole frame for a sound batch",
-        replacements=(Replacement(target="storage.file_records:crc32c", make=_always(_any_checksum)),),
+        replacements=(
+            Replacement(target="storage.segment.file_records:crc32c", make=_always(_any_checksum)),
+        ),
         found_by="append",
     ),
     Bug(
@@ -174,23 +180,24 @@ MISTAKES: tuple[Bug, ...] = (
         story="recovery keeps the index entries that it finds",
         replacements=(
             Replacement(
-                target="storage.segment:LogSegment.reset_indexes", make=_always(_forget_timestamp_only)
+                target="storage.segment.segment:LogSegment.reset_indexes",
+                make=_always(_forget_timestamp_only),
             ),
-            Replacement(target="storage.segment_recovery:_Walk.write_indexes", make=_write_indexes_if_empty),
+            Replacement(target="storage.recovery.walk:_Walk.write_indexes", make=_write_indexes_if_empty),
         ),
         found_by="truncate",
     ),
     Bug(
         name="recovery-cuts-first",
         story="recovery cuts the damaged segment before it deletes those behind it",
-        replacements=(Replacement(target="storage.loader:recover_segment", make=_cut_then_delete),),
+        replacements=(Replacement(target="storage.recovery.loader:recover_segment", make=_cut_then_delete),),
         found_by="start-cut",
     ),
     Bug(
         name="clean-mark-before-flush",
         story="the mark of a clean stop is written before the logs are closed",
         replacements=(
-            Replacement(target="storage.log_manager:LogManager.shutdown", make=_mark_then_shut_down),
+            Replacement(target="storage.directory.manager:LogManager.shutdown", make=_mark_then_shut_down),
         ),
         found_by="stop-start",
     ),
@@ -199,7 +206,8 @@ MISTAKES: tuple[Bug, ...] = (
         story="the mark of a clean stop is there while the next process works",
         replacements=(
             Replacement(
-                target="storage.checkpoints:CleanShutdownFile.delete", make=_always(CleanShutdownFile.exists)
+                target="storage.disk.checkpoints:CleanShutdownFile.delete",
+                make=_always(CleanShutdownFile.exists),
             ),
         ),
         found_by="stop-start",
@@ -208,27 +216,33 @@ MISTAKES: tuple[Bug, ...] = (
         name="deletion-before-swap-is-durable",
         story="the old segments go before the names of the new ones are on the disk",
         replacements=(
-            Replacement(target="storage.replace_segments:_mark_complete", make=_always(_mark_without_sync)),
+            Replacement(target="storage.segment.replace:_mark_complete", make=_always(_mark_without_sync)),
         ),
         found_by="swap",
     ),
     Bug(
         name="swap-before-flush",
         story="cleaned segments become .swap before their bytes are on the disk",
-        replacements=(Replacement(target="storage.segment:LogSegment.flush", make=_always(_nothing)),),
+        replacements=(
+            Replacement(target="storage.segment.segment:LogSegment.flush", make=_always(_nothing)),
+        ),
         found_by="swap",
     ),
     Bug(
         name="names-of-a-dead-process",
         story="recovery builds on names that a dead process gave or took and no sync made durable",
-        replacements=(Replacement(target="storage.loader:_Loader._settle_names", make=_always(_nothing)),),
+        replacements=(
+            Replacement(target="storage.recovery.loader:_Loader._settle_names", make=_always(_nothing)),
+        ),
         found_by="start-cut",
     ),
     Bug(
         name="deletion-in-place",
         story="a partition is deleted file by file under its own name",
         replacements=(
-            Replacement(target="storage.log_manager:LogManager._move_away", make=_always(_rename_nothing)),
+            Replacement(
+                target="storage.directory.manager:LogManager._move_away", make=_always(_rename_nothing)
+            ),
         ),
         found_by="delete",
     ),

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from storage.batch import iterate_batches
-from storage.filesystem import FileSystem, join, read_file
+from storage.disk.filesystem import FileSystem, join, read_file
 
 
 @dataclass(frozen=True, slots=True)

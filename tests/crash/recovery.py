@@ -5,15 +5,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from sim.crash import Life
 from sim.disk import SimDisk
+from sim.disk.life import Life
 from storage.batch import iterate_batches
 from storage.config import LogConfig
+from storage.directory.manager import LogManager
 from storage.errors import StorageError
+from storage.inspection.verify.partition import verify_partition
 from storage.log import PartitionLog
-from storage.log_manager import LogManager
 from storage.segment import LogSegment
-from storage.verify import verify_partition
 from tests.crash.model import Batch, Found, batches_of, stored
 from tests.crash.stage import NOW_MS, ROOT, start_manager
 

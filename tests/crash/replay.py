@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 
-from sim.crash import Life
 from sim.disk import SimDisk
-from storage.filesystem import FileSystem, join
+from sim.disk.life import Life
+from storage.disk.filesystem import FileSystem, join
 from tests.crash.model import judge
 from tests.crash.recovery import start_and_check
 from tests.crash.stage import ROOT

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import final
 
-from sim.crash import Life
 from sim.disk import SimDisk
+from sim.disk.life import Life
 from storage.config import LogConfig
+from storage.directory.manager import LogManager
+from storage.disk.filesystem import FileSystem
 from storage.draws import Draws
 from storage.errors import StorageError
-from storage.filesystem import FileSystem
 from storage.log import PartitionLog
-from storage.log_manager import LogManager
 from tests.crash.model import Expectation, Log, Logs, stored
 
 ROOT = "data"

@@ -8,8 +8,8 @@ from typing import final
 
 from sim.disk import SimDisk
 from storage.config import LogConfig
+from storage.directory.manager import LogManager
 from storage.draws import Draws
-from storage.log_manager import LogManager
 from tests.crash.model import Expectation, Found, judge
 from tests.crash.recovery import START_MS, start_and_check
 from tests.crash.stage import CrashPoint, Recording

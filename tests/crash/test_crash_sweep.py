@@ -7,10 +7,10 @@ from pkgutil import resolve_name
 import pytest
 
 from sim.bugs import planted
-from sim.crash import Life
 from sim.disk import SimDisk, Tear
+from sim.disk.life import Life
+from storage.disk.filesystem import OpenMode, read_file
 from storage.draws import Draws
-from storage.filesystem import OpenMode, read_file
 from tests.crash.jobs import BY_NAME
 from tests.crash.mistakes import MISTAKES
 from tests.crash.model import Batch, Expectation, Found, Log, judge

@@ -6,13 +6,13 @@ import errno
 
 import pytest
 
-from sim.crash import Dead, Life
 from sim.disk import SimDisk
+from sim.disk.life import Dead, Life
+from storage.disk.filesystem import OpenMode, join
 from storage.errors import StorageError
-from storage.filesystem import OpenMode, join
 from storage.log import PartitionLog
-from storage.replace_segments import create_cleaned_segment, replace_segments
-from storage.segment_names import CLEANED_SUFFIX, SWAP_SUFFIX
+from storage.segment.names import CLEANED_SUFFIX, SWAP_SUFFIX
+from storage.segment.replace import create_cleaned_segment, replace_segments
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sim.crash import Life
+from sim.disk.life import Life
 from storage.batch import Record, build_batch
-from storage.cleaner_plan import CleanerConfig
-from storage.filesystem import OpenMode
+from storage.cleaner.plan import CleanerConfig
+from storage.disk.filesystem import OpenMode
 from storage.log import PartitionLog
-from storage.replace_segments import create_cleaned_segment, replace_segments
+from storage.segment.replace import create_cleaned_segment, replace_segments
 from tests.crash.model import Batch
 from tests.crash.stage import CONFIG, ROOT, Recording, Stage
 from tests.storage.log_helpers import batch, produced

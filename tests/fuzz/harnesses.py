@@ -12,40 +12,40 @@ from functools import cache
 from pathlib import Path
 
 from storage.batch import CURRENT_MAGIC, RecordBatch, iterate_batches
-from storage.checkpoints import (
+from storage.batch.control_records import read_control_record
+from storage.batch.legacy.messages import read_messages
+from storage.batch.record import Record, decode_records
+from storage.codec.compression import Compression, decompress
+from storage.codec.varint import read_varint, read_varlong
+from storage.config import LogConfig
+from storage.disk.checkpoints import (
     CleanShutdownFile,
     LeaderEpochCheckpoint,
     MetaPropertiesFile,
     OffsetCheckpoint,
     PartitionMetadataFile,
 )
-from storage.compression import Compression, decompress
-from storage.config import LogConfig
-from storage.control_records import read_control_record
-from storage.dump import DumpOptions, dump_files
-from storage.dump_decoders import (
+from storage.disk.filesystem import FileSystem, OpenMode, join, read_file
+from storage.errors import StorageError
+from storage.index.offset_index import OffsetIndex
+from storage.index.time_index import TimeIndex
+from storage.index.transaction_index import unpack_entries
+from storage.inspection.dump.decoders import (
     ClusterMetadataDecoder,
     offsets_decoder,
     share_group_state_decoder,
     transaction_log_decoder,
 )
-from storage.errors import StorageError
-from storage.file_records import FileRecords
-from storage.filesystem import FileSystem, OpenMode, join, read_file
-from storage.legacy import read_messages
+from storage.inspection.dump.dump import DumpOptions, dump_files
+from storage.inspection.messages.layouts import CLUSTER_METADATA, GROUPS
+from storage.inspection.messages.schema import schemas_of
+from storage.inspection.stats import partition_stats
+from storage.inspection.verify.directory import verify_log_directory
+from storage.inspection.verify.partition import verify_partition
 from storage.log import PartitionLog
-from storage.log_stats import partition_stats
-from storage.message_layouts import CLUSTER_METADATA, GROUPS
-from storage.message_schema import schemas_of
-from storage.offset_index import OffsetIndex
-from storage.producer_snapshot import decode_snapshot
-from storage.record import Record, decode_records
-from storage.time_index import TimeIndex
+from storage.producers.snapshot import decode_snapshot
+from storage.segment.file_records import FileRecords
 from storage.topics import check_topic_name, parse_directory_name
-from storage.transaction_index import unpack_entries
-from storage.varint import read_varint, read_varlong
-from storage.verify import verify_partition
-from storage.verify_directory import verify_log_directory
 from tests.places import GOLDEN
 from tests.storage.log_helpers import DIRECTORY, NOW_MS, new_file_system
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.log import PartitionLog
-from storage.producer_append import ProducerStateEntry
+from storage.producers.entry import ProducerStateEntry
 from storage.segment import LogSegment
 from tests.golden.snapshots import Snapshot, digest
 from tests.golden.snapshots import lies_about as lies_about_snapshot

@@ -20,14 +20,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, final
 
-from storage.cleaner_plan import CleanerConfig
+from storage.cleaner.offset_map import SLOT_BYTES
+from storage.cleaner.plan import CleanerConfig
+from storage.codec.crc32c import crc32c
 from storage.config import LogConfig
-from storage.crc32c import crc32c
+from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import StorageError
 from storage.log import AppendInfo, AppendOrigin, Isolation, PartitionLog
-from storage.offset_map import SLOT_BYTES
-from storage.os_filesystem import OsFileSystem
-from storage.segment_names import CLEANED_SUFFIX
+from storage.segment.names import CLEANED_SUFFIX
 from tests.golden.comparing import (
     CRASHES,
     Json,

@@ -23,9 +23,9 @@ from typing import Any, final
 
 from storage.batch import LOG_OVERHEAD, MIN_SIZE_FIELD, RecordBatch
 from storage.config import LogConfig
+from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import StorageError
 from storage.log import PartitionLog
-from storage.os_filesystem import OsFileSystem
 from tests.golden.comparing import (
     CRASHES,
     Json,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from storage.crc32c import crc32c
+from storage.codec.crc32c import crc32c
 
 VERSION = 1
 # Version, checksum, number of entries.

@@ -13,8 +13,8 @@ from random import Random
 from typing import Any, Final
 
 from storage.batch import RecordBatch, iterate_batches
-from storage.batch_format import CRC_AT, CRC_COVERS_FROM
-from storage.crc32c import crc32c
+from storage.batch.format import CRC_AT, CRC_COVERS_FROM
+from storage.codec.crc32c import crc32c
 from storage.errors import CorruptBatch
 
 Operation = list[Any]

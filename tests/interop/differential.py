@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+from storage.disk.os_filesystem import OsFileSystem
 from storage.log import PartitionLog
-from storage.os_filesystem import OsFileSystem
 from tests.golden.comparing import Json, scratch
 from tests.golden.recovery_cases import Judge, Options, apply_damage
 from tests.interop import judge

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from storage.batch import Record, build_batch
-from storage.cleaner_plan import CleanerConfig
-from storage.compression import Compression
+from storage.cleaner.plan import CleanerConfig
+from storage.codec.compression import Compression
 from storage.config import LogConfig
 from storage.draws import Draws
 from storage.log import AppendOrigin, PartitionLog

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from storage.batch import Record, RecordBatch, TimestampType, iterate_batches
-from storage.checkpoints import LEADER_EPOCH_CHECKPOINT
 from storage.config import LogConfig
+from storage.directory.manager import LogManager
+from storage.disk.checkpoints import LEADER_EPOCH_CHECKPOINT
+from storage.disk.os_filesystem import OsFileSystem
 from storage.draws import Draws
+from storage.index.transaction_index import AbortedTransaction
+from storage.inspection.verify.directory import verify_log_directory
 from storage.log import Isolation, PartitionLog
-from storage.log_manager import LogManager
-from storage.os_filesystem import OsFileSystem
-from storage.producer_snapshot import SNAPSHOT_SUFFIX
-from storage.recovery_cut import RecoveryCut
-from storage.transaction_index import AbortedTransaction
-from storage.verify_directory import verify_log_directory
+from storage.producers.snapshot import SNAPSHOT_SUFFIX
+from storage.recovery.cut import RecoveryCut
 from tests.golden.snapshots import Snapshot, encoded
 from tests.interop import judge
 from tests.interop.judge import COMMITTED, UNCOMMITTED, Broker, Consumed, Json

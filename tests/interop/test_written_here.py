@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from storage.batch import iterate_batches
-from storage.checkpoints import PartitionMetadataFile
 from storage.config import LogConfig
+from storage.directory.manager import LogManager
+from storage.disk.checkpoints import PartitionMetadataFile
+from storage.disk.os_filesystem import OsFileSystem
 from storage.draws import Draws
 from storage.log import Isolation, PartitionLog
-from storage.log_manager import LogManager
-from storage.os_filesystem import OsFileSystem
 from tests.interop import judge
 from tests.interop.judge import COMMITTED, UNCOMMITTED, Consumed, Json, dumped_here
 from tests.interop.shapes import SHAPES, START_MS, Written, write_shape

@@ -16,7 +16,7 @@ from pipeline.directory import (
     segment_ranges,
     topic_filter,
 )
-from storage.os_filesystem import OsFileSystem
+from storage.disk.os_filesystem import OsFileSystem
 
 
 def make(directory: Path, names: list[str]) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipeline.session import SparkUnavailable, check_available
-from storage.dump import DumpOptions, dump_files
-from storage.os_filesystem import OsFileSystem
+from storage.disk.os_filesystem import OsFileSystem
+from storage.inspection.dump.dump import DumpOptions, dump_files
 from tests.places import GOLDEN, ROOT
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def test_the_columns_are_those_of_kafkas_source(spark: SparkSession) -> None:
 def test_values_agree_byte_by_byte_with_a_plain_read(spark: SparkSession) -> None:
     from pipeline.directory import segment_ranges
     from pipeline.reading import segment_batches
-    from storage.os_filesystem import OsFileSystem
+    from storage.disk.os_filesystem import OsFileSystem
 
     root = str(GOLDEN / "kafka-4.1" / "clean")
     plain = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.client.shell import parse_bootstrap
+from cluster.shell.clients import parse_bootstrap
 from replog.demo import NODES, bootstrap_of
 
 

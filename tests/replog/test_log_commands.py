@@ -17,13 +17,13 @@ from click.testing import CliRunner, Result
 
 from replog import log_commands, log_inspect_commands
 from replog.log_commands import log as log_group
-from storage.checkpoints import LOG_START_OFFSET_CHECKPOINT
 from storage.config import LogConfig
+from storage.directory.manager import LogManager
+from storage.disk.checkpoints import LOG_START_OFFSET_CHECKPOINT
+from storage.disk.os_filesystem import OsFileSystem
 from storage.draws import Draws
-from storage.log_manager import LogManager
-from storage.os_filesystem import OsFileSystem
-from storage.verify import PartitionReport
-from storage.verify_directory import OFFSET_CHECKPOINTS
+from storage.inspection.verify.directory import OFFSET_CHECKPOINTS
+from storage.inspection.verify.partition import PartitionReport
 from tests.places import GOLDEN
 from tests.storage.log_helpers import NOW_MS, append_each
 

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from replog import log_inspect_commands
 from replog.dump_command import dump
 from replog.log_commands import log as log_group
-from storage.dump import DumpOptions, dump_files
-from storage.os_filesystem import OsFileSystem
+from storage.disk.os_filesystem import OsFileSystem
+from storage.inspection.dump.dump import DumpOptions, dump_files
 from tests.places import GOLDEN
 
 CLEAN = GOLDEN / "kafka-4.1" / "clean"

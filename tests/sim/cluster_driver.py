@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, final
 
-from cluster.broker import Broker
-from cluster.messages import TopicPartition
+from cluster.core.broker.broker import Broker
+from cluster.core.messages import TopicPartition
 from sim.disk import PowerLoss
-from sim.node import Node
+from sim.hosts.node import Node
 from sim.run import Run, RunResult
-from sim.scenario import parse_scenario
-from sim.world import without_garbage_collection
+from sim.scenario.model import parse_scenario
+from sim.world.time import without_garbage_collection
 
 PARTITION = TopicPartition("t", 0)
 Who = Literal["leader", "controller"] | int

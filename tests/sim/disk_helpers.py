@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sim.crash import Life
 from sim.disk import PowerLoss, SimDisk, SimFileSystem
+from sim.disk.life import Life
+from storage.disk.filesystem import File, OpenMode, read_file
 from storage.draws import Draws
-from storage.filesystem import File, OpenMode, read_file
 
 ALL_MODES: tuple[PowerLoss, ...] = ("none", "prefix", "subset", "torn", "all")
 

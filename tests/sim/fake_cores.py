@@ -1,19 +1,19 @@
-"""Tiny cores that keep the contract of `cluster/effects.py`, to test shells without a cluster."""
+"""Tiny cores that keep the contract of `cluster/core/effects.py`, to test shells without a cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from cluster.effects import Effect, Observe, Reply, Send, SetTimer
-from cluster.events import Event, Request, Response, TransportError
-from cluster.messages import MetadataRequest, MetadataResponse, RequestBody, ResponseBody
-from sim.host import Shell
-from sim.network import Exchange, Network, Transport
-from sim.node import Node, NodeCore, new_disk
-from sim.trace import Trace
-from sim.world import World
+from cluster.core.effects import Effect, Observe, Reply, Send, SetTimer
+from cluster.core.events import Event, Request, Response, TransportError
+from cluster.core.messages import MetadataRequest, MetadataResponse, RequestBody, ResponseBody
+from sim.hosts.node import Node, NodeCore, new_disk
+from sim.hosts.shell import Shell
+from sim.world.network import Exchange, Network, Transport
+from sim.world.time import World
+from sim.world.trace import Trace
+from storage.disk.filesystem import FileSystem
 from storage.draws import Draws
-from storage.filesystem import FileSystem
 
 
 def ask(to: int, call: int, number: int = 0, timeout_ms: int = 1_000) -> Send:

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from sim.checkers.chain import Chain, Mark, marks_of
-from sim.compacted import CompactedPartition
-from sim.crash import Life
 from sim.disk import SimDisk
-from sim.log_reader import DiskEye, LogReader
+from sim.disk.life import Life
 from sim.run import Verdict, run_scenario
+from sim.witness.compacted import CompactedPartition
+from sim.witness.log_reader import DiskEye, LogReader
 from storage.batch import Record, build_batch
-from storage.crc32c import crc32c
+from storage.cleaner.offset_map import OffsetMap
+from storage.codec.crc32c import crc32c
+from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
-from storage.filesystem import OpenMode
-from storage.offset_map import OffsetMap
 
 SCENARIO = Path(__file__).resolve().parents[2] / "scenarios" / "compaction-crashes.yaml"
 
@@ -114,7 +114,7 @@ def test_a_compaction_that_takes_last_values_is_caught(monkeypatch: pytest.Monke
         return put(self, key, offset + 1 if key == b"k3" else offset)
 
     monkeypatch.setattr(OffsetMap, "put", put_too_high)
-    monkeypatch.setattr("storage.cleaner_marks.MAX_OFFSETS", 0)
+    monkeypatch.setattr("storage.cleaner.marks.MAX_OFFSETS", 0)
     result = run_scenario(SCENARIO, 7)
     assert result.verdict is Verdict.VIOLATED
     assert {found.checker for found in result.violations} >= {"compaction"}

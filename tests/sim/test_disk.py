@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.crash import Dead, Life
 from sim.disk import Applied
+from sim.disk.life import Dead, Life
+from storage.disk.filesystem import File, OpenMode, read_file
 from storage.draws import Draws
-from storage.filesystem import File, OpenMode, read_file
 from tests.sim.disk_helpers import ALL_MODES, content_after, new_disk, with_durable_file
 
 

@@ -7,9 +7,9 @@ from itertools import product
 
 import pytest
 
-from sim.crash import Dead, Life
 from sim.disk import PowerLoss
-from storage.filesystem import OpenMode, read_file, replace_file
+from sim.disk.life import Dead, Life
+from storage.disk.filesystem import OpenMode, read_file, replace_file
 from tests.sim.disk_helpers import ALL_MODES, content_after, new_disk, with_durable_file
 
 

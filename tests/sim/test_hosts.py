@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from cluster.effects import CancelTimer, Observe, RunJob, Send, Stop
-from cluster.events import JobDone, Shutdown, TimerFired
-from sim.network import Transport
-from sim.node import Node
-from sim.world import ORIGIN_MS
-from storage.filesystem import FileSystem, OpenMode
+from cluster.core.effects import CancelTimer, Observe, RunJob, Send, Stop
+from cluster.core.events import JobDone, Shutdown, TimerFired
+from sim.hosts.node import Node
+from sim.world.network import Transport
+from sim.world.time import ORIGIN_MS
+from storage.disk.filesystem import FileSystem, OpenMode
 from tests.sim.fake_cores import Echo, Site, ask, timer
 
 SECOND = 1_000_000

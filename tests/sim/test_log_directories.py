@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sim.crash import Life
 from sim.disk import SimDisk
+from sim.disk.life import Life
 from sim.run import RunResult, Verdict, run_scenario
-from sim.scenario import ScenarioError, parse_scenario
+from sim.scenario.model import ScenarioError, parse_scenario
+from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
-from storage.filesystem import OpenMode
 
 SCENARIO = Path(__file__).resolve().parents[2] / "scenarios" / "log-directory-fails.yaml"
 SMALL = """\

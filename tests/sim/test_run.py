@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from sim.bugs import bugs
 from sim.commands import sim
 from sim.run import RunResult, Verdict, run_scenario
-from sim.scenario import Scenario, parse_scenario
+from sim.scenario.model import Scenario, parse_scenario
 from tests.places import ROOT
 
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.scenario import ScenarioError, load_scenario, parse_scenario
-from sim.scenario_values import (
+from sim.scenario.model import ScenarioError, load_scenario, parse_scenario
+from sim.scenario.values import (
     parse_condition,
     parse_duration,
     parse_instant,

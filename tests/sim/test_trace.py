@@ -6,10 +6,10 @@ from hashlib import sha256
 
 import pytest
 
-from cluster.errors import ErrorCode
-from cluster.messages import FetchPartitionResponse, FetchResponse, MetadataRequest, TopicPartition
-from sim.trace import Trace, encode_body, encode_fields
-from storage.crc32c import crc32c
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import FetchPartitionResponse, FetchResponse, MetadataRequest, TopicPartition
+from sim.world.trace import Trace, encode_body, encode_fields
+from storage.codec.crc32c import crc32c
 
 
 def test_the_hash_is_that_of_the_bytes_written() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Generator
 import pytest
 from simpy.events import Event, Timeout
 
-from sim.streams import EXPONENTIAL, Stream
-from sim.world import Actor, World, without_garbage_collection
+from sim.world.streams import EXPONENTIAL, Stream
+from sim.world.time import Actor, World, without_garbage_collection
 from storage.draws import Draws
 
 

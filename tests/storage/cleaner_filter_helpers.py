@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from storage.batch import Record, RecordBatch, iterate_batches
-from storage.cleaner_filter import CleanerStats, FilteredChunk, LastRecord, RecordFilter
-from storage.cleaner_marks import DirtyMarks
-from storage.cleaner_transactions import CleanedTransactions
-from storage.offset_map import SLOT_BYTES, OffsetMap
+from storage.cleaner.filter import CleanerStats, FilteredChunk, LastRecord, RecordFilter
+from storage.cleaner.marks import DirtyMarks
+from storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
+from storage.cleaner.transactions import CleanedTransactions
 from tests.storage.cleaner_helpers import DAY_MS
 from tests.storage.log_helpers import NOW_MS
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import final
 
-from sim.crash import Life
 from sim.disk import PowerLoss
+from sim.disk.life import Life
 from storage.batch import Record, RecordBatch, build_batch
-from storage.cleaner import Compaction
-from storage.cleaner_plan import CleanerConfig
+from storage.cleaner.compaction import Compaction
+from storage.cleaner.offset_map import SLOT_BYTES
+from storage.cleaner.plan import CleanerConfig
 from storage.config import LogConfig
 from storage.log import AppendOrigin
-from storage.log_compact import CleanableOffsets
-from storage.offset_map import SLOT_BYTES
+from storage.log.compaction import CleanableOffsets
 from storage.segment import LogSegment
 from tests.storage.log_helpers import NOW_MS, batch, marker, new_disk, new_file_system, open_log, open_segment
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from sim.disk import SimFileSystem
 from storage.batch import Record, build_batch
-from storage.checkpoints import OffsetCheckpoint
-from storage.cleaner_manager import CLEANER_CHECKPOINT, CleanerManager, Key
-from storage.filesystem import join
+from storage.directory.cleaners import CLEANER_CHECKPOINT, CleanerManager, Key
+from storage.disk.checkpoints import OffsetCheckpoint
+from storage.disk.filesystem import join
 from storage.log import PartitionLog
 from tests.storage.cleaner_helpers import COMPACTED
 from tests.storage.log_helpers import NOW_MS, new_file_system, open_log

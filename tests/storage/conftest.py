@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sim.crash import Life
 from sim.disk import SimDisk
+from sim.disk.life import Life
+from storage.disk.filesystem import FileSystem
+from storage.disk.os_filesystem import OsFileSystem
 from storage.draws import Draws
-from storage.filesystem import FileSystem
-from storage.os_filesystem import OsFileSystem
 
 
 @pytest.fixture(params=["real", "simulated"])

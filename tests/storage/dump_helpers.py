@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storage.dump import DumpOptions, DumpStatus, dump_files
-from storage.os_filesystem import OsFileSystem
+from storage.disk.os_filesystem import OsFileSystem
+from storage.inspection.dump.dump import DumpOptions, DumpStatus, dump_files
 
 
 @dataclass

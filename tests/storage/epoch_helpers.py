@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.filesystem import read_file
+from storage.disk.filesystem import read_file
 from storage.leader_epochs import LeaderEpochCache
 from tests.storage.producers import new_disk
 

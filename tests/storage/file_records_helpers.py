@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from storage.batch import RecordBatch, build_batch
-from storage.file_records import FileRecords
-from storage.filesystem import FileSystem, OpenMode
-from storage.record import Record
+from storage.batch.record import Record
+from storage.disk.filesystem import FileSystem, OpenMode
+from storage.segment.file_records import FileRecords
 from tests.storage.index_helpers import simulated
 
 PATH = "0.log"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from storage.filesystem import FileSystem, OpenMode, join, read_file, replace_file
+from storage.disk.filesystem import FileSystem, OpenMode, join, read_file, replace_file
 
 
 class FileSystemContract:

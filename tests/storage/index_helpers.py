@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sim.crash import Life
 from sim.disk import SimDisk
+from sim.disk.life import Life
+from storage.disk.filesystem import FileSystem
 from storage.draws import Draws
-from storage.filesystem import FileSystem
-from storage.offset_index import OffsetIndex
+from storage.index.offset_index import OffsetIndex
 
 BASE = 45
 

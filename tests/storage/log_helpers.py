@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sim.crash import Life
 from sim.disk import SimDisk, SimFileSystem
+from sim.disk.life import Life
 from storage.batch import Record, RecordBatch, build_batch, iterate_batches
+from storage.batch.control_batches import build_end_transaction_marker
 from storage.config import LogConfig
-from storage.control_batches import build_end_transaction_marker
 from storage.draws import Draws
 from storage.leader_epochs import LeaderEpochCache
 from storage.log import PartitionLog
-from storage.producer_state import ProducerStateManager
-from storage.recovery_cut import RecoveryCut
+from storage.producers.state import ProducerStateManager
+from storage.recovery.cut import RecoveryCut
 from storage.segment import LogSegment
 
 DIRECTORY = "logs/topic-0"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sim.crash import Life
 from sim.disk import SimDisk
+from sim.disk.life import Life
+from storage.directory.manager import LogManager
+from storage.disk.filesystem import join, read_file
 from storage.draws import Draws
-from storage.filesystem import join, read_file
-from storage.log_manager import LogManager
-from storage.recovery_cut import RecoveryCut
+from storage.recovery.cut import RecoveryCut
 from tests.storage.log_helpers import NOW_MS, SMALL
 
 DIRECTORY = "data"

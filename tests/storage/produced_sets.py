@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 
 from storage.batch import Record, RecordBatch, TimestampType, build_batch, iterate_batches
-from storage.checked_set import CheckedSet
-from storage.compression import Compression
-from storage.crc32c import crc32c
-from storage.legacy_builder import build_message_set
-from storage.producer_append import AppendOrigin
-from storage.validator import ValidationRules, validate_and_assign
+from storage.batch.legacy.builder import build_message_set
+from storage.codec.compression import Compression
+from storage.codec.crc32c import crc32c
+from storage.producers.entry import AppendOrigin
+from storage.validation.batch import ValidationRules, validate_and_assign
+from storage.validation.checked import CheckedSet
 
 NOW = 1_700_000_000_000
 BASE = 1_234_567

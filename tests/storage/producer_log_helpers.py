@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sim.disk_handles import SimFileSystem
+from sim.disk.handles import SimFileSystem
 from storage.log import AppendInfo, PartitionLog
-from storage.producer_snapshot import snapshot_name, snapshot_offset
+from storage.producers.snapshot import snapshot_name, snapshot_offset
 from tests.storage.log_helpers import DIRECTORY, NOW_MS, ROOMY, batch, open_log
 
 

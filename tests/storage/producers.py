@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from sim.crash import Life
 from sim.disk import SimDisk
+from sim.disk.life import Life
 from storage.batch import Record, RecordBatch, build_batch
+from storage.disk.filesystem import FileSystem, OpenMode
 from storage.draws import Draws
-from storage.filesystem import FileSystem, OpenMode
-from storage.producer_append import AppendOrigin, CompletedTransaction
-from storage.producer_snapshot import snapshot_name
-from storage.producer_state import ProducerStateManager
+from storage.producers.entry import AppendOrigin, CompletedTransaction
+from storage.producers.snapshot import snapshot_name
+from storage.producers.state import ProducerStateManager
 from tests.storage import log_helpers
 
 PID = 1

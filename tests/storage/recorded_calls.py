@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from sim.disk import SimFileSystem
-from storage.filesystem import basename
+from storage.disk.filesystem import basename
 
 
 class _Recorded:

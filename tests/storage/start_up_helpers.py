@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sim.disk import SimFileSystem
-from storage.filesystem import OpenMode, join, read_file
+from storage.disk.filesystem import OpenMode, join, read_file
 from storage.log import PartitionLog
-from storage.recovery_cut import RecoveryCut
+from storage.recovery.cut import RecoveryCut
 from tests.storage.log_helpers import DIRECTORY, THREE, append_each, batch, open_log, open_segment
 
 

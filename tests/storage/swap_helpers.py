@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sim.disk import SimFileSystem
 from storage.config import LogConfig
-from storage.filesystem import FileSystem
+from storage.disk.filesystem import FileSystem
 from storage.log import PartitionLog
-from storage.replace_segments import create_cleaned_segment
 from storage.segment import LogSegment
-from storage.segments import LogSegments
-from storage.split_segment import split_overflowed_segment
+from storage.segment.replace import create_cleaned_segment
+from storage.segment.segments import LogSegments
+from storage.segment.split import split_overflowed_segment
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,

@@ -16,8 +16,8 @@ from storage.errors import (
     StorageError,
     TransactionCoordinatorFenced,
 )
-from storage.fetch_data import Isolation
 from storage.log import AppendOrigin
+from storage.segment.fetch_data import Isolation
 from tests.storage.append_helpers import INT_MAX, end_transaction, follow, lead, sequenced
 from tests.storage.log_helpers import (
     NOW_MS,

@@ -10,8 +10,10 @@ from collections.abc import Callable
 import pytest
 
 from storage.batch import Compression, Record, RecordBatch, TimestampType, build_batch, iterate_batches
+from storage.batch.legacy.builder import build_message_set
+from storage.codec.crc32c import crc32c
 from storage.config import LogConfig
-from storage.crc32c import crc32c
+from storage.disk.filesystem import read_file
 from storage.errors import (
     CorruptBatch,
     InvalidRecord,
@@ -19,8 +21,6 @@ from storage.errors import (
     RecordTooLarge,
     StorageError,
 )
-from storage.filesystem import read_file
-from storage.legacy_builder import build_message_set
 from storage.log import AppendInfo, AppendOrigin, PartitionLog
 from tests.storage.append_helpers import INT_MAX, follow, lead
 from tests.storage.log_helpers import (

@@ -22,16 +22,16 @@ from storage.batch import (
     set_producer_state,
     stamp,
 )
-from storage.batch_format import CRC_AT, CRC_COVERS_FROM
-from storage.cleaner_rebuild import empty_batch
-from storage.compression import decompress
-from storage.crc32c import crc32c
+from storage.batch.format import CRC_AT, CRC_COVERS_FROM
+from storage.batch.scan import RecordScan, RecordScanner
+from storage.cleaner.rebuild import empty_batch
+from storage.codec.compression import decompress
+from storage.codec.crc32c import crc32c
 from storage.errors import (
     CorruptBatch,
     InvalidRecord,
     UnsupportedCompression,
 )
-from storage.record_scan import RecordScan, RecordScanner
 from tests.storage.record_strategies import batch_fields, mutated, quick, record_lists
 
 CLEAN = Path(__file__).parents[1] / "golden" / "kafka-4.1" / "clean"

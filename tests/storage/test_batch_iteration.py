@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from sim.crash import Life
 from sim.disk import SimDisk
+from sim.disk.life import Life
 from storage.batch import Compression, Record, RecordBatch, build_batch, iterate_batches
+from storage.batch.legacy.builder import build_message_set
+from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
 from storage.errors import CorruptBatch, UnsupportedCompression
-from storage.file_records import FileRecords, TimestampAndOffset
-from storage.filesystem import OpenMode
-from storage.legacy_builder import build_message_set
+from storage.segment.file_records import FileRecords, TimestampAndOffset
 
 MADE = [
     (magic, codec)

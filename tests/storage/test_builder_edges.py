@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage.batch import BatchBuilder, Compression, Record, RecordBatch, TimestampType
-from storage.legacy_builder import MessageSetBuilder, MessageSetFields, build_message_set
+from storage.batch.legacy.builder import MessageSetBuilder, MessageSetFields, build_message_set
 
 FIRST, SECOND = Record(0, 5, b"a", b"1"), Record(1, 6, b"b", b"2")
 magics = pytest.mark.parametrize("magic", [0, 1])

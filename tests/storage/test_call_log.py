@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from storage.buffer import Buffer
+from storage.codec.buffer import Buffer
 from storage.config import LogConfig
-from storage.filesystem import File, FileStat, FileSystem, Lock, OpenMode, ReadMap
+from storage.disk.filesystem import File, FileStat, FileSystem, Lock, OpenMode, ReadMap
 from storage.log import PartitionLog
 from tests.storage.log_helpers import (
     DIRECTORY,

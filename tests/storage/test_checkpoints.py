@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.crash import Dead, Life
-from storage.checkpoints import (
+from sim.disk.life import Dead, Life
+from storage.disk.checkpoints import (
     CleanShutdownFile,
     LeaderEpochCheckpoint,
     MetaProperties,
@@ -15,9 +15,9 @@ from storage.checkpoints import (
     OffsetCheckpoint,
     PartitionMetadataFile,
 )
+from storage.disk.filesystem import FileSystem, OpenMode, read_file
+from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import CorruptCheckpoint
-from storage.filesystem import FileSystem, OpenMode, read_file
-from storage.os_filesystem import OsFileSystem
 from tests.places import GOLDEN
 from tests.storage.producers import new_disk
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from sim.crash import Dead
 from sim.disk import PowerLoss
+from sim.disk.life import Dead
 from storage.batch import Record, build_batch
-from storage.cleaner_plan import CleanerConfig
+from storage.cleaner.plan import CleanerConfig
+from storage.disk.filesystem import join, read_file
 from storage.errors import ConfigError, CorruptBatch, StorageError
-from storage.filesystem import join, read_file
 from tests.storage.cleaner_helpers import (
     COMPACTED,
     DAY_MS,

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from storage.batch import Record, build_batch
-from storage.cleaner_plan import Source, group_segments
-from storage.filesystem import read_file
+from storage.cleaner.plan import Source, group_segments
+from storage.disk.filesystem import read_file
 from tests.storage.cleaner_helpers import COMPACTED, DAY_MS, HUGE, CleanedLog, bases_of, run, segments_of
 from tests.storage.cleaner_manager_helpers import DIRTY, Directory, filled
 from tests.storage.log_helpers import NOW_MS, batch

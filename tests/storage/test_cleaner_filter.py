@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.batch import Compression, Record, RecordBatch, TimestampType, build_batch, iterate_batches
-from storage.cleaner_filter import LastRecord, Retention
-from storage.cleaner_rebuild import empty_batch, rebuild_batch
+from storage.batch.legacy.builder import build_message, build_message_set
+from storage.cleaner.filter import LastRecord, Retention
+from storage.cleaner.keys import read_keys
+from storage.cleaner.rebuild import empty_batch, rebuild_batch
 from storage.errors import StorageError
-from storage.legacy_builder import build_message, build_message_set
-from storage.record_keys import read_keys
-from storage.transaction_index import AbortedTransaction
+from storage.index.transaction_index import AbortedTransaction
 from tests.storage.cleaner_filter_helpers import filter_of, filtered, output, record
 from tests.storage.cleaner_helpers import COMPACTED, DAY_MS, CleanedLog
 from tests.storage.log_helpers import NOW_MS

@@ -8,15 +8,15 @@ import struct
 import pytest
 
 from storage.batch import Compression, Record, RecordBatch, TimestampType, build_batch
-from storage.cleaner_chunks import SourceReader
-from storage.cleaner_filter import LastRecord, Retention
-from storage.cleaner_plan import Source
-from storage.cleaner_rebuild import empty_batch
-from storage.cleaner_transactions import CleanedTransactions
-from storage.crc32c import crc32c
+from storage.batch.legacy.builder import build_message, build_message_set
+from storage.cleaner.chunks import SourceReader
+from storage.cleaner.filter import LastRecord, Retention
+from storage.cleaner.plan import Source
+from storage.cleaner.rebuild import empty_batch
+from storage.cleaner.transactions import CleanedTransactions
+from storage.codec.crc32c import crc32c
 from storage.errors import StorageError
-from storage.legacy_builder import build_message, build_message_set
-from storage.transaction_index import AbortedTransaction
+from storage.index.transaction_index import AbortedTransaction
 from tests.storage.cleaner_filter_helpers import filter_of, filtered, record
 from tests.storage.cleaner_helpers import CleanedLog
 from tests.storage.log_helpers import NOW_MS, marker, new_file_system

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from storage.cleaner_plan import group_segments
-from storage.filesystem import join, read_file
+from storage.cleaner.plan import group_segments
+from storage.disk.filesystem import join, read_file
 from tests.storage.cleaner_helpers import (
     COMPACTED,
     HUGE,

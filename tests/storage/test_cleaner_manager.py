@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from storage.cleaner_manager import CLEANER_CHECKPOINT
+from storage.directory.cleaners import CLEANER_CHECKPOINT
+from storage.disk.filesystem import join, replace_file
 from storage.errors import StorageError
-from storage.filesystem import join, replace_file
 from tests.storage.cleaner_helpers import CleanedLog
 from tests.storage.cleaner_manager_helpers import DIRTY, LOGS, Directory, filled, three_logs
 from tests.storage.log_helpers import NOW_MS

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import cleaner_marks
 from storage.batch import Record, RecordBatch, build_batch
-from storage.cleaner_marks import KEPT, SUPERSEDED, TOMBSTONE, WITHOUT_KEY, DirtyMarks
+from storage.cleaner import marks as cleaner_marks
+from storage.cleaner.marks import KEPT, SUPERSEDED, TOMBSTONE, WITHOUT_KEY, DirtyMarks
 from tests.storage.cleaner_helpers import COMPACTED, CleanedLog, Put
 from tests.storage.log_helpers import NOW_MS
 from tests.storage.record_strategies import quick

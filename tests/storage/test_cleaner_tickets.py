@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from sim.crash import Dead
-from sim.disk_faults import Applied
+from sim.disk.faults import Applied
+from sim.disk.life import Dead
 from storage.batch import Compression, Record, build_batch
-from storage.cleaner_manager import CleanerManager
-from storage.legacy_builder import build_message_set
+from storage.batch.legacy.builder import build_message_set
+from storage.directory.cleaners import CleanerManager
 from storage.log import PartitionLog
 from tests.storage.cleaner_helpers import COMPACTED, DAY_MS, CleanedLog
 from tests.storage.log_helpers import NOW_MS, new_file_system, open_log

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from storage.batch import Record, RecordBatch, build_batch
-from storage.cleaner_transactions import CleanedTransactions
-from storage.control_records import encode_end_transaction_marker
-from storage.fetch_data import Isolation
+from storage.batch.control_records import encode_end_transaction_marker
+from storage.cleaner.transactions import CleanedTransactions
+from storage.index.transaction_index import AbortedTransaction
 from storage.log import AppendOrigin
-from storage.transaction_index import AbortedTransaction
+from storage.segment.fetch_data import Isolation
 from tests.storage.cleaner_helpers import COMPACTED, DAY_MS, CleanedLog
 from tests.storage.log_helpers import NOW_MS, batch, marker
 

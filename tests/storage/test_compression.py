@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.compression import Compression, check_level, compress, compression_of, decompress
+from storage.codec.compression import Compression, check_level, compress, compression_of, decompress
 from storage.errors import ConfigError, InvalidRecord, UnsupportedCompression
 from tests.storage.record_strategies import mutated, quick
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lz4 import block as lz4_block
 
-from storage.compression_lz4 import compress_lz4, decompress_lz4
+from storage.codec.lz4_frame import compress_lz4, decompress_lz4
 from storage.errors import InvalidRecord
 from tests.storage.record_strategies import quick
 

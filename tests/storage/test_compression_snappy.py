@@ -7,7 +7,7 @@ import struct
 import pytest
 from cramjam import snappy
 
-from storage.compression_snappy import compress_snappy, decompress_snappy
+from storage.codec.snappy_java import compress_snappy, decompress_snappy
 from storage.errors import InvalidRecord
 
 HEADER = bytes.fromhex("82534e4150505900 00000001 00000001")

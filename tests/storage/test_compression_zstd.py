@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import zstandard
 
-from storage.compression_zstd import compress_zstd, decompress_zstd
+from storage.codec.zstd_stream import compress_zstd, decompress_zstd
 from storage.errors import InvalidRecord
 
 LIMIT = 1 << 20

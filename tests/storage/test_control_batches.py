@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from storage.batch import Record, RecordBatch, iterate_batches
-from storage.control_batches import (
+from storage.batch.control_batches import (
     Endpoint,
     Voter,
     build_control_batch,
@@ -18,7 +18,7 @@ from storage.control_batches import (
     encode_snapshot_footer,
     encode_snapshot_header,
 )
-from storage.control_records import (
+from storage.batch.control_records import (
     ControlRecord,
     ControlType,
     encode_control_key,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from storage.batch import Compression, Record, RecordBatch, TimestampType, build_batch, iterate_batches
-from storage.control_batches import build_end_transaction_marker
-from storage.conversion import down_convert
+from storage.batch.control_batches import build_end_transaction_marker
+from storage.batch.conversion import down_convert
+from storage.batch.legacy.builder import build_message_set
 from storage.errors import UnsupportedCompression
-from storage.legacy_builder import build_message_set
 
 V0 = [Record(0, 1, b"k1", b"hello"), Record(2, 2, b"k2", b"goodbye"), Record(3, 3, b"k3", b"hello again")]
 V1 = [Record(9, 4, b"k4", b"hello"), Record(11, 5, b"k5", b"goodbye"), Record(15, 6, b"k6", None)]

@@ -12,10 +12,10 @@ import pytest
 
 from replog.cli import main
 from storage.batch import Compression, Record, build_batch
-from storage.dump import DumpOptions, DumpStatus
-from storage.legacy_builder import build_message_set
-from storage.os_filesystem import OsFileSystem
-from storage.verify import verify_partition
+from storage.batch.legacy.builder import build_message_set
+from storage.disk.os_filesystem import OsFileSystem
+from storage.inspection.dump.dump import DumpOptions, DumpStatus
+from storage.inspection.verify.partition import verify_partition
 from tests.golden.snapshots import Snapshot, encoded
 from tests.places import GOLDEN
 from tests.storage.dump_helpers import Told, dumped

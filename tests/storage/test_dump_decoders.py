@@ -12,18 +12,18 @@ import pytest
 
 from replog.cli import main
 from storage.batch import Record, build_batch
-from storage.control_records import ControlType
-from storage.dump_decoders import (
+from storage.batch.control_records import ControlType
+from storage.errors import InvalidRecord
+from storage.inspection.dump.decoders import (
     ClusterMetadataDecoder,
     RecordDecoder,
     offsets_decoder,
     share_group_state_decoder,
     transaction_log_decoder,
 )
-from storage.errors import InvalidRecord
-from storage.message_decode import json_text
-from storage.message_layouts import CLUSTER_METADATA, CONTROL, GROUPS, SHARE_STATE, TRANSACTIONS
-from storage.message_schema import schemas_of
+from storage.inspection.messages.decode import json_text
+from storage.inspection.messages.layouts import CLUSTER_METADATA, CONTROL, GROUPS, SHARE_STATE, TRANSACTIONS
+from storage.inspection.messages.schema import schemas_of
 
 _FILE = Path(__file__).with_name("dump_decoders.jsonl")
 VECTORS = [json.loads(line) for line in _FILE.read_text(encoding="utf-8").rstrip("\n").split("\n")]

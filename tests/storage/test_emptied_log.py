@@ -9,8 +9,8 @@ import pytest
 
 from sim.disk import SimFileSystem
 from storage.config import LogConfig
-from storage.fetch_data import Isolation
 from storage.log import PartitionLog
+from storage.segment.fetch_data import Isolation
 from tests.storage.log_helpers import NOW_MS, epochs, new_file_system, open_log, produced, read_offsets
 
 SHORT = LogConfig(segment_index_bytes=1200, retention_ms=1000)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from sim.crash import Life
-from storage.file_records import FileRecords
-from storage.filesystem import OpenMode, join, read_file
-from storage.offset_index import OffsetIndex
-from storage.os_filesystem import OsFileSystem
-from storage.producer_snapshot import encode_snapshot
+from sim.disk.life import Life
+from storage.disk.filesystem import OpenMode, join, read_file
+from storage.disk.os_filesystem import OsFileSystem
+from storage.index.offset_index import OffsetIndex
+from storage.producers.snapshot import encode_snapshot
+from storage.segment.file_records import FileRecords
 from tests.storage.log_helpers import (
     DIRECTORY,
     SIZE,

@@ -6,11 +6,11 @@ import struct
 
 import pytest
 
-import storage.file_records
+import storage.segment.file_records
 from storage.batch import stamp
+from storage.disk.filesystem import FileSystem, OpenMode, read_file
 from storage.errors import CorruptBatch, StorageError
-from storage.file_records import FileRecords
-from storage.filesystem import FileSystem, OpenMode, read_file
+from storage.segment.file_records import FileRecords
 from tests.storage.file_records_helpers import PATH, THREE, batch_of, bytes_of, holding, with_three
 from tests.storage.index_helpers import simulated
 
@@ -304,7 +304,7 @@ class TestWalk:
         monkeypatch.setattr(records._file, "read_at", noting)
         found = records.search_for_offset_with_size(7)
         assert found is not None and found.offset == 7
-        assert sum(read) <= 8 * storage.file_records.FIRST_BLOCK_BYTES
+        assert sum(read) <= 8 * storage.segment.file_records.FIRST_BLOCK_BYTES
 
 
 class TestWholeFile:

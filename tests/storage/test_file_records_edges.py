@@ -9,10 +9,10 @@ import pytest
 
 from sim.disk import SimDisk
 from storage.batch import HEADER_SIZE, Record, RecordBatch, build_batch, iterate_batches
-from storage.crc32c import crc32c
+from storage.codec.crc32c import crc32c
+from storage.disk.filesystem import FileSystem, OpenMode
 from storage.errors import CorruptBatch, StorageError
-from storage.file_records import FileRecords
-from storage.filesystem import FileSystem, OpenMode
+from storage.segment.file_records import FileRecords
 from tests.storage.log_helpers import batch, new_disk, new_file_system
 
 PATH = "0.log"

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import storage.file_records
+import storage.segment.file_records
 from storage.batch import RecordBatch, build_batch
+from storage.batch.record import Record
+from storage.disk.filesystem import OpenMode
 from storage.errors import CorruptBatch
-from storage.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
-from storage.filesystem import OpenMode
-from storage.record import Record
+from storage.segment.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
 from tests.storage.file_records_helpers import PATH, THREE, batch_of, bytes_of, holding, with_three
 from tests.storage.index_helpers import simulated
 
@@ -93,7 +93,9 @@ class TestScan:
         expected, damage = plain_walk(bytes(content))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                storage.file_records, "BLOCK_BYTES", data.draw(st.sampled_from([64, 300, 1000, 1 << 18]))
+                storage.segment.file_records,
+                "BLOCK_BYTES",
+                data.draw(st.sampled_from([64, 300, 1000, 1 << 18])),
             )
             records = holding(bytes(content))
             seen: list[int] = []

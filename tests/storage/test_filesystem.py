@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.crash import Life
 from sim.disk import SimDisk
+from sim.disk.life import Life
+from storage.disk.filesystem import File, FileSystem, OpenMode, read_file
+from storage.disk.os_filesystem import OsFileSystem
 from storage.draws import Draws
-from storage.filesystem import File, FileSystem, OpenMode, read_file
-from storage.os_filesystem import OsFileSystem
 from tests.storage.filesystem_contract import FileSystemContract
 
 
@@ -45,7 +45,7 @@ class TestSimFileSystem(FileSystemContract):
 def test_a_lock_excludes_another_process_and_ends_with_it(tmp_path: Path) -> None:
     path = str(tmp_path / ".lock")
     program = (
-        "import sys; from storage.os_filesystem import OsFileSystem; lock = OsFileSystem().lock(sys.argv[1]);"
+        "import sys; from storage.disk.os_filesystem import OsFileSystem; lock = OsFileSystem().lock(sys.argv[1]);"
         "print('held', flush=True); sys.stdin.read()"
     )
     root = str(Path(__file__).parents[2])

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from storage.errors import StorageError
-from storage.offset_metadata import LogOffsetMetadata
+from storage.segment.place import LogOffsetMetadata
 from tests.storage.log_helpers import NOW_MS, SIZE, THREE, append_each, new_disk, new_file_system, open_log
 from tests.storage.start_up_helpers import file_of
 

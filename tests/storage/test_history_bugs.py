@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.cleaner_plan import group_segments
-from storage.filesystem import OpenMode, join
+from storage.cleaner.plan import group_segments
+from storage.disk.filesystem import OpenMode, join
 from storage.topics import suffixed_directory_name
 from tests.storage.cleaner_helpers import COMPACTED, HUGE, CleanedLog, bases_of, run, segments_of
 from tests.storage.dump_helpers import dumped

@@ -6,13 +6,13 @@ import struct
 
 import pytest
 
+from storage.disk.filesystem import OpenMode
 from storage.errors import CorruptIndex, SegmentOffsetOverflow
-from storage.filesystem import OpenMode
-from storage.lazy_index import lazy_offset_index
-from storage.memory_mapped_index import WARM_BYTES, Unpack
-from storage.offset_index import OffsetIndex, OffsetPosition
-from storage.time_index import TimeIndex
-from storage.transaction_index import AbortedTransaction, TransactionIndex
+from storage.index.lazy import lazy_offset_index
+from storage.index.memory_mapped import WARM_BYTES, Unpack
+from storage.index.offset_index import OffsetIndex, OffsetPosition
+from storage.index.time_index import TimeIndex
+from storage.index.transaction_index import AbortedTransaction, TransactionIndex
 from tests.storage.index_helpers import BASE, all_entries, fill, new_index, simulated
 
 A = AbortedTransaction(0, 0, 10, 11)

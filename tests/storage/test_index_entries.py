@@ -7,9 +7,9 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.batch_columns import BatchColumns
-from storage.index_entries import IndexEntries
-from storage.time_index import TimestampOffset
+from storage.batch.columns import BatchColumns
+from storage.index.due_entries import IndexEntries
+from storage.index.time_index import TimestampOffset
 
 batches = st.lists(
     st.tuples(st.integers(1, 30), st.integers(1, 4), st.integers(-1, 9)), min_size=1, max_size=40

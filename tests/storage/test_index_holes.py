@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.memory_mapped_index import MemoryMappedIndex
-from storage.offset_index import OffsetIndex
-from storage.os_filesystem import OsFile, OsFileSystem
-from storage.time_index import TimeIndex
+from storage.disk.os_filesystem import OsFile, OsFileSystem
+from storage.index.memory_mapped import MemoryMappedIndex
+from storage.index.offset_index import OffsetIndex
+from storage.index.time_index import TimeIndex
 
 _PREALLOCATED = 4096
 

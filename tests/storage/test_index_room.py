@@ -12,7 +12,7 @@ import pytest
 from sim.disk import SimFileSystem
 from storage.config import LogConfig
 from storage.log import PartitionLog
-from storage.recovery_cut import RecoveryCut
+from storage.recovery.cut import RecoveryCut
 from tests.storage.log_helpers import (
     NOW_MS,
     SIZE,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from storage.errors import InvalidOffset, SegmentOffsetOverflow
-from storage.offset_index import SEARCHES_A_READ, OffsetIndex
-from storage.time_index import TimeIndex
+from storage.index.offset_index import SEARCHES_A_READ, OffsetIndex
+from storage.index.time_index import TimeIndex
 from tests.storage.log_helpers import new_file_system
 
 BASE = 100

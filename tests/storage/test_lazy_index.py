@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from storage.lazy_index import LazyIndex, lazy_offset_index
-from storage.offset_index import OffsetIndex
+from storage.index.lazy import LazyIndex, lazy_offset_index
+from storage.index.offset_index import OffsetIndex
 from tests.storage.index_helpers import BASE, new_index, simulated
 
 

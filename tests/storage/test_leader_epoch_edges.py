@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.filesystem import read_file
+from storage.disk.filesystem import read_file
 from storage.leader_epochs import LeaderEpochCache
 from tests.storage.epoch_helpers import PATH, A, cache_of, file_content
 from tests.storage.log_helpers import DIRECTORY, append_each, new_epochs, new_file_system, open_log

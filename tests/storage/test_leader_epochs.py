@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.crash import Dead, Life
+from sim.disk.life import Dead, Life
+from storage.disk.filesystem import OpenMode, read_file
 from storage.errors import CorruptCheckpoint, InvalidRecord
-from storage.filesystem import OpenMode, read_file
 from storage.leader_epochs import UNDEFINED, LeaderEpochCache
 from tests.storage.epoch_helpers import PATH, A, cache_of, file_content
 from tests.storage.producers import new_disk

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sim.disk import SimFileSystem
 from storage.batch import HEADER_SIZE, Compression, Record, RecordBatch, build_batch, iterate_batches
 from storage.config import LogConfig
+from storage.disk.filesystem import OpenMode
 from storage.errors import (
     CorruptBatch,
     InvalidRecord,
@@ -23,10 +24,9 @@ from storage.errors import (
     RecordTooLarge,
     StorageError,
 )
-from storage.filesystem import OpenMode
 from storage.log import PartitionLog
-from storage.plain_batch import PlainBatches
-from storage.validator import ValidationRules
+from storage.validation.batch import ValidationRules
+from storage.validation.plain import PlainBatches
 from tests.storage.append_helpers import INT_MAX, follow, lead
 from tests.storage.log_helpers import DIRECTORY, NOW_MS, all_bytes, batch, new_disk, new_file_system, open_log
 from tests.storage.produced_sets import poked

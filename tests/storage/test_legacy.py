@@ -23,9 +23,9 @@ from storage.batch import (
     set_producer_state,
     stamp,
 )
-from storage.compression import compress
+from storage.batch.legacy.builder import build_message, build_message_set
+from storage.codec.compression import compress
 from storage.errors import CorruptBatch, InvalidRecord, UnsupportedCompression
-from storage.legacy_builder import build_message, build_message_set
 from tests.places import GOLDEN
 from tests.storage.record_strategies import mutated, quick
 

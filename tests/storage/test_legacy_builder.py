@@ -17,15 +17,15 @@ from storage.batch import (
     build_batch,
     iterate_batches,
 )
-from storage.control_records import encode_end_transaction_marker
-from storage.errors import InvalidRecord, UnsupportedCompression
-from storage.legacy_builder import (
+from storage.batch.control_records import encode_end_transaction_marker
+from storage.batch.legacy.builder import (
     MessageSetBuilder,
     MessageSetFields,
     build_message,
     build_message_set,
     message_size,
 )
+from storage.errors import InvalidRecord, UnsupportedCompression
 from tests.storage.record_strategies import quick, record_lists
 
 CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from storage.disk.filesystem import OpenMode
+from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import StorageError
-from storage.filesystem import OpenMode
+from storage.index.offset_index import OffsetIndex
 from storage.log import PartitionLog
-from storage.offset_index import OffsetIndex
-from storage.os_filesystem import OsFileSystem
 from tests.storage.log_helpers import (
     NOW_MS,
     SMALL,
@@ -83,8 +83,8 @@ def test_a_log_that_runs_out_of_files_says_so_and_opens_afterwards(tmp_path: Pat
 
 REFUSED_MAP = """
 import resource, sys
-from storage.filesystem import OpenMode
-from storage.os_filesystem import OsFileSystem
+from storage.disk.filesystem import OpenMode
+from storage.disk.os_filesystem import OsFileSystem
 file = OsFileSystem().open(sys.argv[1], OpenMode.CREATE)
 file.set_length(1 << 33)
 resource.setrlimit(resource.RLIMIT_AS, (1 << 32, 1 << 32))
@@ -164,11 +164,11 @@ def test_every_error_of_a_descriptor_names_its_file(tmp_path: Path, verb: str) -
 READ_ONLY = """
 import sys
 from storage.config import LogConfig
-from storage.dump import DumpOptions, DumpStatus, dump_files
+from storage.inspection.dump.dump import DumpOptions, DumpStatus, dump_files
 from storage.errors import StorageError
 from storage.log import PartitionLog
-from storage.os_filesystem import OsFileSystem
-from storage.verify import verify_partition
+from storage.disk.os_filesystem import OsFileSystem
+from storage.inspection.verify.partition import verify_partition
 fs, directory = OsFileSystem(), sys.argv[1]
 assert verify_partition(fs, directory, deep=True).problems == []
 paths = [f"{directory}/{name}" for name in fs.list(directory)]

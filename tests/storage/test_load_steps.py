@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from sim.crash import Life
 from sim.disk import SimFileSystem
+from sim.disk.life import Life
 from storage.batch import Record, TimestampType, build_batch, set_max_timestamp
+from storage.disk.filesystem import join, read_file
 from storage.errors import CorruptBatch
-from storage.filesystem import join, read_file
-from storage.producer_rebuild import rebuild_producer_state
-from storage.producer_snapshot import decode_snapshot
-from storage.recovery_cut import RecoveryCut
+from storage.producers.rebuild import rebuild_producer_state
+from storage.producers.snapshot import decode_snapshot
+from storage.recovery.cut import RecoveryCut
 from tests.storage.append_helpers import end_transaction
 from tests.storage.log_helpers import (
     DIRECTORY,

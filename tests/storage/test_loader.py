@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sim.crash import Dead, Life
+from sim.disk.life import Dead, Life
 from storage.config import LogConfig
+from storage.disk.filesystem import join, read_file
 from storage.errors import CorruptBatch, CorruptCheckpoint, StorageError
-from storage.filesystem import join, read_file
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,

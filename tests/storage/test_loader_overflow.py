@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage.config import LogConfig
-from storage.filesystem import join
+from storage.disk.filesystem import join
 from tests.storage.log_helpers import (
     DIRECTORY,
     SIZE,

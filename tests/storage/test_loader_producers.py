@@ -9,9 +9,9 @@ import pytest
 from sim.disk import SimFileSystem
 from storage.batch import Record, build_batch
 from storage.config import LogConfig
-from storage.filesystem import join
+from storage.disk.filesystem import join
 from storage.log import PartitionLog
-from storage.producer_snapshot import snapshot_name
+from storage.producers.snapshot import snapshot_name
 from tests.storage.append_helpers import end_transaction
 from tests.storage.log_helpers import (
     DIRECTORY,

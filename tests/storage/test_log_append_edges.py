@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from storage.batch import Record, TimestampType
+from storage.batch.legacy.builder import build_message_set
 from storage.config import LogConfig
 from storage.errors import (
     CorruptBatch,
@@ -17,12 +18,11 @@ from storage.errors import (
     RecordTooLarge,
     StorageError,
 )
-from storage.file_records import FileRecords
-from storage.legacy_builder import build_message_set
 from storage.log import AppendOrigin, LogOffsetMetadata, PartitionLog
-from storage.producer_snapshot import snapshot_name
+from storage.producers.snapshot import snapshot_name
 from storage.segment import LogSegment
-from storage.segments import LogSegments
+from storage.segment.file_records import FileRecords
+from storage.segment.segments import LogSegments
 from tests.storage.append_helpers import INT_MAX, follow, lead, sequenced
 from tests.storage.log_helpers import (
     DIRECTORY,

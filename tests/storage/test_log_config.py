@@ -6,8 +6,8 @@ import pytest
 
 from storage.config import LogConfig
 from storage.errors import ConfigError, InvalidTopic
-from storage.offset_metadata import LogOffsetMetadata
-from storage.segments import LogSegments
+from storage.segment.place import LogOffsetMetadata
+from storage.segment.segments import LogSegments
 from storage.topics import (
     BadDirectoryName,
     check_topic_name,

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from sim.crash import Life
 from sim.disk import SimDisk
-from storage.checkpoints import MetaProperties, MetaPropertiesFile
+from sim.disk.life import Life
+from storage.directory.directories import LogDirectories
+from storage.directory.manager import LogManager
+from storage.disk.checkpoints import MetaProperties, MetaPropertiesFile
+from storage.disk.filesystem import OpenMode, join, read_file
 from storage.draws import Draws
 from storage.errors import (
     ConfigError,
@@ -19,9 +22,6 @@ from storage.errors import (
     InvalidTopic,
     StorageError,
 )
-from storage.filesystem import OpenMode, join, read_file
-from storage.log_directories import LogDirectories
-from storage.log_manager import LogManager
 from tests.storage.log_helpers import NOW_MS, SMALL, append_each, new_disk, read_offsets
 
 THREE = ("one", "two", "three")

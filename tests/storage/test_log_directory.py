@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sim.disk import SimFileSystem
+from storage.disk.filesystem import join, read_file
 from storage.errors import StorageError
-from storage.filesystem import join, read_file
 from storage.log import PartitionLog
-from storage.producer_snapshot import snapshot_name
+from storage.producers.snapshot import snapshot_name
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,

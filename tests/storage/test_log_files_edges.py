@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from sim.crash import Life
 from sim.disk import SimFileSystem
+from sim.disk.life import Life
 from storage.batch import Compression, Record, build_batch
-from storage.control_batches import (
+from storage.batch.control_batches import (
     Voter,
     encode_kraft_version,
     encode_kraft_voters,
@@ -17,17 +17,17 @@ from storage.control_batches import (
     encode_snapshot_footer,
     encode_snapshot_header,
 )
+from storage.batch.legacy.builder import build_message, build_message_set
+from storage.directory.directories import LogDirectories
+from storage.directory.manager import LogManager
+from storage.disk.filesystem import OpenMode, join, read_file
 from storage.draws import Draws
 from storage.errors import StorageError
-from storage.filesystem import OpenMode, join, read_file
-from storage.legacy_builder import build_message, build_message_set
+from storage.index.transaction_index import TransactionIndex
+from storage.inspection.messages.decode import MessageReader, read_message
+from storage.inspection.messages.layouts import CONTROL
+from storage.inspection.messages.schema import schemas_of
 from storage.log import PartitionLog
-from storage.log_directories import LogDirectories
-from storage.log_manager import LogManager
-from storage.message_decode import MessageReader, read_message
-from storage.message_layouts import CONTROL
-from storage.message_schema import schemas_of
-from storage.transaction_index import TransactionIndex
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,

@@ -17,8 +17,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from sim.crash import Dead, Life
 from sim.disk import PowerLoss, SimDisk
+from sim.disk.life import Dead, Life
 from storage.batch import iterate_batches
 from storage.config import LogConfig
 from storage.draws import Draws

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from sim.crash import Dead, Life
 from sim.disk import PowerLoss
+from sim.disk.life import Dead, Life
 from storage.config import LogConfig
+from storage.disk.filesystem import OpenMode, join
 from storage.draws import Draws
 from storage.errors import DirectoryInUse, InconsistentTopicId, InvalidTopic, StorageError
-from storage.filesystem import OpenMode, join
-from storage.recovery_cut import RecoveryCut
+from storage.recovery.cut import RecoveryCut
 from storage.topics import BadDirectoryName
 from tests.storage.log_helpers import NOW_MS, SMALL, append_each, new_disk, read_offsets
 from tests.storage.log_manager_helpers import DIRECTORY, TOPIC_ID, content, manager, started

@@ -6,10 +6,10 @@ import errno
 
 import pytest
 
-from sim.crash import Life
+from sim.disk.life import Life
+from storage.disk.filesystem import OpenMode, join, read_file
 from storage.errors import DirectoryFailed, StorageError
-from storage.filesystem import OpenMode, join, read_file
-from storage.recovery_cut import RecoveryCut
+from storage.recovery.cut import RecoveryCut
 from tests.storage.log_helpers import NOW_MS, SMALL, append_each, new_disk, read_offsets
 from tests.storage.log_manager_helpers import DIRECTORY, TOPIC_ID, content, manager, started
 

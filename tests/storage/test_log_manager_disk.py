@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from sim.disk import SimDisk
+from storage.directory.manager import LogManager
 from storage.errors import DirectoryFailed, StorageError
-from storage.log_manager import LogManager
 from tests.storage.log_helpers import NOW_MS, append_each, new_disk
 from tests.storage.log_manager_helpers import DIRECTORY, TOPIC_ID, manager, started
 

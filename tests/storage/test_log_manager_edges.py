@@ -6,11 +6,11 @@ import errno
 
 import pytest
 
-from sim.crash import Life
 from sim.disk import SimDisk
-from storage.checkpoints import CleanShutdownFile
+from sim.disk.life import Life
+from storage.disk.checkpoints import CleanShutdownFile
+from storage.disk.filesystem import OpenMode, join, read_file
 from storage.errors import DirectoryFailed, InconsistentTopicId
-from storage.filesystem import OpenMode, join, read_file
 from tests.storage.log_helpers import NOW_MS, SMALL, append_each, new_disk, produced
 from tests.storage.log_manager_helpers import DIRECTORY, TOPIC_ID, manager, started
 

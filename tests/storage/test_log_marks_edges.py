@@ -8,9 +8,9 @@ import pytest
 
 from storage.batch import Record, build_batch
 from storage.config import LogConfig
-from storage.fetch_data import Isolation
-from storage.filesystem import read_file
+from storage.disk.filesystem import read_file
 from storage.log import LogOffsetMetadata, PartitionLog
+from storage.segment.fetch_data import Isolation
 from tests.storage.append_helpers import end_transaction, follow
 from tests.storage.log_helpers import (
     DIRECTORY,

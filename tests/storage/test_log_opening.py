@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from storage.compression import Compression
+from storage.batch.legacy.builder import build_message_set
+from storage.batch.record import Record
+from storage.codec.compression import Compression
 from storage.errors import StorageError
-from storage.legacy_builder import build_message_set
-from storage.live_files import offset_of_name
-from storage.log_append import analyze
-from storage.log_read import MAX_TIMESTAMP
-from storage.record import Record
+from storage.log.reads import MAX_TIMESTAMP
+from storage.segment.live_files import offset_of_name
+from storage.validation.analysis import analyze
 from tests.storage.log_helpers import (
     NOW_MS,
     append_each,

@@ -8,8 +8,8 @@ import pytest
 
 from sim.disk import PowerLoss, SimFileSystem
 from storage.config import LogConfig
+from storage.disk.filesystem import FileSystem
 from storage.errors import OffsetOutOfRange, StorageError
-from storage.filesystem import FileSystem
 from storage.log import PartitionLog
 from storage.segment import LogSegment
 from tests.storage.log_helpers import (

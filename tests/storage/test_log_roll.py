@@ -6,8 +6,8 @@ import pytest
 
 from sim.disk import PowerLoss
 from storage.config import LogConfig
+from storage.disk.filesystem import OpenMode
 from storage.errors import StorageError
-from storage.filesystem import OpenMode
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from storage.config import LogConfig
+from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
 from storage.errors import ConfigError
-from storage.filesystem import OpenMode
 from storage.log import PartitionLog
 from tests.storage.append_helpers import end_transaction, lead, sequenced
 from tests.storage.log_helpers import (

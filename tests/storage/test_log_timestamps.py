@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from storage.config import LogConfig
-from storage.file_records import TimestampAndOffset
 from storage.log import PartitionLog
-from storage.log_read import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
+from storage.log.reads import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
+from storage.segment.file_records import TimestampAndOffset
 from tests.storage.log_helpers import NOW_MS, SIZE, append_each, new_file_system, open_log, produced
 
 

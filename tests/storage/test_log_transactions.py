@@ -9,11 +9,11 @@ import pytest
 
 from sim.disk import SimFileSystem
 from storage.config import LogConfig
+from storage.disk.filesystem import OpenMode, read_file
 from storage.errors import InvalidProducerEpoch, StorageError, TransactionCoordinatorFenced
-from storage.filesystem import OpenMode, read_file
+from storage.index.transaction_index import AbortedTransaction, AbortedTransactions
 from storage.log import Isolation, PartitionLog
 from storage.segment import LogSegment
-from storage.transaction_index import AbortedTransaction, AbortedTransactions
 from tests.storage.append_helpers import end_transaction
 from tests.storage.log_helpers import NOW_MS, SIZE, batch, new_file_system, offsets_in, open_log, produced
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sim.crash import Dead, Life
 from sim.disk import PowerLoss
-from storage.filesystem import read_file
+from sim.disk.life import Dead, Life
+from storage.disk.filesystem import read_file
 from storage.log import LogOffsetMetadata, PartitionLog
 from tests.storage.log_helpers import (
     DIRECTORY,

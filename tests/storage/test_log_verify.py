@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from sim.disk import SimFileSystem
-from storage.filesystem import OpenMode, join, read_file
-from storage.os_filesystem import OsFileSystem
-from storage.verify import Problem, verify_partition
-from storage.verify_directory import verify_log_directory
+from storage.disk.filesystem import OpenMode, join, read_file
+from storage.disk.os_filesystem import OsFileSystem
+from storage.inspection.verify.directory import verify_log_directory
+from storage.inspection.verify.partition import Problem, verify_partition
 from tests.golden.snapshots import Snapshot, encoded
 from tests.places import GOLDEN
 from tests.storage.log_helpers import (

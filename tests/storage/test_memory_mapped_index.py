@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from storage.disk.filesystem import FileSystem, OpenMode, read_file
 from storage.errors import SegmentOffsetOverflow
-from storage.filesystem import FileSystem, OpenMode, read_file
-from storage.lazy_index import lazy_offset_index, lazy_time_index
-from storage.memory_mapped_index import Unpack
-from storage.offset_index import OffsetIndex
+from storage.index.lazy import lazy_offset_index, lazy_time_index
+from storage.index.memory_mapped import Unpack
+from storage.index.offset_index import OffsetIndex
 from tests.storage.index_helpers import BASE, all_entries, fill, new_index, simulated
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from storage.dump import DumpOptions, DumpStatus, dump_files
-from storage.filesystem import join, read_file
-from storage.verify import verify_partition
+from storage.disk.filesystem import join, read_file
+from storage.inspection.dump.dump import DumpOptions, DumpStatus, dump_files
+from storage.inspection.verify.partition import verify_partition
 from tests.storage.log_helpers import DIRECTORY, batch, new_file_system
 from tests.storage.start_up_helpers import poke, reopen, stopped
 

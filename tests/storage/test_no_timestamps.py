@@ -10,7 +10,7 @@ import pytest
 from storage.batch import Compression, Record, build_batch
 from storage.config import LONG_MAX, LogConfig
 from storage.log import PartitionLog
-from storage.validator import ValidationRules
+from storage.validation.batch import ValidationRules
 from tests.storage.log_helpers import NOW_MS, new_file_system, open_log
 from tests.storage.produced_sets import BASE, is_built_again, sent, validated
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.disk.filesystem import OpenMode, read_file
+from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import CorruptIndex, InvalidOffset, SegmentOffsetOverflow
-from storage.filesystem import OpenMode, read_file
-from storage.memory_mapped_index import WARM_BYTES
-from storage.offset_index import SEARCHES_A_READ, OffsetIndex, OffsetPosition
-from storage.os_filesystem import OsFileSystem
+from storage.index.memory_mapped import WARM_BYTES
+from storage.index.offset_index import SEARCHES_A_READ, OffsetIndex, OffsetPosition
 from tests.storage.index_helpers import BASE, all_entries, fill, new_index, simulated
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.offset_map import HELD_BYTES, HELD_KEY_BYTES, SLOT_BYTES, OffsetMap, _slot
+from storage.cleaner.offset_map import HELD_BYTES, HELD_KEY_BYTES, SLOT_BYTES, OffsetMap, _slot
 
 
 def filled(count: int, slots: int | None = None) -> OffsetMap:
@@ -120,7 +120,7 @@ class Chosen:
 
 def test_cl7_a_slot_is_free_when_all_of_its_24_bytes_are_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hash of zeros is a key as any other, but at offset 0, where its slot reads as free (Kafka's too)."""
-    monkeypatch.setattr("storage.offset_map._md5", Chosen)
+    monkeypatch.setattr("storage.cleaner.offset_map._md5", Chosen)
     zeros, neighbour = bytes(16), (10).to_bytes(4, "big") + bytes([1] * 12)  # both begin at slot 0 of 10
     offsets = OffsetMap(10 * SLOT_BYTES)
     assert offsets.put(zeros, 5) == -1
@@ -133,7 +133,7 @@ def test_cl7_a_slot_is_free_when_all_of_its_24_bytes_are_zero(monkeypatch: pytes
 
 
 def test_cl7_the_lowest_int_is_put_at_slot_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.offset_map._md5", Chosen)
+    monkeypatch.setattr("storage.cleaner.offset_map._md5", Chosen)
     lowest = bytes.fromhex("80000000") + bytes([7] * 12)
     offsets = OffsetMap(100 * SLOT_BYTES)
     offsets.put(lowest, 3)
@@ -156,7 +156,7 @@ def test_t49_keys_of_one_hash_are_one_key(monkeypatch: pytest.MonkeyPatch) -> No
         def digest(self) -> bytes:
             return (self._key[:1] * 16)[:16]
 
-    monkeypatch.setattr("storage.offset_map._md5", Short)
+    monkeypatch.setattr("storage.cleaner.offset_map._md5", Short)
     offsets = OffsetMap(10 * SLOT_BYTES)
     offsets.put(b"ab", 1)
     offsets.put(b"ac", 2)

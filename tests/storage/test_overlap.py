@@ -1,4 +1,4 @@
-"""Which calls may overlap (`storage/filesystem.py`): readers on other threads and in another process, real disk."""
+"""Calls that may overlap (`storage/disk/filesystem.py`): readers on other threads and in another process, real disk."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import pytest
 
 from storage.batch import iterate_batches
 from storage.config import LogConfig
-from storage.dump import DumpOptions, dump_files
+from storage.disk.filesystem import OpenMode
+from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import StorageError
-from storage.filesystem import OpenMode
-from storage.lazy_index import lazy_offset_index
+from storage.index.lazy import lazy_offset_index
+from storage.index.offset_index import OffsetIndex
+from storage.index.time_index import TimeIndex
+from storage.inspection.dump.dump import DumpOptions, dump_files
+from storage.inspection.verify.partition import verify_partition
 from storage.log import PartitionLog
-from storage.offset_index import OffsetIndex
-from storage.os_filesystem import OsFileSystem
 from storage.segment import LogSegment
-from storage.time_index import TimeIndex
-from storage.verify import verify_partition
 from tests.storage.log_helpers import NOW_MS, batch
 
 SMALL = LogConfig(segment_bytes=20_000, segment_index_bytes=4096, index_interval_bytes=200)
@@ -212,7 +212,7 @@ def test_an_index_opened_for_reading_outlives_the_trim_of_its_owner(tmp_path: Pa
 
 WRITER = """
 import sys, time
-from storage.os_filesystem import OsFileSystem
+from storage.disk.os_filesystem import OsFileSystem
 from storage.log import PartitionLog
 from tests.storage.test_overlap import SMALL, fill, NOW_MS
 log = PartitionLog.open(OsFileSystem(), sys.argv[1], SMALL, clean=True, now_ms=NOW_MS)

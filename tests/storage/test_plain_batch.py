@@ -10,15 +10,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storage.batch import Record, build_batch
-from storage.checked_set import CheckedSet
-from storage.compression import Compression
+from storage.codec.compression import Compression
 from storage.config import LogConfig
+from storage.disk.filesystem import OpenMode
 from storage.errors import StorageError
-from storage.filesystem import OpenMode
 from storage.log import AppendInfo, PartitionLog
-from storage.log_append import check_produced
-from storage.plain_batch import PlainBatches
-from storage.validator import ValidationRules
+from storage.validation.analysis import check_produced
+from storage.validation.batch import ValidationRules
+from storage.validation.checked import CheckedSet
+from storage.validation.plain import PlainBatches
 from tests.storage.log_helpers import DIRECTORY, NOW_MS, new_disk, new_file_system, produced
 from tests.storage.produced_sets import BASE, CREATE, LOG_APPEND, NOW, poked, validated
 from tests.storage.produced_sets import produced as produced_set

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from storage.batch import Record, RecordBatch, build_batch
+from storage.disk.filesystem import read_file
 from storage.errors import InvalidProducerEpoch, OutOfOrderSequence
-from storage.filesystem import read_file
 from storage.log import AppendOrigin
-from storage.producer_append import BATCHES_KEPT
-from storage.producer_rebuild import rebuild_producer_state
-from storage.producer_snapshot import snapshot_name
-from storage.producer_state import ProducerStateManager
+from storage.producers.entry import BATCHES_KEPT
+from storage.producers.rebuild import rebuild_producer_state
+from storage.producers.snapshot import snapshot_name
+from storage.producers.state import ProducerStateManager
 from tests.storage.log_helpers import DIRECTORY, NOW_MS, THREE, new_file_system, new_producers, open_log
 from tests.storage.producers import INT_MAX, NOW, PID, append, data, marker, names, new_disk, write_garbage
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import pytest
 
-from sim.crash import Life
 from sim.disk import SimDisk
-from sim.disk_handles import SimFileSystem
-from storage.crc32c import crc32c
+from sim.disk.handles import SimFileSystem
+from sim.disk.life import Life
+from storage.codec.crc32c import crc32c
 from storage.errors import OutOfOrderSequence, StorageError, TransactionCoordinatorFenced
-from storage.fetch_data import Isolation
 from storage.log import PartitionLog
-from storage.producer_rebuild import rebuild_producer_state
-from storage.producer_snapshot import snapshot_name, snapshot_offset
-from storage.producer_state import ProducerStateManager
+from storage.producers.rebuild import rebuild_producer_state
+from storage.producers.snapshot import snapshot_name, snapshot_offset
+from storage.producers.state import ProducerStateManager
+from storage.segment.fetch_data import Isolation
 from tests.storage.append_helpers import end_transaction
 from tests.storage.log_helpers import (
     DIRECTORY,

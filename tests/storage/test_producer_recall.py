@@ -6,15 +6,15 @@ from functools import partial
 
 import pytest
 
-from sim.crash import Life
 from sim.disk import SimDisk
+from sim.disk.life import Life
 from storage.config import LogConfig
+from storage.directory.manager import LogManager
+from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
 from storage.errors import OutOfOrderSequence
-from storage.filesystem import OpenMode
 from storage.log import AppendInfo, PartitionLog
-from storage.log_manager import LogManager
-from storage.producer_recall import RECALLED_ENTRIES
+from storage.producers.recall import RECALLED_ENTRIES
 from tests.storage.log_helpers import NOW_MS, SMALL, batch, new_disk, new_file_system, produced
 from tests.storage.log_helpers import open_log as open_plain_log
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sim.crash import Dead, Life
-from storage.crc32c import crc32c
-from storage.filesystem import FileSystem, read_file
-from storage.producer_append import AppendOrigin, BatchMetadata
-from storage.producer_state import ProducerStateManager
+from sim.disk.life import Dead, Life
+from storage.codec.crc32c import crc32c
+from storage.disk.filesystem import FileSystem, read_file
+from storage.producers.entry import AppendOrigin, BatchMetadata
+from storage.producers.state import ProducerStateManager
 from tests.storage.producers import (
     DAY_MS,
     NOW,

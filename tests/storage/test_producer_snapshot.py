@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.crash import Life
 from sim.disk import SimDisk
-from storage.crc32c import crc32c
+from sim.disk.life import Life
+from storage.codec.crc32c import crc32c
+from storage.disk.filesystem import FileSystem, read_file
 from storage.draws import Draws
 from storage.errors import CorruptSnapshot
-from storage.filesystem import FileSystem, read_file
-from storage.producer_append import ProducerStateEntry
-from storage.producer_snapshot import (
+from storage.producers.entry import ProducerStateEntry
+from storage.producers.snapshot import (
     decode_snapshot,
     encode_snapshot,
     list_snapshots,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from storage.batch import Record, RecordBatch, build_batch
-from storage.batch_format import TRANSACTIONAL_FLAG
+from storage.batch.format import TRANSACTIONAL_FLAG
+from storage.disk.filesystem import FileSystem
 from storage.errors import (
     InvalidProducerEpoch,
     InvalidRecord,
@@ -13,10 +14,9 @@ from storage.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from storage.filesystem import FileSystem
-from storage.offset_metadata import LogOffsetMetadata
-from storage.producer_append import AppendOrigin, BatchMetadata, CompletedTransaction
-from storage.producer_state import ProducerStateManager
+from storage.producers.entry import AppendOrigin, BatchMetadata, CompletedTransaction
+from storage.producers.state import ProducerStateManager
+from storage.segment.place import LogOffsetMetadata
 from tests.storage.producers import INT_MAX, NOW, PID, append, data, marker, new_disk, state
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from sim.disk import SimFileSystem
 from storage.config import LogConfig
+from storage.directory.manager import LogManager
 from storage.draws import Draws
 from storage.errors import InvalidTransactionState
-from storage.log_manager import LogManager
 from tests.storage.log_helpers import NOW_MS, batch, new_file_system, open_log
 
 

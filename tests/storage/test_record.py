@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import InvalidRecord
-from storage.record import (
+from storage.batch.record import (
     MAX_INT32,
     Record,
     add_to_sequence,
@@ -13,8 +12,9 @@ from storage.record import (
     encode_record,
     subtract_from_sequence,
 )
-from storage.record_scan import RecordScanner
-from storage.varint import encode_varint
+from storage.batch.scan import RecordScanner
+from storage.codec.varint import encode_varint
+from storage.errors import InvalidRecord
 from tests.storage.record_strategies import headers, int32s, int64s, mutated, quick, small_bytes
 
 

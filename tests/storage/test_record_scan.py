@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.batch import HEADER_SIZE, Record, RecordBatch, build_batch
+from storage.batch.record import encode_record
+from storage.batch.scan import RecordScan, RecordScanner
+from storage.codec.varint import read_varint
 from storage.errors import InvalidRecord
-from storage.record import encode_record
-from storage.record_scan import RecordScan, RecordScanner
-from storage.varint import read_varint
 from tests.storage.produced_sets import NOW, validated
 
 RECORDS = st.lists(

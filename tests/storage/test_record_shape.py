@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.batch import HEADER_SIZE, Record, build_batch
-from storage.record_scan import RecordScan, RecordScanner
+from storage.batch.scan import RecordScan, RecordScanner
 from tests.storage.produced_sets import NOW
 
 

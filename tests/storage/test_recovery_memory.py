@@ -18,10 +18,10 @@ import sys
 from pathlib import Path
 from storage.config import LogConfig
 from storage.leader_epochs import LeaderEpochCache
-from storage.os_filesystem import OsFileSystem
-from storage.producer_state import ProducerStateManager
+from storage.disk.os_filesystem import OsFileSystem
+from storage.producers.state import ProducerStateManager
 from storage.segment import LogSegment
-from storage.segment_recovery import recover_segment
+from storage.recovery.walk import recover_segment
 
 directory = sys.argv[1]
 file_system = OsFileSystem()

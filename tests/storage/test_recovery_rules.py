@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from storage.batch import Record, RecordBatch
+from storage.batch.legacy.builder import build_message_set
 from storage.errors import StorageError
-from storage.legacy_builder import build_message_set
 from storage.log import PartitionLog
-from storage.segment_recovery import recover_segment
+from storage.recovery.walk import recover_segment
 from tests.storage.append_helpers import INT_MAX, PRODUCER_ID, end_transaction, follow, lead, sequenced
 from tests.storage.log_helpers import (
     NOW_MS,

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sim.crash import Dead, Life
 from sim.disk import SimDisk, SimFileSystem
-from sim.disk_faults import Applied
-from storage.filesystem import join
+from sim.disk.faults import Applied
+from sim.disk.life import Dead, Life
+from storage.disk.filesystem import join
 from storage.log import PartitionLog
-from storage.replace_segments import replace_segments
 from storage.segment import LogSegment
-from storage.segments import LogSegments
+from storage.segment.replace import replace_segments
+from storage.segment.segments import LogSegments
 from tests.storage.log_helpers import (
     DIRECTORY,
     THREE,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from storage.fetch_data import Isolation
 from storage.log import LogOffsetMetadata, PartitionLog
 from storage.segment import LogSegment
+from storage.segment.fetch_data import Isolation
 from tests.storage.log_helpers import (
     NOW_MS,
     SIZE,

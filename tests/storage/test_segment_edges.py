@@ -9,10 +9,10 @@ import pytest
 from sim.disk import SimFileSystem
 from storage.batch import Record, build_batch
 from storage.config import LogConfig
+from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
-from storage.filesystem import OpenMode
+from storage.recovery.walk import recover_segment
 from storage.segment import LogSegment, log_path
-from storage.segment_recovery import recover_segment
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,

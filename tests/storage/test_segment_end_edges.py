@@ -9,14 +9,14 @@ import pytest
 
 from sim.disk import SimFileSystem
 from storage.batch import Record, build_batch
-from storage.buffer import Buffer
+from storage.codec.buffer import Buffer
 from storage.config import LogConfig
-from storage.file_records import FileRecords
-from storage.filesystem import OpenMode
-from storage.replace_segments import create_cleaned_segment
+from storage.disk.filesystem import OpenMode
+from storage.index.transaction_index import AbortedTransaction
 from storage.segment import LogSegment, log_path
-from storage.split_segment import CHUNK_BYTES, append_from_file
-from storage.transaction_index import AbortedTransaction
+from storage.segment.file_records import FileRecords
+from storage.segment.replace import create_cleaned_segment
+from storage.segment.split import CHUNK_BYTES, append_from_file
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,

@@ -6,11 +6,11 @@ import pytest
 
 from sim.disk import SimFileSystem
 from storage.config import LogConfig
+from storage.disk.filesystem import File, OpenMode, read_file
 from storage.errors import CorruptIndex
-from storage.filesystem import File, OpenMode, read_file
+from storage.index.transaction_index import AbortedTransaction
 from storage.log import PartitionLog
-from storage.segment_recovery import recover_segment
-from storage.transaction_index import AbortedTransaction
+from storage.recovery.walk import recover_segment
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,

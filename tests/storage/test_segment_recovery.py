@@ -6,13 +6,13 @@ import pytest
 
 from sim.disk import SimFileSystem
 from storage.batch import Record
+from storage.batch.legacy.builder import build_message_set
 from storage.config import LogConfig
+from storage.disk.filesystem import OpenMode
 from storage.errors import InvalidOffset, SegmentOffsetOverflow
-from storage.filesystem import OpenMode
-from storage.legacy_builder import build_message_set
-from storage.recovery_cut import RecoveryCut
+from storage.recovery.cut import RecoveryCut
+from storage.recovery.walk import recover_segment
 from storage.segment import LogSegment, log_path
-from storage.segment_recovery import recover_segment
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,

@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage.batch import Record, build_batch
-from storage.batch_format import SIZE_FIELD, SIZE_FIELD_AT
-from storage.file_records import FileRecords
-from storage.os_filesystem import OsFileSystem
+from storage.batch.format import SIZE_FIELD, SIZE_FIELD_AT
+from storage.disk.os_filesystem import OsFileSystem
+from storage.segment.file_records import FileRecords
 
 
 def test_fr9_a_header_that_its_size_field_cuts_off_is_read_to_its_end(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ from storage.batch import (
     build_batch,
     iterate_batches,
 )
-from storage.cleaner_chunks import batches_in
+from storage.cleaner.chunks import batches_in
 from storage.config import LogConfig
 from storage.errors import CorruptBatch, InvalidRecord, InvalidTimestamp
 from storage.log import PartitionLog
-from storage.plain_batch import PlainBatches
-from storage.validator import ValidationRules
+from storage.validation.batch import ValidationRules
+from storage.validation.plain import PlainBatches
 from tests.storage.append_helpers import follow, lead
 from tests.storage.log_helpers import NOW_MS, all_bytes, batch, new_file_system, open_log
 from tests.storage.produced_sets import poked

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from storage.buffer import Buffer
+from storage.codec.buffer import Buffer
 from storage.config import INT_MAX
+from storage.disk.filesystem import OpenMode, join, read_file
 from storage.errors import StorageError
-from storage.file_records import FileRecords
-from storage.filesystem import OpenMode, join, read_file
-from storage.replace_segments import create_cleaned_segment
 from storage.segment import LogSegment
-from storage.split_segment import CHUNK_BYTES, append_from_file
+from storage.segment.file_records import FileRecords
+from storage.segment.replace import create_cleaned_segment
+from storage.segment.split import CHUNK_BYTES, append_from_file
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,

@@ -8,9 +8,9 @@ import pytest
 
 from sim.disk import SimFileSystem
 from storage.config import LogConfig
-from storage.filesystem import OpenMode, join, read_file
+from storage.disk.filesystem import OpenMode, join, read_file
 from storage.log import PartitionLog
-from storage.producer_snapshot import encode_snapshot
+from storage.producers.snapshot import encode_snapshot
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,

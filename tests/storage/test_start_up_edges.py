@@ -6,9 +6,9 @@ import pytest
 
 from sim.disk import SimDisk, SimFileSystem
 from storage.config import LogConfig
-from storage.filesystem import OpenMode, join, read_file
-from storage.producer_snapshot import encode_snapshot
-from storage.recovery_cut import RecoveryCut
+from storage.disk.filesystem import OpenMode, join, read_file
+from storage.producers.snapshot import encode_snapshot
+from storage.recovery.cut import RecoveryCut
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,

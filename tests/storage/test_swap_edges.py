@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sim.disk import SimFileSystem
+from storage.disk.filesystem import read_file
 from storage.errors import StorageError
-from storage.filesystem import read_file
-from storage.replace_segments import replace_segments
-from storage.segments import LogSegments
+from storage.segment.replace import replace_segments
+from storage.segment.segments import LogSegments
 from tests.storage.log_helpers import DIRECTORY, THREE, batch, new_disk, new_file_system, open_segment
 from tests.storage.recorded_calls import recorded
 from tests.storage.swap_helpers import BEYOND, CONFIG, cleaned, old_log, overflowed, split
@@ -95,11 +95,11 @@ def test_ll27_a_copy_that_lost_bytes_replaces_nothing(monkeypatch: pytest.Monkey
     file_system = new_file_system()
     segment = overflowed(file_system, [0, BEYOND])
     content = read_file(file_system, segment.path)
-    monkeypatch.setattr("storage.split_segment.append_from_file", lambda new, source, start: 1 << 20)
+    monkeypatch.setattr("storage.segment.split.append_from_file", lambda new, source, start: 1 << 20)
     with pytest.raises(StorageError, match="a split holds 0 of"):
         split(file_system, segment)
     assert read_file(file_system, segment.path) == content
-    monkeypatch.setattr("storage.split_segment.append_from_file", lambda new, source, start: 0)
+    monkeypatch.setattr("storage.segment.split.append_from_file", lambda new, source, start: 0)
     with pytest.raises(StorageError, match="no batch fits"):
         split(file_system, segment)
     assert [name for name in file_system.list(DIRECTORY) if name.endswith(".cleaned")] == []

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from sim.crash import Life
+from sim.disk.life import Life
 from storage.batch import Compression, Record, build_batch, iterate_batches
-from storage.compression import compress
-from storage.compression_lz4 import compress_lz4, decompress_lz4
+from storage.batch.legacy.builder import build_message, build_message_set
+from storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
+from storage.codec.compression import compress
+from storage.codec.lz4_frame import compress_lz4, decompress_lz4
 from storage.config import LogConfig
+from storage.disk.filesystem import join
+from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import InvalidRecord, OffsetOutOfRange
-from storage.filesystem import join
-from storage.legacy_builder import build_message, build_message_set
 from storage.log import Isolation, PartitionLog
-from storage.log_read import MAX_TIMESTAMP
-from storage.offset_map import SLOT_BYTES, OffsetMap
-from storage.offset_metadata import LogOffsetMetadata
-from storage.os_filesystem import OsFileSystem
+from storage.log.reads import MAX_TIMESTAMP
 from storage.segment import LogSegment
+from storage.segment.place import LogOffsetMetadata
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,

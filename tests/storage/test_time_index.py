@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.crash import Life
 from sim.disk import SimDisk
+from sim.disk.life import Life
+from storage.disk.filesystem import FileSystem, OpenMode, read_file
 from storage.draws import Draws
 from storage.errors import CorruptIndex, InvalidOffset, SegmentOffsetOverflow
-from storage.filesystem import FileSystem, OpenMode, read_file
-from storage.memory_mapped_index import WARM_BYTES
-from storage.time_index import TimeIndex
+from storage.index.memory_mapped import WARM_BYTES
+from storage.index.time_index import TimeIndex
 
 BASE = 45
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sim.crash import Life
 from sim.disk import SimDisk
-from storage.checkpoints import PartitionMetadataFile
+from sim.disk.life import Life
+from storage.directory.manager import LogManager
+from storage.disk.checkpoints import PartitionMetadataFile
 from storage.draws import Draws
 from storage.errors import InconsistentTopicId
-from storage.log_manager import LogManager
 from tests.storage.log_helpers import NOW_MS, SMALL, append_each, new_disk
 
 DIRECTORY = "data"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sim.disk import SimFileSystem
+from storage.disk.filesystem import OpenMode, read_file
 from storage.errors import CorruptIndex
-from storage.filesystem import OpenMode, read_file
-from storage.transaction_index import ENTRY, AbortedTransaction, TransactionIndex, unpack_entries
+from storage.index.transaction_index import ENTRY, AbortedTransaction, TransactionIndex, unpack_entries
 from tests.storage.log_helpers import DIRECTORY, new_file_system
 
 PATH = f"{DIRECTORY}/00000000000000000000.txnindex"

@@ -6,9 +6,9 @@ import pytest
 
 from storage.errors import InvalidProducerEpoch, InvalidTransactionState, OutOfOrderSequence
 from storage.log import PartitionLog
-from storage.producer_append import AppendOrigin
-from storage.producer_state import ProducerStateManager
-from storage.transaction_verification import TransactionVerifications, VerificationGuard
+from storage.producers.entry import AppendOrigin
+from storage.producers.state import ProducerStateManager
+from storage.producers.verification import TransactionVerifications, VerificationGuard
 from tests.storage.append_helpers import end_transaction
 from tests.storage.log_helpers import NOW_MS, batch, new_file_system, open_log
 from tests.storage.producers import DAY_MS, PID, append, data, marker, new_disk

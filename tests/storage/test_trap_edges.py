@@ -16,19 +16,19 @@ from storage.batch import (
     set_last_offset,
     set_max_timestamp,
 )
-from storage.batch_format import ATTRIBUTES_AT, SIZE_FIELD_AT
-from storage.checkpoints import OffsetCheckpoint, PartitionMetadataFile
-from storage.compression import compress
+from storage.batch.format import ATTRIBUTES_AT, SIZE_FIELD_AT
+from storage.batch.legacy.builder import build_message
+from storage.codec.compression import compress
+from storage.codec.crc32c import crc32c
 from storage.config import LogConfig
-from storage.crc32c import crc32c
+from storage.disk.checkpoints import OffsetCheckpoint, PartitionMetadataFile
+from storage.disk.filesystem import OpenMode, read_file
+from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import RecordBatchTooLarge, StorageError
-from storage.filesystem import OpenMode, read_file
 from storage.leader_epochs import LeaderEpochCache
-from storage.legacy_builder import build_message
-from storage.live_files import offset_of_name
-from storage.os_filesystem import OsFileSystem
-from storage.producer_snapshot import snapshot_name
-from storage.segment_names import offset_name
+from storage.producers.snapshot import snapshot_name
+from storage.segment.live_files import offset_of_name
+from storage.segment.names import offset_name
 from tests.storage.log_helpers import (
     DIRECTORY,
     NOW_MS,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.utf8 import decode_utf8
+from storage.codec.utf8 import decode_utf8
 
 # What JDK 17's new String(bytes, UTF_8) gave, with U+FFFD written as ?.
 FROM_JAVA = [

@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 from storage.batch import HEADER_SIZE, Record, RecordBatch, TimestampType, build_batch
-from storage.compression import Compression, compress, decompress
+from storage.codec.compression import Compression, compress, decompress
 from storage.config import LogConfig
 from storage.errors import InvalidRecord, InvalidTimestamp, UnsupportedCompression
-from storage.producer_append import AppendOrigin
-from storage.validator import ValidationRules
+from storage.producers.entry import AppendOrigin
+from storage.validation.batch import ValidationRules
 from tests.storage.log_helpers import marker
 from tests.storage.produced_sets import (
     BASE,

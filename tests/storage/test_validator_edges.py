@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from storage.batch import TimestampType
-from storage.compression import Compression
+from storage.codec.compression import Compression
 from storage.config import LogConfig
 from storage.errors import InvalidRecord, InvalidTimestamp, UnsupportedForMessageFormat
-from storage.producer_append import AppendOrigin
-from storage.validator import ValidationRules
+from storage.producers.entry import AppendOrigin
+from storage.validation.batch import ValidationRules
 from tests.storage.produced_sets import (
     BASE,
     COMPRESSED,

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from storage.batch import TimestampType
-from storage.checked_set import CheckedSet
-from storage.compression import Compression, compress
+from storage.batch.legacy.builder import build_message
+from storage.codec.compression import Compression, compress
 from storage.errors import (
     CorruptBatch,
     InvalidRecord,
@@ -18,9 +18,9 @@ from storage.errors import (
     UnsupportedCompression,
     UnsupportedForMessageFormat,
 )
-from storage.legacy_builder import build_message
-from storage.producer_append import AppendOrigin
-from storage.validator import ValidationRules
+from storage.producers.entry import AppendOrigin
+from storage.validation.batch import ValidationRules
+from storage.validation.checked import CheckedSet
 from tests.storage.produced_sets import (
     BASE,
     CREATE,

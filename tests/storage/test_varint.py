@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
+from storage.codec.varint import encode_varint, encode_varlong, read_varint, read_varlong, size_of_varint
 from storage.errors import InvalidRecord
-from storage.varint import encode_varint, encode_varlong, read_varint, read_varlong, size_of_varint
 from tests.storage.record_strategies import int32s, int64s, quick
 
 KNOWN = [

@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from sim.disk import SimFileSystem
-from storage.filesystem import File, OpenMode, join
-from storage.verify import PartitionReport, verify_partition
+from storage.disk.filesystem import File, OpenMode, join
+from storage.inspection.verify.partition import PartitionReport, verify_partition
 from tests.storage.log_helpers import DIRECTORY, THREE, append_each, new_file_system, open_log
 from tests.storage.start_up_helpers import file_of
 

@@ -1,0 +1,174 @@
+"""What the client commands share: the bootstrap option, NAME=VALUE pairs, and how errors end a command."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import enum
+import sys
+import typing
+from collections.abc import Callable, Coroutine, Iterator
+from typing import NoReturn, TypeVar
+
+import click
+
+from cluster.core.client.config import AdminConfig, ConsumerConfig, OffsetReset, ProducerConfig
+from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.messages import MetadataResponse
+from cluster.shell.clients import DEFAULT_BOOTSTRAP, Admin, parse_bootstrap
+from storage.codec.compression import Compression
+from storage.errors import StorageError
+
+HELD, FAILED, UNUSABLE, OUT_OF_TIME = 0, 1, 2, 3
+# Refusals that the same command would meet again: the input is at fault.
+_UNUSABLE_CODES = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    }
+)
+_OUT_OF_TIME_CODES = frozenset(
+    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE}
+)
+TOPIC_WAIT_S = 0.5
+
+T = TypeVar("T")
+Config = TypeVar("Config", ProducerConfig, ConsumerConfig)
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+def bootstrap_option(command: Command) -> Command:
+    option = click.option(
+        "--bootstrap-server",
+        default=DEFAULT_BOOTSTRAP,
+        show_default=True,
+        metavar="HOST:PORT[,…]",
+        callback=_check_bootstrap,
+        help="Any broker of the cluster.",
+    )
+    return option(command)
+
+
+def _check_bootstrap(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    try:
+        parse_bootstrap(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx=context, param=parameter) from error
+    return value
+
+
+def fail(message: object, status: int) -> NoReturn:
+    """One line on standard error, then the exit."""
+    click.echo(f"error: {' '.join(str(message).split())}", err=True)
+    sys.exit(status)
+
+
+def status_of(code: ErrorCode) -> int:
+    if code in _OUT_OF_TIME_CODES:
+        return OUT_OF_TIME
+    return UNUSABLE if code in _UNUSABLE_CODES else FAILED
+
+
+@contextlib.contextmanager
+def errors_end_the_command() -> Iterator[None]:
+    """Kafka's name of the error first, then of what; `head` that has seen enough is no error."""
+    try:
+        yield
+    except ClusterError as error:
+        fail(error, status_of(error.code))
+    except ValueError as error:
+        fail(error, UNUSABLE)
+    except StorageError as error:
+        code = ErrorCode(error.code)
+        fail(f"{code.name}: {error}", status_of(code))
+    except KeyboardInterrupt:
+        fail("interrupted", OUT_OF_TIME)
+    except BrokenPipeError:
+        # At its end, the interpreter would complain that it cannot flush.
+        sys.stderr.close()
+        sys.exit(HELD)
+
+
+def run(work: Coroutine[object, object, T]) -> T:
+    with errors_end_the_command():
+        return asyncio.run(work)
+    # For the type checker: the context ends the process on errors.
+    raise AssertionError("unreachable")
+
+
+def pairs(values: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
+    """NAME=VALUE options. Raises click.UsageError."""
+    split = [value.partition("=") for value in values]
+    for value, (name, equals, _) in zip(values, split, strict=True):
+        if not name or not equals:
+            raise click.UsageError(f"{option} {value}: NAME=VALUE is wanted")
+    return tuple((name.strip(), value.strip()) for name, _, value in split)
+
+
+def client_config(config: Config, properties: tuple[tuple[str, str], ...], option: str) -> Config:
+    """`config` with Kafka's dotted property names over it. Raises click.UsageError, ConfigError."""
+    hints = typing.get_type_hints(type(config))
+    changes = {}
+    for name, text in properties:
+        field = name.replace(".", "_")
+        if field not in hints:
+            known = ", ".join(sorted(hint.replace("_", ".") for hint in hints))
+            raise click.UsageError(f"{option} {name}: no such property; there are {known}")
+        changes[field] = _parse(name, text, hints[field])
+    # Each value is parsed by the type of its field.
+    return dataclasses.replace(config, **changes)  # type: ignore[arg-type]
+
+
+def _parse(name: str, text: str, hint: object) -> object:
+    try:
+        if hint is int:
+            # Only acks has a word for a number.
+            return -1 if text == "all" else int(text)
+        if hint is Compression:
+            return Compression[text.upper()]
+        if hint is OffsetReset:
+            return OffsetReset(text)
+        return {"true": True, "false": False}[text.lower()]
+    except (ValueError, KeyError) as error:
+        raise click.UsageError(f"{name}={text}: {_wanted(hint)}") from error
+
+
+def _wanted(hint: object) -> str:
+    if hint is int:
+        return "a number is wanted"
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return f"one of {', '.join(each.name.lower() for each in hint)} is wanted"
+    return "true or false is wanted"
+
+
+async def require_topics(bootstrap: str, topics: tuple[str, ...]) -> MetadataResponse:
+    """Raises ClusterError for one that does not exist; what was just created may need a moment to be known."""
+    async with Admin(bootstrap, admin_config()) as admin:
+        deadline = asyncio.get_running_loop().time() + TOPIC_WAIT_S
+        while True:
+            metadata = await admin.metadata(topics)
+            refused = [topic for topic in metadata.topics if topic.error not in _PASSING]
+            if not refused:
+                return metadata
+            is_late = asyncio.get_running_loop().time() > deadline
+            if is_late or refused[0].error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise ClusterError(refused[0].error, f"topic {refused[0].name}")
+            await asyncio.sleep(0.05)
+
+
+_PASSING = frozenset({ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE})
+
+
+def admin_config() -> AdminConfig:
+    """A person waits at the terminal: less patience than a program's default."""
+    return AdminConfig(default_api_timeout_ms=10_000)

@@ -1,0 +1,102 @@
+"""What `replog produce` does: a record a line, as many underway as the buffer holds, and what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import final
+
+from cluster.core.client.effects import Delivered
+from cluster.core.errors import ErrorCode
+from cluster.shell.clients import Producer
+
+# Lines between two looks at the loop: answers, timers and the progress need their turn too.
+_TURN_RECORDS = 256
+
+
+@final
+@dataclass(slots=True)
+class Tally:
+    """What became of the records. Offsets are of acknowledged records only; -1 where the leader told none (acks=0)."""
+
+    sent: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    errors: dict[ErrorCode, int] = field(default_factory=dict)
+    first_message: str = ""
+    offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def unanswered(self) -> int:
+        """Records whose outcome is unknown: some, in flight when the command was interrupted, may be in the log."""
+        return self.sent - self.acknowledged - self.failed
+
+    def count(self, delivered: Delivered) -> None:
+        if delivered.error is not ErrorCode.NONE:
+            self.failed += 1
+            self.errors[delivered.error] = self.errors.get(delivered.error, 0) + 1
+            self.first_message = self.first_message or delivered.message
+            return
+        self.acknowledged += 1
+        partition, offset = delivered.topic_partition.partition, delivered.offset
+        first, last = self.offsets.get(partition, (offset, offset))
+        self.offsets[partition] = (min(first, offset), max(last, offset))
+
+    def __str__(self) -> str:
+        text = f"{self.acknowledged} records acknowledged, {self.failed} failed"
+        return f"{text}, {self.unanswered} without an answer" if self.unanswered else text
+
+    def to_json(self) -> dict[str, object]:
+        unanswered = {"unanswered": self.unanswered} if self.unanswered else {}
+        return {
+            **unanswered,
+            "acknowledged": self.acknowledged,
+            "failed": self.failed,
+            "partitions": [
+                {"partition": partition, "first_offset": first, "last_offset": last}
+                for partition, (first, last) in sorted(self.offsets.items())
+            ],
+        }
+
+
+def split_key(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
+    """Kafka's parse.key: what stands before the first separator. Raises ValueError where there is none."""
+    if separator is None:
+        return None, line
+    key, found, value = line.partition(separator)
+    if not found:
+        raise ValueError(f"no key separator {separator!r} in the line {line[:60]!r}")
+    return key, value
+
+
+async def produce_lines(
+    producer: Producer,
+    topic: str,
+    lines: AsyncIterator[list[bytes]],
+    tally: Tally,
+    *,
+    key_separator: bytes | None = None,
+    progress: Callable[[Tally], None] | None = None,
+) -> None:
+    """Returns when every line has its end. Lines are taken as room in the buffer allows.
+
+    `tally` holds at any moment what is known, also when this does not end well.
+    """
+
+    def on_end(future: asyncio.Future[Delivered]) -> None:
+        if not future.cancelled():
+            tally.count(future.result())
+
+    async for several in lines:
+        for start in range(0, len(several), _TURN_RECORDS):
+            for line in several[start : start + _TURN_RECORDS]:
+                key, value = split_key(line, key_separator)
+                (await producer.send(topic, value, key=key)).add_done_callback(on_end)
+                tally.sent += 1
+            await asyncio.sleep(0)
+            if progress is not None:
+                progress(tally)
+    await producer.flush()
+    # The callbacks of the last futures run in the next turn of the loop.
+    await asyncio.sleep(0)

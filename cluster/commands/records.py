@@ -1,0 +1,172 @@
+"""`replog produce` and `replog consume`; `replog topics` is in `topics.py`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+from cluster.commands.consume import Printer
+from cluster.commands.lines import file_chunks, lines_of, stream_chunks
+from cluster.commands.options import (
+    FAILED,
+    HELD,
+    OUT_OF_TIME,
+    bootstrap_option,
+    client_config,
+    fail,
+    pairs,
+    require_topics,
+    run,
+)
+from cluster.commands.produce import Tally, produce_lines
+from cluster.commands.topics import topics
+from cluster.core.client.config import ConsumerConfig, OffsetReset, ProducerConfig
+from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.messages import TopicPartition
+from cluster.shell.clients import Consumer, Producer
+from storage.topics import check_topic_name
+
+__all__ = ["consume", "produce", "topics"]
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "--file",
+    "path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Not given: standard input.",
+)
+@click.option("--acks", type=click.Choice(["all", "-1", "1", "0"]), default="all", show_default=True)
+@click.option(
+    "--producer-property", multiple=True, metavar="NAME=VALUE", help="In Kafka's name, as batch.size=65536."
+)
+@click.option("--key-separator", help="A line is KEY, this, VALUE; without it records have no key.")
+@click.option("--json", "as_json", is_flag=True, help="End with one JSON object.")
+@bootstrap_option
+def produce(
+    topic: str,
+    path: Path | None,
+    acks: str,
+    producer_property: tuple[str, ...],
+    key_separator: str | None,
+    as_json: bool,
+    bootstrap_server: str,
+) -> None:
+    """Send lines to TOPIC, a record a line. Exit status 1 if any failed, 3 if interrupted."""
+    properties = pairs(producer_property, "--producer-property")
+    given = (("acks", "all" if acks == "-1" else acks), *properties)
+    separator = None if key_separator is None else key_separator.encode()
+    tally = Tally()
+
+    def tell() -> None:
+        click.echo(json.dumps(tally.to_json()) if as_json else str(tally))
+
+    async def work() -> None:
+        check_topic_name(topic)
+        config = client_config(ProducerConfig(), given, "--producer-property")
+        await require_topics(bootstrap_server, (topic,))
+        chunks = stream_chunks(sys.stdin.buffer) if path is None else file_chunks(path)
+        with _progress(path) as progress:
+            async with Producer(bootstrap_server, config) as producer:
+                lines = lines_of(chunks)
+                await produce_lines(producer, topic, lines, tally, key_separator=separator, progress=progress)
+
+    try:
+        run(work())
+    except SystemExit:
+        if tally.sent:
+            tell()
+        raise
+    tell()
+    if tally.failed:
+        counts = ", ".join(f"{count} x {code.name}" for code, count in tally.errors.items())
+        fail(f"{counts}: {tally.first_message}", FAILED)
+
+
+@contextlib.contextmanager
+def _progress(path: Path | None) -> Iterator[Callable[[Tally], None] | None]:
+    """On a terminal only; a pipe gets the result alone."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+    name = "standard input" if path is None else path.name
+    columns = (
+        TextColumn("{task.description}"),
+        TextColumn("{task.completed:,.0f} records"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"producing {name}", total=None)
+        yield lambda tally: bar.update(task, completed=tally.acknowledged + tally.failed)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--from-beginning", is_flag=True, help="From the log start; else only what comes from now on.")
+@click.option("--partition", type=int, help="This one only, of all.")
+@click.option("--offset", type=int, help="Start there; needs --partition.")
+@click.option("--max-messages", type=click.IntRange(min=0), help="End after as many.")
+@click.option("--timeout-ms", type=click.IntRange(min=1), help="End when no message came for so long.")
+@click.option("--until-end", is_flag=True, help="End at the high watermark instead of waiting for more.")
+@click.option("--consumer-property", multiple=True, metavar="NAME=VALUE", help="In Kafka's name.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="A JSON object a line: partition, offset, timestamp, key, value."
+)
+@bootstrap_option
+def consume(
+    topic: str,
+    from_beginning: bool,
+    partition: int | None,
+    offset: int | None,
+    max_messages: int | None,
+    timeout_ms: int | None,
+    until_end: bool,
+    consumer_property: tuple[str, ...],
+    as_json: bool,
+    bootstrap_server: str,
+) -> None:
+    """Print TOPIC's records, a value a line, up to the high watermark, and go on as it advances.
+
+    Exit status 3 when time ran out before --max-messages were there.
+    """
+    if offset is not None and partition is None:
+        raise click.UsageError("--offset needs --partition")
+    properties = pairs(consumer_property, "--consumer-property")
+
+    async def work() -> int:
+        check_topic_name(topic)
+        # An offset out of range is told, not papered over, unless the user chose a policy.
+        preset = ConsumerConfig(auto_offset_reset=OffsetReset.NONE)
+        config = client_config(preset, properties, "--consumer-property")
+        numbers = await _partitions(bootstrap_server, topic, partition)
+        start = (
+            offset if offset is not None else OffsetReset.EARLIEST if from_beginning else OffsetReset.LATEST
+        )
+        async with Consumer(bootstrap_server, config) as consumer:
+            consumer.assign([(TopicPartition(topic, number), start) for number in numbers])
+            printer = Printer(sys.stdout.buffer, max_messages, timeout_ms, as_json)
+            return await printer.run(consumer, ends=set(numbers) if until_end else None)
+
+    count = run(work())
+    sys.stdout.flush()
+    click.echo(f"Processed a total of {count} messages", err=True)
+    sys.exit(OUT_OF_TIME if max_messages is not None and count < max_messages and not until_end else HELD)
+
+
+async def _partitions(bootstrap: str, topic: str, partition: int | None) -> list[int]:
+    metadata = await require_topics(bootstrap, (topic,))
+    numbers = [known.partition for known in metadata.topics[0].partitions]
+    if partition is None:
+        return numbers
+    if partition not in numbers:
+        raise ClusterError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has no partition {partition}")
+    return [partition]

@@ -1,0 +1,185 @@
+"""A broker: `start`, then one `step` an event; everything it wants done comes back as effects.
+
+It joins the parts: logs, replicas, the observer of metadata, the life cycle. Kafka: BrokerServer, KafkaApis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import assert_never, final
+
+from cluster.core.broker.ending import Ending, OrderlyStop
+from cluster.core.broker.forwarding import Forwarding, ProducerIds
+from cluster.core.broker.lifecycle import BrokerState, Lifecycle
+from cluster.core.broker.logs import BrokerLogs, DirectoryFailures
+from cluster.core.broker.maintenance import LogMaintenance
+from cluster.core.broker.metadata_observer import MetadataObserver
+from cluster.core.broker.publication import Publication
+from cluster.core.config import BrokerConfig
+from cluster.core.effects import Effect
+from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired
+from cluster.core.messages import (
+    AllocateProducerIdsRequest,
+    AlterPartitionRequest,
+    AlterTopicConfigsRequest,
+    BrokerHeartbeatRequest,
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    DescribeReplicasRequest,
+    FetchMetadataRequest,
+    FetchRequest,
+    InitProducerIdRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    ProduceRequest,
+    RegisterBrokerRequest,
+    RequestBody,
+    TopicPartition,
+)
+from cluster.core.metadata.image import MetadataImage
+from cluster.core.outbox import Outbox
+from cluster.core.refusals import refusal
+from cluster.core.replica.context import ReplicaContext
+from cluster.core.replica.manager import ReplicaManager
+from cluster.core.replica.replica import Replica
+from storage.disk.filesystem import FileSystem
+from storage.draws import Draws
+from storage.errors import StorageError
+
+ACKS_NONE = 0
+
+
+@final
+class Broker:
+    """One life of a broker, over its log directories on `fs`, a single one or several. One thread calls it."""
+
+    def __init__(
+        self, config: BrokerConfig, fs: FileSystem, directories: str | Sequence[str], draws: Draws
+    ) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self.image = MetadataImage()
+        self._outbox = Outbox()
+        failures = DirectoryFailures()
+        self._logs = BrokerLogs(config, fs, directories, draws, self._outbox, failures)
+        self._ending = Ending(self._outbox, self._logs)
+        self._context = context = ReplicaContext(config, self.image, self._outbox, self._logs)
+        self.maintenance = LogMaintenance(context, self._logs)
+        self.manager = ReplicaManager(context, self.maintenance, self._ending.fail)
+        failures.listen(self.manager.on_directory_offline)
+        failures.listen(self.maintenance.on_directory_offline)
+        self._publication = Publication(context, self.manager.roles)
+        orderly_stop = OrderlyStop(self._ending, self.manager, self.maintenance, self._logs)
+        self.lifecycle = Lifecycle(context, self._logs, self._publication, self._ending, orderly_stop, draws)
+        self._metadata = MetadataObserver(context, self.manager.roles, self._publication, self.lifecycle)
+        self._forwarding = Forwarding(context)
+        self._producer_ids = ProducerIds(context)
+
+    def replicas(self) -> Mapping[TopicPartition, Replica]:
+        """A view of all replicas, for tables and checkers."""
+        return MappingProxyType(self._context.replicas)
+
+    def start(self, now_ms: int) -> list[Effect]:
+        """Loads the logs, then asks for registration and metadata. Raises DirectoryInUse, StorageError, OSError."""
+        self._logs.open(now_ms)
+        self._outbox.observe("broker.started", clean=int(self._logs.directories.was_clean))
+        self._logs.start_checkpoints(now_ms)
+        self.maintenance.start(now_ms)
+        self.manager.isr_changes.start(now_ms)
+        self.manager.flushes.start(now_ms)
+        self.lifecycle.start(now_ms)
+        self._metadata.start(now_ms)
+        return self._outbox.take()
+
+    def step(self, now_ms: int, event: Event) -> list[Effect]:
+        return self.steps(now_ms, (event,))
+
+    def steps(self, now_ms: int, events: Sequence[Event]) -> list[Effect]:
+        """Several events that arrived together; who waits for what they moved is looked at once, at the end.
+
+        Under load this makes of five produced batches one answer to each follower instead of five.
+        """
+        for event in events:
+            self._survive(partial(self._dispatch, now_ms, event))
+        if self.lifecycle.state is not BrokerState.SHUTTING_DOWN:
+            self._survive(partial(self.manager.settle, now_ms))
+            if self._context.has_newly_offline and not self._ending.is_over:
+                self._context.has_newly_offline = False
+                self._survive(partial(self.manager.settle, now_ms))
+                self.lifecycle.beat(now_ms)
+        return self._outbox.take()
+
+    def _survive(self, work: Callable[[], None]) -> None:
+        """Does it, unless the broker has ended. A disk that fails ends the broker only with its last log directory."""
+        if self._ending.is_over:
+            return
+        try:
+            work()
+        except (StorageError, OSError) as error:
+            try:
+                self._logs.on_disk_failed(self._logs.find_offline_log(), error)
+            except (StorageError, OSError) as last:
+                self._ending.fail(str(last))
+
+    def _dispatch(self, now_ms: int, event: Event) -> None:
+        match event:
+            case Request():
+                self._on_request(now_ms, event)
+            case Response():
+                self._outbox.on_response(now_ms, event)
+            case TimerFired():
+                self._outbox.on_timer(now_ms, event.key)
+            case JobDone():
+                self._outbox.on_job_done(now_ms, event)
+            case Shutdown():
+                self.lifecycle.leave(now_ms)
+            case _:
+                assert_never(event)
+
+    def _on_request(self, now_ms: int, request: Request) -> None:
+        call, body = request.call, request.body
+        if self.lifecycle.state is BrokerState.SHUTTING_DOWN:
+            self._refuse(call, body, ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down")
+            return
+        match body:
+            case FetchRequest():
+                self.manager.fetches.on_request(now_ms, call, body)
+            case ProduceRequest():
+                self.manager.produces.on_request(now_ms, call, body)
+            case ListOffsetsRequest():
+                self.manager.list_offsets.on_request(call, body)
+            case MetadataRequest():
+                self._describe_metadata(call, body)
+            case DescribeReplicasRequest():
+                self._outbox.reply(call, self.manager.describe(body, self.lifecycle.state.value))
+            case InitProducerIdRequest():
+                self._producer_ids.on_request(call)
+            case CreateTopicRequest() | DeleteTopicRequest() | AlterTopicConfigsRequest():
+                self._forwarding.forward(call, body)
+            case (
+                AllocateProducerIdsRequest()
+                | RegisterBrokerRequest()
+                | BrokerHeartbeatRequest()
+                | AlterPartitionRequest()
+                | FetchMetadataRequest()
+            ):
+                self._refuse(
+                    call, body, ErrorCode.NOT_CONTROLLER, f"{type(body).__name__} is the controller's"
+                )
+            case _:
+                assert_never(body)
+
+    def _describe_metadata(self, call: int, body: MetadataRequest) -> None:
+        """Half an image would tell clients of topics that do not exist any more, or not of those that do."""
+        if not self._publication.is_published:
+            self._refuse(call, body, ErrorCode.BROKER_NOT_AVAILABLE, "the broker is starting")
+            return
+        self._outbox.reply(call, self.image.describe(body.topics))
+
+    def _refuse(self, call: int, body: RequestBody, code: ErrorCode, detail: str) -> None:
+        if isinstance(body, ProduceRequest) and body.acks == ACKS_NONE:
+            return
+        self._outbox.reply(call, refusal(body, ClusterError(code, detail)))

@@ -1,0 +1,60 @@
+"""How the life of a broker ends: at once, when nothing it knows can be trusted, or in order."""
+
+from __future__ import annotations
+
+from typing import final
+
+from cluster.core.broker.logs import BrokerLogs
+from cluster.core.broker.maintenance import LogMaintenance
+from cluster.core.outbox import Outbox
+from cluster.core.replica.manager import ReplicaManager
+
+
+@final
+class Ending:
+    """Whether the broker has ended. Made before the parts that may have to end it."""
+
+    def __init__(self, outbox: Outbox, logs: BrokerLogs) -> None:
+        self._outbox = outbox
+        self._logs = logs
+        self.is_over = False
+
+    def fail(self, reason: str) -> None:
+        """Ends the broker at once: the state of the disk or of the cluster is not known any more."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self._outbox.stop(reason)
+        self._logs.close_handles()
+
+    def on_shut_down(self, now_ms: int, error: Exception | None) -> None:
+        """The job that closes the logs is done."""
+        self.is_over = True
+        self._outbox.stop("shutdown" if error is None else f"shutdown: {error}")
+
+
+@final
+class OrderlyStop:
+    """The end in order, once the controller has moved the leaders away."""
+
+    def __init__(
+        self, ending: Ending, manager: ReplicaManager, maintenance: LogMaintenance, logs: BrokerLogs
+    ) -> None:
+        self._ending = ending
+        self._manager = manager
+        self._maintenance = maintenance
+        self._logs = logs
+
+    def begin(self, now_ms: int) -> None:
+        """Nobody is served from here on; then flush, close, and the mark of a clean stop, in one job."""
+        context = self._manager.context
+        self._manager.stop(now_ms)
+        context.outbox.forget_all()
+        stop_maintenance = self._maintenance.prepare_stop()
+        close_logs = self._logs.prepare_shutdown(context.broker_epoch, now_ms)
+
+        def shut_down() -> None:
+            stop_maintenance()
+            close_logs()
+
+        context.outbox.run_job("shutdown", shut_down, self._ending.on_shut_down)

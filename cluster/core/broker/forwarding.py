@@ -1,0 +1,104 @@
+"""What clients ask of any broker and only the controller can do; and producer ids, of which it gives out blocks.
+
+Kafka: ForwardingManager, ProducerIdManager.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.events import TransportError
+from cluster.core.messages import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    AlterTopicConfigsRequest,
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    InitProducerIdResponse,
+    ResponseBody,
+)
+from cluster.core.refusals import refusal
+from cluster.core.replica.context import ReplicaContext
+
+Forwarded = CreateTopicRequest | DeleteTopicRequest | AlterTopicConfigsRequest
+
+
+@final
+class Forwarding:
+    """Sends the controller what a client asked, and the client what the controller answered."""
+
+    def __init__(self, context: ReplicaContext) -> None:
+        self._context = context
+
+    def forward(self, call: int, body: Forwarded) -> None:
+        def then(now_ms: int, answer: ResponseBody | TransportError) -> None:
+            if isinstance(answer, TransportError):
+                # It may have been done: the outcome is unknown.
+                lost = ClusterError(
+                    ErrorCode.REQUEST_TIMED_OUT, f"the controller did not answer: {answer.reason}"
+                )
+                answer = refusal(body, lost)
+            self._context.outbox.reply(call, answer)
+
+        config = self._context.config
+        self._context.outbox.send(
+            config.controller_id, body, timeout_ms=config.controller_socket_timeout_ms, then=then
+        )
+
+
+@final
+class ProducerIds:
+    """Ids of the present block, in order; what is left of it when the broker dies is never used."""
+
+    def __init__(self, context: ReplicaContext) -> None:
+        self._context = context
+        self._next_id = 0
+        # Exclusive.
+        self._end_id = 0
+        # The calls that wait for an id.
+        self._waiting: list[int] = []
+        self._is_asking = False
+
+    def on_request(self, call: int) -> None:
+        if len(self._waiting) >= self._context.config.max_parked_requests:
+            self._refuse(call, ErrorCode.REQUEST_TIMED_OUT)
+            return
+        self._waiting.append(call)
+        self._serve()
+
+    def _serve(self) -> None:
+        while self._waiting and self._next_id < self._end_id:
+            self._context.outbox.reply(
+                self._waiting.pop(0), InitProducerIdResponse(producer_id=self._next_id, producer_epoch=0)
+            )
+            self._next_id += 1
+        if self._waiting and not self._is_asking:
+            self._ask()
+
+    def _ask(self) -> None:
+        config = self._context.config
+        self._is_asking = True
+        request = AllocateProducerIdsRequest(
+            broker_id=config.node_id, broker_epoch=self._context.broker_epoch
+        )
+        self._context.outbox.send(
+            config.controller_id,
+            request,
+            timeout_ms=config.controller_socket_timeout_ms,
+            then=self._on_answer,
+        )
+
+    def _on_answer(self, now_ms: int, body: ResponseBody | TransportError) -> None:
+        self._is_asking = False
+        if isinstance(body, AllocateProducerIdsResponse) and body.error is ErrorCode.NONE:
+            self._next_id, self._end_id = body.first_producer_id, body.first_producer_id + body.count
+            self._serve()
+            return
+        waiting, self._waiting = self._waiting, []
+        # The error is retriable: the client asks again, here or elsewhere.
+        for call in waiting:
+            self._refuse(call, ErrorCode.NETWORK_EXCEPTION)
+
+    def _refuse(self, call: int, error: ErrorCode) -> None:
+        self._context.outbox.reply(call, InitProducerIdResponse(error=error))

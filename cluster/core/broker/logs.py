@@ -1,0 +1,325 @@
+"""A broker's log directories: whose they are, their checkpoints, and what becomes of one that fails.
+
+Kafka: LogManager, BrokerMetadataCheckpoint, ReplicaManager.checkpointHighWatermarks, LogDirFailureHandler.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Callable, Sequence
+from typing import final
+
+from cluster.core.config import BrokerConfig
+from cluster.core.messages import TopicPartition
+from cluster.core.metadata.image import TopicImage
+from cluster.core.outbox import Outbox
+from cluster.core.replica.replica import Replica
+from storage.config import LogConfig
+from storage.directory.cleaners import CleanerManager
+from storage.directory.directories import LogDirectories, is_disk_error
+from storage.directory.manager import LogManager
+from storage.disk.checkpoints import MetaProperties, MetaPropertiesFile
+from storage.disk.filesystem import FileSystem, basename, dirname
+from storage.draws import Draws
+from storage.errors import ConfigError, CorruptCheckpoint, DirectoryFailed, ForeignDirectory, StorageError
+from storage.log import PartitionLog, RecoveryCut
+from storage.topics import directory_name, parse_directory_name
+
+logger = logging.getLogger(__name__)
+
+OnOffline = Callable[[str], None]
+
+NO_PREVIOUS_EPOCH = -1
+HIGH_WATERMARK_TIMER = "checkpoint.high_watermark"
+RECOVERY_POINT_TIMER = "checkpoint.recovery_point"
+
+
+def text_topic_id(topic_id: str) -> str:
+    """32 hex digits as the 22 characters that `partition.metadata` holds. Kafka: Uuid.toString."""
+    if len(topic_id) != 32:
+        return topic_id
+    return base64.urlsafe_b64encode(bytes.fromhex(topic_id)).decode().rstrip("=")
+
+
+@final
+class DirectoryFailures:
+    """Stands between the log directories and those who work on logs: it is made before both.
+
+    The listeners are called in the order in which they came, within the call that found the disk failing.
+    """
+
+    def __init__(self) -> None:
+        self._listeners: list[OnOffline] = []
+
+    def listen(self, listener: OnOffline) -> None:
+        self._listeners.append(listener)
+
+    def report(self, directory: str) -> None:
+        for listener in self._listeners:
+            listener(directory)
+
+
+@final
+class BrokerLogs:
+    """`open` first. Everything that can fail on the disk raises OSError or StorageError.
+
+    A directory that fails later is reported to `failures`; a job closes its files, after those that use them.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        fs: FileSystem,
+        directories: str | Sequence[str],
+        draws: Draws,
+        outbox: Outbox,
+        failures: DirectoryFailures,
+    ) -> None:
+        self._config = config
+        self._file_system = fs
+        self._paths = [directories] if isinstance(directories, str) else list(directories)
+        self._draws = draws
+        self._outbox = outbox
+        self._failures = failures
+        self._directories: LogDirectories | None = None
+        # Directories that say which cluster they belong to.
+        self._marked: set[str] = set()
+        self._cuts: list[RecoveryCut] = []
+        self.cluster_id = ""
+
+    @property
+    def directories(self) -> LogDirectories:
+        assert self._directories is not None, "not started"
+        return self._directories
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The broker epoch of the last life if it stopped in order, else NO_PREVIOUS_EPOCH (ELE-9)."""
+        directories = self.directories
+        epoch = directories.previous_broker_epoch
+        return epoch if directories.was_clean and epoch is not None else NO_PREVIOUS_EPOCH
+
+    def open(self, now_ms: int) -> None:
+        """Locks the directories and loads every log. Raises DirectoryInUse; NoLogDirectory when all of them fail."""
+        self._directories = directories = LogDirectories(
+            self._file_system,
+            self._paths,
+            self._config.log,
+            now_ms,
+            self._draws.child("logs"),
+            report=self._cuts.append,
+        )
+        try:
+            self._check_owner()
+            directories.load(now_ms)
+        except BaseException:
+            directories.close_handles()
+            raise
+        directories.on_offline = self._on_offline
+        for cut in self._cuts:
+            self._tell_cut(cut)
+        for each in directories.offline:
+            self._tell_offline(each.directory, each.reason)
+
+    def _check_owner(self) -> None:
+        """The directory of another node must not be served under this one's name."""
+        try:
+            owners = self.directories.read_owners()
+        except (CorruptCheckpoint, ConfigError) as error:
+            raise ForeignDirectory(str(error)) from error
+        for directory, owner in owners.items():
+            if owner.node_id != self._config.node_id:
+                raise ForeignDirectory(
+                    f"{directory} belongs to node {owner.node_id}, not to {self._config.node_id}"
+                )
+            if owner.cluster_id:
+                self.cluster_id = owner.cluster_id
+                self._marked.add(directory)
+
+    def _tell_cut(self, cut: RecoveryCut) -> None:
+        self._outbox.observe(
+            "log.recovered_cut",
+            topic_partition=basename(dirname(cut.path)),
+            segment=basename(cut.path),
+            position=cut.position,
+            removed_bytes=cut.removed_bytes,
+            reason=cut.reason,
+        )
+
+    def _tell_offline(self, directory: str, reason: str) -> None:
+        self._outbox.observe("log_directory.offline", directory=directory, reason=reason)
+
+    def remember_cluster(self, cluster_id: str) -> None:
+        """Marks every directory as this cluster's: at the first registration, and when a directory is new."""
+        self.cluster_id = self.cluster_id or cluster_id
+        if not self.cluster_id:
+            return
+        owner = MetaProperties(node_id=self._config.node_id, cluster_id=self.cluster_id)
+        for manager in list(self.directories.online):
+            if manager.directory not in self._marked:
+                self._marked.add(manager.directory)
+                try:
+                    MetaPropertiesFile(self._file_system, manager.directory).write(owner)
+                except OSError as error:
+                    self.directories.fail(manager.directory, error)
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        return self.directories.get(topic, partition)
+
+    def may_lie_offline(self, topic_partition: TopicPartition) -> bool:
+        """Its log is not here, and could be in a directory that cannot be read: an empty one made in its place would
+        pass for all that this broker ever had (KIP-112).
+        """
+        log = self.get(topic_partition.topic, topic_partition.partition)
+        return log is None and bool(self.directories.offline)
+
+    def open_or_create(
+        self, topic: TopicImage, partition: int, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        """Returns the log of that very topic; one of an earlier topic of the same name is deleted first (ROL-5)."""
+        topic_id = text_topic_id(topic.topic_id)
+        manager = self.directories.manager_of(topic.name, partition)
+        if manager is not None:
+            known_id = manager.topic_ids.get(directory_name(topic.name, partition))
+            if known_id is not None and known_id != topic_id:
+                manager.delete(topic.name, partition)
+        log = self.get(topic.name, partition)
+        if log is None:
+            return self.directories.create(topic.name, partition, config, topic_id, now_ms)
+        log.update_config(config)
+        return log
+
+    def delete(self, replica: Replica) -> None:
+        self.directories.delete(replica.topic_partition.topic, replica.topic_partition.partition)
+
+    def set_strays_aside(self, expected: dict[TopicPartition, str]) -> None:
+        """At the first image: what it does not know is kept under another name, as Kafka keeps it (ROL-5, LL4)."""
+        for manager in list(self.directories.online):
+            try:
+                self._set_strays_aside(manager, expected)
+            except (StorageError, OSError) as error:
+                if not is_disk_error(error):
+                    raise
+                self.directories.fail(manager.directory, error)
+
+    def _set_strays_aside(self, manager: LogManager, expected: dict[TopicPartition, str]) -> None:
+        for name in list(manager.logs):
+            parsed = parse_directory_name(name)
+            topic_partition = TopicPartition(parsed.topic, parsed.partition)
+            wanted_id = expected.get(topic_partition)
+            known_id = manager.topic_ids.get(name)
+            is_other = wanted_id is not None and known_id not in (None, text_topic_id(wanted_id))
+            if wanted_id is None or is_other:
+                path = manager.set_aside(parsed.topic, parsed.partition)
+                self._outbox.observe(
+                    "replica.set_aside", topic_partition=str(topic_partition), path=path or ""
+                )
+
+    def new_cleaners(self) -> dict[str, CleanerManager]:
+        """Makes one cleaner for each directory, over its logs as they come and go."""
+        return {
+            manager.directory: CleanerManager(self._file_system, manager.directory, manager.logs)
+            for manager in self.directories.online
+        }
+
+    def on_disk_failed(self, log: PartitionLog | None, error: Exception) -> None:
+        """Takes offline the directory that is to blame, of a call on `log` where it was one (AP16).
+
+        Raises `error` where no disk is to blame, or that of the last directory (PRO-9).
+        """
+        os_error = error if isinstance(error, OSError) else error.__cause__
+        path = os_error.filename if isinstance(os_error, OSError) else None
+        if log is not None and (log.online.reason is not None or path is None):
+            path = log.directory
+        is_disks = is_disk_error(error) or (log is not None and log.online.reason is not None)
+        if not is_disks or not isinstance(path, str):
+            raise error
+        directory = self.directories.directory_of(path)
+        if directory is not None:
+            self.directories.fail(directory, error)
+        elif not self._is_offline(path):
+            raise error
+
+    def _is_offline(self, path: str) -> bool:
+        """Whether `path` is in a directory that is already offline: later errors from it are ignored."""
+        return any(path.startswith(each.directory + "/") for each in self.directories.offline)
+
+    def find_offline_log(self) -> PartitionLog | None:
+        """One that failed without anybody having been told of it."""
+        for manager in self.directories.online:
+            for log in manager.logs.values():
+                if log.online.reason is not None:
+                    return log
+        return None
+
+    def _on_offline(self, manager: LogManager, reason: str) -> None:
+        self._tell_offline(manager.directory, reason)
+        self._outbox.run_job("close", manager.close_handles, note_unclosed)
+        self._failures.report(manager.directory)
+
+    def start_checkpoints(self, now_ms: int) -> None:
+        self._arm_high_watermarks(now_ms)
+        self._arm_recovery_points(now_ms)
+
+    def _arm_high_watermarks(self, now_ms: int) -> None:
+        at_ms = now_ms + self._config.replica_high_watermark_checkpoint_interval_ms
+        self._outbox.set_timer(HIGH_WATERMARK_TIMER, at_ms, self._on_high_watermark_timer)
+
+    def _on_high_watermark_timer(self, now_ms: int) -> None:
+        """HWM-8: late is harmless. The values are of now, the writing is a job."""
+        writes = [(manager, manager.prepare_checkpoint()) for manager in self.directories.online]
+        failed: list[tuple[LogManager, DirectoryFailed]] = []
+
+        def write_all() -> None:
+            for manager, write in writes:
+                try:
+                    write()
+                except DirectoryFailed as error:
+                    failed.append((manager, error))
+
+        self._outbox.run_job(
+            "checkpoint", write_all, lambda at_ms, error: self._on_written(at_ms, failed, error)
+        )
+
+    def _on_written(
+        self, now_ms: int, failed: list[tuple[LogManager, DirectoryFailed]], error: Exception | None
+    ) -> None:
+        if error is not None:
+            raise StorageError(f"checkpoint of high watermarks: {error}") from error
+        for manager, reason in failed:
+            self.directories.fail(manager.directory, reason)
+        self._arm_high_watermarks(now_ms)
+
+    def _arm_recovery_points(self, now_ms: int) -> None:
+        at_ms = now_ms + self._config.log_flush_offset_checkpoint_interval_ms
+        self._outbox.set_timer(RECOVERY_POINT_TIMER, at_ms, self._on_recovery_point_timer)
+
+    def _on_recovery_point_timer(self, now_ms: int) -> None:
+        """Within the step: a truncation lowers the file at once, and an older value must not raise it again."""
+        for manager in list(self.directories.online):
+            try:
+                manager.checkpoint_recovery_points()
+            except DirectoryFailed as error:
+                self.directories.fail(manager.directory, error)
+        self._arm_recovery_points(now_ms)
+
+    def prepare_shutdown(self, broker_epoch: int, now_ms: int) -> Callable[[], None]:
+        """Flush, close, checkpoints, the mark of a clean stop: nobody else may touch the logs from here on."""
+        directories = self.directories
+
+        def shut_down() -> None:
+            directories.shutdown(broker_epoch, now_ms)
+
+        return shut_down
+
+    def close_handles(self) -> None:
+        """Closes all files and locks, and writes nothing, as a crash would."""
+        if self._directories is not None:
+            self._directories.close_handles()
+
+
+def note_unclosed(now_ms: int, error: Exception | None) -> None:
+    """Ends a job that closed files of an offline directory: nothing depends on whether it could."""
+    if error is not None:
+        logger.error("files of an offline log directory not closed: reason=%s", error)

@@ -1,0 +1,337 @@
+"""What a broker does to its logs without being asked: retention, compaction, removal of files, producers' expiry.
+
+A compaction is a chain of jobs, one slice each; what readers see changes only in a step, between two of them.
+Kafka: LogManager.cleanupLogs, LogCleaner.CleanerThread, LogManager.deleteLogs; rules CL6, CL23, RT3, RT16, PS13.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import final
+
+from cluster.core.broker.logs import BrokerLogs, note_unclosed
+from cluster.core.messages import TopicPartition
+from cluster.core.replica.context import ReplicaContext
+from cluster.core.replica.replica import Replica
+from storage.cleaner.compaction import Compaction, Work
+from storage.cleaner.plan import CleanerConfig
+from storage.directory.cleaners import Candidate, CleanerManager, Key, key_of
+from storage.disk.filesystem import dirname
+from storage.errors import StorageError
+from storage.log import PartitionLog
+from storage.segment import LogSegment
+
+logger = logging.getLogger(__name__)
+
+RETENTION_TIMER = "logs.retention"
+CLEANER_TIMER = "logs.cleaner"
+DELETION_TIMER = "logs.deletion"
+PRODUCERS_TIMER = "logs.producers"
+
+
+@final
+class _Round:
+    """The compaction that runs."""
+
+    def __init__(self, log: PartitionLog, compaction: Compaction) -> None:
+        self.log, self.compaction = log, compaction
+        self.pieces: Iterator[Work] = iter(compaction)
+        self.key: Key = key_of(log)
+        self.bytes_before = log.local.segments.size_bytes
+
+
+@final
+class LogMaintenance:
+    """Works on logs whose topic is known only: the configuration of others is a guess.
+
+    `start` once the logs are open. What the disk refuses raises OSError or StorageError, as anywhere in a step.
+    """
+
+    def __init__(self, context: ReplicaContext, logs: BrokerLogs) -> None:
+        self._context, self._logs = context, logs
+        self._outbox, self._config = context.outbox, context.config
+        # By log directory, without those that are offline.
+        self.cleaners: dict[str, CleanerManager] = {}
+        self._round: _Round | None = None
+        # Each with the time at which its files are to be deleted.
+        self._doomed: deque[tuple[int, LogSegment]] = deque()
+        self._now_ms = 0
+        self._is_stopped = False
+
+    def cleaner_of(self, log: PartitionLog) -> CleanerManager:
+        """Returns the cleaner of the log's directory. KeyError once the directory is offline."""
+        return self.cleaners[dirname(log.directory)]
+
+    def start(self, now_ms: int) -> None:
+        config = self._config
+        self.cleaners = self._logs.new_cleaners()
+        first_ms = now_ms + config.log_initial_task_delay_ms
+        self._outbox.set_timer(RETENTION_TIMER, first_ms, self._on_retention_timer)
+        self._outbox.set_timer(PRODUCERS_TIMER, first_ms, self._on_producers_timer)
+        if config.log_cleaner_enable:
+            self._arm_cleaner(now_ms)
+
+    def prepare_stop(self) -> Callable[[], None]:
+        """Returns what the job that closes the logs does first: it removes what a round has written so far."""
+        self._is_stopped = True
+        running, self._round = self._round, None
+
+        def stop() -> None:
+            if running is not None:
+                running.compaction.abort()
+
+        return stop
+
+    def on_log_opened(self, replica: Replica) -> None:
+        log = replica.log
+        log.retention.delete_files_with(self._doom)
+        # A checkpoint may be that of an earlier topic of the name.
+        self.cleaner_of(log).truncate_checkpoint(key_of(log), log.log_end_offset)
+
+    def on_log_truncated(self, replica: Replica) -> None:
+        """Aborts a round that works on deleted records; what comes in their place is dirty (RT16)."""
+        log = replica.log
+        cleaner = self.cleaner_of(log)
+        cleaner.abort(key_of(log))
+        try:
+            cleaner.truncate_checkpoint(key_of(log), log.local.segments.active.base_offset)
+        except OSError as error:
+            self._logs.on_disk_failed(log, error)
+
+    def on_log_removed(self, replica: Replica) -> None:
+        self.cleaner_of(replica.log).forget(key_of(replica.log))
+
+    def on_directory_offline(self, directory: str) -> None:
+        """Nothing of it is touched any more. A round that works there ends with its slice."""
+        self.cleaners.pop(directory, None)
+        gone = [segment for _, segment in self._doomed if self._is_in(segment, directory)]
+        self._doomed = deque(each for each in self._doomed if not self._is_in(each[1], directory))
+
+        def close() -> None:
+            for segment in gone:
+                segment.close_handlers()
+
+        if gone:
+            self._outbox.run_job("close", close, note_unclosed)
+
+    def _is_in(self, segment: LogSegment, directory: str) -> bool:
+        return dirname(segment.directory) == directory
+
+    def _on_retention_timer(self, now_ms: int) -> None:
+        """Compacted logs are the cleaner's, unless there is none."""
+        for replica in self._replicas():
+            if not replica.log.config.is_compacted or not self._config.log_cleaner_enable:
+                self._shorten(replica, now_ms)
+        at_ms = now_ms + self._config.log_retention_check_interval_ms
+        self._outbox.set_timer(RETENTION_TIMER, at_ms, self._on_retention_timer)
+
+    def _shorten(self, replica: Replica, now_ms: int) -> None:
+        self._now_ms = now_ms
+        log = replica.log
+        if log.online.reason is not None:
+            # Its directory failed a moment ago.
+            return
+        try:
+            count = log.retention.delete_old(now_ms)
+        except StorageError as error:
+            self._logs.on_disk_failed(log, error)
+            return
+        if count == 0:
+            return
+        self._context.touch(replica.topic_partition)
+        self._outbox.observe(
+            "log.segments_deleted",
+            topic_partition=replica.name,
+            segments=count,
+            log_start_offset=log.log_start_offset,
+        )
+
+    def _on_producers_timer(self, now_ms: int) -> None:
+        for replica in self._replicas():
+            replica.log.producers.remove_expired(now_ms)
+        at_ms = now_ms + self._config.producer_id_expiration_check_interval_ms
+        self._outbox.set_timer(PRODUCERS_TIMER, at_ms, self._on_producers_timer)
+
+    def _replicas(self) -> list[Replica]:
+        replicas = self._context.replicas
+        return [replicas[topic_partition] for topic_partition in sorted(replicas)]
+
+    def _doom(self, segment: LogSegment) -> None:
+        """It stays readable under its `.deleted` names for file.delete.delay.ms (RT3)."""
+        replica = self._replica_of(segment)
+        delay_ms = 0 if replica is None else replica.log.config.file_delete_delay_ms
+        due_ms = self._now_ms + delay_ms
+        is_next = all(due_ms < at_ms for at_ms, _ in self._doomed)
+        self._doomed.append((due_ms, segment))
+        if is_next:
+            self._outbox.set_timer(DELETION_TIMER, due_ms, self._on_deletion_timer)
+
+    def _replica_of(self, segment: LogSegment) -> Replica | None:
+        for replica in self._context.replicas.values():
+            if replica.log.directory == segment.directory:
+                return replica
+        return None
+
+    def _on_deletion_timer(self, now_ms: int) -> None:
+        due = [segment for at_ms, segment in self._doomed if at_ms <= now_ms]
+        self._doomed = deque(each for each in self._doomed if each[0] > now_ms)
+        failed: list[OSError] = []
+
+        def delete() -> None:
+            for segment in due:
+                try:
+                    segment.delete()
+                except OSError as error:
+                    failed.append(error)
+
+        if due:
+            self._outbox.run_job("delete", delete, lambda _, error: self._on_deleted(failed, error))
+        if self._doomed:
+            at_ms = min(at_ms for at_ms, _ in self._doomed)
+            self._outbox.set_timer(DELETION_TIMER, at_ms, self._on_deletion_timer)
+
+    def _on_deleted(self, failed: list[OSError], error: Exception | None) -> None:
+        if error is not None:
+            raise StorageError(f"old segments cannot be deleted: {error}") from error
+        for each in failed:
+            told = StorageError(f"old segments cannot be deleted: {each}")
+            told.__cause__ = each
+            self._logs.on_disk_failed(None, told)
+
+    def _arm_cleaner(self, now_ms: int) -> None:
+        at_ms = now_ms + self._config.log_cleaner_backoff_ms
+        self._outbox.set_timer(CLEANER_TIMER, at_ms, self._on_cleaner_timer)
+
+    def _on_cleaner_timer(self, now_ms: int) -> None:
+        if self._context.replicas and self._begin_round(now_ms):
+            return
+        self._shorten_compacted(now_ms)
+        self._arm_cleaner(now_ms)
+
+    def _begin_round(self, now_ms: int) -> bool:
+        found = self._grab_filthiest(now_ms)
+        if found is None:
+            return False
+        config = CleanerConfig(
+            dedupe_buffer_bytes=self._config.log_cleaner_dedupe_buffer_size,
+            io_buffer_bytes=max(self._config.log_cleaner_io_buffer_size // 2, 1),
+        )
+        try:
+            compaction = found.log.compactions.prepare(found.offsets, config, now_ms)
+        except ValueError as error:
+            # Nothing whole is there to clean: the log is found again when there is.
+            logger.warning("log not cleaned: log=%s reason=%s", found.log.directory, error)
+            self.cleaner_of(found.log).done_cleaning(key_of(found.log), None)
+            return False
+        self._round = _Round(found.log, compaction)
+        self._go_on(now_ms)
+        return True
+
+    def _grab_filthiest(self, now_ms: int) -> Candidate | None:
+        """Grabs the filthiest log of all directories: one round runs at a time."""
+        found: list[tuple[CleanerManager, Candidate]] = []
+        for directory, cleaner in list(self.cleaners.items()):
+            try:
+                candidate = cleaner.find_filthiest(now_ms)
+            except OSError as error:
+                self._logs.directories.fail(directory, error)
+                continue
+            if candidate is not None:
+                found.append((cleaner, candidate))
+        if not found:
+            return None
+        cleaner, filthiest = max(found, key=lambda each: each[1].filth.cleanable_ratio)
+        cleaner.grab(filthiest)
+        return filthiest
+
+    def _go_on(self, now_ms: int) -> None:
+        """The next slice, after what it prepared was taken over."""
+        running = self._round
+        assert running is not None
+        self._now_ms = now_ms
+        try:
+            work = next(running.pieces, None)
+        except StorageError as error:
+            if running.log.online.reason is None:
+                self._fail(now_ms, running, error)
+            else:
+                self._logs.on_disk_failed(running.log, error)
+                self._drop_round(now_ms, running)
+            return
+        if work is None:
+            self._finish(now_ms, running)
+        else:
+            self._outbox.run_job("compact", work, self._on_slice_done)
+
+    def _on_slice_done(self, now_ms: int, error: Exception | None) -> None:
+        running = self._round
+        if running is None or self._is_stopped:
+            return
+        if running.log.online.reason is not None:
+            self._drop_round(now_ms, running)
+        elif self.cleaner_of(running.log).is_aborted(running.key) or not running.log.config.is_compacted:
+            # An error comes from the abortion, not from the work.
+            self._end_round(now_ms, running, None)
+        elif error is not None:
+            self._fail(now_ms, running, error)
+        else:
+            self._go_on(now_ms)
+
+    def _fail(self, now_ms: int, running: _Round, error: Exception) -> None:
+        """CL6: damage concerns one log, a disk that fails all of its directory."""
+        if isinstance(error, OSError):
+            told = running.log.online.failed("compaction", error)
+            told.__cause__ = error
+            self._logs.on_disk_failed(running.log, told)
+            self._drop_round(now_ms, running)
+            return
+        self.cleaner_of(running.log).mark_uncleanable(running.key, error)
+        self._outbox.observe(
+            "log.uncleanable", topic_partition=str(TopicPartition(*running.key)), reason=str(error)
+        )
+        self._end_round(now_ms, running, None)
+
+    def _finish(self, now_ms: int, running: _Round) -> None:
+        end_offset = running.compaction.end_offset
+        if end_offset is not None:
+            self._outbox.observe(
+                "log.compacted",
+                topic_partition=str(TopicPartition(*running.key)),
+                end_offset=end_offset,
+                bytes_before=running.bytes_before,
+                bytes_after=running.log.local.segments.size_bytes,
+            )
+        self._end_round(now_ms, running, end_offset)
+
+    def _end_round(self, now_ms: int, running: _Round, end_offset: int | None) -> None:
+        """Another one at once where one was done, else after the back-off."""
+        self._round = None
+        counts = False
+        try:
+            if end_offset is None:
+                running.compaction.abort()
+            counts = self.cleaner_of(running.log).done_cleaning(running.key, end_offset)
+        except OSError as error:
+            self._logs.on_disk_failed(running.log, error)
+        self._shorten_compacted(now_ms)
+        if counts:
+            self._on_cleaner_timer(now_ms)
+        else:
+            self._arm_cleaner(now_ms)
+
+    def _drop_round(self, now_ms: int, running: _Round) -> None:
+        """Its disk failed: what it has written so far stays for the next start to remove (LL6)."""
+        self._round = None
+        with contextlib.suppress(OSError, StorageError):
+            running.compaction.abort()
+        self._arm_cleaner(now_ms)
+
+    def _shorten_compacted(self, now_ms: int) -> None:
+        logs = [log for cleaner in self.cleaners.values() for log in cleaner.logs_to_shorten()]
+        for log in logs:
+            replica = self._context.replicas.get(TopicPartition(log.topic, log.partition))
+            if replica is not None:
+                self._shorten(replica, now_ms)

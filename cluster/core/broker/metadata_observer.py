@@ -1,0 +1,86 @@
+"""A broker as an observer of the metadata log: it replays what is committed, and acts on whole hand-overs.
+
+Kafka: MetadataLoader.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from cluster.core.broker.lifecycle import BrokerState, Lifecycle
+from cluster.core.broker.publication import Publication
+from cluster.core.errors import ErrorCode
+from cluster.core.events import TransportError
+from cluster.core.messages import FetchMetadataRequest, FetchMetadataResponse, ResponseBody
+from cluster.core.metadata.batches import read_metadata_batches
+from cluster.core.metadata.image import MetadataDelta
+from cluster.core.replica.context import ReplicaContext
+from cluster.core.replica.roles import Roles
+
+RETRY_TIMER = "metadata.retry"
+FETCH_BYTES = 1 << 20
+
+
+@final
+class MetadataObserver:
+    """Fetches the metadata log from the controller for as long as the broker lives."""
+
+    def __init__(
+        self, context: ReplicaContext, roles: Roles, publication: Publication, lifecycle: Lifecycle
+    ) -> None:
+        self._context = context
+        self._image = context.image
+        self._roles = roles
+        self._publication = publication
+        self._lifecycle = lifecycle
+        self._endpoints: dict[int, tuple[str, int]] = {}
+
+    def start(self, now_ms: int) -> None:
+        self._fetch(now_ms)
+
+    def _fetch(self, now_ms: int) -> None:
+        config = self._context.config
+        request = FetchMetadataRequest(
+            broker_id=config.node_id,
+            offset=self._image.next_offset,
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            max_bytes=FETCH_BYTES,
+        )
+        self._context.outbox.send(
+            config.controller_id,
+            request,
+            timeout_ms=config.replica_fetch_wait_max_ms + config.heartbeat_timeout_ms,
+            then=self._on_answer,
+        )
+
+    def _on_answer(self, now_ms: int, body: ResponseBody | TransportError) -> None:
+        if self._lifecycle.state is BrokerState.SHUTTING_DOWN:
+            return
+        if not isinstance(body, FetchMetadataResponse) or body.error is not ErrorCode.NONE:
+            delay_ms = self._context.config.retry_backoff_ms
+            self._context.outbox.set_timer(RETRY_TIMER, now_ms + delay_ms, self._fetch)
+            return
+        self._publication.note_high_watermark(body.high_watermark)
+        delta = MetadataDelta(self._image)
+        for offset, record in read_metadata_batches(body.records):
+            if offset >= self._image.next_offset:
+                delta.apply(record, offset)
+        self._learn_endpoints(delta)
+        self.publish(now_ms, delta)
+        self._fetch(now_ms)
+
+    def _learn_endpoints(self, delta: MetadataDelta) -> None:
+        for broker_id in delta.changed_brokers:
+            broker = self._image.brokers[broker_id]
+            endpoint = (broker.host, broker.port)
+            if self._endpoints.get(broker_id) != endpoint:
+                self._endpoints[broker_id] = endpoint
+                self._context.outbox.learn_endpoint(broker_id, broker.host, broker.port)
+
+    def publish(self, now_ms: int, delta: MetadataDelta) -> None:
+        """The image first, then the roles (KR-BRK-3); a hand-over is acted on as one (CTL-5)."""
+        if self._publication.is_published:
+            self._roles.apply_delta(now_ms, delta)
+        elif self._publication.maybe_publish_first(now_ms):
+            # It need not stay fenced until the next heartbeat is due.
+            self._lifecycle.beat(now_ms)

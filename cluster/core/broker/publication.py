@@ -1,0 +1,54 @@
+"""The moment from which a broker acts on the metadata that it replays.
+
+Kafka: BrokerMetadataPublisher, BrokerServer's wait for the metadata to be caught up.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from cluster.core.replica.context import NO_BROKER_EPOCH, ReplicaContext
+from cluster.core.replica.roles import Roles
+
+
+@final
+class Publication:
+    """The first hand-over of the image to the roles. Nothing is acted on before this life's registration is replayed
+    (KAFKA-14857).
+
+    The registration takes from the last life what it led. A broker that led on from there, at the old leader
+    epoch but perhaps without the tail that it lost, could write another record at the same offset and epoch.
+    """
+
+    def __init__(self, context: ReplicaContext, roles: Roles) -> None:
+        self._context = context
+        self._image = context.image
+        self._roles = roles
+        self.is_published = False
+        self._first_high_watermark: int | None = None
+
+    def note_high_watermark(self, high_watermark: int) -> None:
+        """What was committed when this broker first asked has to be replayed before anything is published."""
+        if self._first_high_watermark is None:
+            self._first_high_watermark = high_watermark
+
+    def has_caught_up(self) -> bool:
+        """Whether this life's registration is replayed, and what came before it is acted on."""
+        return self.is_published and self._has_own_registration()
+
+    def _has_own_registration(self) -> bool:
+        own_epoch = self._context.broker_epoch
+        return own_epoch != NO_BROKER_EPOCH and self._image.next_offset > own_epoch
+
+    def may_publish(self) -> bool:
+        first = self._first_high_watermark
+        has_loaded = first is not None and self._image.next_offset >= first
+        return has_loaded and self._has_own_registration()
+
+    def maybe_publish_first(self, now_ms: int) -> bool:
+        """Applies the whole image, once. Returns whether it did."""
+        if self.is_published or not self.may_publish():
+            return False
+        self.is_published = True
+        self._roles.apply_image(now_ms)
+        return True

@@ -1,0 +1,211 @@
+"""The admin client without I/O: one call to any node that answers, tried again while trying may help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import final
+
+from cluster.core.client.config import AdminConfig
+from cluster.core.client.effects import AdminEffect, Answered, Described
+from cluster.core.client.metadata_cache import MetadataUpdater
+from cluster.core.effects import Send, SetTimer, Stop
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired, TransportError
+from cluster.core.messages import (
+    AlterTopicConfigsRequest,
+    AlterTopicConfigsResponse,
+    CreateTopicRequest,
+    CreateTopicResponse,
+    DeleteTopicRequest,
+    DeleteTopicResponse,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ResponseBody,
+)
+
+WAKE_TIMER = "admin.wake"
+AdminRequest = CreateTopicRequest | DeleteTopicRequest | AlterTopicConfigsRequest | MetadataRequest
+# Retriable for a client of records; for an admin it is the answer.
+_NEVER_IN_PLACE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
+# No answer at all, and a broker that is starting: another one may help, and this one later.
+_OF_THE_NODE = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Task:
+    """One call of the user; `is_description` goes on with DescribeReplicas to each broker."""
+
+    ticket: int
+    body: AdminRequest
+    deadline_ms: int
+    retry_at_ms: int
+    call: int | None = None
+    is_description: bool = False
+    last_error: ErrorCode = ErrorCode.NETWORK_EXCEPTION
+    last_message: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Description:
+    ticket: int
+    metadata: MetadataResponse
+    calls: dict[int, None] = field(default_factory=dict)
+    replicas: list[DescribeReplicasResponse] = field(default_factory=list)
+
+
+@final
+class AdminCore:
+    """`ask` and `describe`, then `step`s from one thread; each ticket gets one `Answered` or `Described`."""
+
+    def __init__(self, config: AdminConfig) -> None:
+        self.config = config
+        self.metadata = MetadataUpdater(
+            retry_backoff_ms=config.retry_backoff_ms,
+            request_timeout_ms=config.request_timeout_ms,
+            max_age_ms=config.default_api_timeout_ms * 5,
+        )
+        self._tasks: dict[int, _Task] = {}
+        self._descriptions: list[_Description] = []
+        self._next_call = 0
+        self._armed_ms: int | None = None
+        self._is_stopped = False
+
+    def ask(self, now_ms: int, body: AdminRequest, *, ticket: int) -> list[AdminEffect]:
+        """Create, delete, alter or metadata. A repeated creation may meet what the lost first one did."""
+        self._add(now_ms, body, ticket, is_description=False)
+        return self._run(now_ms)
+
+    def describe(
+        self, now_ms: int, topics: tuple[str, ...] | None = None, *, ticket: int
+    ) -> list[AdminEffect]:
+        """Metadata, then what each broker holds of the topics; brokers that do not answer are left out."""
+        self._add(now_ms, MetadataRequest(topics=topics), ticket, is_description=True)
+        return self._run(now_ms)
+
+    def step(self, now_ms: int, event: Event) -> list[AdminEffect]:
+        if self._is_stopped:
+            return []
+        effects: list[AdminEffect] = []
+        match event:
+            case Response():
+                effects += self._on_response(now_ms, event.call, event.body)
+            case TimerFired():
+                self._armed_ms = None
+            case Shutdown():
+                self._is_stopped = True
+                return [Stop(reason="shutdown")]
+            case Request() | JobDone():
+                pass
+        return [*effects, *self._run(now_ms)]
+
+    def _add(self, now_ms: int, body: AdminRequest, ticket: int, *, is_description: bool) -> None:
+        assert ticket not in self._tasks, ticket
+        self._tasks[ticket] = _Task(
+            ticket=ticket,
+            body=body,
+            deadline_ms=now_ms + self.config.default_api_timeout_ms,
+            retry_at_ms=now_ms,
+            is_description=is_description,
+        )
+
+    def _run(self, now_ms: int) -> list[AdminEffect]:
+        effects: list[AdminEffect] = []
+        for task in list(self._tasks.values()):
+            if task.call is None and now_ms >= task.deadline_ms:
+                effects.append(self._give_up(task))
+            elif task.call is None and task.retry_at_ms <= now_ms:
+                effects.append(self._send(now_ms, task))
+        return [*effects, *self._arm(now_ms)]
+
+    def _send(self, now_ms: int, task: _Task) -> Send:
+        task.call = self._take_call()
+        timeout_ms = min(self.config.request_timeout_ms, task.deadline_ms - now_ms)
+        return Send(to=self.metadata.next_node(), call=task.call, body=task.body, timeout_ms=timeout_ms)
+
+    def _take_call(self) -> int:
+        self._next_call += 1
+        return self._next_call - 1
+
+    def _arm(self, now_ms: int) -> list[AdminEffect]:
+        idle = [task for task in self._tasks.values() if task.call is None]
+        wake_ms = min((max(task.retry_at_ms, now_ms + 1) for task in idle), default=None)
+        if wake_ms is None or (self._armed_ms is not None and self._armed_ms <= wake_ms):
+            return []
+        self._armed_ms = wake_ms
+        return [SetTimer(key=WAKE_TIMER, at_ms=wake_ms)]
+
+    def _on_response(self, now_ms: int, call: int, body: ResponseBody | TransportError) -> list[AdminEffect]:
+        for task in self._tasks.values():
+            if task.call == call:
+                task.call = None
+                return self._on_answer(now_ms, task, body)
+        for description in self._descriptions:
+            if call in description.calls:
+                return self._on_replicas(description, call, body)
+        return []
+
+    def _on_answer(self, now_ms: int, task: _Task, body: ResponseBody | TransportError) -> list[AdminEffect]:
+        error, message = _error_of(body)
+        self.metadata.count_failure(has_failed=error in _OF_THE_NODE)
+        may_help = error in _OF_THE_NODE or error.is_retriable
+        if may_help and error not in _NEVER_IN_PLACE:
+            task.last_error, task.last_message = error, message
+            task.retry_at_ms = now_ms + self.config.retry_backoff_ms
+            return []
+        del self._tasks[task.ticket]
+        assert not isinstance(body, TransportError)
+        learned: list[AdminEffect] = []
+        if isinstance(body, MetadataResponse):
+            learned += self.metadata.cache.update(body)
+            if task.is_description:
+                return [*learned, *self._ask_brokers(task, body)]
+        return [*learned, Answered(ticket=task.ticket, body=body, error=error, message=message)]
+
+    def _ask_brokers(self, task: _Task, metadata: MetadataResponse) -> list[AdminEffect]:
+        assert isinstance(task.body, MetadataRequest)
+        if not metadata.brokers:
+            return [Described(ticket=task.ticket, metadata=metadata)]
+        description = _Description(ticket=task.ticket, metadata=metadata)
+        self._descriptions.append(description)
+        effects: list[AdminEffect] = []
+        for broker in metadata.brokers:
+            call = self._take_call()
+            description.calls[call] = None
+            body = DescribeReplicasRequest(topics=task.body.topics)
+            effects.append(
+                Send(to=broker.broker_id, call=call, body=body, timeout_ms=self.config.request_timeout_ms)
+            )
+        return effects
+
+    def _on_replicas(
+        self, description: _Description, call: int, body: ResponseBody | TransportError
+    ) -> list[AdminEffect]:
+        del description.calls[call]
+        if isinstance(body, DescribeReplicasResponse):
+            description.replicas.append(body)
+        if description.calls:
+            return []
+        self._descriptions.remove(description)
+        replicas = tuple(sorted(description.replicas, key=lambda answer: answer.broker_id))
+        return [Described(ticket=description.ticket, metadata=description.metadata, replicas=replicas)]
+
+    def _give_up(self, task: _Task) -> AdminEffect:
+        del self._tasks[task.ticket]
+        message = task.last_message or "no node answered in time"
+        if task.is_description:
+            return Described(ticket=task.ticket, metadata=None, error=task.last_error, message=message)
+        return Answered(ticket=task.ticket, body=None, error=task.last_error, message=message)
+
+
+def _error_of(body: ResponseBody | TransportError) -> tuple[ErrorCode, str]:
+    match body:
+        case TransportError(reason=reason):
+            return ErrorCode.NETWORK_EXCEPTION, reason
+        case CreateTopicResponse() | DeleteTopicResponse() | AlterTopicConfigsResponse():
+            return body.error, body.message
+        case MetadataResponse(error=error):
+            return error, ""
+        case _:
+            return ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(body).__name__} is no answer to this"

@@ -1,0 +1,92 @@
+"""What clients are configured with: Kafka's names with underscores, and Kafka's defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from storage.codec.compression import Compression
+from storage.errors import ConfigError
+
+ACKS_ALL = -1
+ACKS_LEADER = 1
+ACKS_NONE = 0
+# A broker remembers this many batches of a producer (TXN-1).
+MAX_IN_FLIGHT_IDEMPOTENT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    """A producer's properties, under Kafka's names and with Kafka's defaults."""
+
+    acks: int = ACKS_ALL
+    # None: on with acks=all, else off.
+    enable_idempotence: bool | None = None
+    linger_ms: int = 5
+    batch_size: int = 16_384
+    compression_type: Compression = Compression.NONE
+    buffer_memory: int = 32 << 20
+    max_in_flight_requests_per_connection: int = 5
+    max_request_size: int = 1 << 20
+    # How long a record waits for the metadata of its topic.
+    max_block_ms: int = 60_000
+    retry_backoff_ms: int = 100
+    request_timeout_ms: int = 30_000
+    delivery_timeout_ms: int = 120_000
+    metadata_max_age_ms: int = 300_000
+
+    def __post_init__(self) -> None:
+        if self.acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
+            raise ConfigError(f"acks {self.acks}: all (-1), 1 or 0")
+        if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
+            raise ConfigError("delivery_timeout_ms must be at least linger_ms + request_timeout_ms")
+        if self.max_in_flight_requests_per_connection < 1:
+            raise ConfigError("max_in_flight_requests_per_connection must be at least 1")
+        if self.enable_idempotence and self.acks != ACKS_ALL:
+            raise ConfigError("idempotence needs acks=all: without it an acknowledged sequence may be lost")
+        if self.is_idempotent and self.max_in_flight_requests_per_connection > MAX_IN_FLIGHT_IDEMPOTENT:
+            raise ConfigError("idempotence allows 5 requests in flight: brokers remember five batches")
+
+    @property
+    def is_idempotent(self) -> bool:
+        return self.acks == ACKS_ALL and self.enable_idempotence is not False
+
+
+class OffsetReset(Enum):
+    """Kafka: auto.offset.reset."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """A consumer's properties, under Kafka's names and with Kafka's defaults."""
+
+    auto_offset_reset: OffsetReset = OffsetReset.LATEST
+    check_crcs: bool = True
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 50 << 20
+    fetch_max_wait_ms: int = 500
+    max_partition_fetch_bytes: int = 1 << 20
+    retry_backoff_ms: int = 100
+    request_timeout_ms: int = 30_000
+    metadata_max_age_ms: int = 300_000
+
+    def __post_init__(self) -> None:
+        if self.fetch_max_wait_ms >= self.request_timeout_ms:
+            raise ConfigError(
+                "fetch_max_wait_ms at or above request_timeout_ms: each idle fetch would time out"
+            )
+        if self.max_partition_fetch_bytes < 1 or self.fetch_max_bytes < 1:
+            raise ConfigError("fetch sizes must be positive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig:
+    """An admin client's properties, under Kafka's names and with Kafka's defaults."""
+
+    retry_backoff_ms: int = 100
+    request_timeout_ms: int = 30_000
+    default_api_timeout_ms: int = 60_000

@@ -1,0 +1,414 @@
+"""The consumer without I/O: positions in, fetches to leaders out, records below the high watermark to the user.
+
+One fetch a leader is in flight, for all partitions that it leads. Each names the leader epoch that the
+consumer believes in and the epoch of the last record that it read (KIP-320): a leader that does not have
+that record says where the logs part, and the position goes back there. Kafka: KafkaConsumer, Fetcher,
+SubscriptionState.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from cluster.core.client.config import ConsumerConfig, OffsetReset
+from cluster.core.client.effects import (
+    ConsumerEffect,
+    EndOfPartition,
+    Fetched,
+    PositionLost,
+    PositionReset,
+    TopicMissing,
+    Truncated,
+)
+from cluster.core.client.fetched_records import read_fetched
+from cluster.core.client.metadata_cache import LeaderAndEpoch, MetadataUpdater
+from cluster.core.effects import Observe, Send, SetTimer, Stop
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired, TransportError
+from cluster.core.messages import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NO_EPOCH,
+    EpochEnd,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ResponseBody,
+    TopicPartition,
+)
+from storage.errors import CorruptBatch, StorageError
+
+WAKE_TIMER = "consumer.wake"
+CONSUMER_REPLICA_ID = -1
+OUT_OF_RANGE = "out_of_range"
+
+Start = int | OffsetReset
+
+
+@dataclass(slots=True, kw_only=True)
+class _Position:
+    """Where reading of one partition stands."""
+
+    topic_partition: TopicPartition
+    # The next to read; None: to be looked up by `reset`.
+    offset: int | None
+    reset: OffsetReset
+    # Why the offset is looked up.
+    reason: str = ""
+    last_fetched_epoch: int = NO_EPOCH
+    high_watermark: int = -1
+    retry_at_ms: int = 0
+    lookup_call: int | None = None
+    is_fetching: bool = False
+    is_paused: bool = False
+    max_bytes: int
+    # The offset of the last EndOfPartition.
+    end_told: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FetchCall:
+    leader: int
+    # Each with the offset that was asked for.
+    asked: dict[TopicPartition, tuple[_Position, int]]
+
+
+@final
+class ConsumerCore:
+    """`assign` or `subscribe`, then `step`s from one thread; each returns effects in order."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self.config = config
+        self.metadata = MetadataUpdater(
+            retry_backoff_ms=config.retry_backoff_ms,
+            request_timeout_ms=config.request_timeout_ms,
+            max_age_ms=config.metadata_max_age_ms,
+        )
+        self._positions: dict[TopicPartition, _Position] = {}
+        self._subscriptions: dict[str, Start] = {}
+        self._missing: dict[str, ErrorCode] = {}
+        self._fetches: dict[int, _FetchCall] = {}
+        # The call in flight, by leader.
+        self._busy_leaders: dict[int, int] = {}
+        self._next_call = 0
+        self._armed_ms: int | None = None
+        self._is_stopped = False
+
+    def assign(self, now_ms: int, positions: Iterable[tuple[TopicPartition, Start]]) -> list[ConsumerEffect]:
+        """Reads these from now on, and nothing else: from an offset, or from an end that is looked up."""
+        self._positions, self._subscriptions = {}, {}
+        for topic_partition, start in positions:
+            self._add(topic_partition, start)
+        return self._run(now_ms)
+
+    def subscribe(self, now_ms: int, topics: Sequence[str], start: OffsetReset) -> list[ConsumerEffect]:
+        """Reads all partitions of the topics, those that appear later too, and nothing else."""
+        self._positions, self._subscriptions = {}, dict.fromkeys(topics, start)
+        self.metadata.watch(topics)
+        return self._run(now_ms)
+
+    def seek(
+        self, now_ms: int, topic_partition: TopicPartition, offset: int, *, leader_epoch: int = NO_EPOCH
+    ) -> list[ConsumerEffect]:
+        """`leader_epoch` of the record before `offset`, where it is known, is checked by the leader."""
+        self._add(topic_partition, offset).last_fetched_epoch = leader_epoch
+        return self._run(now_ms)
+
+    def pause(self, topic_partition: TopicPartition) -> None:
+        """Fetches no more of it; an answer under way is dropped and asked for again after `resume`."""
+        self._positions[topic_partition].is_paused = True
+
+    def resume(self, now_ms: int, topic_partition: TopicPartition) -> list[ConsumerEffect]:
+        self._positions[topic_partition].is_paused = False
+        return self._run(now_ms)
+
+    def positions(self) -> dict[TopicPartition, int | None]:
+        """The next offset of each partition; None while it is being looked up."""
+        return {position.topic_partition: position.offset for position in self._positions.values()}
+
+    def step(self, now_ms: int, event: Event) -> list[ConsumerEffect]:
+        if self._is_stopped:
+            return []
+        effects: list[ConsumerEffect] = []
+        match event:
+            case Response():
+                effects += self._on_response(now_ms, event.call, event.body)
+            case TimerFired():
+                self._armed_ms = None
+            case Shutdown():
+                self._is_stopped = True
+                return [Stop(reason="shutdown")]
+            case Request() | JobDone():
+                pass
+        return [*effects, *self._run(now_ms)]
+
+    def _add(self, topic_partition: TopicPartition, start: Start) -> _Position:
+        if isinstance(start, OffsetReset):
+            offset, reset, reason = None, start, start.value
+        else:
+            offset, reset, reason = start, self.config.auto_offset_reset, ""
+        position = _Position(
+            topic_partition=topic_partition,
+            offset=offset,
+            reset=reset,
+            reason=reason,
+            max_bytes=self.config.max_partition_fetch_bytes,
+        )
+        self._positions[topic_partition] = position
+        self.metadata.watch((topic_partition.topic,))
+        return position
+
+    def _run(self, now_ms: int) -> list[ConsumerEffect]:
+        effects = self._follow_subscriptions()
+        by_leader: dict[int, list[tuple[_Position, LeaderAndEpoch]]] = {}
+        for position in self._positions.values():
+            if self._is_due(position, now_ms):
+                leader = self.metadata.cache.leader(position.topic_partition)
+                if leader is None:
+                    self.metadata.request()
+                elif position.offset is None:
+                    effects.append(self._look_up(position, leader))
+                elif leader.leader not in self._busy_leaders:
+                    by_leader.setdefault(leader.leader, []).append((position, leader))
+        effects += [self._fetch(leader_id, asked) for leader_id, asked in by_leader.items()]
+        if request := self.metadata.poll(now_ms, self._next_call):
+            self._next_call += 1
+            effects.append(request)
+        return [*effects, *self._arm(now_ms)]
+
+    def _follow_subscriptions(self) -> list[ConsumerEffect]:
+        effects: list[ConsumerEffect] = []
+        for topic, start in self._subscriptions.items():
+            for number in self.metadata.cache.partitions(topic):
+                if TopicPartition(topic, number) not in self._positions:
+                    self._add(TopicPartition(topic, number), start)
+            error = self.metadata.cache.errors.get(topic, ErrorCode.NONE)
+            if error is not ErrorCode.NONE:
+                self.metadata.request()
+                if self._missing.get(topic) is not error:
+                    effects.append(TopicMissing(topic=topic, error=error))
+            self._missing[topic] = error
+        return effects
+
+    def _is_due(self, position: _Position, now_ms: int) -> bool:
+        is_idle = not position.is_fetching and position.lookup_call is None and not position.is_paused
+        return is_idle and position.retry_at_ms <= now_ms
+
+    def _look_up(self, position: _Position, leader: LeaderAndEpoch) -> Send:
+        is_earliest = position.reset is OffsetReset.EARLIEST
+        position.lookup_call = self._take_call()
+        return Send(
+            to=leader.leader,
+            call=position.lookup_call,
+            body=ListOffsetsRequest(
+                topic_partition=position.topic_partition,
+                timestamp=EARLIEST_TIMESTAMP if is_earliest else LATEST_TIMESTAMP,
+                current_leader_epoch=leader.leader_epoch,
+            ),
+            timeout_ms=self.config.request_timeout_ms,
+        )
+
+    def _fetch(self, leader_id: int, asked: list[tuple[_Position, LeaderAndEpoch]]) -> Send:
+        call = self._take_call()
+        partitions = []
+        offsets: dict[TopicPartition, tuple[_Position, int]] = {}
+        for position, leader in asked:
+            assert position.offset is not None
+            position.is_fetching = True
+            offsets[position.topic_partition] = (position, position.offset)
+            partitions.append(
+                FetchPartition(
+                    topic_partition=position.topic_partition,
+                    fetch_offset=position.offset,
+                    current_leader_epoch=leader.leader_epoch,
+                    last_fetched_epoch=position.last_fetched_epoch,
+                    max_bytes=position.max_bytes,
+                )
+            )
+        self._fetches[call] = _FetchCall(leader=leader_id, asked=offsets)
+        self._busy_leaders[leader_id] = call
+        return Send(
+            to=leader_id,
+            call=call,
+            body=FetchRequest(
+                replica_id=CONSUMER_REPLICA_ID,
+                max_wait_ms=self.config.fetch_max_wait_ms,
+                min_bytes=self.config.fetch_min_bytes,
+                max_bytes=self.config.fetch_max_bytes,
+                partitions=tuple(partitions),
+            ),
+            timeout_ms=self.config.request_timeout_ms,
+        )
+
+    def _take_call(self) -> int:
+        self._next_call += 1
+        return self._next_call - 1
+
+    def _arm(self, now_ms: int) -> list[ConsumerEffect]:
+        wakes = [self.metadata.next_wake_ms()]
+        wakes += [position.retry_at_ms for position in self._positions.values()]
+        wake_ms = min((time for time in wakes if time is not None and time > now_ms), default=None)
+        if wake_ms is None or (self._armed_ms is not None and self._armed_ms <= wake_ms):
+            return []
+        self._armed_ms = wake_ms
+        return [SetTimer(key=WAKE_TIMER, at_ms=wake_ms)]
+
+    def _on_response(
+        self, now_ms: int, call: int, body: ResponseBody | TransportError
+    ) -> list[ConsumerEffect]:
+        if self.metadata.owns(call):
+            return list(self.metadata.on_response(now_ms, body))
+        if fetch := self._fetches.pop(call, None):
+            del self._busy_leaders[fetch.leader]
+            return self._on_fetched(now_ms, fetch, body)
+        for position in self._positions.values():
+            if position.lookup_call == call:
+                position.lookup_call = None
+                return self._on_looked_up(now_ms, position, body)
+        # The partition is not assigned any more.
+        return []
+
+    def _on_looked_up(
+        self, now_ms: int, position: _Position, body: ResponseBody | TransportError
+    ) -> list[ConsumerEffect]:
+        error = body.error if isinstance(body, ListOffsetsResponse) else ErrorCode.NETWORK_EXCEPTION
+        if error is not ErrorCode.NONE or not isinstance(body, ListOffsetsResponse):
+            return self._on_error(now_ms, position, error)
+        assert body.offset >= 0, body
+        position.offset, position.last_fetched_epoch = body.offset, NO_EPOCH
+        return [
+            PositionReset(
+                topic_partition=position.topic_partition, offset=body.offset, reason=position.reason
+            )
+        ]
+
+    def _on_fetched(
+        self, now_ms: int, fetch: _FetchCall, body: ResponseBody | TransportError
+    ) -> list[ConsumerEffect]:
+        error = body.error if isinstance(body, FetchResponse) else ErrorCode.NETWORK_EXCEPTION
+        answers = {}
+        if isinstance(body, FetchResponse):
+            answers = {answer.topic_partition: answer for answer in body.partitions}
+        effects: list[ConsumerEffect] = []
+        for topic_partition, (position, asked_offset) in fetch.asked.items():
+            position.is_fetching = False
+            if not self._is_current(position, asked_offset):
+                continue
+            answer = answers.get(topic_partition)
+            if error is not ErrorCode.NONE:
+                effects += self._on_error(now_ms, position, error)
+            elif answer is not None:
+                # A leader may leave out what has no news.
+                effects += self._on_partition(now_ms, position, answer)
+        return effects
+
+    def _is_current(self, position: _Position, asked_offset: int) -> bool:
+        """FET-4: an answer to a question that nobody asks any more is dropped whole."""
+        is_assigned = self._positions.get(position.topic_partition) is position
+        return is_assigned and not position.is_paused and position.offset == asked_offset
+
+    def _on_partition(
+        self, now_ms: int, position: _Position, answer: FetchPartitionResponse
+    ) -> list[ConsumerEffect]:
+        if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return self._on_out_of_range(position)
+        if answer.error is not ErrorCode.NONE:
+            is_news = self.metadata.cache.hint(answer.topic_partition, answer.leader_id, answer.leader_epoch)
+            return [] if is_news else self._on_error(now_ms, position, answer.error)
+        if answer.diverging is not None:
+            return self._on_diverging(position, answer.diverging)
+        return self._on_records(now_ms, position, answer)
+
+    def _on_error(self, now_ms: int, position: _Position, error: ErrorCode) -> list[ConsumerEffect]:
+        """Later, perhaps elsewhere; or never, where trying again cannot help."""
+        is_lasting = not error.is_retriable and error is not ErrorCode.UNKNOWN_SERVER_ERROR
+        if is_lasting:
+            return self._lose(position, error)
+        position.retry_at_ms = now_ms + self.config.retry_backoff_ms
+        self.metadata.request()
+        return []
+
+    def _lose(self, position: _Position, error: ErrorCode) -> list[ConsumerEffect]:
+        offset = -1 if position.offset is None else position.offset
+        position.is_paused = True
+        return [PositionLost(topic_partition=position.topic_partition, offset=offset, error=error)]
+
+    def _on_out_of_range(self, position: _Position) -> list[ConsumerEffect]:
+        if self.config.auto_offset_reset is OffsetReset.NONE:
+            return self._lose(position, ErrorCode.OFFSET_OUT_OF_RANGE)
+        position.offset, position.last_fetched_epoch = None, NO_EPOCH
+        position.reset, position.reason = self.config.auto_offset_reset, OUT_OF_RANGE
+        return []
+
+    def _on_diverging(self, position: _Position, diverging: EpochEnd) -> list[ConsumerEffect]:
+        """KIP-320: the leader never had what was read last; back to where both logs still agree."""
+        # A leader that knows no epoch so old has nothing left to compare with.
+        if diverging.end_offset < 0:
+            return self._on_out_of_range(position)
+        assert position.offset is not None
+        from_offset, to_offset = position.offset, min(position.offset, diverging.end_offset)
+        position.offset, position.last_fetched_epoch = to_offset, diverging.epoch
+        return [
+            Truncated(
+                topic_partition=position.topic_partition,
+                from_offset=from_offset,
+                to_offset=to_offset,
+                epoch=diverging.epoch,
+            )
+        ]
+
+    def _on_records(
+        self, now_ms: int, position: _Position, answer: FetchPartitionResponse
+    ) -> list[ConsumerEffect]:
+        assert position.offset is not None
+        position.high_watermark = answer.high_watermark
+        read = read_fetched(
+            answer.records, position.offset, answer.high_watermark, check_crcs=self.config.check_crcs
+        )
+        effects: list[ConsumerEffect] = []
+        if read.next_offset > position.offset:
+            position.offset = read.next_offset
+            position.last_fetched_epoch = read.last_epoch
+            position.max_bytes = self.config.max_partition_fetch_bytes
+            effects.append(
+                Fetched(
+                    topic_partition=position.topic_partition,
+                    records=read.records,
+                    high_watermark=answer.high_watermark,
+                    next_offset=read.next_offset,
+                    leader_epoch=answer.leader_epoch,
+                )
+            )
+        elif answer.records and read.damage is None:
+            # Not even one whole batch fitted.
+            position.max_bytes *= 2
+        if read.damage is not None:
+            return [*effects, *self._on_damage(now_ms, position, read.damage)]
+        return [*effects, *self._tell_end(position)]
+
+    def _on_damage(self, now_ms: int, position: _Position, damage: StorageError) -> list[ConsumerEffect]:
+        """Nothing of a damaged batch is given out; it may have been damaged on the way, so it is asked for
+        again.
+        """
+        told = Observe(
+            kind="consumer.damaged_batch",
+            fields=(
+                ("topic_partition", str(position.topic_partition)),
+                ("offset", -1 if position.offset is None else position.offset),
+                ("reason", str(damage)),
+            ),
+        )
+        error = ErrorCode.CORRUPT_MESSAGE if isinstance(damage, CorruptBatch) else ErrorCode(damage.code)
+        return [told, *self._on_error(now_ms, position, error)]
+
+    def _tell_end(self, position: _Position) -> list[ConsumerEffect]:
+        offset = position.offset
+        if offset is None or offset < position.high_watermark or offset == position.end_told:
+            return []
+        position.end_told = offset
+        return [EndOfPartition(topic_partition=position.topic_partition, offset=offset)]

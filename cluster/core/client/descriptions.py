@@ -1,0 +1,35 @@
+"""What the brokers' own words about a topic add up to."""
+
+from __future__ import annotations
+
+from cluster.core.client.effects import Described
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import ReplicaDescription, TopicPartition
+
+Replicas = dict[tuple[TopicPartition, int], ReplicaDescription]
+
+
+def replicas_of(described: Described) -> Replicas:
+    """The replicas by partition and broker, as told by the brokers that answered."""
+    return {
+        (replica.topic_partition, answer.broker_id): replica
+        for answer in described.replicas
+        for replica in answer.replicas
+    }
+
+
+def is_led(described: Described, topic: str) -> bool:
+    """Whether each partition's leader leads, and each of its replicas that can be reached knows of it."""
+    metadata = described.metadata
+    if metadata is None or not metadata.topics or metadata.topics[0].error is not ErrorCode.NONE:
+        return False
+    replicas = replicas_of(described)
+    reachable = {answer.broker_id for answer in described.replicas}
+    for partition in metadata.topics[0].partitions:
+        place = TopicPartition(topic, partition.partition)
+        leader = replicas.get((place, partition.leader))
+        if leader is None or leader.role != "leader":
+            return False
+        if any((place, broker) not in replicas for broker in partition.replicas if broker in reachable):
+            return False
+    return True

@@ -1,0 +1,211 @@
+"""What a client knows of brokers and leaders, and how it asks for more.
+
+Kafka: Metadata, NetworkClient's updater.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import final
+
+from cluster.core.effects import BOOTSTRAP, Effect, LearnEndpoint, Send
+from cluster.core.errors import ErrorCode
+from cluster.core.events import TransportError
+from cluster.core.messages import (
+    NO_LEADER,
+    BrokerEndpoint,
+    MetadataRequest,
+    MetadataResponse,
+    ResponseBody,
+    TopicMetadata,
+    TopicPartition,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndEpoch:
+    """The leader of a partition, and the epoch in which it leads."""
+
+    leader: int
+    leader_epoch: int
+
+
+@dataclass(slots=True, kw_only=True)
+class KnownTopic:
+    """`leaders` holds all partitions; one without a leader has NO_LEADER."""
+
+    # That of the newest answer that named the topic.
+    metadata_offset: int
+    leaders: dict[int, LeaderAndEpoch] = field(default_factory=dict)
+
+
+@final
+class MetadataCache:
+    """Brokers, topics and leaders. A leader epoch falls only with a newer view: the topic was created again.
+
+    Else an answer of a broker that lags behind would undo what another one told (KIP-320).
+    """
+
+    def __init__(self) -> None:
+        self.cluster_id = ""
+        self.brokers: dict[int, BrokerEndpoint] = {}
+        self.topics: dict[str, KnownTopic] = {}
+        # Those of topics that the last answer did not know.
+        self.errors: dict[str, ErrorCode] = {}
+        # Both are worked out once between two changes, for they are asked for each record.
+        self._partitions: dict[str, list[int]] = {}
+        self._available: dict[str, list[int]] = {}
+
+    def update(self, response: MetadataResponse) -> list[LearnEndpoint]:
+        """Takes in an answer without error; returns the endpoints that are new."""
+        self.cluster_id = response.cluster_id
+        learned = [
+            LearnEndpoint(node_id=broker.broker_id, host=broker.host, port=broker.port)
+            for broker in response.brokers
+            if self.brokers.get(broker.broker_id) != broker
+        ]
+        # An isolated broker may know of no other; then the old addresses are better than nothing.
+        if response.brokers:
+            self.brokers = {broker.broker_id: broker for broker in response.brokers}
+        for topic in response.topics:
+            self._update_topic(topic, response.metadata_offset)
+        self._forget_lists()
+        return learned
+
+    def _update_topic(self, topic: TopicMetadata, metadata_offset: int) -> None:
+        if topic.error is not ErrorCode.NONE:
+            self.errors[topic.name] = topic.error
+            if topic.error is not ErrorCode.LEADER_NOT_AVAILABLE:
+                self.topics.pop(topic.name, None)
+            return
+        self.errors.pop(topic.name, None)
+        known = self.topics.setdefault(topic.name, KnownTopic(metadata_offset=metadata_offset))
+        is_newer_view = metadata_offset > known.metadata_offset
+        known.metadata_offset = max(metadata_offset, known.metadata_offset)
+        for partition in topic.partitions:
+            old = known.leaders.get(partition.partition)
+            if old is None or is_newer_view or partition.leader_epoch >= old.leader_epoch:
+                known.leaders[partition.partition] = LeaderAndEpoch(
+                    leader=partition.leader, leader_epoch=partition.leader_epoch
+                )
+
+    def hint(self, topic_partition: TopicPartition, leader: int, leader_epoch: int) -> bool:
+        """A refusal named a newer leader (KIP-951); returns whether that is news and its address is known."""
+        known = self.topics.get(topic_partition.topic)
+        old = None if known is None else known.leaders.get(topic_partition.partition)
+        if known is None or old is None or leader == NO_LEADER or leader_epoch <= old.leader_epoch:
+            return False
+        known.leaders[topic_partition.partition] = LeaderAndEpoch(leader=leader, leader_epoch=leader_epoch)
+        self._forget_lists()
+        return leader in self.brokers
+
+    def leader(self, topic_partition: TopicPartition) -> LeaderAndEpoch | None:
+        """None where there is none, or none that can be reached."""
+        known = self.topics.get(topic_partition.topic)
+        found = None if known is None else known.leaders.get(topic_partition.partition)
+        return found if found is not None and found.leader in self.brokers else None
+
+    def _forget_lists(self) -> None:
+        self._partitions.clear()
+        self._available.clear()
+
+    def partitions(self, topic: str) -> list[int]:
+        """Returns all partitions in order; none where the topic is not known. The list is the cache's own."""
+        found = self._partitions.get(topic)
+        if found is None:
+            known = self.topics.get(topic)
+            found = self._partitions[topic] = [] if known is None else sorted(known.leaders)
+        return found
+
+    def available_partitions(self, topic: str) -> list[int]:
+        """Returns the partitions whose leader can be reached; all where none can. The list is the cache's own."""
+        found = self._available.get(topic)
+        if found is None:
+            every = self.partitions(topic)
+            led = [number for number in every if self.leader(TopicPartition(topic, number)) is not None]
+            found = self._available[topic] = led or every
+        return found
+
+
+@final
+class MetadataUpdater:
+    """One MetadataRequest at a time, to a broker after the other, to the bootstrap address when all have
+    failed.
+    """
+
+    def __init__(self, *, retry_backoff_ms: int, request_timeout_ms: int, max_age_ms: int) -> None:
+        self.cache = MetadataCache()
+        self._retry_backoff_ms = retry_backoff_ms
+        self._request_timeout_ms = request_timeout_ms
+        self._max_age_ms = max_age_ms
+        self._topics: dict[str, None] = {}
+        self._call: int | None = None
+        self._is_wanted = False
+        # The back-off: nothing is asked before.
+        self._allowed_ms = 0
+        self._fresh_until_ms: int | None = None
+        self._turn = 0
+        self._failures = 0
+
+    def watch(self, topics: Iterable[str]) -> None:
+        """Ask for these from now on."""
+        for topic in topics:
+            if topic not in self._topics:
+                self._topics[topic] = None
+                self._is_wanted = True
+
+    def forget(self, topic: str) -> None:
+        self._topics.pop(topic, None)
+
+    def request(self) -> None:
+        """What is known is wrong or not enough."""
+        self._is_wanted = True
+
+    def poll(self, now_ms: int, call: int) -> Send | None:
+        """A request under the number `call`, if one is due."""
+        if self._fresh_until_ms is not None and now_ms >= self._fresh_until_ms:
+            self._is_wanted = True
+        if self._call is not None or not self._is_wanted or now_ms < self._allowed_ms:
+            return None
+        self._is_wanted = False
+        self._call = call
+        return Send(
+            to=self.next_node(),
+            call=call,
+            body=MetadataRequest(topics=tuple(self._topics)),
+            timeout_ms=self._request_timeout_ms,
+        )
+
+    def count_failure(self, *, has_failed: bool) -> None:
+        """Counts a failed request to `next_node`: after one for each broker the bootstrap address is asked."""
+        self._failures = self._failures + 1 if has_failed else 0
+
+    def next_node(self) -> int:
+        """Any broker, another one each time."""
+        known = sorted(self.cache.brokers)
+        if not known or self._failures >= len(known):
+            return BOOTSTRAP
+        self._turn += 1
+        return known[self._turn % len(known)]
+
+    def owns(self, call: int) -> bool:
+        return call == self._call
+
+    def on_response(self, now_ms: int, body: ResponseBody | TransportError) -> list[Effect]:
+        """The answer to the pending request; a failure is tried again after the back-off."""
+        self._call = None
+        self._allowed_ms = now_ms + self._retry_backoff_ms
+        if not isinstance(body, MetadataResponse) or body.error is not ErrorCode.NONE:
+            self.count_failure(has_failed=True)
+            self._is_wanted = True
+            return []
+        self.count_failure(has_failed=False)
+        self._fresh_until_ms = now_ms + self._max_age_ms
+        return list(self.cache.update(body))
+
+    def next_wake_ms(self) -> int | None:
+        """When `poll` should be called again at the latest; None while an answer is awaited."""
+        if self._call is not None:
+            return None
+        return self._allowed_ms if self._is_wanted else self._fresh_until_ms

@@ -1,0 +1,602 @@
+"""The producer without I/O: records in, requests to leaders out, one `Delivered` a record.
+
+Idempotent by default (KIP-98): order is kept and nothing is doubled under retries and fail-overs, because
+
+- a partition's batches are sent again in their order, each under the sequence of its first sending, and only
+  while no earlier one is in flight; at most five may be known to a broker at a time, as many as it remembers;
+- after a batch was given up whose fate is unknown, or was refused for good, no new batch is sent until the
+  fates of all that were sent are known; then the epoch grows and sequences begin again (KIP-360).
+
+Kafka: KafkaProducer, Sender, TransactionManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from cluster.core.client.accumulator import NUMBER_STEP, Entry, PartitionQueue, ProducerBatch
+from cluster.core.client.config import ACKS_NONE, ProducerConfig
+from cluster.core.client.effects import Delivered, Flushed, ProducerEffect
+from cluster.core.client.metadata_cache import MetadataUpdater
+from cluster.core.client.partitioner import StickyPartitioner, partition_for_key
+from cluster.core.client.producer_identity import IdentityKeeper
+from cluster.core.client.waiting_records import PendingRecord, WaitingRecords, size_bound
+from cluster.core.effects import Send, SetTimer, Stop
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired, TransportError
+from cluster.core.messages import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ResponseBody,
+    TopicPartition,
+)
+from storage.batch.record import Header, Record
+from storage.draws import Draws
+
+WAKE_TIMER = "producer.wake"
+NO_PARTITION = -1
+_DUPLICATES = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+_LOST_SEQUENCES = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
+_UNKNOWN_OUTCOME = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    # Leadership may have been lost while the reply waited (PRO-4).
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+)
+_NO_NEWS_OF_LEADERS = (
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.CORRUPT_MESSAGE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ProduceCall:
+    leader: int
+    batches: tuple[ProducerBatch, ...]
+
+
+@final
+class ProducerCore:
+    """`send`, `flush` and `step` from one thread; each returns effects in order."""
+
+    def __init__(self, config: ProducerConfig, draws: Draws) -> None:
+        self.config = config
+        self.metadata = MetadataUpdater(
+            retry_backoff_ms=config.retry_backoff_ms,
+            request_timeout_ms=config.request_timeout_ms,
+            max_age_ms=config.metadata_max_age_ms,
+        )
+        self.identity = IdentityKeeper(config.retry_backoff_ms, config.request_timeout_ms)
+        self.buffered_bytes = 0
+        self._draws = draws
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._waiting = WaitingRecords(config.max_block_ms)
+        self._sticky: dict[str, StickyPartitioner] = {}
+        self._calls: dict[int, _ProduceCall] = {}
+        # The number of requests, by leader.
+        self._in_flight: dict[int, int] = {}
+        self._next_call = 0
+        self._next_number = 0
+        self._turn = 0
+        # Grows with each flush.
+        self._generation = 0
+        # The number of records, by generation.
+        self._unfinished: dict[int, int] = {}
+        # The ticket of each flush, by generation.
+        self._flushes: dict[int, int] = {}
+        self._armed_ms: int | None = None
+        self._is_closing = False
+        self._is_stopped = False
+
+    def start(self, now_ms: int) -> list[ProducerEffect]:
+        """Asks for an id and for the brokers at once, so that the first record need not wait for both."""
+        self.metadata.request()
+        return self._run(now_ms)
+
+    @property
+    def unfinished_count(self) -> int:
+        """Records whose `Delivered` is still to come."""
+        return sum(self._unfinished.values())
+
+    @property
+    def has_room(self) -> bool:
+        """Whether `send` takes more; the shell holds its user back while not (buffer.memory)."""
+        return self.buffered_bytes < self.config.buffer_memory
+
+    def send(
+        self,
+        now_ms: int,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        partition: int | None = None,
+        headers: Sequence[Header] = (),
+        timestamp_ms: int | None = None,
+        ticket: int,
+    ) -> list[ProducerEffect]:
+        """Takes one record; its `Delivered(ticket)` comes now (refused) or later, exactly once."""
+        header_pairs = tuple(headers)
+        record = PendingRecord(
+            ticket,
+            topic,
+            partition,
+            key,
+            value,
+            header_pairs,
+            now_ms if timestamp_ms is None else timestamp_ms,
+            now_ms,
+            self._generation,
+            size_bound(key, value, header_pairs),
+        )
+        if refused := self._refusal(record):
+            return [refused]
+        self.buffered_bytes += record.size_bytes
+        self._unfinished[self._generation] = self._unfinished.get(self._generation, 0) + 1
+        self.metadata.watch((topic,))
+        if self._waiting.has(topic) or not self.metadata.cache.partitions(topic):
+            self._waiting.add(record)
+            return self._run(now_ms)
+        effects: list[ProducerEffect] = []
+        needs_run = self._accumulate(record, effects)
+        return [*effects, *self._run(now_ms)] if needs_run or effects else effects
+
+    def flush(self, now_ms: int, ticket: int) -> list[ProducerEffect]:
+        """Sends without lingering; `Flushed(ticket)` when all that was sent before has its end."""
+        self._flushes[self._generation] = ticket
+        self._generation += 1
+        for queue in self._queues.values():
+            if queue.queue:
+                queue.queue[-1].is_full = True
+        return self._run(now_ms)
+
+    def step(self, now_ms: int, event: Event) -> list[ProducerEffect]:
+        """Responses, timers and `Shutdown`, which ends with `Stop` once all records have their end."""
+        if self._is_stopped:
+            return []
+        effects: list[ProducerEffect] = []
+        match event:
+            case Response():
+                effects += self._on_response(now_ms, event)
+            case TimerFired():
+                self._armed_ms = None
+            case Shutdown():
+                self._is_closing = True
+            case Request() | JobDone():
+                pass
+        return [*effects, *self._run(now_ms)]
+
+    def abort(self, now_ms: int) -> list[ProducerEffect]:
+        """Ends at once: what has no end yet fails, as unknown where it was sent."""
+        effects: list[ProducerEffect] = []
+        for record in self._waiting.take_all():
+            effects.append(self._fail_waiting(record, ErrorCode.REQUEST_TIMED_OUT, "the producer was closed"))
+        for queue in self._queues.values():
+            for batch in queue.in_flight:
+                batch.may_be_appended = True
+            for batch in [*queue.in_flight, *queue.queue]:
+                effects += self._fail(batch, ErrorCode.REQUEST_TIMED_OUT, "the producer was closed")
+            queue.queue.clear()
+        self._is_closing = True
+        return [*effects, *self._run(now_ms)]
+
+    def _refusal(self, record: PendingRecord) -> Delivered | None:
+        error, message = ErrorCode.NONE, ""
+        if self._is_closing:
+            error, message = ErrorCode.INVALID_REQUEST, "the producer is closed"
+        elif record.size_bytes > self.config.max_request_size:
+            error = ErrorCode.MESSAGE_TOO_LARGE
+            message = f"{record.size_bytes} bytes are above max.request.size {self.config.max_request_size}"
+        elif self.buffered_bytes + record.size_bytes > self.config.buffer_memory:
+            error, message = ErrorCode.REQUEST_TIMED_OUT, "buffer.memory is exhausted"
+        if error is ErrorCode.NONE:
+            return None
+        number = NO_PARTITION if record.partition is None else record.partition
+        topic_partition = TopicPartition(record.topic, number)
+        return Delivered(ticket=record.ticket, topic_partition=topic_partition, error=error, message=message)
+
+    def _accumulate(self, record: PendingRecord, effects: list[ProducerEffect]) -> bool:
+        """Into the last batch of its partition; True when something may be due because of it.
+
+        With two batches waiting, the first was due already: a third changes nothing, unless the buffer is full.
+        """
+        number = self._choose_partition(record)
+        topic_partition = TopicPartition(record.topic, number)
+        if number not in self.metadata.cache.partitions(record.topic):
+            text = f"topic {record.topic} has no partition {number}"
+            effects.append(self._fail_waiting(record, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text))
+            return False
+        queue = self._queues.get(topic_partition)
+        if queue is None:
+            queue = self._queues[topic_partition] = PartitionQueue(topic_partition)
+        batch = queue.queue[-1] if queue.queue else None
+        if batch is not None and self._try_append(batch, record):
+            return batch.is_full
+        batch = self._new_batch(queue, record)
+        is_taken = self._try_append(batch, record)
+        assert is_taken, record.ticket
+        return len(queue.queue) <= 2 or not self.has_room
+
+    def _new_batch(self, queue: PartitionQueue, record: PendingRecord) -> ProducerBatch:
+        batch = ProducerBatch(
+            queue.topic_partition,
+            number=self._next_number,
+            created_ms=record.arrived_ms,
+            generation=record.generation,
+            compression=self.config.compression_type,
+            limit_bytes=self.config.batch_size,
+        )
+        self._next_number += NUMBER_STEP
+        queue.queue.append(batch)
+        return batch
+
+    def _try_append(self, batch: ProducerBatch, record: PendingRecord) -> bool:
+        if batch.data or batch.generation != record.generation:
+            batch.is_full = True
+            return False
+        return batch.try_append(
+            Record(batch.record_count, record.timestamp_ms, record.key, record.value, record.headers),
+            Entry(record.ticket, record.timestamp_ms, record.size_bytes),
+        )
+
+    def _choose_partition(self, record: PendingRecord) -> int:
+        if record.partition is not None:
+            return record.partition
+        if record.key is not None:
+            return partition_for_key(record.key, len(self.metadata.cache.partitions(record.topic)))
+        sticky = self._sticky.get(record.topic)
+        if sticky is None:
+            sticky = StickyPartitioner(record.topic, self.config.batch_size, self._draws)
+            self._sticky[record.topic] = sticky
+        return sticky.partition(record.size_bytes, self.metadata.cache.available_partitions(record.topic))
+
+    def _run(self, now_ms: int) -> list[ProducerEffect]:
+        """Everything that time or news made possible; ends by setting the timer for what they will."""
+        if self._is_stopped:
+            return []
+        effects = self._take_waiting(now_ms)
+        effects += self._expire(now_ms)
+        self._resolve()
+        effects += self._drain(now_ms)
+        if request := self.metadata.poll(now_ms, self._next_call):
+            self._next_call += 1
+            effects.append(request)
+        if self.config.is_idempotent:
+            request = self.identity.poll(now_ms, self._next_call, self.metadata.next_node)
+            if request is not None:
+                self._next_call += 1
+                effects.append(request)
+        effects += self._finish_flushes()
+        if self._is_closing and not self._unfinished:
+            self._is_stopped = True
+            return [*effects, Stop(reason="shutdown")]
+        return [*effects, *self._arm(now_ms)]
+
+    def _take_waiting(self, now_ms: int) -> list[ProducerEffect]:
+        """Records whose topic is known by now; those that waited too long fail."""
+        effects: list[ProducerEffect] = []
+        for topic in self._waiting.topics():
+            if self.metadata.cache.partitions(topic):
+                for record in self._waiting.take(topic):
+                    self._accumulate(record, effects)
+            error = self.metadata.cache.errors.get(topic, ErrorCode.REQUEST_TIMED_OUT)
+            is_hopeless = error is ErrorCode.INVALID_TOPIC_EXCEPTION
+            for record in self._waiting.take(topic) if is_hopeless else self._waiting.expired(topic, now_ms):
+                effects.append(self._fail_waiting(record, error, f"no metadata of topic {topic}"))
+            if self._waiting.has(topic):
+                self.metadata.request()
+        return effects
+
+    def _expire(self, now_ms: int) -> list[ProducerEffect]:
+        """delivery.timeout.ms: told as failed, though what was sent may still be in the log or come there."""
+        effects: list[ProducerEffect] = []
+        before_ms = now_ms - self.config.delivery_timeout_ms
+        for queue in self._queues.values():
+            for batch in queue.in_flight:
+                if not batch.is_done and batch.created_ms <= before_ms:
+                    queue.is_unresolved = batch.may_be_appended = True
+                    effects += self._fail(batch, ErrorCode.REQUEST_TIMED_OUT, "delivery.timeout.ms passed")
+            while queue.queue and queue.queue[0].created_ms <= before_ms:
+                batch = queue.queue.popleft()
+                queue.is_unresolved |= batch.is_sequenced
+                effects += self._fail(batch, ErrorCode.REQUEST_TIMED_OUT, "delivery.timeout.ms passed")
+        return effects
+
+    def _resolve(self) -> None:
+        for queue in self._queues.values():
+            queue.unsequence_followers()
+            if queue.may_resolve:
+                if queue.is_complete or not self.config.is_idempotent:
+                    queue.resolved()
+                elif bumped := self.identity.bump_above(queue.identity):
+                    queue.restart(bumped)
+
+    def _drain(self, now_ms: int) -> list[ProducerEffect]:
+        """Requests to each leader with room for one, until nothing more is due."""
+        effects: list[ProducerEffect] = []
+        by_leader: dict[int, list[PartitionQueue]] = {}
+        for queue in self._queues.values():
+            batch = self._due_batch(queue, now_ms)
+            if batch is not None:
+                leader = self.metadata.cache.leader(queue.topic_partition)
+                if leader is None:
+                    self.metadata.request()
+                elif queue.is_free_for(leader.leader):
+                    by_leader.setdefault(leader.leader, []).append(queue)
+        for leader_id, queues in by_leader.items():
+            while queues and self._in_flight.get(leader_id, 0) < self._max_in_flight:
+                effects += self._send_to(leader_id, queues, now_ms)
+                queues = [queue for queue in queues if self._due_batch(queue, now_ms) is not None]
+        return effects
+
+    @property
+    def _max_in_flight(self) -> int:
+        return self.config.max_in_flight_requests_per_connection
+
+    def _due_batch(self, queue: PartitionQueue, now_ms: int) -> ProducerBatch | None:
+        """The first batch of the partition, if it may be sent now."""
+        if not queue.queue:
+            return None
+        batch = queue.queue[0]
+        if batch.attempts or batch.is_sequenced:
+            is_due = batch.retry_at_ms <= now_ms
+        else:
+            is_due = self._is_ready(queue, batch, now_ms)
+        return batch if is_due and self._keeps_order(queue, batch) else None
+
+    def _is_ready(self, queue: PartitionQueue, batch: ProducerBatch, now_ms: int) -> bool:
+        has_lingered = batch.created_ms + self.config.linger_ms <= now_ms
+        is_pressed = self._is_closing or bool(self._flushes) or not self.has_room
+        return has_lingered or is_pressed or batch.is_full or len(queue.queue) > 1
+
+    def _keeps_order(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """A repetition waits for all before it; a new batch for an identity, and for unresolved sequences."""
+        if batch.is_sequenced:
+            return all(other.number > batch.number for other in queue.in_flight)
+        if not self.config.is_idempotent:
+            return len(queue.in_flight) < self._max_in_flight
+        if self.identity.current is None or queue.needs_resolution:
+            return False
+        if queue.is_unproven:
+            return False
+        return queue.outstanding_count < self._max_in_flight
+
+    def _send_to(self, leader: int, queues: list[PartitionQueue], now_ms: int) -> list[ProducerEffect]:
+        """One request with a batch of each partition, as many as fit; another one goes first each time."""
+        self._turn += 1
+        turn = self._turn % len(queues)
+        batches: list[ProducerBatch] = []
+        size_bytes = 0
+        for queue in [*queues[turn:], *queues[:turn]]:
+            batch = queue.queue[0]
+            if batches and size_bytes + batch.size_bytes > self.config.max_request_size:
+                continue
+            self._seal(queue, batch)
+            queue.sent(batch, leader)
+            size_bytes += batch.size_bytes
+            batches.append(batch)
+        return self._request(leader, tuple(batches), now_ms)
+
+    def _seal(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        if not self.config.is_idempotent:
+            batch.seal()
+        elif not batch.is_sequenced:
+            assert self.identity.current is not None
+            queue.sequence(batch, self.identity.current)
+
+    def _request(self, leader: int, batches: tuple[ProducerBatch, ...], now_ms: int) -> list[ProducerEffect]:
+        expects_reply = self.config.acks != ACKS_NONE
+        call = self._next_call
+        self._next_call += 1
+        sent = Send(
+            to=leader,
+            call=call,
+            body=ProduceRequest(
+                acks=self.config.acks,
+                timeout_ms=self.config.request_timeout_ms,
+                partitions=tuple(
+                    ProducePartition(topic_partition=batch.topic_partition, records=batch.data)
+                    for batch in batches
+                ),
+            ),
+            timeout_ms=self.config.request_timeout_ms,
+            expects_reply=expects_reply,
+        )
+        if expects_reply:
+            self._calls[call] = _ProduceCall(leader=leader, batches=batches)
+            self._in_flight[leader] = self._in_flight.get(leader, 0) + 1
+            return [sent]
+        effects: list[ProducerEffect] = [sent]
+        # With acks=0 nobody will answer.
+        for batch in batches:
+            self._queues[batch.topic_partition].answered(batch)
+            effects += self._deliver(batch, ProducePartitionResponse(topic_partition=batch.topic_partition))
+        return effects
+
+    def _on_response(self, now_ms: int, response: Response) -> list[ProducerEffect]:
+        call, body = response.call, response.body
+        if self.metadata.owns(call):
+            return list(self.metadata.on_response(now_ms, body))
+        if self.identity.owns(call):
+            self.identity.on_response(now_ms, body)
+            return []
+        sent = self._calls.pop(call, None)
+        # With acks=0 only a failure to send is reported.
+        if sent is None:
+            self.metadata.request()
+            return []
+        self._in_flight[sent.leader] -= 1
+        effects: list[ProducerEffect] = []
+        results = _results(body)
+        for batch in sent.batches:
+            result = results.get(batch.topic_partition)
+            if result is None:
+                result = ProducePartitionResponse(
+                    topic_partition=batch.topic_partition,
+                    error=_whole_error(body),
+                    message=body.reason if isinstance(body, TransportError) else "",
+                )
+            effects += self._on_result(now_ms, batch, result)
+        return effects
+
+    def _on_result(
+        self, now_ms: int, batch: ProducerBatch, result: ProducePartitionResponse
+    ) -> list[ProducerEffect]:
+        queue = self._queues[batch.topic_partition]
+        queue.answered(batch)
+        error = result.error
+        if error in _DUPLICATES:
+            queue.acked(batch)
+            return self._deliver(batch, result)
+        batch.may_be_appended |= error in _UNKNOWN_OUTCOME
+        # It was given up while it was in flight.
+        if batch.is_done:
+            return []
+        if error is ErrorCode.MESSAGE_TOO_LARGE and batch.may_split:
+            return self._split(queue, batch)
+        if batch.is_sequenced and error in _LOST_SEQUENCES:
+            self._on_lost_sequence(now_ms, queue, batch)
+            return []
+        if error.is_retriable or error is ErrorCode.NETWORK_EXCEPTION:
+            self._retry(now_ms, queue, batch, result)
+            return []
+        queue.has_gap |= batch.is_sequenced
+        return self._fail(batch, error, result.message)
+
+    def _retry(
+        self, now_ms: int, queue: PartitionQueue, batch: ProducerBatch, result: ProducePartitionResponse
+    ) -> None:
+        batch.retry_at_ms = now_ms + self.config.retry_backoff_ms
+        if result.error not in _NO_NEWS_OF_LEADERS:
+            if self.metadata.cache.hint(result.topic_partition, result.leader_id, result.leader_epoch):
+                # The leader is known, so there is no reason to wait (KIP-951).
+                batch.retry_at_ms = now_ms
+            else:
+                self.metadata.request()
+        queue.put_back(batch)
+
+    def _on_lost_sequence(self, now_ms: int, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """The leader certainly does not have the batch, for it misses a predecessor.
+
+        If that one will be sent again, this one follows it as it is. If not (the predecessor was given up,
+        or was acknowledged and then lost by an unclean election), only a new epoch goes on.
+        """
+        if queue.needs_resolution or queue.is_next_expected(batch):
+            queue.has_gap = True
+            batch.unsequence()
+            batch.retry_at_ms = now_ms
+        else:
+            batch.retry_at_ms = now_ms + self.config.retry_backoff_ms
+        queue.put_back(batch)
+
+    def _split(self, queue: PartitionQueue, batch: ProducerBatch) -> list[ProducerEffect]:
+        """The topic allows smaller batches only; the halves go again, under the same sequences."""
+        for part in batch.split():
+            queue.put_back(part)
+        return []
+
+    def _deliver(self, batch: ProducerBatch, result: ProducePartitionResponse) -> list[ProducerEffect]:
+        if batch.is_done:
+            return []
+        told: list[ProducerEffect] = [
+            Delivered(
+                ticket=entry.ticket,
+                topic_partition=batch.topic_partition,
+                offset=result.base_offset + index if result.base_offset >= 0 else -1,
+                timestamp_ms=result.log_append_time_ms
+                if result.log_append_time_ms >= 0
+                else entry.timestamp_ms,
+            )
+            for index, entry in enumerate(batch.entries)
+        ]
+        self._end(batch)
+        return told
+
+    def _fail(self, batch: ProducerBatch, error: ErrorCode, message: str) -> list[ProducerEffect]:
+        if batch.is_done:
+            return []
+        is_unknown = batch.may_be_appended
+        told: list[ProducerEffect] = [
+            Delivered(
+                ticket=entry.ticket,
+                topic_partition=batch.topic_partition,
+                timestamp_ms=entry.timestamp_ms,
+                error=error,
+                message=message,
+                is_unknown=is_unknown,
+            )
+            for entry in batch.entries
+        ]
+        self._end(batch)
+        return told
+
+    def _end(self, batch: ProducerBatch) -> None:
+        batch.is_done = True
+        self._ended(batch.generation, batch.record_count, sum(entry.size_bytes for entry in batch.entries))
+
+    def _fail_waiting(self, record: PendingRecord, error: ErrorCode, message: str) -> Delivered:
+        self._ended(record.generation, 1, record.size_bytes)
+        number = NO_PARTITION if record.partition is None else record.partition
+        return Delivered(
+            ticket=record.ticket,
+            topic_partition=TopicPartition(record.topic, number),
+            timestamp_ms=record.timestamp_ms,
+            error=error,
+            message=message,
+        )
+
+    def _ended(self, generation: int, record_count: int, size_bytes: int) -> None:
+        self.buffered_bytes -= size_bytes
+        assert self.buffered_bytes >= 0, self.buffered_bytes
+        self._unfinished[generation] -= record_count
+        assert self._unfinished[generation] >= 0, self._unfinished
+        if not self._unfinished[generation]:
+            del self._unfinished[generation]
+
+    def _finish_flushes(self) -> list[ProducerEffect]:
+        oldest = min(self._unfinished, default=self._generation)
+        finished = [generation for generation in self._flushes if generation < oldest]
+        return [Flushed(ticket=self._flushes.pop(generation)) for generation in finished]
+
+    def _arm(self, now_ms: int) -> list[ProducerEffect]:
+        wakes = [time_ms for time_ms in self._wakes() if time_ms is not None and time_ms > now_ms]
+        wake_ms = min(wakes, default=None)
+        if wake_ms is None or (self._armed_ms is not None and self._armed_ms <= wake_ms):
+            return []
+        self._armed_ms = wake_ms
+        return [SetTimer(key=WAKE_TIMER, at_ms=wake_ms)]
+
+    def _wakes(self) -> list[int | None]:
+        """What may become due by time alone; what waits for an answer comes with it."""
+        wakes = [self.metadata.next_wake_ms(), self.identity.next_wake_ms(), self._waiting.next_expiry_ms()]
+        for queue in self._queues.values():
+            for batch in queue.in_flight:
+                wakes.append(None if batch.is_done else batch.created_ms + self.config.delivery_timeout_ms)
+            if queue.queue:
+                batch = queue.queue[0]
+                wakes.append(batch.created_ms + self.config.delivery_timeout_ms)
+                linger_end_ms = batch.created_ms + self.config.linger_ms
+                wakes.append(batch.retry_at_ms if batch.attempts else linger_end_ms)
+        return wakes
+
+
+def _results(body: ResponseBody | TransportError) -> dict[TopicPartition, ProducePartitionResponse]:
+    if not isinstance(body, ProduceResponse) or body.error is not ErrorCode.NONE:
+        return {}
+    return {result.topic_partition: result for result in body.partitions}
+
+
+def _whole_error(body: ResponseBody | TransportError) -> ErrorCode:
+    """The error of each batch that the answer does not mention: unknown, as without an answer, unless it says why."""
+    if isinstance(body, ProduceResponse) and body.error is not ErrorCode.NONE:
+        return body.error
+    return ErrorCode.NETWORK_EXCEPTION

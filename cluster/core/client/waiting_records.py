@@ -1,0 +1,77 @@
+"""Records whose topic's metadata is not known yet, in order of arrival.
+
+Kafka: KafkaProducer.waitOnMetadata.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple, final
+
+from storage.batch.record import Header
+
+# At most: the header of a batch, and the lengths and deltas of one record.
+RECORD_OVERHEAD_BYTES = 96
+
+
+class PendingRecord(NamedTuple):
+    """One `send`; a tuple, for a producer makes many. `size_bytes` is that of `size_bound`."""
+
+    ticket: int
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    timestamp_ms: int
+    arrived_ms: int
+    # The number of flushes before it.
+    generation: int
+    size_bytes: int
+
+
+def size_bound(key: bytes | None, value: bytes | None, headers: tuple[Header, ...]) -> int:
+    """At most what the record takes in a batch of its own, without compression."""
+    size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+    for name, header_value in headers:
+        size += 10 + 4 * len(name) + len(header_value or b"")
+    return size
+
+
+@final
+class WaitingRecords:
+    """Records whose topic is not known yet, by topic and in the order of sending."""
+
+    def __init__(self, max_block_ms: int) -> None:
+        self._max_block_ms = max_block_ms
+        self._records: dict[str, deque[PendingRecord]] = {}
+
+    def has(self, topic: str) -> bool:
+        return topic in self._records
+
+    def topics(self) -> list[str]:
+        return list(self._records)
+
+    def add(self, record: PendingRecord) -> None:
+        self._records.setdefault(record.topic, deque()).append(record)
+
+    def take(self, topic: str) -> list[PendingRecord]:
+        return list(self._records.pop(topic, ()))
+
+    def take_all(self) -> list[PendingRecord]:
+        return [record for topic in self.topics() for record in self.take(topic)]
+
+    def expired(self, topic: str, now_ms: int) -> list[PendingRecord]:
+        """Removes and returns those that have waited for max_block_ms."""
+        records = self._records.get(topic)
+        expired = []
+        while records and records[0].arrived_ms + self._max_block_ms <= now_ms:
+            expired.append(records.popleft())
+        if records is not None and not records:
+            del self._records[topic]
+        return expired
+
+    def next_expiry_ms(self) -> int | None:
+        return min(
+            (records[0].arrived_ms + self._max_block_ms for records in self._records.values()), default=None
+        )

@@ -1,0 +1,118 @@
+"""What a broker is configured with: Kafka's names with underscores, and Kafka's defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cluster.core.messages import CONTROLLER_ID
+from storage.cleaner.offset_map import SLOT_BYTES
+from storage.config import LONG_MAX, LogConfig
+from storage.errors import ConfigError
+
+_POSITIVE = (
+    "replica_lag_time_max_ms",
+    "replica_fetch_min_bytes",
+    "replica_fetch_max_bytes",
+    "replica_fetch_response_max_bytes",
+    "replica_fetch_backoff_ms",
+    "replica_socket_timeout_ms",
+    "replica_high_watermark_checkpoint_interval_ms",
+    "log_flush_offset_checkpoint_interval_ms",
+    "log_flush_start_offset_checkpoint_interval_ms",
+    "log_flush_scheduler_interval_ms",
+    "log_retention_check_interval_ms",
+    "log_cleaner_backoff_ms",
+    "log_cleaner_io_buffer_size",
+    "producer_id_expiration_check_interval_ms",
+    "broker_heartbeat_interval_ms",
+    "broker_session_timeout_ms",
+    "controller_socket_timeout_ms",
+    "controlled_shutdown_timeout_ms",
+    "retry_backoff_ms",
+    "retry_backoff_max_ms",
+    "fetch_max_bytes",
+    "max_parked_requests",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Raises ConfigError from the constructor. Kafka: KafkaConfig, ReplicationConfigs, ServerLogConfigs."""
+
+    node_id: int
+    # Where others reach the broker, as it tells the controller.
+    host: str = "127.0.0.1"
+    port: int = 0
+    controller_id: int = CONTROLLER_ID
+    # What a topic does not set itself.
+    log: LogConfig = field(default_factory=LogConfig)
+
+    replica_lag_time_max_ms: int = 30_000
+    replica_fetch_wait_max_ms: int = 500
+    replica_fetch_min_bytes: int = 1
+    # The most that is asked of one partition.
+    replica_fetch_max_bytes: int = 1 << 20
+    replica_fetch_response_max_bytes: int = 10 << 20
+    replica_fetch_backoff_ms: int = 1_000
+    replica_socket_timeout_ms: int = 30_000
+    replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    # How often the flush.ms of topics is looked at; by default never.
+    log_flush_scheduler_interval_ms: int = LONG_MAX
+    log_initial_task_delay_ms: int = 30_000
+    log_retention_check_interval_ms: int = 300_000
+    log_cleaner_enable: bool = True
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_dedupe_buffer_size: int = 128 << 20
+    log_cleaner_io_buffer_size: int = 512 << 10
+    producer_id_expiration_check_interval_ms: int = 600_000
+    broker_heartbeat_interval_ms: int = 2_000
+    broker_session_timeout_ms: int = 9_000
+    controller_socket_timeout_ms: int = 30_000
+    # How long a stop waits until the controller grants it.
+    controlled_shutdown_timeout_ms: int = 10_000
+    # Towards the controller; it doubles up to the maximum.
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    # The most that one answer holds, whatever is asked.
+    fetch_max_bytes: int = 55 << 20
+    # The limit of each purgatory.
+    max_parked_requests: int = 100_000
+
+    def __post_init__(self) -> None:
+        if self.node_id < 0:
+            raise ConfigError(f"node_id={self.node_id}: is negative")
+        for name in _POSITIVE:
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be positive")
+        if self.log_initial_task_delay_ms < 0:
+            raise ConfigError(f"log_initial_task_delay_ms={self.log_initial_task_delay_ms}: is negative")
+        if self.log_cleaner_dedupe_buffer_size < 3 * SLOT_BYTES:
+            raise ConfigError(
+                f"log_cleaner_dedupe_buffer_size={self.log_cleaner_dedupe_buffer_size}: has no room for keys"
+            )
+        if self.replica_fetch_wait_max_ms < 0:
+            raise ConfigError(f"replica_fetch_wait_max_ms={self.replica_fetch_wait_max_ms}: is negative")
+        self._check_pairs()
+
+    def _check_pairs(self) -> None:
+        if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
+            raise ConfigError(
+                "replica_fetch_wait_max_ms above replica_lag_time_max_ms: an idle follower would leave the ISR"
+            )
+        if self.replica_fetch_wait_max_ms > self.replica_socket_timeout_ms:
+            raise ConfigError(
+                "replica_fetch_wait_max_ms above replica_socket_timeout_ms: no idle fetch would be answered"
+            )
+        if self.broker_heartbeat_interval_ms >= self.broker_session_timeout_ms:
+            raise ConfigError(
+                "broker_heartbeat_interval_ms not below broker_session_timeout_ms: every broker would be fenced"
+            )
+        if self.retry_backoff_ms > self.retry_backoff_max_ms:
+            raise ConfigError("retry_backoff_ms above retry_backoff_max_ms")
+
+    @property
+    def heartbeat_timeout_ms(self) -> int:
+        """Half a session: a lost heartbeat must leave time for another one."""
+        return max(1, self.broker_session_timeout_ms // 2)

@@ -1,0 +1,38 @@
+"""What a controller is configured with: Kafka's names and defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cluster.core.messages import CONTROLLER_ID
+from storage.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """The controller's properties, with Kafka's names and defaults where Kafka has them."""
+
+    node_id: int = CONTROLLER_ID
+    # Where clients reach the controller, as told in metadata answers; empty: it is not told.
+    host: str = ""
+    port: int = 0
+    # The id of a new cluster; empty: drawn.
+    cluster_id: str = ""
+    broker_session_timeout_ms: int = 9_000
+    # For a topic created with -1 partitions.
+    num_partitions: int = 1
+    # For a topic created with a replication factor of -1.
+    default_replication_factor: int = 1
+    producer_id_block_size: int = 1_000
+    # Bounded, because one creation is one batch.
+    max_partitions_per_topic: int = 10_000
+    max_topics: int = 100_000
+    max_parked_fetches: int = 1_000
+
+    def __post_init__(self) -> None:
+        if self.broker_session_timeout_ms <= 0:
+            raise ConfigError(f"broker_session_timeout_ms {self.broker_session_timeout_ms} is not positive")
+        if self.num_partitions < 1 or self.default_replication_factor < 1:
+            raise ConfigError("num_partitions and default_replication_factor must be at least 1")
+        if self.producer_id_block_size < 1:
+            raise ConfigError(f"producer_id_block_size {self.producer_id_block_size} is below 1")

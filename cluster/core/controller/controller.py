@@ -1,0 +1,307 @@
+"""The controller: one decision at a time, told only once it is on disk (CTL-3). Kafka: QuorumController.
+
+| comes in | what happens |
+| --- | --- |
+| a request that changes something | checked on the pending image; a batch appended, reply parked, flush job |
+| a request that changes nothing | its reply waits behind what is appended, for it was decided on that |
+| the flush is done | committed image, replies and observations in order of appending, parked fetches |
+| FetchMetadata | what is committed from an offset on, or parked until there is something |
+| the session timer | one broker fenced an event (BRK-4) |
+
+A write or a flush that fails ends the node: what the log holds then is found out by the next life's recovery.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from cluster.core.controller.brokers import BrokerControl
+from cluster.core.controller.config import ControllerConfig
+from cluster.core.controller.decisions import Decision
+from cluster.core.controller.elections import LeaderElection
+from cluster.core.controller.metadata_log import MetadataLog, make_directory_durably
+from cluster.core.controller.observations import observations, observe
+from cluster.core.controller.observers import ParkedFetches
+from cluster.core.controller.partitions import PartitionControl
+from cluster.core.controller.sessions import Sessions
+from cluster.core.controller.topics import TopicControl
+from cluster.core.effects import Effect, Observe, Reply, RunJob, SetTimer, Stop
+from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired
+from cluster.core.messages import (
+    AllocateProducerIdsRequest,
+    AlterPartitionRequest,
+    AlterTopicConfigsRequest,
+    BrokerEndpoint,
+    BrokerHeartbeatRequest,
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+    FetchMetadataRequest,
+    MetadataRequest,
+    RegisterBrokerRequest,
+    RequestBody,
+    ResponseBody,
+)
+from cluster.core.metadata.image import MetadataImage
+from cluster.core.metadata.records import ClusterRecord, MetadataRecord
+from cluster.core.refusals import refusal
+from storage.disk.filesystem import FileSystem, Lock, join
+from storage.draws import Draws
+from storage.errors import DirectoryInUse, StorageError
+from storage.log import RecoveryCut
+
+SESSION_TIMER = "controller.session"
+FETCH_TIMER = "controller.fetch:"
+NO_CALL = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Uncommitted:
+    """A decision whose reply waits until all below `end_offset` is on disk."""
+
+    end_offset: int
+    records: tuple[tuple[int, MetadataRecord], ...]
+    call: int
+    reply: ResponseBody | None
+
+
+@final
+class Controller:
+    """`start`, then `step`s from one thread.
+
+    The parts that decide are attributes, replaceable from outside.
+    """
+
+    def __init__(self, config: ControllerConfig, fs: FileSystem, directory: str, draws: Draws) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        # As committed.
+        self.image = MetadataImage()
+        # The same with what is appended and waits for its flush.
+        self._pending_image = MetadataImage()
+        self._file_system = fs
+        self._directory = directory
+        self._draws = draws
+        self.sessions = Sessions(config.broker_session_timeout_ms)
+        self.election = LeaderElection()
+        self.partitions = PartitionControl(self._pending_image, self.election)
+        self.brokers = BrokerControl(config, self._pending_image, self.partitions, self.sessions)
+        self.topics = TopicControl(config, self._pending_image, self.partitions, draws)
+        self._fetches = ParkedFetches(config.max_parked_fetches)
+        self._uncommitted: list[_Uncommitted] = []
+        # The job, and the end offset that it makes durable.
+        self._flushing: tuple[int, int] | None = None
+        self._next_job = 0
+        self._armed_ms: int | None = None
+        self._is_closing = False
+        self._is_stopped = False
+        self._log: MetadataLog | None = None
+        self._lock: Lock | None = None
+
+    @property
+    def log(self) -> MetadataLog:
+        assert self._log is not None, "not started"
+        return self._log
+
+    def start(self, now_ms: int) -> list[Effect]:
+        """Opens, recovers and replays the log; sessions of unfenced brokers begin afresh (BRK-3).
+
+        Raises DirectoryInUse where another process holds the directory, OSError,
+        StorageError.
+        """
+        assert self._log is None, "started twice"
+        make_directory_durably(self._file_system, self._directory)
+        self._lock = self._take_lock()
+        cuts: list[RecoveryCut] = []
+        self._log = MetadataLog.open(
+            self._file_system,
+            self._directory,
+            now_ms=now_ms,
+            draws=self._draws.child("metadata_log"),
+            report=cuts.append,
+        )
+        effects: list[Effect] = [self._observe_cut(cut) for cut in cuts]
+        for offset, record in self._log.replay():
+            self.image.apply(record, offset)
+            self._pending_image.apply(record, offset)
+        for broker in self.image.unfenced_brokers():
+            self.sessions.begin(broker.broker_id, now_ms)
+        effects.append(observe("controller.started", metadata_offset=self._log.end_offset))
+        if not self.image.cluster_id:
+            effects += self._append(
+                (ClusterRecord(cluster_id=self._new_cluster_id()),), NO_CALL, None, now_ms
+            )
+        return [*effects, *self._arm_sessions(now_ms)]
+
+    def _take_lock(self) -> Lock:
+        try:
+            return self._file_system.lock(join(self._directory, ".lock"))
+        except BlockingIOError as error:
+            raise DirectoryInUse(f"{self._directory} is in use by another process") from error
+
+    def step(self, now_ms: int, event: Event) -> list[Effect]:
+        if self._is_stopped:
+            return []
+        effects: list[Effect]
+        try:
+            effects = self._dispatch(now_ms, event)
+        except (StorageError, OSError) as error:
+            return self._break(f"metadata log: {error}")
+        if not self._is_stopped:
+            effects += self._arm_sessions(now_ms)
+        return effects
+
+    def _dispatch(self, now_ms: int, event: Event) -> list[Effect]:
+        match event:
+            case Request():
+                return self._on_request(now_ms, event)
+            case JobDone():
+                return self._on_flushed(now_ms, event)
+            case TimerFired(key=key) if key == SESSION_TIMER:
+                return self._on_session_timer(now_ms)
+            case TimerFired(key=key) if key.startswith(FETCH_TIMER):
+                return self._fetches.expire(int(key.removeprefix(FETCH_TIMER)), self.log)
+            case Shutdown():
+                self._is_closing = True
+                return self._maybe_close(now_ms)
+            case TimerFired() | Response():
+                return []
+
+    def _break(self, reason: str) -> list[Effect]:
+        self._is_stopped = True
+        return [Stop(reason=reason)]
+
+    def _maybe_close(self, now_ms: int) -> list[Effect]:
+        """Once nothing waits for the disk: observers are answered, the log is closed, the lock let go."""
+        if self._uncommitted or self._flushing is not None:
+            return []
+        effects = self._fetches.answer_all(self.log)
+        self.log.close(now_ms)
+        assert self._lock is not None
+        self._lock.release()
+        self._is_stopped = True
+        return [*effects, Stop(reason="shutdown")]
+
+    def _observe_cut(self, cut: RecoveryCut) -> Observe:
+        return observe(
+            "log.recovered_cut",
+            topic_partition="__cluster_metadata-0",
+            segment=cut.path.rsplit("/", 1)[-1],
+            position=cut.position,
+            removed_bytes=cut.removed_bytes,
+            reason=cut.reason,
+        )
+
+    def _new_cluster_id(self) -> str:
+        if self.config.cluster_id:
+            return self.config.cluster_id
+        return "".join(f"{self._draws.bits('cluster_id', half):016x}" for half in range(2))
+
+    def _on_request(self, now_ms: int, request: Request) -> list[Effect]:
+        body = request.body
+        if self._is_closing:
+            closing = ClusterError(ErrorCode.NOT_CONTROLLER, "the controller is shutting down")
+            return [Reply(call=request.call, body=refusal(body, closing))]
+        match body:
+            case FetchMetadataRequest():
+                return self._fetches.fetch(request.call, body, self.log, now_ms, FETCH_TIMER)
+            case MetadataRequest():
+                described = self.image.describe(body.topics, controller=self._endpoint())
+                return [Reply(call=request.call, body=described)]
+            case DescribeReplicasRequest():
+                state = DescribeReplicasResponse(broker_id=self.node_id, state="running")
+                return [Reply(call=request.call, body=state)]
+            case _:
+                decision = self._decide(body, now_ms)
+                return self._append(decision.records, request.call, decision.reply, now_ms)
+
+    def _decide(self, body: RequestBody, now_ms: int) -> Decision:
+        try:
+            match body:
+                case BrokerHeartbeatRequest():
+                    return self.brokers.heartbeat(body, now_ms)
+                case RegisterBrokerRequest():
+                    return self.brokers.register(body, now_ms)
+                case AllocateProducerIdsRequest():
+                    return self.brokers.allocate_producer_ids(body)
+                case AlterPartitionRequest():
+                    return self.partitions.alter_partition(body)
+                case CreateTopicRequest():
+                    return self.topics.create(body)
+                case DeleteTopicRequest():
+                    return self.topics.delete(body)
+                case AlterTopicConfigsRequest():
+                    return self.topics.alter_configs(body)
+                case _:
+                    raise ClusterError(ErrorCode.INVALID_REQUEST, f"{type(body).__name__}: ask a broker")
+        except ClusterError as error:
+            return Decision(reply=refusal(body, error))
+
+    def _endpoint(self) -> BrokerEndpoint | None:
+        if not self.config.host:
+            return None
+        return BrokerEndpoint(broker_id=self.node_id, host=self.config.host, port=self.config.port)
+
+    def _on_session_timer(self, now_ms: int) -> list[Effect]:
+        """BRK-4: one broker; the next one's timer is due at once, and sees what this one changed."""
+        self._armed_ms = None
+        broker_id = self.sessions.expired(now_ms)
+        if broker_id is None:
+            return []
+        return self._append(self.brokers.records_for_fencing(broker_id), NO_CALL, None, now_ms)
+
+    def _arm_sessions(self, now_ms: int) -> list[Effect]:
+        first = self.sessions.longest_silent()
+        if first is None or (self._armed_ms is not None and self._armed_ms <= first[0]):
+            # A timer that fires too early finds nobody and is set again.
+            return []
+        self._armed_ms = max(first[0], now_ms)
+        return [SetTimer(key=SESSION_TIMER, at_ms=self._armed_ms)]
+
+    def _append(
+        self, records: tuple[MetadataRecord, ...], call: int, reply: ResponseBody | None, now_ms: int
+    ) -> list[Effect]:
+        """Appends and parks; later decisions build on the records at once, nobody hears of them yet."""
+        offset = self.log.append(records, now_ms) if records else self.log.end_offset
+        numbered = tuple(enumerate(records, offset))
+        for record_offset, record in numbered:
+            self._pending_image.apply(record, record_offset)
+        self._uncommitted.append(
+            _Uncommitted(end_offset=self.log.end_offset, records=numbered, call=call, reply=reply)
+        )
+        return self._commit() if self.is_committed(self.log.end_offset) else self._flush()
+
+    def is_committed(self, end_offset: int) -> bool:
+        """CTL-3: what was decided on records that may yet be lost must not be told."""
+        return end_offset <= self.log.committed_offset
+
+    def _flush(self) -> list[Effect]:
+        """One flush at a time; those that come meanwhile share the next one."""
+        if self._flushing is not None or self.log.end_offset == self.log.committed_offset:
+            return []
+        self._next_job += 1
+        self._flushing = (self._next_job, self.log.end_offset)
+        return [RunJob(job=self._next_job, kind="flush", work=self.log.prepare_flush())]
+
+    def _on_flushed(self, now_ms: int, done: JobDone) -> list[Effect]:
+        assert self._flushing is not None and done.job == self._flushing[0], (done, self._flushing)
+        if done.error is not None:
+            return self._break(f"flush of the metadata log: {done.error}")
+        self.log.commit(self._flushing[1])
+        self._flushing = None
+        effects = [*self._commit(), *self._fetches.wake(self.log), *self._flush()]
+        return [*effects, *self._maybe_close(now_ms)] if self._is_closing else effects
+
+    def _commit(self) -> list[Effect]:
+        effects: list[Effect] = []
+        while self._uncommitted and self.is_committed(self._uncommitted[0].end_offset):
+            decided = self._uncommitted.pop(0)
+            for offset, record in decided.records:
+                effects += observations(record, offset, self.image)
+                self.image.apply(record, offset)
+            if decided.reply is not None:
+                effects.append(Reply(call=decided.call, body=decided.reply))
+        return effects

@@ -1,0 +1,100 @@
+"""A torn tail is no damage, a hole in what was committed is: told apart before recovery cuts either away.
+
+Each decision carries, in a header of its first record, up to where the log was on disk when it was appended. A sound
+batch behind damage that names a committed offset beyond the damage proves that flushed decisions are gone. Cutting
+them would take back topics and epochs that brokers have acted on; one replica of this log cannot heal that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from storage.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, RecordBatch
+from storage.batch.format import FIELD_BASE_OFFSET, FIELD_LAST_OFFSET_DELTA, FIELD_SIZE
+from storage.batch.record import Header
+from storage.disk.filesystem import FileSystem, join, read_file
+from storage.errors import CorruptBatch, InvalidRecord, StorageError
+from storage.segment.file_records import FileRecords
+
+COMMITTED_HEADER = "committed"
+_MAGIC_AT = 16
+
+
+class DamagedMetadataLog(StorageError):
+    """Committed decisions are unreadable. Nothing was cut: the files are as they were."""
+
+
+def committed_header(committed_offset: int) -> Header:
+    return COMMITTED_HEADER, str(committed_offset).encode()
+
+
+def check_nothing_committed_is_damaged(file_system: FileSystem, directory: str) -> None:
+    """Raises DamagedMetadataLog with file, byte and reason. Reads only."""
+    if not file_system.exists(directory):
+        return
+    damage: CorruptBatch | None = None
+    sound_end = 0
+    for name in file_system.list(directory):
+        if not name.endswith(".log"):
+            continue
+        path = join(directory, name)
+        start = 0
+        if damage is None:
+            sound_end, damage = _sound_part(file_system, path, sound_end)
+            if damage is None:
+                continue
+            start = damage.position + 1
+        for committed_offset in _committed_behind(read_file(file_system, path), start):
+            if committed_offset > sound_end:
+                raise DamagedMetadataLog(
+                    f"{damage}; sound batches behind it show that offsets up to {committed_offset} were committed: "
+                    "the controller's log is damaged, and nothing of it was cut"
+                )
+
+
+def _sound_part(file_system: FileSystem, path: str, end_offset: int) -> tuple[int, CorruptBatch | None]:
+    """Returns the end offset of the sound batches, and what ended them before the file did."""
+    records = FileRecords(file_system, path, read_only=True)
+    position = 0
+    try:
+        for _, _, position_now, header in records.scan_headers():
+            end_offset = header[FIELD_BASE_OFFSET] + header[FIELD_LAST_OFFSET_DELTA] + 1
+            position = position_now + LOG_OVERHEAD + header[FIELD_SIZE]
+    except CorruptBatch as error:
+        return end_offset, error
+    finally:
+        records.close_handlers()
+    if position < records.size_bytes:
+        return end_offset, CorruptBatch(path, position, "the bytes that follow are no whole batch")
+    return end_offset, None
+
+
+def _committed_behind(data: bytes, start: int) -> Iterator[int]:
+    """What each sound batch from byte `start` on says was committed; its place need not be known."""
+    at = data.find(b"\x02", start + _MAGIC_AT)
+    while at >= 0:
+        position = at - _MAGIC_AT
+        batch = _sound_batch(data, position)
+        if batch is not None:
+            yield _committed_offset(batch)
+            at += batch.size_bytes - 1
+        at = data.find(b"\x02", at + 1)
+
+
+def _sound_batch(data: bytes, position: int) -> RecordBatch | None:
+    if position + HEADER_SIZE > len(data):
+        return None
+    size_bytes = LOG_OVERHEAD + HEADER.unpack_from(data, position)[1]
+    if not HEADER_SIZE <= size_bytes <= len(data) - position:
+        return None
+    batch = RecordBatch(data, position, size_bytes, position)
+    return batch if batch.is_valid() else None
+
+
+def _committed_offset(batch: RecordBatch) -> int:
+    try:
+        headers = next(iter(batch.records())).headers
+    except (InvalidRecord, StopIteration):
+        return 0
+    value = next((value for key, value in headers if key == COMMITTED_HEADER), None)
+    return int(value) if value is not None and value.isdigit() else 0

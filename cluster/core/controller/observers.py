@@ -1,0 +1,80 @@
+"""Brokers that wait for the next committed metadata: long polls.
+
+Kafka: KafkaRaftClient.handleFetchRequest, FetchPurgatory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from cluster.core.controller.metadata_log import MetadataLog
+from cluster.core.effects import CancelTimer, Effect, Reply, SetTimer
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import FetchMetadataRequest, FetchMetadataResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parked:
+    request: FetchMetadataRequest
+    timer: str
+
+
+@final
+class ParkedFetches:
+    """Fetches that wait, by call and in order of arrival: at most one a broker, and `limit` in all.
+
+    A newer one takes the place of an older one, which is answered empty.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parked: dict[int, _Parked] = {}
+
+    def fetch(
+        self, call: int, request: FetchMetadataRequest, log: MetadataLog, now_ms: int, timer_prefix: str
+    ) -> list[Effect]:
+        """Answered at once when there is something to read or to refuse, else parked."""
+        if request.offset < 0 or request.offset > log.end_offset:
+            refused = FetchMetadataResponse(
+                error=ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark=log.committed_offset
+            )
+            return [Reply(call=call, body=refused)]
+        if request.offset < log.committed_offset or request.max_wait_ms <= 0:
+            return [self._answer(call, request, log)]
+        effects = self._make_room(request.broker_id, log)
+        timer = f"{timer_prefix}{call}"
+        self._parked[call] = _Parked(request=request, timer=timer)
+        return [*effects, SetTimer(key=timer, at_ms=now_ms + request.max_wait_ms)]
+
+    def _make_room(self, broker_id: int, log: MetadataLog) -> list[Effect]:
+        superseded = [call for call, parked in self._parked.items() if parked.request.broker_id == broker_id]
+        if not superseded and len(self._parked) >= self._limit:
+            superseded = [next(iter(self._parked))]
+        return [effect for call in superseded for effect in self._release(call, log)]
+
+    def wake(self, log: MetadataLog) -> list[Effect]:
+        """Something was committed."""
+        ready = [
+            call for call, parked in self._parked.items() if parked.request.offset < log.committed_offset
+        ]
+        return [effect for call in ready for effect in self._release(call, log)]
+
+    def expire(self, call: int, log: MetadataLog) -> list[Effect]:
+        """Its wait is over; nothing happens where it was answered meanwhile."""
+        parked = self._parked.pop(call, None)
+        return [] if parked is None else [self._answer(call, parked.request, log)]
+
+    def answer_all(self, log: MetadataLog) -> list[Effect]:
+        return [effect for call in list(self._parked) for effect in self._release(call, log)]
+
+    def _release(self, call: int, log: MetadataLog) -> list[Effect]:
+        parked = self._parked.pop(call)
+        return [CancelTimer(key=parked.timer), self._answer(call, parked.request, log)]
+
+    def _answer(self, call: int, request: FetchMetadataRequest, log: MetadataLog) -> Reply:
+        is_behind = request.offset < log.committed_offset
+        records = log.read(request.offset, request.max_bytes) if is_behind else b""
+        return Reply(
+            call=call, body=FetchMetadataResponse(high_watermark=log.committed_offset, records=records)
+        )

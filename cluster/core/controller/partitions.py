@@ -1,0 +1,203 @@
+"""Changes of partitions: what AlterPartition may do (CTL-1), and what brokers that come and go do to them.
+
+Decisions are taken against the pending image, which already holds what is appended but not yet committed,
+so that two decisions in a row never build on the same state (KAFKA-13173). Kafka:
+ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from cluster.core.controller.decisions import Decision
+from cluster.core.controller.elections import Election, IsActive, LeaderElection
+from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.messages import AlterPartitionRequest, AlterPartitionResponse, TopicPartition
+from cluster.core.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from cluster.core.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord
+
+UNCLEAN_ELECTION_CONFIG = "unclean.leader.election.enable"
+
+
+class PartitionControl:
+    """Decides over the partitions of `image`, the pending one; each check of CTL-1 is a method."""
+
+    def __init__(self, image: MetadataImage, election: LeaderElection) -> None:
+        self.image = image
+        self.election = election
+        # By broker, as its last heartbeat said: partitions of it in log directories that failed (KIP-858). Not in the
+        # log: a controller that restarts hears it again.
+        self.offline: dict[int, frozenset[TopicPartition]] = {}
+
+    def alter_partition(self, request: AlterPartitionRequest) -> Decision:
+        """Raises ClusterError with the first check that fails, in Kafka's order."""
+        self.check_broker_epoch(request.broker_id, request.broker_epoch)
+        partition = self._known_partition(request)
+        self.check_not_ahead(request, partition)
+        self.check_leader_epoch(request, partition)
+        self.check_sender_leads(request, partition)
+        self.check_partition_epoch(request, partition)
+        self.check_isr_is_of_replicas(request, partition)
+        self.check_members_eligible(request)
+        wanted = {member.broker_id for member in request.new_isr}
+        isr = tuple(replica for replica in partition.replicas if replica in wanted)
+        record = self.change_record(partition, Election(leader=partition.leader, isr=isr))
+        changed = partition if record is None else partition.changed_by(record)
+        return Decision(
+            reply=AlterPartitionResponse(
+                topic_partition=request.topic_partition,
+                leader=changed.leader,
+                leader_epoch=changed.leader_epoch,
+                partition_epoch=changed.partition_epoch,
+                isr=changed.isr,
+            ),
+            records=() if record is None else (record,),
+        )
+
+    def check_broker_epoch(self, broker_id: int, broker_epoch: int) -> None:
+        """KR-CTL-4: a message of an earlier incarnation is not obeyed."""
+        current = self.image.broker_epoch(broker_id)
+        if broker_epoch < 0 or broker_epoch != current:
+            raise ClusterError(
+                ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {current}, not {broker_epoch}"
+            )
+
+    def _known_partition(self, request: AlterPartitionRequest) -> PartitionRegistration:
+        partition = self.image.partition(request.topic_partition)
+        if partition is None:
+            raise ClusterError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(request.topic_partition))
+        return partition
+
+    def check_not_ahead(self, request: AlterPartitionRequest, partition: PartitionRegistration) -> None:
+        """The sender knows of a change that we do not: then we are the stale controller (KAFKA-14154)."""
+        leader_ahead = request.leader_epoch > partition.leader_epoch
+        if leader_ahead or request.partition_epoch > partition.partition_epoch:
+            raise ClusterError(ErrorCode.NOT_CONTROLLER, f"{request.topic_partition}: the sender is ahead")
+
+    def check_leader_epoch(self, request: AlterPartitionRequest, partition: PartitionRegistration) -> None:
+        if request.leader_epoch < partition.leader_epoch:
+            raise ClusterError(
+                ErrorCode.FENCED_LEADER_EPOCH,
+                f"{request.topic_partition} is at leader epoch {partition.leader_epoch}",
+            )
+
+    def check_sender_leads(self, request: AlterPartitionRequest, partition: PartitionRegistration) -> None:
+        if request.broker_id != partition.leader:
+            raise ClusterError(
+                ErrorCode.INVALID_REQUEST, f"{request.topic_partition} is led by {partition.leader}"
+            )
+
+    def check_partition_epoch(self, request: AlterPartitionRequest, partition: PartitionRegistration) -> None:
+        """The compare-and-set of ISR changes."""
+        if request.partition_epoch < partition.partition_epoch:
+            raise ClusterError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                f"{request.topic_partition} is at partition epoch {partition.partition_epoch}",
+            )
+
+    def check_isr_is_of_replicas(
+        self, request: AlterPartitionRequest, partition: PartitionRegistration
+    ) -> None:
+        """An ISR holds the leader, only replicas (KAFKA-9672), each once."""
+        members = [member.broker_id for member in request.new_isr]
+        is_subset = all(member in partition.replicas for member in members)
+        if not is_subset or partition.leader not in members or len(set(members)) != len(members):
+            raise ClusterError(
+                ErrorCode.INVALID_REQUEST, f"{request.topic_partition}: no ISR of its replicas: {members}"
+            )
+
+    def check_members_eligible(self, request: AlterPartitionRequest) -> None:
+        """KIP-841 and KIP-903: active, and of the incarnation that the leader saw fetching."""
+        for member in request.new_isr:
+            is_same_life = self.image.broker_epoch(member.broker_id) == member.broker_epoch
+            is_offline = self.is_offline(member.broker_id, request.topic_partition)
+            if not self.image.is_active(member.broker_id) or not is_same_life or is_offline:
+                raise ClusterError(
+                    ErrorCode.INELIGIBLE_REPLICA, f"{request.topic_partition}: broker {member.broker_id}"
+                )
+
+    def is_offline(self, broker_id: int, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self.offline.get(broker_id, ())
+
+    def records_for_offline(
+        self, broker_id: int, topic_partitions: tuple[TopicPartition, ...]
+    ) -> list[PartitionChangeRecord]:
+        """What the broker cannot read it neither leads nor is in sync in; the last member stays (ELE-5, KIP-858)."""
+        self.offline[broker_id] = frozenset(topic_partitions)
+        records = []
+        for topic_partition in topic_partitions:
+            partition = self.image.partition(topic_partition)
+            if partition is not None and (broker_id in partition.isr or partition.leader == broker_id):
+                isr = self.election.isr_without(partition, broker_id)
+                records.append(self._elect(partition, isr, self.image.is_active))
+        return [record for record in records if record is not None]
+
+    def records_for_leaving(self, broker_id: int) -> list[PartitionChangeRecord]:
+        """The broker leaves every ISR and leads nothing (BRK-5, BRK-7); the last member stays (ELE-5)."""
+
+        def is_active(replica: int) -> bool:
+            return replica != broker_id and self.image.is_active(replica)
+
+        records = []
+        for partition in self.image.partitions():
+            if broker_id in partition.isr or partition.leader == broker_id:
+                isr = self.election.isr_without(partition, broker_id)
+                records.append(self._elect(partition, isr, is_active))
+        return [record for record in records if record is not None]
+
+    def records_for_arriving(self, broker_id: int) -> list[PartitionChangeRecord]:
+        """The broker is being unfenced: leaderless partitions may have a candidate now (BRK-5)."""
+
+        def is_active(replica: int) -> bool:
+            return replica == broker_id or self.image.is_active(replica)
+
+        leaderless = [partition for partition in self.image.partitions() if not partition.has_leader]
+        records = [self._elect(partition, partition.isr, is_active) for partition in leaderless]
+        return [record for record in records if record is not None]
+
+    def records_for_unclean_topic(self, topic: TopicImage) -> list[PartitionChangeRecord]:
+        """Unclean election was just allowed: its leaderless partitions need not wait for a broker to
+        arrive.
+        """
+        records = []
+        for partition in topic.partitions.values():
+            if not partition.has_leader:
+                is_usable = self._can_read(partition, self.image.is_active)
+                outcome = self.election.elect(partition, partition.isr, is_usable, unclean=True)
+                records.append(self.change_record(partition, outcome))
+        return [record for record in records if record is not None]
+
+    def leads_something(self, broker_id: int) -> bool:
+        return any(partition.leader == broker_id for partition in self.image.partitions())
+
+    def _elect(
+        self, partition: PartitionRegistration, isr: tuple[int, ...], is_active: IsActive
+    ) -> PartitionChangeRecord | None:
+        unclean = self.allows_unclean_election(self.image.topics[partition.topic_partition.topic])
+        outcome = self.election.elect(partition, isr, self._can_read(partition, is_active), unclean=unclean)
+        return self.change_record(partition, outcome)
+
+    def _can_read(self, partition: PartitionRegistration, is_active: IsActive) -> IsActive:
+        """ELE-2: a replica in a log directory that failed is as good as down."""
+
+        def is_usable(replica: int) -> bool:
+            return is_active(replica) and not self.is_offline(replica, partition.topic_partition)
+
+        return is_usable
+
+    def allows_unclean_election(self, topic: TopicImage) -> bool:
+        """ELE-4 holds only where the topic says so."""
+        return dict(topic.configs).get(UNCLEAN_ELECTION_CONFIG, "false").strip().lower() == "true"
+
+    def change_record(
+        self, partition: PartitionRegistration, outcome: Election
+    ) -> PartitionChangeRecord | None:
+        """Returns a record of what differs, if anything: an ISR change alone leaves the leader epoch (CTL-4)."""
+        has_new_leader = outcome.leader != partition.leader
+        has_new_isr = outcome.isr != partition.isr
+        if not has_new_leader and not has_new_isr:
+            return None
+        return PartitionChangeRecord(
+            topic=partition.topic_partition.topic,
+            partition=partition.topic_partition.partition,
+            isr=outcome.isr if has_new_isr else None,
+            leader=outcome.leader if has_new_leader else LEADER_UNCHANGED,
+        )

@@ -1,0 +1,56 @@
+"""What a shell feeds to a core (broker, controller, producer, consumer, admin).
+
+A core has one entry, `step(now_ms, event) -> list[Effect]`. The commands of clients are events of their own modules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cluster.core.messages import RequestBody, ResponseBody
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Somebody asks. `call` is the shell's; exactly one `Reply(call=…)` answers it (none for acks=0)."""
+
+    call: int
+    body: RequestBody
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportError:
+    """No answer: refused, cut, timed out. The outcome of the request is unknown."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """The answer to the `Send` with the same `call`; each Send gets exactly one, body or TransportError."""
+
+    call: int
+    body: ResponseBody | TransportError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFired:
+    """The timer that the core set under `key` is due."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDone:
+    """The job ran; `error` is what it raised (StorageError or OSError), if it did."""
+
+    job: int
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shutdown:
+    """Begin an orderly stop; the core ends it with the effect `Stop`."""
+
+
+Event = Request | Response | TimerFired | JobDone | Shutdown

@@ -1,0 +1,454 @@
+"""What travels between nodes: the bodies of requests and responses, one frozen dataclass each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from cluster.core.errors import ErrorCode
+
+# The node id of the controller; brokers are 1, 2, 3 …
+CONTROLLER_ID = 1000
+NO_LEADER = -1
+NO_EPOCH = -1
+
+
+class TopicPartition(NamedTuple):
+    """A tuple, for it is the key of most tables: hashed and compared many times a batch."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPartition:
+    """The place from which one partition is read, and what the reader knows of it (KIP-320, KIP-595)."""
+
+    topic_partition: TopicPartition
+    fetch_offset: int
+    # -1: the sender does not know the epoch, and is not fenced.
+    current_leader_epoch: int = NO_EPOCH
+    # The epoch of the sender's last record; -1: it has none.
+    last_fetched_epoch: int = NO_EPOCH
+    # The follower's own; consumers leave it 0.
+    log_start_offset: int = 0
+    max_bytes: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    """A fetch by a follower (`replica_id` >= 0, `broker_epoch` set) or by a consumer (`replica_id` -1)."""
+
+    replica_id: int
+    broker_epoch: int = -1
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 10 << 20
+    partitions: tuple[FetchPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEnd:
+    """The largest epoch at most the asked one, and where it ends (exclusive) in the leader's log."""
+
+    epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPartitionResponse:
+    """What is read of one partition, or why nothing is. Its bounds are those before the read."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    diverging: EpochEnd | None = None
+    # A hint after NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH.
+    leader_id: int = NO_LEADER
+    # The epoch under which this was answered.
+    leader_epoch: int = NO_EPOCH
+    # Whole batches, but the last may be cut by max_bytes.
+    records: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResponse:
+    """One answer a partition, in the order of the request; `error` refuses all of them."""
+
+    error: ErrorCode = ErrorCode.NONE
+    partitions: tuple[FetchPartitionResponse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducePartition:
+    """What is to be appended to one partition."""
+
+    topic_partition: TopicPartition
+    # One magic-2 batch with base offset 0.
+    records: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceRequest:
+    """Batches of a client, one a partition; they are answered together."""
+
+    # -1: all, 1: the leader, 0: none (no reply is sent).
+    acks: int
+    timeout_ms: int = 30_000
+    partitions: tuple[ProducePartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducePartitionResponse:
+    """The place of the batch in the log, or why it has none."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    base_offset: int = -1
+    last_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    leader_id: int = NO_LEADER
+    leader_epoch: int = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceResponse:
+    """One answer a partition, in the order of the request; `error` refuses all of them."""
+
+    error: ErrorCode = ErrorCode.NONE
+    partitions: tuple[ProducePartitionResponse, ...] = ()
+
+
+EARLIEST_TIMESTAMP = -2
+LATEST_TIMESTAMP = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOffsetsRequest:
+    """Which offset a partition has at a point in time."""
+
+    topic_partition: TopicPartition
+    # -1: the latest (the high watermark), -2: the earliest, else milliseconds.
+    timestamp: int
+    current_leader_epoch: int = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOffsetsResponse:
+    """The offset, or -1 where no record is as late as asked."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    offset: int = -1
+    timestamp: int = -1
+    leader_epoch: int = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataRequest:
+    """Asks who leads the partitions of these topics, and where brokers are reached."""
+
+    # None: all.
+    topics: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerEndpoint:
+    """The address at which clients reach a node."""
+
+    broker_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMetadata:
+    """One partition as the metadata log has it."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMetadata:
+    """A topic with its partitions, or why there is none."""
+
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    configs: tuple[tuple[str, str], ...] = ()
+    partitions: tuple[PartitionMetadata, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataResponse:
+    """The metadata as of `metadata_offset`; another broker may know less or more."""
+
+    error: ErrorCode = ErrorCode.NONE
+    cluster_id: str = ""
+    controller: BrokerEndpoint | None = None
+    # The unfenced ones.
+    brokers: tuple[BrokerEndpoint, ...] = ()
+    topics: tuple[TopicMetadata, ...] = ()
+    metadata_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeReplicasRequest:
+    """What this node holds, for tables and checks."""
+
+    topics: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaDescription:
+    """One replica as its own broker sees it."""
+
+    topic_partition: TopicPartition
+    # `leader`, `follower` or `offline`.
+    role: str
+    leader: int
+    leader_epoch: int
+    # Empty on followers.
+    isr: tuple[int, ...]
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeReplicasResponse:
+    """All replicas of the broker that were asked for, by topic and partition."""
+
+    broker_id: int
+    # `starting`, `recovery`, `running` or `pending_shutdown`.
+    state: str
+    replicas: tuple[ReplicaDescription, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitProducerIdRequest:
+    """Clients ask a broker, which hands out ids of a block that the controller gave it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitProducerIdResponse:
+    """A producer id that no other producer has, at epoch 0."""
+
+    error: ErrorCode = ErrorCode.NONE
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateProducerIdsRequest:
+    """A broker asks the controller for a block of producer ids."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateProducerIdsResponse:
+    """The ids from `first_producer_id` on, `count` of them: nobody else is given them."""
+
+    error: ErrorCode = ErrorCode.NONE
+    first_producer_id: int = -1
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopicRequest:
+    """A topic to be made. Any broker forwards the request to the controller."""
+
+    name: str
+    partitions: int = 1
+    replication_factor: int = 1
+    # Under Kafka's dotted names.
+    configs: tuple[tuple[str, str], ...] = ()
+    # The replicas of each partition; empty: the controller assigns them.
+    assignment: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopicResponse:
+    """The id of the new topic, or why there is none."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    topic_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicRequest:
+    """A topic to be deleted. Any broker forwards the request to the controller."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicResponse:
+    """Whether the topic is deleted in the metadata; its files follow."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTopicConfigsRequest:
+    """Properties to be changed. Any broker forwards the request to the controller."""
+
+    name: str
+    # What to set; an empty value restores the default.
+    configs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTopicConfigsResponse:
+    """Whether the new properties are committed."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerRequest:
+    """Opens a life of a broker: the controller gives it a new epoch."""
+
+    broker_id: int
+    # 32 hex digits, drawn at each start.
+    incarnation: str
+    host: str
+    port: int
+    # From the clean-shutdown file; -1: the last stop was not clean.
+    previous_broker_epoch: int = -1
+    cluster_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerResponse:
+    """The epoch of this life: the offset of its registration record."""
+
+    error: ErrorCode = ErrorCode.NONE
+    broker_epoch: int = -1
+    cluster_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHeartbeatRequest:
+    """The broker is alive, and what it wants of the controller."""
+
+    broker_id: int
+    broker_epoch: int
+    # The next offset of the metadata log that this broker will read.
+    metadata_offset: int
+    want_fence: bool = False
+    want_shutdown: bool = False
+    # Each time all that were found offline in this life (KIP-858).
+    offline_partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHeartbeatResponse:
+    """What the controller makes of the broker."""
+
+    error: ErrorCode = ErrorCode.NONE
+    is_fenced: bool = True
+    is_caught_up: bool = False
+    should_shut_down: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrMember:
+    """One member of a proposed ISR."""
+
+    broker_id: int
+    # The epoch in the fetch that made the member eligible (KIP-903).
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartitionRequest:
+    """The leader proposes another ISR, on top of the one of `partition_epoch` (KIP-497)."""
+
+    broker_id: int
+    broker_epoch: int
+    topic_partition: TopicPartition
+    leader_epoch: int
+    partition_epoch: int
+    new_isr: tuple[IsrMember, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartitionResponse:
+    """The partition as it is committed now, or why the proposal is refused."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    leader: int = NO_LEADER
+    leader_epoch: int = NO_EPOCH
+    partition_epoch: int = -1
+    isr: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchMetadataRequest:
+    """A broker, an observer of the metadata log, asks for what is committed from `offset` on."""
+
+    broker_id: int
+    offset: int
+    max_wait_ms: int = 500
+    max_bytes: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchMetadataResponse:
+    """Committed records from the asked offset on."""
+
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    # Whole committed batches of the metadata log.
+    records: bytes = field(default=b"", repr=False)
+
+
+RequestBody = (
+    FetchRequest
+    | ProduceRequest
+    | ListOffsetsRequest
+    | MetadataRequest
+    | DescribeReplicasRequest
+    | InitProducerIdRequest
+    | AllocateProducerIdsRequest
+    | CreateTopicRequest
+    | DeleteTopicRequest
+    | AlterTopicConfigsRequest
+    | RegisterBrokerRequest
+    | BrokerHeartbeatRequest
+    | AlterPartitionRequest
+    | FetchMetadataRequest
+)
+ResponseBody = (
+    FetchResponse
+    | ProduceResponse
+    | ListOffsetsResponse
+    | MetadataResponse
+    | DescribeReplicasResponse
+    | InitProducerIdResponse
+    | AllocateProducerIdsResponse
+    | CreateTopicResponse
+    | DeleteTopicResponse
+    | AlterTopicConfigsResponse
+    | RegisterBrokerResponse
+    | BrokerHeartbeatResponse
+    | AlterPartitionResponse
+    | FetchMetadataResponse
+)

@@ -1,0 +1,168 @@
+"""The records of the metadata log, and their bytes: canonical JSON as the value of a magic-2 record.
+
+One object a record: `type` is the class name, the other members are its fields; members sorted, no blanks, so
+that equal records are equal bytes. A member that is missing takes the field's default (a record of an older
+version); an unknown member or type is refused. Contents after the `*Record.json` of Kafka's metadata module.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+
+from cluster.core.messages import NO_LEADER
+from storage.errors import InvalidRecord
+
+# A change record without a leader field: the leader epoch stays too (STA-2).
+LEADER_UNCHANGED = -2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRecord:
+    """The first record of a metadata log: which cluster it is."""
+
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerRecord:
+    """A new incarnation of a broker; the offset of this record is its broker epoch (STA-3)."""
+
+    broker_id: int
+    incarnation: str
+    host: str
+    port: int
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerChangeRecord:
+    """Kafka: BrokerRegistrationChangeRecord. None leaves a flag as it is."""
+
+    broker_id: int
+    broker_epoch: int
+    fenced: bool | None = None
+    in_controlled_shutdown: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecord:
+    """A topic was created; the records of its partitions follow."""
+
+    name: str
+    topic_id: str
+    # Dotted names, sorted; what is absent has its default.
+    configs: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRecord:
+    """The first state of a partition, in full."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChangeRecord:
+    """What changed in a partition. Adds 1 to the partition epoch and, with a leader, 1 to the leader epoch (STA-2)."""
+
+    topic: str
+    partition: int
+    isr: tuple[int, ...] | None = None
+    leader: int = LEADER_UNCHANGED
+
+    @property
+    def has_leader(self) -> bool:
+        """Whether the record carries a leader field; NO_LEADER is one."""
+        return self.leader != LEADER_UNCHANGED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveTopicRecord:
+    """A topic was deleted, with all its partitions."""
+
+    name: str
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfigRecord:
+    """All of a topic's configs after an alteration, not the difference: replay needs no earlier state."""
+
+    topic: str
+    configs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdsRecord:
+    """A block of producer ids was given to a broker; the next block starts at `next_producer_id`."""
+
+    broker_id: int
+    broker_epoch: int
+    next_producer_id: int
+
+
+MetadataRecord = (
+    ClusterRecord
+    | RegisterBrokerRecord
+    | BrokerChangeRecord
+    | TopicRecord
+    | PartitionRecord
+    | PartitionChangeRecord
+    | RemoveTopicRecord
+    | TopicConfigRecord
+    | ProducerIdsRecord
+)
+
+_CLASSES: dict[str, Callable[..., MetadataRecord]] = {
+    record_class.__name__: record_class
+    for record_class in (
+        ClusterRecord,
+        RegisterBrokerRecord,
+        BrokerChangeRecord,
+        TopicRecord,
+        PartitionRecord,
+        PartitionChangeRecord,
+        RemoveTopicRecord,
+        TopicConfigRecord,
+        ProducerIdsRecord,
+    )
+}
+
+assert NO_LEADER != LEADER_UNCHANGED
+
+
+def encode_record(record: MetadataRecord) -> bytes:
+    """The value of the log record that carries it; the key is null."""
+    members = {field.name: getattr(record, field.name) for field in fields(record)}
+    members["type"] = type(record).__name__
+    return json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode_record(value: bytes | None) -> MetadataRecord:
+    """The record that `encode_record` made these bytes of. Raises InvalidRecord."""
+    try:
+        members = json.loads(value or b"")
+        record_class = _CLASSES[members.pop("type")]
+        return record_class(**{name: _tuples(member) for name, member in members.items()})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidRecord(f"no metadata record: {value!r}") from error
+
+
+def encode_records(records: Iterable[MetadataRecord]) -> list[bytes]:
+    return [encode_record(record) for record in records]
+
+
+def _tuples(member: object) -> object:
+    """JSON has lists only; frozen records hold tuples."""
+    if isinstance(member, list):
+        return tuple(_tuples(element) for element in member)
+    return member

@@ -1,0 +1,308 @@
+"""A leader's answer to a fetch: checks first, then a snapshot, then the read, then the follower's progress.
+
+The order is the protection: LED-1 to LED-7. Kafka: ReplicaManager.fetchMessages, Partition.fetchRecords.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.messages import (
+    NO_EPOCH,
+    EpochEnd,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    TopicPartition,
+)
+from cluster.core.replica.context import ReplicaContext
+from cluster.core.replica.isr_changes import IsrChanges
+from cluster.core.replica.leader import Leader
+from cluster.core.replica.purgatory import Purgatory
+from cluster.core.replica.replica import Replica
+from cluster.core.replica.shared_read import SharedRead
+from storage.errors import OffsetOutOfRange, StorageError
+from storage.log import FetchData, Isolation, PartitionLog
+from storage.segment.place import LogOffsetMetadata
+
+EXPIRY_TIMER = "fetch.expiry"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedFetch:
+    """A fetch that waits until there are enough records, or until its time is over."""
+
+    call: int
+    request: FetchRequest
+    # Those of the replicas when the fetch was parked, in the order of its partitions.
+    leader_epochs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    answers: tuple[FetchPartitionResponse, ...]
+    size_bytes: int
+    # It holds an error or a divergence, which the asker must know at once (PRO-8).
+    is_final: bool
+
+
+def is_from_follower(request: FetchRequest) -> bool:
+    return request.replica_id >= 0
+
+
+@final
+class FetchHandler:
+    """Answers the fetches of followers and consumers, at once or when there is enough."""
+
+    def __init__(self, context: ReplicaContext, isr_changes: IsrChanges) -> None:
+        self._context = context
+        self._isr_changes = isr_changes
+        self._shared = SharedRead()
+        self.purgatory: Purgatory[ParkedFetch] = Purgatory(context.outbox, EXPIRY_TIMER, self._on_expired)
+
+    def on_request(self, now_ms: int, call: int, request: FetchRequest) -> None:
+        reading = self._read_all(now_ms, request, counts=is_from_follower(request))
+        may_wait = request.max_wait_ms > 0 and request.partitions
+        has_room = len(self.purgatory) < self._context.config.max_parked_requests
+        if reading.is_final or self._is_enough(request, reading) or not may_wait or not has_room:
+            self._answer(call, reading)
+            return
+        parked = ParkedFetch(call=call, request=request, leader_epochs=self._leader_epochs(request))
+        watched = [asked.topic_partition for asked in request.partitions]
+        self.purgatory.park(parked, watched, now_ms + request.max_wait_ms)
+
+    def _is_enough(self, request: FetchRequest, reading: _Reading) -> bool:
+        return reading.size_bytes >= max(0, request.min_bytes)
+
+    def _leader_epochs(self, request: FetchRequest) -> tuple[int, ...]:
+        leader_epochs: list[int] = []
+        for asked in request.partitions:
+            replica = self._context.replicas.get(asked.topic_partition)
+            leader_epochs.append(NO_EPOCH if replica is None else replica.leader_epoch)
+        return tuple(leader_epochs)
+
+    def _answer(self, call: int, reading: _Reading) -> None:
+        self._context.outbox.reply(call, FetchResponse(partitions=reading.answers))
+
+    def on_touched(self, now_ms: int, topic_partition: TopicPartition) -> None:
+        """PRO-8: answers whoever waited for the end, high watermark, role or removal of the partition."""
+        replica = self._context.replicas.get(topic_partition)
+        for number, parked in self.purgatory.watching(topic_partition):
+            if replica is None or not self._is_quiet(replica, parked):
+                self._look_again(now_ms, number, parked)
+
+    def _is_quiet(self, replica: Replica, parked: ParkedFetch) -> bool:
+        """Nothing to say about this partition yet, told without a read."""
+        request = parked.request
+        for asked, leader_epoch in zip(request.partitions, parked.leader_epochs, strict=True):
+            if asked.topic_partition == replica.topic_partition:
+                log = replica.log
+                log_end_offset = log.local.log_end_offset
+                end = log_end_offset if is_from_follower(request) else log.marks.high_watermark
+                is_waiting = max(end, log.marks.log_start_offset) <= asked.fetch_offset <= log_end_offset
+                return is_waiting and leader_epoch == replica.leader_epoch
+        return False
+
+    def _look_again(self, now_ms: int, number: int, parked: ParkedFetch) -> None:
+        """The follower's progress was counted when it came, and is not counted a second time (LED-6)."""
+        reading = self._read_all(now_ms, parked.request, counts=False)
+        is_same = parked.leader_epochs == self._leader_epochs(parked.request)
+        if not is_same or reading.is_final or self._is_enough(parked.request, reading):
+            self.purgatory.take(number)
+            self._answer(parked.call, reading)
+
+    def _on_expired(self, now_ms: int, parked: ParkedFetch) -> None:
+        self._answer(parked.call, self._read_all(now_ms, parked.request, counts=False))
+
+    def answer_all(self, now_ms: int) -> None:
+        """The broker is ending."""
+        for number in self.purgatory.numbers():
+            parked = self.purgatory.take(number)
+            if parked is not None:
+                self._on_expired(now_ms, parked)
+
+    def _read_all(self, now_ms: int, request: FetchRequest, *, counts: bool) -> _Reading:
+        """Reads in the order asked; at least one batch in all, be it above the limits (KIP-74).
+
+        `counts` says whether the request is a follower's promise, and has not been counted yet.
+        """
+        answers: list[FetchPartitionResponse] = []
+        size_bytes, is_final = 0, False
+        limit = min(request.max_bytes, self._context.config.fetch_max_bytes)
+        for asked in request.partitions:
+            answer = self.read_partition(
+                now_ms, request, asked, room=limit - size_bytes, is_first=size_bytes == 0, counts=counts
+            )
+            is_final = is_final or answer.error is not ErrorCode.NONE or answer.diverging is not None
+            size_bytes += len(answer.records)
+            answers.append(answer)
+        return _Reading(answers=tuple(answers), size_bytes=size_bytes, is_final=is_final)
+
+    def read_partition(
+        self,
+        now_ms: int,
+        request: FetchRequest,
+        asked: FetchPartition,
+        *,
+        room: int,
+        is_first: bool,
+        counts: bool,
+    ) -> FetchPartitionResponse:
+        replica: Replica | None = None
+        place: LogOffsetMetadata | None = None
+        try:
+            replica = self._context.replica(asked.topic_partition)
+            self._check(replica, request, asked)
+            diverging = self.find_divergence(replica, asked)
+            if diverging is None:
+                answer, place = self._read(replica, request, asked, room=room, is_first=is_first)
+            else:
+                answer = self._report(replica, asked, diverging=diverging)
+        except ClusterError as error:
+            answer = self._refuse(replica, asked, error.code)
+        except OffsetOutOfRange:
+            answer = self._refuse(replica, asked, ErrorCode.OFFSET_OUT_OF_RANGE)
+        except StorageError as error:
+            self._context.check_online(asked.topic_partition, error)
+            answer = self._refuse(replica, asked, ErrorCode(error.code))
+        if counts and replica is not None and self.is_promise(answer):
+            self.count_progress(now_ms, replica, request, asked, place)
+        return answer
+
+    def _check(self, replica: Replica, request: FetchRequest, asked: FetchPartition) -> None:
+        # The epoch comes before everything else (LED-1).
+        replica.check_leader_epoch(asked.current_leader_epoch)
+        if is_from_follower(request):
+            leader = replica.check_leads()
+            self.check_is_replica(leader, request)
+            self.check_incarnation(request)
+        else:
+            self.check_serves_consumers(replica)
+
+    def is_promise(self, answer: FetchPartitionResponse) -> bool:
+        """LED-6: an offset that was refused (KAFKA-8400), or that diverges (KAFKA-13141), promises nothing."""
+        return answer.error is ErrorCode.NONE and answer.diverging is None
+
+    def check_is_replica(self, leader: Leader, request: FetchRequest) -> None:
+        """LED-2: one of the two lags in metadata, so the answer is retriable (KAFKA-13837)."""
+        if request.replica_id not in leader.followers:
+            raise ClusterError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {request.replica_id} is no replica here"
+            )
+
+    def check_incarnation(self, request: FetchRequest) -> None:
+        """LED-7 (KAFKA-15221): a fetch of an earlier life says nothing about what the present one holds."""
+        if request.broker_epoch < self._context.image.broker_epoch(request.replica_id):
+            raise ClusterError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {request.replica_id} has a newer epoch than {request.broker_epoch}",
+            )
+
+    def check_serves_consumers(self, replica: Replica) -> None:
+        """A follower serves too, up to its own high watermark (CON-4)."""
+        if replica.leader is None and replica.follower is None:
+            raise ClusterError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{replica.topic_partition} has no role yet")
+
+    def find_divergence(self, replica: Replica, asked: FetchPartition) -> EpochEnd | None:
+        """LED-4; below the log start it is out of range even so (LED-3, KAFKA-12996)."""
+        log = replica.log
+        if asked.fetch_offset < log.marks.log_start_offset:
+            raise OffsetOutOfRange(asked.fetch_offset, log.marks.log_start_offset, log.local.log_end_offset)
+        if asked.last_fetched_epoch == NO_EPOCH:
+            return None
+        epoch, end_offset = log.reads.end_offset_for_epoch(asked.last_fetched_epoch)
+        if epoch < 0:
+            raise OffsetOutOfRange(asked.fetch_offset, log.marks.log_start_offset, log.local.log_end_offset)
+        if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
+            return EpochEnd(epoch=epoch, end_offset=end_offset)
+        return None
+
+    def _read(
+        self, replica: Replica, request: FetchRequest, asked: FetchPartition, *, room: int, is_first: bool
+    ) -> tuple[FetchPartitionResponse, LogOffsetMetadata | None]:
+        """Returns the answer, and the place of the fetch offset where the read has found it.
+
+        The bounds that are told are those before the read, and never patched later (LED-5, CON-6).
+        """
+        log = replica.log
+        if not log.marks.log_start_offset <= asked.fetch_offset <= log.local.log_end_offset:
+            raise OffsetOutOfRange(asked.fetch_offset, log.marks.log_start_offset, log.local.log_end_offset)
+        max_bytes = max(0, min(room, asked.max_bytes))
+        records, place = b"", None
+        if max_bytes > 0 or is_first:
+            data = self._read_log(log, request, asked.fetch_offset, max_bytes, is_first)
+            records = data.records
+            # Where the offset was compacted away, the place is that of a later one, and tells nothing.
+            if data.offset_metadata.offset == asked.fetch_offset:
+                place = data.offset_metadata
+        return self._report(replica, asked, records=records), place
+
+    def _read_log(
+        self, log: PartitionLog, request: FetchRequest, offset: int, max_bytes: int, is_first: bool
+    ) -> FetchData:
+        if is_from_follower(request):
+            return self._shared.read(log, offset, max_size=max_bytes, min_one_message=is_first)
+        return log.read(
+            offset, max_size=max_bytes, isolation=Isolation.HIGH_WATERMARK, min_one_message=is_first
+        )
+
+    def count_progress(
+        self,
+        now_ms: int,
+        replica: Replica,
+        request: FetchRequest,
+        asked: FetchPartition,
+        place: LogOffsetMetadata | None,
+    ) -> None:
+        """LED-6, LED-8: everything below the fetch offset is in that follower's log under our history."""
+        leader = replica.leader
+        follower = None if leader is None else leader.followers.get(request.replica_id)
+        if follower is None:
+            return
+        before = follower.log_end_offset
+        follower.reached(
+            LogOffsetMetadata(asked.fetch_offset) if place is None else place,
+            log_start_offset=asked.log_start_offset,
+            leader_end_offset=replica.log.local.log_end_offset,
+            broker_epoch=request.broker_epoch,
+            now_ms=now_ms,
+        )
+        self._isr_changes.maybe_expand(now_ms, replica, follower)
+        if follower.log_end_offset > before:
+            self._context.advance_high_watermark(replica, now_ms)
+
+    def _report(
+        self,
+        replica: Replica,
+        asked: FetchPartition,
+        *,
+        error: ErrorCode = ErrorCode.NONE,
+        records: bytes = b"",
+        diverging: EpochEnd | None = None,
+    ) -> FetchPartitionResponse:
+        log = replica.log
+        return FetchPartitionResponse(
+            topic_partition=asked.topic_partition,
+            error=error,
+            high_watermark=log.marks.high_watermark,
+            log_start_offset=log.marks.log_start_offset,
+            log_end_offset=log.local.log_end_offset,
+            diverging=diverging,
+            leader_id=replica.leader_id,
+            leader_epoch=replica.leader_epoch,
+            records=records,
+        )
+
+    def _refuse(
+        self, replica: Replica | None, asked: FetchPartition, error: ErrorCode
+    ) -> FetchPartitionResponse:
+        """Returns the error; OFFSET_OUT_OF_RANGE with the leader's bounds, so that a follower need not ask (FET-11)."""
+        if replica is not None and error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return self._report(replica, asked, error=error)
+        leader_id, leader_epoch = self._context.leader_hint(asked.topic_partition)
+        return FetchPartitionResponse(
+            topic_partition=asked.topic_partition, error=error, leader_id=leader_id, leader_epoch=leader_epoch
+        )

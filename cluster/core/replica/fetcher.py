@@ -1,0 +1,283 @@
+"""A follower's fetch loop: one request in flight to each leader broker, for all partitions that it leads.
+
+Kafka: AbstractFetcherThread, ReplicaFetcherThread; rules FET-1 to FET-13.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import final
+
+from cluster.core.errors import ErrorCode
+from cluster.core.events import TransportError
+from cluster.core.messages import (
+    NO_EPOCH,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    ResponseBody,
+    TopicPartition,
+)
+from cluster.core.replica.context import ReplicaContext
+from cluster.core.replica.flushes import Flushes
+from cluster.core.replica.follower import FetchState, Follower
+from cluster.core.replica.replica import Replica
+from cluster.core.replica.truncation import Truncations
+from storage.errors import CorruptBatch, StorageError, UnexpectedAppendOffset
+from storage.log import PartitionLog
+
+WAIT_TIMER = "replica.fetch:"
+
+
+@final
+class Fetcher:
+    """The partitions followed from one leader broker, in the order in which they are asked for."""
+
+    def __init__(self, leader_id: int) -> None:
+        self.leader_id = leader_id
+        self.replicas: dict[TopicPartition, Replica] = {}
+        self.is_in_flight = False
+        # Set after a request was lost.
+        self.delayed_until_ms = 0
+
+    def move_to_end(self, replica: Replica) -> None:
+        """It got data; the others come first next time, or large ones would starve them (KIP-74)."""
+        self.replicas[replica.topic_partition] = self.replicas.pop(replica.topic_partition)
+
+
+@final
+class Fetchers:
+    """All fetch loops of one broker, by the leader's broker id."""
+
+    def __init__(self, context: ReplicaContext, flushes: Flushes, truncations: Truncations) -> None:
+        self._context = context
+        self._flushes = flushes
+        self._truncations = truncations
+        self._fetchers: dict[int, Fetcher] = {}
+        self._is_stopped = False
+
+    def add(self, replica: Replica) -> None:
+        """Follows the replica from the next `pump` on."""
+        assert replica.follower is not None, replica.topic_partition
+        leader_id = replica.follower.leader_id
+        fetcher = self._fetchers.get(leader_id)
+        if fetcher is None:
+            fetcher = self._fetchers[leader_id] = Fetcher(leader_id)
+        fetcher.replicas[replica.topic_partition] = replica
+        # The newcomer need not wait for what others wait for.
+        fetcher.delayed_until_ms = 0
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Follows the partition no more: what a fetch in flight brings for it is dropped.
+
+        A fetcher without partitions ends, as Kafka's thread and its connection do: a later one must not wait for
+        an answer that a cut link has swallowed.
+        """
+        for leader_id, fetcher in list(self._fetchers.items()):
+            fetcher.replicas.pop(topic_partition, None)
+            if not fetcher.replicas:
+                del self._fetchers[leader_id]
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._fetchers.clear()
+
+    def pump(self, now_ms: int) -> None:
+        """Send what can be sent; called at the end of each step."""
+        for fetcher in self._fetchers.values():
+            self._maybe_send(now_ms, fetcher)
+
+    def _maybe_send(self, now_ms: int, fetcher: Fetcher) -> None:
+        if fetcher.is_in_flight or not fetcher.replicas or now_ms < fetcher.delayed_until_ms:
+            # FET-3; a delay ends with its timer.
+            return
+        ready: list[Replica] = []
+        delayed_until_ms: list[int] = []
+        for replica in fetcher.replicas.values():
+            follower = replica.follower
+            if follower is None or follower.state is not FetchState.FETCHING:
+                continue
+            # The next fetch acknowledges all below its offset: where a flush is promised, that comes first.
+            if self._flushes.is_behind(replica):
+                return
+            if follower.is_ready(now_ms):
+                ready.append(replica)
+            else:
+                delayed_until_ms.append(follower.delayed_until_ms)
+        if ready:
+            self._send(fetcher, ready)
+        elif delayed_until_ms:
+            self._wait(fetcher, min(delayed_until_ms))
+
+    def _wait(self, fetcher: Fetcher, until_ms: int) -> None:
+        fetcher.delayed_until_ms = until_ms
+
+        def go_on(now_ms: int) -> None:
+            fetcher.delayed_until_ms = min(fetcher.delayed_until_ms, now_ms)
+
+        self._context.outbox.set_timer(f"{WAIT_TIMER}{fetcher.leader_id}", until_ms, go_on)
+
+    def _send(self, fetcher: Fetcher, ready: list[Replica]) -> None:
+        config = self._context.config
+        asked: dict[TopicPartition, FetchPartition] = {}
+        for replica in ready:
+            asked[replica.topic_partition] = self._ask(replica)
+        request = FetchRequest(
+            replica_id=self._context.broker_id,
+            broker_epoch=self._context.broker_epoch,
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            partitions=tuple(asked.values()),
+        )
+        fetcher.is_in_flight = True
+        self._context.outbox.send(
+            fetcher.leader_id,
+            request,
+            timeout_ms=config.replica_socket_timeout_ms,
+            then=partial(self._on_answer, fetcher, asked),
+        )
+
+    def _ask(self, replica: Replica) -> FetchPartition:
+        """FET-1."""
+        log = replica.log
+        return FetchPartition(
+            topic_partition=replica.topic_partition,
+            fetch_offset=log.local.log_end_offset,
+            current_leader_epoch=replica.leader_epoch,
+            last_fetched_epoch=self._truncations.strategy.last_fetched_epoch(log),
+            log_start_offset=log.marks.log_start_offset,
+            max_bytes=self._context.config.replica_fetch_max_bytes,
+        )
+
+    def _on_answer(
+        self,
+        fetcher: Fetcher,
+        asked: dict[TopicPartition, FetchPartition],
+        now_ms: int,
+        body: ResponseBody | TransportError,
+    ) -> None:
+        fetcher.is_in_flight = False
+        if self._is_stopped:
+            return
+        if not isinstance(body, FetchResponse) or body.error is not ErrorCode.NONE:
+            self._wait(fetcher, now_ms + self._context.config.replica_fetch_backoff_ms)
+            return
+        for answer in body.partitions:
+            replica = fetcher.replicas.get(answer.topic_partition)
+            about = asked.get(answer.topic_partition)
+            if replica is not None and about is not None and self.is_current(now_ms, replica, about):
+                self.apply(now_ms, fetcher, replica, about, answer)
+
+    def is_current(self, now_ms: int, replica: Replica, asked: FetchPartition) -> bool:
+        """FET-4, KAFKA-7786: what was asked in another leader epoch or at another end is not used at all."""
+        follower = replica.follower
+        is_same_state = (
+            replica.leader_epoch == asked.current_leader_epoch
+            and replica.log.local.log_end_offset == asked.fetch_offset
+        )
+        return follower is not None and follower.is_ready(now_ms) and is_same_state
+
+    def apply(
+        self,
+        now_ms: int,
+        fetcher: Fetcher,
+        replica: Replica,
+        asked: FetchPartition,
+        answer: FetchPartitionResponse,
+    ) -> None:
+        follower = replica.follower
+        assert follower is not None and follower.leader_id == fetcher.leader_id, replica.topic_partition
+        try:
+            match answer.error:
+                case ErrorCode.NONE if answer.diverging is not None:
+                    self.on_diverging(now_ms, replica, answer)
+                case ErrorCode.NONE:
+                    self.on_records(now_ms, fetcher, replica, asked, answer)
+                case ErrorCode.OFFSET_OUT_OF_RANGE:
+                    self.on_out_of_range(now_ms, replica, follower, answer)
+                case ErrorCode.FENCED_LEADER_EPOCH:
+                    # Until metadata brings a newer epoch (FET-10).
+                    follower.state = FetchState.FENCED
+                case _:
+                    self._delay(now_ms, follower)
+        except CorruptBatch:
+            # The batch was damaged on the way, and is asked for again.
+            self._delay(now_ms, follower)
+        except StorageError as error:
+            self._on_storage_error(replica, follower, error)
+
+    def _delay(self, now_ms: int, follower: Follower) -> None:
+        follower.delayed_until_ms = now_ms + self._context.config.replica_fetch_backoff_ms
+
+    def _on_storage_error(self, replica: Replica, follower: Follower, error: StorageError) -> None:
+        self._context.check_online(replica.topic_partition, error)
+        follower.state = FetchState.FAILED
+        self._context.outbox.observe("replica.failed", topic_partition=replica.name, reason=str(error))
+
+    def on_diverging(self, now_ms: int, replica: Replica, answer: FetchPartitionResponse) -> None:
+        """FET-5a: truncate and nothing else; high watermark and data of this answer are for another log."""
+        assert answer.diverging is not None
+        self._truncations.on_diverging(now_ms, replica, answer.diverging)
+
+    def on_records(
+        self,
+        now_ms: int,
+        fetcher: Fetcher,
+        replica: Replica,
+        asked: FetchPartition,
+        answer: FetchPartitionResponse,
+    ) -> None:
+        """FET-5b to d, in this order; the follower learns here what its last fetch has committed (FET-13)."""
+        if answer.records:
+            self.append(now_ms, replica, asked, answer.records)
+            fetcher.move_to_end(replica)
+        self.adopt_high_watermark(replica, answer.high_watermark)
+        log = replica.log
+        if answer.log_start_offset > log.marks.log_start_offset:
+            log.marks.maybe_increment_log_start_offset(min(answer.log_start_offset, log.marks.high_watermark))
+
+    def append(self, now_ms: int, replica: Replica, asked: FetchPartition, records: bytes) -> None:
+        """FET-9 (KAFKA-18723): only what a leader of at most the asked epoch wrote; the log skips the rest."""
+        log, leader_epoch = replica.log, asked.current_leader_epoch
+        assert leader_epoch != NO_EPOCH, replica.topic_partition
+        try:
+            info = log.append_as_follower(records, leader_epoch=leader_epoch, now_ms=now_ms)
+        except UnexpectedAppendOffset as error:
+            if not _holds_log_start(log, error):
+                raise
+            self._truncations.truncate_fully(now_ms, replica, error.first_offset)
+            info = log.append_as_follower(records, leader_epoch=leader_epoch, now_ms=now_ms)
+        if not info.is_empty:
+            assert log.local.log_end_offset == info.last_offset + 1, (log.local.log_end_offset, info)
+            self._context.tell_appended(replica, info.first_offset, info.last_offset, "follower")
+            self._flushes.maybe_flush(replica)
+
+    def adopt_high_watermark(self, replica: Replica, leader_high_watermark: int) -> None:
+        """FET-5c: the leader's, kept within the own log; it may go back (FET-6)."""
+        before = replica.log.marks.high_watermark
+        if (
+            leader_high_watermark >= 0
+            and replica.log.marks.update_high_watermark(leader_high_watermark) != before
+        ):
+            self._context.tell_high_watermark(replica)
+
+    def on_out_of_range(
+        self, now_ms: int, replica: Replica, follower: Follower, answer: FetchPartitionResponse
+    ) -> None:
+        """FET-11; never fatal, and never from zero because of it (KAFKA-2143, KAFKA-7414)."""
+        log = replica.log
+        if 0 <= answer.log_end_offset < log.local.log_end_offset:
+            self._truncations.truncate(now_ms, replica, answer.log_end_offset)
+        elif answer.log_start_offset > log.local.log_end_offset:
+            self._truncations.truncate_fully(now_ms, replica, answer.log_start_offset)
+        else:
+            # The leader's log has meanwhile moved to where ours ends.
+            self._delay(now_ms, follower)
+
+
+def _holds_log_start(log: PartitionLog, refused: UnexpectedAppendOffset) -> bool:
+    """The leader's log starts within its first batch, which an empty log must take whole (KAFKA-6975)."""
+    is_empty = log.marks.log_start_offset == log.local.log_end_offset
+    return is_empty and refused.first_offset < log.local.log_end_offset <= refused.last_offset

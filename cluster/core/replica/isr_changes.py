@@ -1,0 +1,178 @@
+"""The leader's proposals to the controller: at most one in flight a partition, retried while the answer is lost.
+
+Kafka: AlterPartitionManager, Partition.submitAlterPartition.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from cluster.core.errors import ErrorCode
+from cluster.core.events import TransportError
+from cluster.core.messages import AlterPartitionRequest, AlterPartitionResponse, IsrMember, ResponseBody
+from cluster.core.replica.context import ReplicaContext
+from cluster.core.replica.isr import CommittedIsr, PendingExpandIsr, PendingIsr, joined
+from cluster.core.replica.leader import Leader
+from cluster.core.replica.progress import FollowerProgress
+from cluster.core.replica.replica import Replica
+
+LAG_TIMER = "isr.lag"
+RETRY_TIMER = "isr.retry:"
+
+# ISR-6: refused for certain, so the proposal is void.
+_REJECTED = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+# ISR-6: superseded, or perhaps done: the larger ISR stays until metadata says more.
+_SUPERSEDED = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+
+
+@final
+class IsrChanges:
+    """Proposes, for all partitions led here, who should be in their ISR."""
+
+    def __init__(self, context: ReplicaContext) -> None:
+        self._context = context
+
+    def start(self, now_ms: int) -> None:
+        self._arm_lag_timer(now_ms)
+
+    def _arm_lag_timer(self, now_ms: int) -> None:
+        # Twice in the lag time (ISR-2).
+        at_ms = now_ms + max(1, self._context.config.replica_lag_time_max_ms // 2)
+        self._context.outbox.set_timer(LAG_TIMER, at_ms, self._on_lag_timer)
+
+    def _on_lag_timer(self, now_ms: int) -> None:
+        self._arm_lag_timer(now_ms)
+        for replica in self._context.replicas.values():
+            self.maybe_shrink(now_ms, replica)
+
+    def maybe_expand(self, now_ms: int, replica: Replica, follower: FollowerProgress) -> bool:
+        leader = replica.leader
+        proposal = None if leader is None else leader.expansion(follower)
+        if leader is None or proposal is None:
+            return False
+        self._propose(now_ms, replica, leader, proposal)
+        return True
+
+    def maybe_shrink(self, now_ms: int, replica: Replica) -> bool:
+        leader = replica.leader
+        proposal = None if leader is None else leader.shrinkage(now_ms)
+        if leader is None or proposal is None:
+            return False
+        self._propose(now_ms, replica, leader, proposal)
+        return True
+
+    def _propose(self, now_ms: int, replica: Replica, leader: Leader, proposal: PendingIsr) -> None:
+        leader.isr = proposal
+        self._context.outbox.observe(
+            "isr.proposed",
+            topic_partition=replica.name,
+            leader_epoch=leader.leader_epoch,
+            isr=joined(proposal.proposed),
+            partition_epoch=proposal.committed.partition_epoch,
+        )
+        self._send(now_ms, replica, leader, proposal)
+
+    def _send(self, now_ms: int, replica: Replica, leader: Leader, proposal: PendingIsr) -> None:
+        own_epoch = self._context.broker_epoch
+        request = AlterPartitionRequest(
+            broker_id=self._context.broker_id,
+            broker_epoch=own_epoch,
+            topic_partition=replica.topic_partition,
+            leader_epoch=leader.leader_epoch,
+            partition_epoch=proposal.committed.partition_epoch,
+            new_isr=tuple(
+                IsrMember(broker_id=member, broker_epoch=leader.member_epoch(member, own_epoch))
+                for member in sorted(proposal.proposed)
+            ),
+        )
+
+        def then(at_ms: int, body: ResponseBody | TransportError) -> None:
+            self._on_answer(at_ms, replica, leader, proposal, body)
+
+        config = self._context.config
+        leader.proposal_call = self._context.outbox.send(
+            config.controller_id, request, timeout_ms=config.controller_socket_timeout_ms, then=then
+        )
+
+    def _on_answer(
+        self,
+        now_ms: int,
+        replica: Replica,
+        leader: Leader,
+        proposal: PendingIsr,
+        body: ResponseBody | TransportError,
+    ) -> None:
+        leader.proposal_call = None
+        # The answer is to an older leader epoch, which nothing here is about any more.
+        if replica.leader is not leader:
+            return
+        match body:
+            case AlterPartitionResponse(error=ErrorCode.NONE):
+                self.on_accepted(now_ms, replica, leader, body)
+            case AlterPartitionResponse(error=error) if error in _REJECTED:
+                if leader.isr is proposal:
+                    leader.revert_proposal()
+                    self._context.touch(replica.topic_partition)
+                    if error is ErrorCode.INELIGIBLE_REPLICA and isinstance(proposal, PendingExpandIsr):
+                        self._turn_away(now_ms, replica, leader, proposal.joiner)
+            case AlterPartitionResponse(error=error) if error in _SUPERSEDED:
+                pass
+            case _:
+                self._retry_later(now_ms, replica, leader, proposal)
+
+    def _turn_away(self, now_ms: int, replica: Replica, leader: Leader, joiner: int) -> None:
+        """A fetch of before its disk failed, or of before it was fenced: nothing is to be waited for any more."""
+        follower = leader.followers.get(joiner)
+        if follower is not None:
+            follower.left()
+            self._context.advance_high_watermark(replica, now_ms)
+
+    def on_accepted(
+        self, now_ms: int, replica: Replica, leader: Leader, body: AlterPartitionResponse
+    ) -> None:
+        """ISR-6: adopted iff the leader epoch is ours and the partition epoch not below ours (KAFKA-12751)."""
+        if body.leader_epoch != leader.leader_epoch or body.partition_epoch < replica.partition_epoch:
+            return
+        if body.partition_epoch == replica.partition_epoch:
+            if not isinstance(leader.isr, CommittedIsr) and frozenset(body.isr) == leader.isr.committed.isr:
+                # The controller holds the committed ISR already, unchanged.
+                leader.revert_proposal()
+            return
+        replica.partition_epoch = body.partition_epoch
+        self.adopt(now_ms, replica, leader, body.isr, body.partition_epoch)
+
+    def adopt(
+        self, now_ms: int, replica: Replica, leader: Leader, isr: tuple[int, ...], partition_epoch: int
+    ) -> None:
+        """A committed ISR, from an answer or from metadata, whichever comes first; the other is no news."""
+        if not leader.adopt_isr(isr, partition_epoch):
+            return
+        self._context.outbox.observe(
+            "isr.committed",
+            topic_partition=replica.name,
+            leader_epoch=leader.leader_epoch,
+            isr=joined(frozenset(isr)),
+            partition_epoch=partition_epoch,
+        )
+        # A smaller ISR may commit more at once (HWM-5, KAFKA-13091).
+        self._context.advance_high_watermark(replica, now_ms)
+        self._context.touch(replica.topic_partition)
+
+    def _retry_later(self, now_ms: int, replica: Replica, leader: Leader, proposal: PendingIsr) -> None:
+        """The outcome is unknown, so the proposal stands, and is made again for ever (ISR-6)."""
+
+        def retry(at_ms: int) -> None:
+            if replica.leader is leader and leader.isr is proposal and leader.proposal_call is None:
+                self._send(at_ms, replica, leader, proposal)
+
+        key = f"{RETRY_TIMER}{replica.topic_partition}"
+        self._context.outbox.set_timer(key, now_ms + self._context.config.retry_backoff_ms, retry)

@@ -1,0 +1,195 @@
+"""What a replica is while it leads, all of one leader epoch: its followers, its ISR, its high watermark.
+
+A new leader epoch makes a new `Leader`, so nothing that was learned under an older one counts (ISR-8; a leader
+that kept its followers' offsets over a re-election would commit on offsets that they have since cut: B-21).
+Kafka: Partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import final
+
+from cluster.core.metadata.image import MetadataImage, PartitionRegistration
+from cluster.core.replica.isr import (
+    CommittedIsr,
+    IsrState,
+    PendingExpandIsr,
+    PendingShrinkIsr,
+    committed_isr,
+    maximal_isr,
+)
+from cluster.core.replica.progress import NEVER_MS, FollowerProgress
+from storage.log import PartitionLog
+from storage.segment.place import LogOffsetMetadata
+
+
+def promises_flush(log: PartitionLog) -> bool:
+    """flush.messages=1: nothing is promised to anybody before it is on stable storage."""
+    return log.local.config.flush_messages == 1
+
+
+@final
+class Leader:
+    """The state of one leader epoch. `log` is the replica's own; `image` says who may be in sync."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        log: PartitionLog,
+        image: MetadataImage,
+        registration: PartitionRegistration,
+        lag_time_max_ms: int,
+        now_ms: int,
+    ) -> None:
+        self.broker_id = broker_id
+        self.log = log
+        self.image = image
+        self.lag_time_max_ms = lag_time_max_ms
+        self.leader_epoch = registration.leader_epoch
+        self.epoch_start_offset = log.local.log_end_offset
+        self.isr: IsrState = CommittedIsr(
+            isr=frozenset(registration.isr), partition_epoch=registration.partition_epoch
+        )
+        self.followers: dict[int, FollowerProgress] = {}
+        self.adopt_replicas(registration.replicas, now_ms)
+        # The call of the AlterPartition in flight.
+        self.proposal_call: int | None = None
+
+    def adopt_replicas(self, replicas: Iterable[int], now_ms: int) -> None:
+        """Members count as caught up now, others never were (ISR-8); those that are known keep their view."""
+        known = self.followers
+        members = committed_isr(self.isr).isr
+        self.followers = {
+            replica: known.get(replica)
+            or FollowerProgress(replica, last_caught_up_ms=now_ms if replica in members else NEVER_MS)
+            for replica in replicas
+            if replica != self.broker_id
+        }
+
+    @property
+    def min_isr(self) -> int:
+        """The effective one: a topic with fewer replicas than min.insync.replicas asks for all of them."""
+        return min(self.log.local.config.min_insync_replicas, len(self.followers) + 1)
+
+    @property
+    def own_end(self) -> LogOffsetMetadata:
+        """What the leader itself may be counted with: where a flush is promised, only what is flushed."""
+        if promises_flush(self.log) and self.log.local.recovery_point < self.log.local.log_end_offset:
+            return LogOffsetMetadata(self.log.local.recovery_point)
+        return self.log.local.log_end
+
+    def is_under_min_isr(self) -> bool:
+        """HWM-3 (KAFKA-15583): nothing is committed by fewer than min.insync.replicas."""
+        return len(committed_isr(self.isr).isr) < self.min_isr
+
+    def counted_isr(self) -> frozenset[int]:
+        """Whose logs the high watermark waits for (HWM-2)."""
+        return maximal_isr(self.isr)
+
+    def should_wait_for(self, follower: FollowerProgress, now_ms: int) -> bool:
+        """HWM-1: a member, or one that is about to join and must get the chance to.
+
+        Those that could not join do not hold the high watermark back (KAFKA-15021).
+        """
+        if follower.broker_id in self.counted_isr():
+            return True
+        is_caught_up = follower.is_caught_up(self.log.local.log_end_offset, now_ms, self.lag_time_max_ms)
+        return is_caught_up and self.is_eligible(follower)
+
+    def high_watermark_candidate(self, now_ms: int) -> LogOffsetMetadata:
+        candidate = self.own_end
+        for follower in self.followers.values():
+            if follower.log_end_offset < candidate.offset and self.should_wait_for(follower, now_ms):
+                candidate = follower.log_end
+        return candidate
+
+    def maybe_advance_high_watermark(self, now_ms: int) -> bool:
+        """HWM-4: it only rises. Evaluated at the events of HWM-5."""
+        if self.is_under_min_isr():
+            return False
+        before, candidate = self.log.marks.high_watermark, self.high_watermark_candidate(now_ms)
+        if candidate.offset <= before:
+            return False
+        self.log.marks.maybe_increment_high_watermark(candidate)
+        after = self.log.marks.high_watermark
+        assert before <= after <= self.log.local.log_end_offset, (
+            before,
+            after,
+            self.log.local.log_end_offset,
+        )
+        return after > before
+
+    def is_eligible(self, follower: FollowerProgress) -> bool:
+        """KIP-841, KIP-903: unfenced, not shutting down, and the incarnation that fetched is the present one."""
+        is_same_life = follower.broker_epoch == self.image.broker_epoch(follower.broker_id)
+        return is_same_life and self.image.is_active(follower.broker_id)
+
+    def has_reached_epoch(self, follower: FollowerProgress) -> bool:
+        """KAFKA-7128: at the high watermark, which may lag, and at the start of this leader epoch."""
+        return follower.log_end_offset >= max(self.log.marks.high_watermark, self.epoch_start_offset)
+
+    def can_join(self, follower: FollowerProgress) -> bool:
+        """ISR-3, from one view of the follower (ISR-4): the offset and the incarnation are of one fetch."""
+        is_outside = follower.broker_id not in maximal_isr(self.isr)
+        return is_outside and self.has_reached_epoch(follower) and self.is_eligible(follower)
+
+    def is_lagging(self, follower: FollowerProgress, now_ms: int) -> bool:
+        """ISR-2."""
+        return not follower.is_caught_up(self.log.local.log_end_offset, now_ms, self.lag_time_max_ms)
+
+    def expansion(self, follower: FollowerProgress) -> PendingExpandIsr | None:
+        """The proposal to let `follower` in, if it may come and no other proposal is on its way (ISR-5)."""
+        if not isinstance(self.isr, CommittedIsr) or self.proposal_call is not None:
+            return None
+        if not self.can_join(follower):
+            return None
+        return PendingExpandIsr(committed=self.isr, joiner=follower.broker_id)
+
+    def shrinkage(self, now_ms: int) -> PendingShrinkIsr | None:
+        """The proposal to drop all members that lag."""
+        if not isinstance(self.isr, CommittedIsr) or self.proposal_call is not None:
+            return None
+        leavers = frozenset(
+            follower.broker_id
+            for follower in self.followers.values()
+            if follower.broker_id in self.isr.isr and self.is_lagging(follower, now_ms)
+        )
+        return PendingShrinkIsr(committed=self.isr, leavers=leavers) if leavers else None
+
+    def member_epoch(self, member: int, own_broker_epoch: int) -> int:
+        """The incarnation a proposal names: the one whose fetches were counted (KIP-903)."""
+        if member == self.broker_id:
+            return own_broker_epoch
+        follower = self.followers.get(member)
+        # Without a fetch in this epoch it can only be a member already.
+        if follower is None or follower.broker_epoch < 0:
+            return self.image.broker_epoch(member)
+        return follower.broker_epoch
+
+    def adopt_isr(self, isr: Iterable[int], partition_epoch: int) -> bool:
+        """ISR-7: what is committed replaces committed and pending both. Whether anything is new.
+
+        The same partition epoch again is no news: it must not drop a proposal that may be committed next.
+        """
+        current = committed_isr(self.isr).partition_epoch
+        if partition_epoch <= current:
+            return False
+        self._note_removed(frozenset(isr))
+        self.isr = CommittedIsr(isr=frozenset(isr), partition_epoch=partition_epoch)
+        return True
+
+    def _note_removed(self, isr: frozenset[int]) -> None:
+        """Notes who leaves without a proposal of ours, and will not fetch: its disk failed, or it is fenced.
+
+        Else the high watermark would wait for them for replica.lag.time.max.ms, as for one that is about to join.
+        """
+        proposed = self.isr.leavers if isinstance(self.isr, PendingShrinkIsr) else frozenset()
+        for follower in self.followers.values():
+            if follower.broker_id in committed_isr(self.isr).isr - isr - proposed:
+                follower.left()
+
+    def revert_proposal(self) -> None:
+        """It was refused for certain (ISR-6)."""
+        self.isr = committed_isr(self.isr)

@@ -1,0 +1,79 @@
+"""All replicas of one broker: what clients and other brokers ask of them, and what the metadata makes of them.
+
+Kafka: ReplicaManager.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from cluster.core.messages import DescribeReplicasRequest, DescribeReplicasResponse
+from cluster.core.replica.context import ReplicaContext
+from cluster.core.replica.fetch import FetchHandler
+from cluster.core.replica.fetcher import Fetchers
+from cluster.core.replica.flushes import Flushes, OnFailure
+from cluster.core.replica.isr_changes import IsrChanges
+from cluster.core.replica.list_offsets import ListOffsetsHandler
+from cluster.core.replica.logs import LogKeeper
+from cluster.core.replica.produce import ProduceHandler
+from cluster.core.replica.roles import Roles
+from cluster.core.replica.truncation import InFetchTruncation, Truncations
+from storage.disk.filesystem import dirname
+
+MAX_SETTLING_ROUNDS = 1_000
+
+
+@final
+class ReplicaManager:
+    """`on_failure` is called when the disk has failed: what the logs hold is not known then."""
+
+    def __init__(self, context: ReplicaContext, keeper: LogKeeper, on_failure: OnFailure) -> None:
+        self.context = context
+        self.flushes = Flushes(context, on_failure)
+        self.truncations = Truncations(context, keeper, InFetchTruncation())
+        self.fetchers = Fetchers(context, self.flushes, self.truncations)
+        self.isr_changes = IsrChanges(context)
+        self.roles = Roles(context, keeper, self.truncations, self.fetchers, self.isr_changes, self.flushes)
+        self.fetches = FetchHandler(context, self.isr_changes)
+        self.produces = ProduceHandler(context, self.flushes)
+        self.list_offsets = ListOffsetsHandler(context)
+
+    def describe(self, request: DescribeReplicasRequest, state: str) -> DescribeReplicasResponse:
+        replicas = self.context.replicas
+        return DescribeReplicasResponse(
+            broker_id=self.context.broker_id,
+            state=state,
+            replicas=tuple(
+                replicas[topic_partition].describe()
+                for topic_partition in sorted(replicas)
+                if request.topics is None or topic_partition.topic in request.topics
+            ),
+        )
+
+    def settle(self, now_ms: int) -> None:
+        """The end of a step: whoever waits for what moved in it is looked at, then the fetchers go on."""
+        for _ in range(MAX_SETTLING_ROUNDS):
+            touched = self.context.take_touched()
+            if not touched:
+                break
+            for topic_partition, more_than_end in touched.items():
+                if more_than_end:
+                    self.produces.on_touched(now_ms, topic_partition)
+                self.fetches.on_touched(now_ms, topic_partition)
+        else:
+            raise AssertionError("replicas do not come to rest")
+        self.fetchers.pump(now_ms)
+
+    def on_directory_offline(self, directory: str) -> None:
+        """AP16: its partitions are neither led nor followed here any more; those of others go on."""
+        replicas = self.context.replicas
+        for topic_partition in sorted(replicas):
+            replica = replicas[topic_partition]
+            if dirname(replica.log.directory) == directory:
+                self.roles.go_offline(replica)
+
+    def stop(self, now_ms: int) -> None:
+        """Nobody is served or followed any more; all who wait are answered."""
+        self.fetchers.stop()
+        self.produces.fail_all()
+        self.fetches.answer_all(now_ms)

@@ -1,0 +1,84 @@
+"""The place where requests wait: numbered, found by the partitions they watch, ended by a deadline at the latest.
+
+Kafka: DelayedOperationPurgatory.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar, final
+
+from cluster.core.messages import TopicPartition
+from cluster.core.outbox import Outbox
+
+Operation = TypeVar("Operation")
+
+
+@final
+class Purgatory(Generic[Operation]):
+    """Holds operations under one timer, which is armed for the earliest deadline; others find their operation taken."""
+
+    def __init__(self, outbox: Outbox, timer_key: str, expire: Callable[[int, Operation], None]) -> None:
+        self._outbox = outbox
+        self._timer_key = timer_key
+        # Takes `now_ms` and the operation, which is already taken out.
+        self._expire = expire
+        self._next_number = 0
+        self._parked: dict[int, tuple[Operation, tuple[TopicPartition, ...]]] = {}
+        self._watchers: dict[TopicPartition, dict[int, Operation]] = {}
+        self._deadlines: list[tuple[int, int]] = []
+        self._armed_ms: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._parked)
+
+    def park(self, operation: Operation, watched: Iterable[TopicPartition], deadline_ms: int) -> None:
+        self._next_number += 1
+        number = self._next_number
+        watched = tuple(watched)
+        self._parked[number] = (operation, watched)
+        for topic_partition in watched:
+            self._watchers.setdefault(topic_partition, {})[number] = operation
+        heapq.heappush(self._deadlines, (deadline_ms, number))
+        self._arm()
+
+    def watching(self, topic_partition: TopicPartition) -> list[tuple[int, Operation]]:
+        """(number, operation) in order of arrival."""
+        watchers = self._watchers.get(topic_partition)
+        return [] if watchers is None else list(watchers.items())
+
+    def numbers(self) -> list[int]:
+        return list(self._parked)
+
+    def take(self, number: int) -> Operation | None:
+        """Out of the purgatory; None when it has left already."""
+        entry = self._parked.pop(number, None)
+        if entry is None:
+            return None
+        operation, watched = entry
+        for topic_partition in watched:
+            numbers = self._watchers.get(topic_partition)
+            if numbers is not None:
+                numbers.pop(number, None)
+                if not numbers:
+                    del self._watchers[topic_partition]
+        return operation
+
+    def _arm(self) -> None:
+        while self._deadlines and self._deadlines[0][1] not in self._parked:
+            heapq.heappop(self._deadlines)
+        if not self._deadlines:
+            return
+        first_ms = self._deadlines[0][0]
+        if self._armed_ms is None or first_ms < self._armed_ms:
+            self._armed_ms = first_ms
+            self._outbox.set_timer(self._timer_key, first_ms, self._on_time)
+
+    def _on_time(self, now_ms: int) -> None:
+        self._armed_ms = None
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            operation = self.take(heapq.heappop(self._deadlines)[1])
+            if operation is not None:
+                self._expire(now_ms, operation)
+        self._arm()

@@ -1,0 +1,102 @@
+"""One broker's copy of a partition: its log, its role, and the epochs under which it has that role.
+
+Kafka: Partition.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import final
+
+from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.messages import NO_EPOCH, NO_LEADER, ReplicaDescription, TopicPartition
+from cluster.core.metadata.image import PartitionRegistration
+from cluster.core.replica.follower import Follower
+from cluster.core.replica.isr import committed_isr, maximal_isr
+from cluster.core.replica.leader import Leader
+from storage.log import PartitionLog
+
+
+class Role(StrEnum):
+    """What the broker is to a partition."""
+
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    # Nobody leads.
+    OFFLINE = "offline"
+
+
+@final
+class Replica:
+    """At most one of `leader` and `follower` is set; neither before the first role."""
+
+    def __init__(
+        self, topic_partition: TopicPartition, topic_id: str, log: PartitionLog, now_ms: int
+    ) -> None:
+        self.topic_partition = topic_partition
+        # As observers read it.
+        self.name = str(topic_partition)
+        self.topic_id = topic_id
+        self.log = log
+        self.leader: Leader | None = None
+        self.follower: Follower | None = None
+        self.leader_id = NO_LEADER
+        self.leader_epoch = NO_EPOCH
+        self.partition_epoch = -1
+        self.replicas: tuple[int, ...] = ()
+        self.is_flushing = False
+        # When the last flush ended, or the log was opened.
+        self.flushed_ms = now_ms
+
+    @property
+    def role(self) -> Role:
+        if self.leader is not None:
+            return Role.LEADER
+        return Role.FOLLOWER if self.leader_id != NO_LEADER else Role.OFFLINE
+
+    @property
+    def committed_isr(self) -> tuple[int, ...]:
+        """Empty on a follower, which does not know it (ROL-3)."""
+        return () if self.leader is None else tuple(sorted(committed_isr(self.leader.isr).isr))
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return () if self.leader is None else tuple(sorted(maximal_isr(self.leader.isr)))
+
+    def adopt(self, registration: PartitionRegistration) -> None:
+        """What the controller says, whatever the role."""
+        assert registration.partition_epoch >= self.partition_epoch, (registration, self.partition_epoch)
+        assert registration.leader_epoch >= self.leader_epoch, (registration, self.leader_epoch)
+        self.replicas = registration.replicas
+        self.leader_id = registration.leader
+        self.leader_epoch = registration.leader_epoch
+        self.partition_epoch = registration.partition_epoch
+
+    def check_leader_epoch(self, leader_epoch: int) -> None:
+        """LED-1, EPC-4 (KIP-320): both must live in one leader epoch; one that names none is not checked."""
+        if leader_epoch == NO_EPOCH or leader_epoch == self.leader_epoch:
+            return
+        is_old = leader_epoch < self.leader_epoch
+        code = ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
+        raise ClusterError(
+            code, f"{self.topic_partition} is at leader epoch {self.leader_epoch}, not {leader_epoch}"
+        )
+
+    def check_leads(self) -> Leader:
+        if self.leader is None:
+            raise ClusterError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is led by {self.leader_id}"
+            )
+        return self.leader
+
+    def describe(self) -> ReplicaDescription:
+        return ReplicaDescription(
+            topic_partition=self.topic_partition,
+            role=self.role.value,
+            leader=self.leader_id,
+            leader_epoch=self.leader_epoch,
+            isr=self.committed_isr,
+            log_start_offset=self.log.marks.log_start_offset,
+            high_watermark=self.log.marks.high_watermark,
+            log_end_offset=self.log.local.log_end_offset,
+        )

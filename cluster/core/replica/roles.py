@@ -1,0 +1,233 @@
+"""What the metadata says about the partitions here: roles change in one place each.
+
+Kafka: ReplicaManager.applyDelta, Partition.makeLeader, Partition.makeFollower; rules ROL-1 to ROL-6.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from cluster.core.messages import NO_LEADER, TopicPartition
+from cluster.core.metadata.image import MetadataDelta, PartitionRegistration, TopicImage
+from cluster.core.replica.context import ReplicaContext
+from cluster.core.replica.fetcher import Fetchers
+from cluster.core.replica.flushes import Flushes
+from cluster.core.replica.follower import Follower
+from cluster.core.replica.isr_changes import IsrChanges
+from cluster.core.replica.leader import Leader
+from cluster.core.replica.logs import LogKeeper
+from cluster.core.replica.replica import Replica
+from cluster.core.replica.truncation import Truncations
+from storage.config import LogConfig
+from storage.errors import StorageError
+
+
+@final
+class Roles:
+    """Opens, leads, follows and removes the replicas that the metadata places here."""
+
+    def __init__(
+        self,
+        context: ReplicaContext,
+        keeper: LogKeeper,
+        truncations: Truncations,
+        fetchers: Fetchers,
+        isr_changes: IsrChanges,
+        flushes: Flushes,
+    ) -> None:
+        self._context = context
+        self._logs = context.logs
+        self._keeper = keeper
+        self._truncations = truncations
+        self._fetchers = fetchers
+        self._isr_changes = isr_changes
+        self._flushes = flushes
+
+    def apply_image(self, now_ms: int) -> None:
+        """The first publication: everything that the image places here, and away with the rest (ROL-5)."""
+        image = self._context.image
+        mine = [each for each in image.partitions() if self._context.broker_id in each.replicas]
+        self._logs.set_strays_aside(
+            {each.topic_partition: image.topics[each.topic_partition.topic].topic_id for each in mine}
+        )
+        for registration in mine:
+            if self._logs.may_lie_offline(registration.topic_partition):
+                self._tell_offline(registration.topic_partition, registration.leader_epoch)
+            else:
+                self.apply(now_ms, registration)
+
+    def apply_delta(self, now_ms: int, delta: MetadataDelta) -> None:
+        """Acts on the outcome only: epochs may have been skipped within the delta (CTL-5)."""
+        for name, topic_id in delta.removed_topics:
+            self._remove_topic(name, topic_id)
+        for name in delta.changed_configs:
+            self._update_config(name)
+        for topic_partition in delta.changed_partitions:
+            registration = self._context.image.partition(topic_partition)
+            if registration is not None:
+                self.apply(now_ms, registration)
+
+    def apply(self, now_ms: int, registration: PartitionRegistration) -> None:
+        """A disk that fails meanwhile takes its partitions with it; the others' roles are applied all the same."""
+        try:
+            self._apply(now_ms, registration)
+        except (StorageError, OSError) as error:
+            replica = self._context.replicas.get(registration.topic_partition)
+            self._logs.on_disk_failed(None if replica is None else replica.log, error)
+            # It has no log yet: another directory can take it.
+            if replica is None:
+                self.apply(now_ms, registration)
+
+    def _apply(self, now_ms: int, registration: PartitionRegistration) -> None:
+        if registration.topic_partition in self._context.offline:
+            return
+        replica = self._context.replicas.get(registration.topic_partition)
+        if self._context.broker_id not in registration.replicas:
+            if replica is not None:
+                self.remove(replica)
+            return
+        if replica is None:
+            replica = self._open(now_ms, registration)
+        if self.is_stale(replica, registration):
+            return
+        if registration.leader == self._context.broker_id:
+            self.become_leader(now_ms, replica, registration)
+        else:
+            self.become_follower(now_ms, replica, registration)
+
+    def is_stale(self, replica: Replica, registration: PartitionRegistration) -> bool:
+        """ROL-1: older metadata is ignored; the same again changes nothing."""
+        return registration.partition_epoch < replica.partition_epoch
+
+    def _open(self, now_ms: int, registration: PartitionRegistration) -> Replica:
+        topic_partition = registration.topic_partition
+        topic = self._context.image.topics[topic_partition.topic]
+        config = self.config_of(topic)
+        log = self._logs.open_or_create(topic, topic_partition.partition, config, now_ms)
+        replica = Replica(topic_partition, topic.topic_id, log, now_ms)
+        self._context.replicas[topic_partition] = replica
+        self._keeper.on_log_opened(replica)
+        return replica
+
+    def config_of(self, topic: TopicImage) -> LogConfig:
+        """The topic's own properties over the broker's."""
+        return LogConfig.from_properties({**self._context.config.log.to_properties(), **dict(topic.configs)})
+
+    def _update_config(self, name: str) -> None:
+        topic = self._context.image.topics[name]
+        config = self.config_of(topic)
+        for number in topic.partitions:
+            replica = self._context.replicas.get(TopicPartition(name, number))
+            if replica is not None:
+                replica.log.update_config(config)
+                self._flushes.on_new_role(replica)
+                self._context.touch(replica.topic_partition)
+
+    def become_leader(self, now_ms: int, replica: Replica, registration: PartitionRegistration) -> None:
+        """ROL-2, in its order; with the leader epoch unchanged only the ISR and the replicas are news."""
+        leader = replica.leader
+        if leader is not None and leader.leader_epoch == registration.leader_epoch:
+            replica.adopt(registration)
+            leader.adopt_replicas(registration.replicas, now_ms)
+            self._isr_changes.adopt(now_ms, replica, leader, registration.isr, registration.partition_epoch)
+            return
+        self._fetchers.remove(replica.topic_partition)
+        replica.adopt(registration)
+        replica.follower = None
+        self.begin_leader_epoch(replica)
+        replica.leader = self.new_leader(now_ms, replica, registration)
+        self._context.outbox.observe(
+            "replica.became_leader",
+            topic_partition=replica.name,
+            leader_epoch=replica.leader_epoch,
+            log_end_offset=replica.log.local.log_end_offset,
+        )
+        self._flushes.on_new_role(replica)
+        self._context.advance_high_watermark(replica, now_ms)
+        # Whoever waited for the epoch before is answered (PRO-5).
+        self._context.touch(replica.topic_partition)
+
+    def begin_leader_epoch(self, replica: Replica) -> None:
+        """EPC-5 (KAFKA-7415): the epoch starts at the log end, on record before anything is appended."""
+        replica.log.appends.assign_epoch(replica.leader_epoch, replica.log.local.log_end_offset)
+
+    def new_leader(self, now_ms: int, replica: Replica, registration: PartitionRegistration) -> Leader:
+        """ISR-8: with no memory of followers, even when it led before (B-21)."""
+        return Leader(
+            broker_id=self._context.broker_id,
+            log=replica.log,
+            image=self._context.image,
+            registration=registration,
+            lag_time_max_ms=self._context.config.replica_lag_time_max_ms,
+            now_ms=now_ms,
+        )
+
+    def become_follower(self, now_ms: int, replica: Replica, registration: PartitionRegistration) -> None:
+        """ROL-3; without a leader it keeps its log and fetches nothing (ROL-4)."""
+        is_new_epoch = registration.leader_epoch > replica.leader_epoch or replica.follower is None
+        replica.adopt(registration)
+        if not is_new_epoch:
+            self._stop_fetching_on_shutdown(replica, registration)
+            return
+        self._fetchers.remove(replica.topic_partition)
+        replica.leader = None
+        replica.follower = Follower(leader_id=registration.leader, leader_epoch=registration.leader_epoch)
+        self._context.outbox.observe(
+            "replica.became_follower",
+            topic_partition=replica.name,
+            leader_epoch=replica.leader_epoch,
+            leader=replica.leader_id,
+            log_end_offset=replica.log.local.log_end_offset,
+        )
+        self._context.touch(replica.topic_partition)
+        if registration.leader == NO_LEADER or not self.may_fetch(registration):
+            return
+        self._truncations.on_new_epoch(now_ms, replica)
+        self._flushes.on_new_role(replica)
+        self._fetchers.add(replica)
+
+    def may_fetch(self, registration: PartitionRegistration) -> bool:
+        """ROL-6: on its way out, it does not try to come back into an ISR that it has left."""
+        return not self._context.is_shutting_down or self._context.broker_id in registration.isr
+
+    def _stop_fetching_on_shutdown(self, replica: Replica, registration: PartitionRegistration) -> None:
+        if not self.may_fetch(registration):
+            self._fetchers.remove(replica.topic_partition)
+
+    def go_offline(self, replica: Replica) -> None:
+        """AP16: ends the role of a replica whose disk failed. Its log comes back with a start that can read it."""
+        self._fetchers.remove(replica.topic_partition)
+        replica.leader = replica.follower = None
+        del self._context.replicas[replica.topic_partition]
+        self._tell_offline(replica.topic_partition, replica.leader_epoch)
+
+    def _tell_offline(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        self._context.take_offline(topic_partition)
+        self._context.outbox.observe(
+            "replica.offline", topic_partition=str(topic_partition), leader_epoch=leader_epoch
+        )
+
+    def _remove_topic(self, name: str, topic_id: str) -> None:
+        """Removes the replicas of a topic by its id: one of the same name may have been created within the delta."""
+        self._context.forget_offline(name)
+        for replica in list(self._context.replicas.values()):
+            if replica.topic_partition.topic == name and replica.topic_id == topic_id:
+                self.remove(replica)
+
+    def remove(self, replica: Replica) -> None:
+        """ROL-5: answers whoever waits for the replica, and deletes its log."""
+        self._fetchers.remove(replica.topic_partition)
+        replica.leader = replica.follower = None
+        del self._context.replicas[replica.topic_partition]
+        self._context.touch(replica.topic_partition)
+        self._context.outbox.observe(
+            "replica.removed",
+            topic_partition=replica.name,
+            leader_epoch=replica.leader_epoch,
+            log_end_offset=replica.log.local.log_end_offset,
+        )
+        try:
+            self._keeper.on_log_removed(replica)
+            self._logs.delete(replica)
+        except (StorageError, OSError) as error:
+            self._logs.on_disk_failed(replica.log, error)

@@ -1,0 +1,1 @@
+"""What acts: runs a core with a clock, threads, files and gRPC."""

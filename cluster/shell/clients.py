@@ -1,0 +1,357 @@
+"""Producer, consumer and admin for asyncio programs: the cores of `cluster.core.client` on gRPC.
+
+async with Producer("127.0.0.1:19092") as producer:
+    delivered = await producer.send_and_wait("lines", b"hello")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+from types import TracebackType
+from typing import Self, TypeVar, cast, final
+
+from cluster.core.client.admin import AdminCore, AdminRequest
+from cluster.core.client.config import AdminConfig, ConsumerConfig, OffsetReset, ProducerConfig
+from cluster.core.client.consumer import ConsumerCore, Start
+from cluster.core.client.descriptions import is_led
+from cluster.core.client.effects import (
+    Answered,
+    Delivered,
+    Described,
+    EndOfPartition,
+    Fetched,
+    Flushed,
+    PositionLost,
+    PositionReset,
+    TopicMissing,
+    Truncated,
+)
+from cluster.core.client.producer import ProducerCore
+from cluster.core.client.waiting_records import size_bound
+from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.messages import (
+    AlterTopicConfigsRequest,
+    CreateTopicRequest,
+    CreateTopicResponse,
+    DeleteTopicRequest,
+    MetadataRequest,
+    MetadataResponse,
+    ResponseBody,
+    TopicPartition,
+)
+from cluster.shell.runtime import Core, Entry, Runtime
+from cluster.shell.transport import Address
+from storage.batch.record import Header, Record
+from storage.draws import Draws
+
+_SETTLE_S = 0.02
+T = TypeVar("T")
+ConsumerEvent = Fetched | PositionReset | Truncated | PositionLost | EndOfPartition | TopicMissing
+
+# The first three nodes of `replog up`: any that lives will do, also when the first one was killed.
+DEFAULT_BOOTSTRAP = "127.0.0.1:19092,127.0.0.1:19093,127.0.0.1:19094"
+# Fetched and not yet read: above the first mark fetching pauses, below the second it goes on.
+_PAUSE_AT_RECORDS, _RESUME_AT_RECORDS = 50_000, 10_000
+
+
+def parse_bootstrap(servers: str) -> list[Address]:
+    """`host:port[,host:port…]`. Raises ValueError with what is wrong."""
+    addresses = []
+    for server in servers.split(","):
+        host, colon, port = server.strip().rpartition(":")
+        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+            raise ValueError(f"bootstrap server {server!r}: HOST:PORT is wanted")
+        addresses.append((host, int(port)))
+    return addresses
+
+
+def system_draws() -> Draws:
+    """Seeded by the operating system: what a real process draws from."""
+    return Draws(int.from_bytes(os.urandom(8), "big"))
+
+
+class Shell:
+    """What the three clients share: the runtime around the core, and an orderly end."""
+
+    def __init__(self, core: Core, bootstrap: str, start: Entry | None = None) -> None:
+        self._core_of_runtime = core
+        self._start = start
+        self._bootstrap = parse_bootstrap(bootstrap)
+        self._runtime: Runtime | None = None
+
+    @property
+    def runtime(self) -> Runtime:
+        assert self._runtime is not None, "use `async with` first"
+        return self._runtime
+
+    async def __aenter__(self) -> Self:
+        self._runtime = Runtime(self._core_of_runtime, bootstrap=self._bootstrap, tell=self._on_told)
+        self._runtime.start(self._start)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self._finish()
+        await self.runtime.close()
+
+    def _on_told(self, effect: object) -> None:
+        raise NotImplementedError
+
+    async def _finish(self) -> None:
+        """What `async with` waits for when its body ended well."""
+
+    async def until(self, future: asyncio.Future[T]) -> T:
+        """The future's result. Raises ClusterError when the core ends first: it will answer nothing any more."""
+        stopped = self.runtime.stopped
+        waiting: set[asyncio.Future[object]] = {
+            cast("asyncio.Future[object]", item) for item in (future, stopped)
+        }
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if not future.done():
+            raise ClusterError(ErrorCode.UNKNOWN_SERVER_ERROR, stopped.result().reason)
+        return future.result()
+
+
+@final
+class Producer(Shell):
+    """Records to leaders. Leaving `async with` delivers what is underway first."""
+
+    def __init__(self, bootstrap: str = DEFAULT_BOOTSTRAP, config: ProducerConfig | None = None) -> None:
+        self.config = config or ProducerConfig()
+        self.core = ProducerCore(self.config, system_draws())
+        super().__init__(self.core, bootstrap, self.core.start)
+        self._tickets = 0
+        self._deliveries: dict[int, asyncio.Future[Delivered]] = {}
+        self._flushes: dict[int, asyncio.Future[None]] = {}
+        self._room = asyncio.Event()
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Sequence[Header] = (),
+        timestamp_ms: int | None = None,
+    ) -> asyncio.Future[Delivered]:
+        """Waits for room in the buffer only; the future brings the record's end, also where that is an error.
+
+        Raises ClusterError(REQUEST_TIMED_OUT) when there is no room within max_block_ms.
+        """
+        await self._wait_for_room(size_bound(key, value, tuple(headers)))
+        self._tickets += 1
+        ticket = self._tickets
+        future = self._deliveries[ticket] = asyncio.get_running_loop().create_future()
+        self.runtime.run(
+            lambda now_ms: self.core.send(
+                now_ms,
+                topic,
+                key,
+                value,
+                partition=partition,
+                headers=headers,
+                timestamp_ms=timestamp_ms,
+                ticket=ticket,
+            )
+        )
+        return future
+
+    async def send_and_wait(self, topic: str, value: bytes | None, *, key: bytes | None = None) -> Delivered:
+        """Raises ClusterError with Kafka's code when the record was refused or its fate is unknown."""
+        future = await self.send(topic, value, key=key)
+        delivered = await self.until(future)
+        if delivered.error is not ErrorCode.NONE:
+            raise ClusterError(delivered.error, delivered.message)
+        return delivered
+
+    async def flush(self) -> None:
+        """Returns when everything sent before has its end."""
+        self._tickets += 1
+        ticket = self._tickets
+        future = self._flushes[ticket] = asyncio.get_running_loop().create_future()
+        self.runtime.run(lambda now_ms: self.core.flush(now_ms, ticket))
+        await self.until(future)
+
+    async def _wait_for_room(self, size_bytes: int) -> None:
+        limit = self.config.buffer_memory
+        if self.core.buffered_bytes + size_bytes <= limit or size_bytes > limit:
+            return
+        try:
+            async with asyncio.timeout(self.config.max_block_ms / 1000):
+                while self.core.buffered_bytes + size_bytes > limit:
+                    self._room.clear()
+                    await self._room.wait()
+        except TimeoutError as error:
+            raise ClusterError(
+                ErrorCode.REQUEST_TIMED_OUT, "the buffer stayed full for max.block.ms"
+            ) from error
+
+    def _on_told(self, effect: object) -> None:
+        match effect:
+            case Delivered():
+                future = self._deliveries.pop(effect.ticket)
+                if not future.done():
+                    future.set_result(effect)
+                self._room.set()
+            case Flushed():
+                flushed = self._flushes.pop(effect.ticket)
+                if not flushed.done():
+                    flushed.set_result(None)
+            case _:
+                raise TypeError(f"no shell carries out {effect!r}")
+
+    async def _finish(self) -> None:
+        await self.flush()
+        self.runtime.shut_down()
+        await self.runtime.stopped
+
+
+@final
+class Consumer(Shell):
+    """Records below the high watermark, in order within a partition. `assign` or `subscribe` first."""
+
+    def __init__(self, bootstrap: str = DEFAULT_BOOTSTRAP, config: ConsumerConfig | None = None) -> None:
+        self.core = ConsumerCore(config or ConsumerConfig())
+        super().__init__(self.core, bootstrap)
+        self._events: deque[ConsumerEvent] = deque()
+        self._waiting_records = 0
+        self._paused: tuple[TopicPartition, ...] = ()
+        self._lost: set[TopicPartition] = set()
+        self._arrived = asyncio.Event()
+
+    def assign(self, positions: Iterable[tuple[TopicPartition, Start]]) -> None:
+        self._lost.clear()
+        self.runtime.run(lambda now_ms: self.core.assign(now_ms, tuple(positions)))
+
+    def subscribe(self, topics: Sequence[str], start: OffsetReset = OffsetReset.LATEST) -> None:
+        self.runtime.run(lambda now_ms: self.core.subscribe(now_ms, topics, start))
+
+    async def next_event(self) -> ConsumerEvent:
+        """Whatever the core tells next: records, ends of partitions, resets, truncations, losses."""
+        while not self._events:
+            if self.runtime.stopped.done():
+                raise ClusterError(ErrorCode.UNKNOWN_SERVER_ERROR, self.runtime.stopped.result().reason)
+            self._arrived.clear()
+            await self._arrived.wait()
+        event = self._events.popleft()
+        if isinstance(event, Fetched):
+            self._waiting_records -= len(event.records)
+            self._maybe_resume()
+        return event
+
+    async def records(self) -> AsyncIterator[tuple[TopicPartition, Record]]:
+        """Without end. Raises ClusterError at a lost position or a missing topic."""
+        while True:
+            match await self.next_event():
+                case Fetched() as fetched:
+                    for record in fetched.records:
+                        yield fetched.topic_partition, record
+                case PositionLost() as lost:
+                    raise ClusterError(lost.error, f"{lost.topic_partition} at offset {lost.offset}")
+                case TopicMissing() as missing:
+                    raise ClusterError(missing.error, f"topic {missing.topic}")
+                case _:
+                    pass
+
+    def _on_told(self, effect: object) -> None:
+        if not isinstance(effect, ConsumerEvent):
+            raise TypeError(f"no shell carries out {effect!r}")
+        self._events.append(effect)
+        self._arrived.set()
+        if isinstance(effect, PositionLost):
+            self._lost.add(effect.topic_partition)
+        if isinstance(effect, Fetched):
+            self._waiting_records += len(effect.records)
+            self._maybe_pause()
+
+    def _maybe_pause(self) -> None:
+        if self._waiting_records > _PAUSE_AT_RECORDS and not self._paused:
+            self._paused = tuple(self.core.positions())
+            for topic_partition in self._paused:
+                self.core.pause(topic_partition)
+
+    def _maybe_resume(self) -> None:
+        """A lost position stays as it is: reading on is its owner's decision."""
+        if self._waiting_records < _RESUME_AT_RECORDS:
+            paused, self._paused = self._paused, ()
+            for topic_partition in paused:
+                if topic_partition not in self._lost:
+                    self._resume(topic_partition)
+
+    def _resume(self, topic_partition: TopicPartition) -> None:
+        self.runtime.run(lambda now_ms: self.core.resume(now_ms, topic_partition))
+
+
+@final
+class Admin(Shell):
+    """Topics and their state. Refusals are raised as ClusterError with Kafka's code."""
+
+    def __init__(self, bootstrap: str = DEFAULT_BOOTSTRAP, config: AdminConfig | None = None) -> None:
+        self.core = AdminCore(config or AdminConfig())
+        super().__init__(self.core, bootstrap)
+        self._tickets = 0
+        self._asked: dict[int, asyncio.Future[Answered | Described]] = {}
+
+    async def create_topic(self, request: CreateTopicRequest) -> str:
+        """The topic's id."""
+        body = await self._ask(request, request.name)
+        assert isinstance(body, CreateTopicResponse)
+        return body.topic_id
+
+    async def delete_topic(self, name: str) -> None:
+        await self._ask(DeleteTopicRequest(name=name), name)
+
+    async def alter_topic_configs(self, name: str, configs: tuple[tuple[str, str], ...]) -> None:
+        await self._ask(AlterTopicConfigsRequest(name=name, configs=configs), name)
+
+    async def metadata(self, topics: tuple[str, ...] | None = None) -> MetadataResponse:
+        """Errors of single topics are in it, not raised."""
+        body = await self._ask(MetadataRequest(topics=topics), "metadata")
+        assert isinstance(body, MetadataResponse)
+        return body
+
+    async def describe(self, topics: tuple[str, ...] | None = None) -> Described:
+        """Metadata and what each broker that answers holds."""
+        ticket, future = self._ticket()
+        self.runtime.run(lambda now_ms: self.core.describe(now_ms, topics, ticket=ticket))
+        described = await self.until(future)
+        assert isinstance(described, Described)
+        if described.error is not ErrorCode.NONE:
+            raise ClusterError(described.error, described.message)
+        return described
+
+    async def until_led(self, topic: str, *, timeout_s: float = 10.0) -> bool:
+        """Whether, within the time, every partition got a leader and every replica's broker knows of it."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while not is_led(await self.describe((topic,)), topic):
+            if asyncio.get_running_loop().time() >= deadline:
+                return False
+            await asyncio.sleep(_SETTLE_S)
+        return True
+
+    async def _ask(self, body: AdminRequest, subject: str) -> ResponseBody:
+        ticket, future = self._ticket()
+        self.runtime.run(lambda now_ms: self.core.ask(now_ms, body, ticket=ticket))
+        answered = await self.until(future)
+        assert isinstance(answered, Answered)
+        if answered.error is not ErrorCode.NONE or answered.body is None:
+            raise ClusterError(answered.error, answered.message or subject)
+        return answered.body
+
+    def _ticket(self) -> tuple[int, asyncio.Future[Answered | Described]]:
+        self._tickets += 1
+        future = self._asked[self._tickets] = asyncio.get_running_loop().create_future()
+        return self._tickets, future
+
+    def _on_told(self, effect: object) -> None:
+        if not isinstance(effect, Answered | Described):
+            raise TypeError(f"no shell carries out {effect!r}")
+        future = self._asked.pop(effect.ticket)
+        if not future.done():
+            future.set_result(effect)

@@ -1,0 +1,209 @@
+"""A node's gRPC server: its services, health and reflection, in front of a runtime.
+
+Unary calls wait for their reply; a stream has a reader (the handler) and a writer task, merging what waits.
+Bind errors show because SO_REUSEPORT is off: else a second node would take half the connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import cast, final
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from cluster.core.messages import FetchResponse, ProduceRequest, ProduceResponse, ResponseBody
+from cluster.rpc.methods import ADMIN, CONTROLLER, DATA, METHODS, REPLICA, Method
+from cluster.shell import streams, wire
+from cluster.shell.runtime import Runtime
+from cluster.shell.streams import CODECS, StreamCodec, StreamRequest, StreamResponse
+from cluster.shell.transport import read_or_end
+
+logger = logging.getLogger(__name__)
+
+BROKER_SERVICES = (REPLICA, DATA, ADMIN)
+CONTROLLER_SERVICES = (CONTROLLER, ADMIN)
+# How many calls of one stream may be in the core; beyond it the stream is not read.
+UNANSWERED_LIMIT = 256
+
+SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", streams.MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", streams.MAX_MESSAGE_BYTES),
+    # Peers ping every 10 s; by default that is too often for an idle connection.
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+
+
+class PortInUse(Exception):
+    """Another process listens on the port."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(f"port {port} of {host} is in use by another process")
+        self.host, self.port = host, port
+
+
+def check_port_free(host: str, port: int) -> None:
+    """Raises PortInUse, or OSError when the address cannot be bound at all."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen(1)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise PortInUse(host, port) from error
+            raise
+
+
+# Made once: a union in the check would be made for each answer.
+_STREAMED = (FetchResponse, ProduceResponse)
+StreamContext = grpc.aio.ServicerContext[streams.Calls, streams.Answers]
+
+
+@final
+class IncomingStream:
+    """One client's stream: answers wait here until the writer task has sent what came before."""
+
+    def __init__(self, context: StreamContext) -> None:
+        self._context = context
+        self._waiting: deque[tuple[int, StreamResponse]] = deque()
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        # Our call by the call of the client.
+        self.unanswered: dict[int, int] = {}
+
+    def answer(self, call: int, body: ResponseBody) -> None:
+        assert isinstance(body, _STREAMED), body
+        self.unanswered.pop(call, None)
+        self._waiting.append((call, body))
+        self._wake.set()
+        if len(self.unanswered) < UNANSWERED_LIMIT:
+            self._room.set()
+
+    async def room(self) -> None:
+        """Returns once the core has few enough of this stream's calls."""
+        while len(self.unanswered) >= UNANSWERED_LIMIT:
+            self._room.clear()
+            await self._room.wait()
+
+    def forget_all(self, runtime: Runtime) -> None:
+        for ours in self.unanswered.values():
+            runtime.forget(ours)
+
+    async def write(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._waiting:
+                    await self._context.write(streams.take_merged(self._waiting))
+        except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:
+            # The client is gone; the reader learns it too.
+            logger.debug("write failed error=%r", error)
+
+
+@final
+class NodeServer:
+    """`start` binds and serves; the health service says NOT_SERVING until `set_serving`."""
+
+    def __init__(self, runtime: Runtime, services: Sequence[str]) -> None:
+        self._runtime = runtime
+        # The attribute is set at import, by the version of gRPC.
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._server = grpc.aio.server(options=SERVER_OPTIONS)
+        self._services = tuple(services)
+        for service in self._services:
+            handlers = {method.name: self._handler(method) for method in METHODS if method.service == service}
+            generic = grpc.method_handlers_generic_handler(service, handlers)
+            self._server.add_generic_rpc_handlers((generic,))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = (*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)
+
+    async def start(self, host: str, port: int) -> int:
+        """The bound port (`port` 0: any). Raises PortInUse."""
+        if port:
+            # The error of gRPC does not say which of many reasons it was.
+            check_port_free(host, port)
+        try:
+            bound = self._server.add_insecure_port(f"{host}:{port}")
+        except RuntimeError as error:
+            raise PortInUse(host, port) from error
+        await self.set_serving(False)
+        await self._server.start()
+        return bound
+
+    async def set_serving(self, serving: bool) -> None:
+        status = health_pb2.HealthCheckResponse
+        value = status.SERVING if serving else status.NOT_SERVING
+        for service in ("", *self._services):
+            await self._health.set(service, value)
+
+    async def stop(self, grace_s: float = 0.5) -> None:
+        await self._server.stop(grace_s)
+
+    def _handler(self, method: Method) -> grpc.RpcMethodHandler[Message, Message]:
+        if method.is_stream:
+            codec = CODECS[method.path]
+            return grpc.stream_stream_rpc_method_handler(
+                self._stream_handler(codec),
+                request_deserializer=codec.calls_from_bytes,
+                response_serializer=codec.answers_to_bytes,
+            )
+        return grpc.unary_unary_rpc_method_handler(
+            self._answer_unary,
+            request_deserializer=method.request.FromString,
+            response_serializer=method.response.SerializeToString,
+        )
+
+    async def _answer_unary(self, message: Message, context: object) -> Message:
+        await self._runtime.started.wait()
+        future: asyncio.Future[ResponseBody] = asyncio.get_running_loop().create_future()
+        call = self._runtime.ask(
+            wire.request_from_wire(message), lambda body: None if future.done() else future.set_result(body)
+        )
+        try:
+            return wire.response_to_wire(await future)
+        finally:
+            self._runtime.forget(call)
+
+    def _stream_handler(self, codec: StreamCodec) -> Callable[[object, StreamContext], Awaitable[None]]:
+        # grpc.aio looks at the function itself: only a coroutine function gets the reader/writer interface.
+        async def serve(_: object, context: StreamContext) -> None:
+            await self._serve_stream(context)
+
+        serve.__name__ = codec.path
+        return serve
+
+    async def _serve_stream(self, context: StreamContext) -> None:
+        await self._runtime.started.wait()
+        stream = IncomingStream(context)
+        writer = asyncio.get_running_loop().create_task(stream.write())
+        try:
+            while (calls := await read_or_end(context)) is not None:
+                for call, body in cast("streams.Calls", calls):
+                    await stream.room()
+                    self._ask(stream, call, body)
+        finally:
+            writer.cancel()
+            stream.forget_all(self._runtime)
+
+    def _ask(self, stream: IncomingStream, call: int, body: StreamRequest) -> None:
+        if isinstance(body, ProduceRequest) and body.acks == 0:
+            self._runtime.ask_without_reply(body)
+            return
+        stream.unanswered[call] = 0
+        ours = self._runtime.ask(body, lambda answer: stream.answer(call, answer))
+        if call in stream.unanswered:
+            stream.unanswered[call] = ours

@@ -1,0 +1,306 @@
+"""Sends on gRPC: pooled channels, one bidirectional stream a peer and kind, unary calls for the rest.
+
+Each `Send` gets exactly one answer, a body or a TransportError, at the latest after its timeout. A call to a
+dead peer fails at once instead of waiting for it to come back: the core decides when to try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol, cast, final
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from cluster.core.effects import BOOTSTRAP, Send
+from cluster.core.errors import ErrorCode
+from cluster.core.events import TransportError
+from cluster.core.messages import FetchRequest, MetadataResponse, ProduceRequest, ResponseBody
+from cluster.rpc.methods import UNARY_BY_REQUEST
+from cluster.shell import streams, wire
+from cluster.shell.streams import StreamCodec, StreamRequest
+
+logger = logging.getLogger(__name__)
+
+FINISH_TIMEOUT_S = 2.0
+Deliver = Callable[[int, ResponseBody | TransportError], None]
+Address = tuple[str, int]
+
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_receive_message_length", streams.MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", streams.MAX_MESSAGE_BYTES),
+    # The defaults find a restarted server after 1.7 s; a fail-over should not wait for that.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    # A killed peer shows at once on a loopback, a stopped one or a cut link only by silence.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # Channels with equal options share a connection: each pool gets its own.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class Reader(Protocol):
+    """The reading half of either side of a stream."""
+
+    async def read(self) -> object: ...
+
+
+async def read_or_end(reader: Reader) -> object | None:
+    """What the peer sent next; None at the end of the stream."""
+    received = await reader.read()
+    return None if received is grpc.aio.EOF else received  # type: ignore[attr-defined]
+
+
+@final
+class OutgoingStream:
+    """One bidirectional stream to a peer: a reader task, a writer task, calls in flight by id.
+
+    Any failure, also the timeout of one call, ends the stream and fails all its calls, as Kafka's client
+    closes the connection: nobody can tell what of the rest was lost with it.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel, codec: StreamCodec, deliver: Deliver) -> None:
+        method = channel.stream_stream(
+            codec.path,
+            request_serializer=codec.calls_to_bytes,
+            response_deserializer=codec.answers_from_bytes,
+        )
+        self._call = method(None)
+        self._deliver = deliver
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[tuple[int, StreamRequest]] = deque()
+        # Each with its deadline on the clock of the loop, and its timeout_ms.
+        self._unanswered: dict[int, tuple[float, int]] = {}
+        # One for all calls.
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+        # Those of the waiting calls that expect no reply once they are written.
+        self._silent: set[int] = set()
+        self._wake = asyncio.Event()
+        self._has_sent_silent = self._is_finishing = False
+        self.is_open = True
+        self._tasks = [self._loop.create_task(self._write()), self._loop.create_task(self._read())]
+
+    def send(self, call: int, body: StreamRequest, *, timeout_ms: int, expects_reply: bool) -> None:
+        assert self.is_open
+        assert call not in self._unanswered, call
+        deadline = self._loop.time() + timeout_ms / 1000
+        self._unanswered[call] = (deadline, timeout_ms)
+        if deadline < self._timer_at:
+            self._arm(deadline)
+        if not expects_reply:
+            self._silent.add(call)
+            self._has_sent_silent = True
+        self._waiting.append((call, body))
+        self._wake.set()
+
+    def fail(self, reason: str) -> None:
+        """End the stream; every call in flight is told, from the loop and not from inside this call."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self._call.cancel()
+        for task in self._tasks:
+            task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        for call in self._unanswered:
+            self._loop.call_soon(self._deliver, call, TransportError(reason=reason))
+        self._unanswered.clear()
+        self._waiting.clear()
+
+    def _arm(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = self._loop.call_at(deadline, self._on_time), deadline
+
+    def _on_time(self) -> None:
+        """The call that it was set for is mostly answered by now; then it waits for the earliest that is not."""
+        self._timer, self._timer_at = None, math.inf
+        if not self._unanswered:
+            return
+        deadline, timeout_ms = min(self._unanswered.values())
+        if deadline <= self._loop.time():
+            self.fail(f"no answer in {timeout_ms} ms")
+        else:
+            self._arm(deadline)
+
+    async def finish(self) -> None:
+        """Waits until the peer has read what expects no reply (acks=0), unless that takes too long."""
+        if not self.is_open or not self._has_sent_silent:
+            return
+        self._is_finishing = True
+        self._wake.set()
+        await asyncio.wait(self._tasks, timeout=FINISH_TIMEOUT_S)
+
+    async def _write(self) -> None:
+        try:
+            while not self._is_finishing:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._waiting:
+                    merged = streams.take_merged(self._waiting)
+                    await self._call.write(merged)
+                    if self._silent:
+                        self._forget_silent(merged)
+            await self._call.done_writing()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
+            # The reader learns the status of an ended stream, which says more than the failed write.
+            logger.debug("write failed error=%r", error)
+
+    def _forget_silent(self, written: streams.Calls) -> None:
+        for call, _ in written:
+            if call in self._silent:
+                self._silent.discard(call)
+                self._unanswered.pop(call, None)
+
+    async def _read(self) -> None:
+        reason = "the peer ended the stream"
+        try:
+            while (answers := await read_or_end(self._call)) is not None:
+                for call, body in cast("streams.Answers", answers):
+                    if self._unanswered.pop(call, None) is not None:
+                        self._deliver(call, body)
+        except grpc.aio.AioRpcError as error:
+            reason = _reason(error)
+        except asyncio.CancelledError:
+            # grpc.aio raises this also when the call was cancelled from below (a closed channel).
+            reason = "cancelled"
+        finally:
+            self.fail(reason)
+
+
+@final
+class Peer:
+    """One address: a channel, its streams, its unary calls."""
+
+    def __init__(self, address: Address, deliver: Deliver) -> None:
+        self.address = address
+        self._deliver = deliver
+        self._channel = grpc.aio.insecure_channel("{}:{}".format(*address), options=CHANNEL_OPTIONS)
+        self._streams: dict[str, OutgoingStream] = {}
+        self._unary: set[asyncio.Task[None]] = set()
+
+    def send(self, effect: Send) -> None:
+        match effect.body:
+            case FetchRequest() | ProduceRequest():
+                stream = self._stream(streams.codec_of(effect.body))
+                timeout_ms, expects_reply = effect.timeout_ms, effect.expects_reply
+                stream.send(effect.call, effect.body, timeout_ms=timeout_ms, expects_reply=expects_reply)
+            case _:
+                task = asyncio.get_running_loop().create_task(self._ask(effect))
+                self._unary.add(task)
+                task.add_done_callback(self._unary.discard)
+
+    def _stream(self, codec: StreamCodec) -> OutgoingStream:
+        stream = self._streams.get(codec.path)
+        if stream is None or not stream.is_open:
+            stream = self._streams[codec.path] = OutgoingStream(self._channel, codec, self._deliver)
+        return stream
+
+    async def _ask(self, effect: Send) -> None:
+        request = wire.request_to_wire(effect.body)
+        method = UNARY_BY_REQUEST[type(request)]
+        call = self._channel.unary_unary(
+            method.path, request_serializer=_to_bytes, response_deserializer=method.response.FromString
+        )
+        body: ResponseBody | TransportError = TransportError(reason="closed")
+        try:
+            body = wire.response_from_wire(await call(request, timeout=effect.timeout_ms / 1000))
+        except grpc.aio.AioRpcError as error:
+            body = TransportError(reason=_reason(error))
+        except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
+            body = TransportError(reason=str(error))
+        finally:
+            self._deliver(effect.call, body)
+
+    async def close(self, reason: str) -> None:
+        for stream in self._streams.values():
+            await stream.finish()
+            stream.fail(reason)
+        waiting = tuple(self._unary)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await self._channel.close(None)
+
+
+@final
+class Peers:
+    """Every peer this process talks to, by node id; `BOOTSTRAP` means the given addresses in turn."""
+
+    def __init__(self, deliver: Deliver, *, bootstrap: Sequence[Address] = ()) -> None:
+        self._deliver = deliver
+        self._peers: dict[int, Peer] = {}
+        self._bootstrap = deque(bootstrap)
+        self._bootstrap_peers: dict[Address, Peer] = {}
+        self._bootstrap_calls: dict[int, Address] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def learn(self, node_id: int, host: str, port: int) -> None:
+        known = self._peers.get(node_id)
+        if known is not None and known.address == (host, port):
+            return
+        if known is not None:
+            self._close_later(known)
+        self._peers[node_id] = Peer((host, port), self._deliver)
+
+    def send(self, effect: Send) -> None:
+        if effect.to == BOOTSTRAP:
+            peer = self._bootstrap_peer(effect.call)
+        else:
+            peer = self._peers.get(effect.to)
+        if peer is None:
+            error = TransportError(reason=f"no address of node {effect.to} is known")
+            asyncio.get_running_loop().call_soon(self._deliver, effect.call, error)
+            return
+        peer.send(effect)
+
+    def _bootstrap_peer(self, call: int) -> Peer | None:
+        if not self._bootstrap:
+            return None
+        address = self._bootstrap[0]
+        self._bootstrap_calls[call] = address
+        peer = self._bootstrap_peers.get(address)
+        if peer is None:
+            peer = self._bootstrap_peers[address] = Peer(address, self._on_bootstrap_answer)
+        return peer
+
+    def _on_bootstrap_answer(self, call: int, body: ResponseBody | TransportError) -> None:
+        """After a failure the next address is tried first; a broker that is starting may be so for long."""
+        address = self._bootstrap_calls.pop(call)
+        if _has_failed(body) and self._bootstrap[0] == address:
+            self._bootstrap.rotate(-1)
+        self._deliver(call, body)
+
+    def _close_later(self, peer: Peer) -> None:
+        task = asyncio.get_running_loop().create_task(peer.close("the node moved"))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        for peer in (*self._peers.values(), *self._bootstrap_peers.values()):
+            await peer.close("closed")
+        await asyncio.gather(*self._closing)
+
+
+def _has_failed(body: ResponseBody | TransportError) -> bool:
+    if isinstance(body, MetadataResponse):
+        return body.error is not ErrorCode.NONE
+    return isinstance(body, TransportError)
+
+
+def _to_bytes(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+def _reason(error: grpc.aio.AioRpcError) -> str:
+    return f"{error.code().name}: {error.details()}"

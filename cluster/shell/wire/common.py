@@ -1,0 +1,63 @@
+"""Dataclass to protobuf and back: what every service's messages are made of.
+
+`x_to_wire(dataclass) -> protobuf` and `x_from_wire(protobuf) -> dataclass`, a pair for each message, in
+the files beside this one by service; `bodies.py` picks the pair. Protobuf classes appear here and in the transport
+only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import BrokerEndpoint, EpochEnd, TopicPartition
+from cluster.rpc import common_pb2
+
+_ERRORS: dict[int, ErrorCode] = {int(code): code for code in ErrorCode}
+
+
+def error_to_wire(error: ErrorCode) -> common_pb2.ErrorCode:
+    return cast("common_pb2.ErrorCode", int(error))
+
+
+def error_from_wire(number: int) -> ErrorCode:
+    """A number of a newer peer is an unknown error, never no error (Kafka: Errors.forCode)."""
+    return _ERRORS.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def topic_partition_to_wire(value: TopicPartition) -> common_pb2.TopicPartition:
+    return common_pb2.TopicPartition(topic=value.topic, partition=value.partition)
+
+
+def topic_partition_from_wire(message: common_pb2.TopicPartition) -> TopicPartition:
+    return TopicPartition(message.topic, message.partition)
+
+
+def epoch_end_to_wire(value: EpochEnd) -> common_pb2.EpochEnd:
+    return common_pb2.EpochEnd(epoch=value.epoch, end_offset=value.end_offset)
+
+
+def epoch_end_from_wire(message: common_pb2.EpochEnd) -> EpochEnd:
+    return EpochEnd(epoch=message.epoch, end_offset=message.end_offset)
+
+
+def endpoint_to_wire(value: BrokerEndpoint) -> common_pb2.BrokerEndpoint:
+    return common_pb2.BrokerEndpoint(broker_id=value.broker_id, host=value.host, port=value.port)
+
+
+def endpoint_from_wire(message: common_pb2.BrokerEndpoint) -> BrokerEndpoint:
+    return BrokerEndpoint(broker_id=message.broker_id, host=message.host, port=message.port)
+
+
+def configs_to_wire(configs: tuple[tuple[str, str], ...]) -> list[common_pb2.ConfigEntry]:
+    return [common_pb2.ConfigEntry(name=name, value=value) for name, value in configs]
+
+
+def configs_from_wire(entries: Iterable[common_pb2.ConfigEntry]) -> tuple[tuple[str, str], ...]:
+    return tuple((entry.name, entry.value) for entry in entries)
+
+
+def topics_to_wire(topics: tuple[str, ...] | None) -> common_pb2.TopicNames | None:
+    """None (all topics) is an absent field, the empty tuple an empty list."""
+    return None if topics is None else common_pb2.TopicNames(names=topics)

@@ -1,0 +1,221 @@
+"""What brokers ask the controller, dataclass to protobuf and back."""
+
+from __future__ import annotations
+
+from cluster.core.messages import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    FetchMetadataRequest,
+    FetchMetadataResponse,
+    IsrMember,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+)
+from cluster.rpc import controller_pb2
+from cluster.shell.wire import common
+
+
+def register_broker_request_to_wire(value: RegisterBrokerRequest) -> controller_pb2.RegisterBrokerRequest:
+    return controller_pb2.RegisterBrokerRequest(
+        broker_id=value.broker_id,
+        incarnation=value.incarnation,
+        host=value.host,
+        port=value.port,
+        previous_broker_epoch=value.previous_broker_epoch,
+        cluster_id=value.cluster_id,
+    )
+
+
+def register_broker_request_from_wire(message: controller_pb2.RegisterBrokerRequest) -> RegisterBrokerRequest:
+    return RegisterBrokerRequest(
+        broker_id=message.broker_id,
+        incarnation=message.incarnation,
+        host=message.host,
+        port=message.port,
+        previous_broker_epoch=message.previous_broker_epoch,
+        cluster_id=message.cluster_id,
+    )
+
+
+def register_broker_response_to_wire(value: RegisterBrokerResponse) -> controller_pb2.RegisterBrokerResponse:
+    return controller_pb2.RegisterBrokerResponse(
+        error=common.error_to_wire(value.error), broker_epoch=value.broker_epoch, cluster_id=value.cluster_id
+    )
+
+
+def register_broker_response_from_wire(
+    message: controller_pb2.RegisterBrokerResponse,
+) -> RegisterBrokerResponse:
+    return RegisterBrokerResponse(
+        error=common.error_from_wire(message.error),
+        broker_epoch=message.broker_epoch,
+        cluster_id=message.cluster_id,
+    )
+
+
+def broker_heartbeat_request_to_wire(value: BrokerHeartbeatRequest) -> controller_pb2.BrokerHeartbeatRequest:
+    return controller_pb2.BrokerHeartbeatRequest(
+        broker_id=value.broker_id,
+        broker_epoch=value.broker_epoch,
+        metadata_offset=value.metadata_offset,
+        want_fence=value.want_fence,
+        want_shutdown=value.want_shutdown,
+        offline_partitions=[common.topic_partition_to_wire(each) for each in value.offline_partitions],
+    )
+
+
+def broker_heartbeat_request_from_wire(
+    message: controller_pb2.BrokerHeartbeatRequest,
+) -> BrokerHeartbeatRequest:
+    return BrokerHeartbeatRequest(
+        broker_id=message.broker_id,
+        broker_epoch=message.broker_epoch,
+        metadata_offset=message.metadata_offset,
+        want_fence=message.want_fence,
+        want_shutdown=message.want_shutdown,
+        offline_partitions=tuple(
+            [common.topic_partition_from_wire(each) for each in message.offline_partitions]
+        ),
+    )
+
+
+def broker_heartbeat_response_to_wire(
+    value: BrokerHeartbeatResponse,
+) -> controller_pb2.BrokerHeartbeatResponse:
+    return controller_pb2.BrokerHeartbeatResponse(
+        error=common.error_to_wire(value.error),
+        is_fenced=value.is_fenced,
+        is_caught_up=value.is_caught_up,
+        should_shut_down=value.should_shut_down,
+    )
+
+
+def broker_heartbeat_response_from_wire(
+    message: controller_pb2.BrokerHeartbeatResponse,
+) -> BrokerHeartbeatResponse:
+    return BrokerHeartbeatResponse(
+        error=common.error_from_wire(message.error),
+        is_fenced=message.is_fenced,
+        is_caught_up=message.is_caught_up,
+        should_shut_down=message.should_shut_down,
+    )
+
+
+def alter_partition_request_to_wire(value: AlterPartitionRequest) -> controller_pb2.AlterPartitionRequest:
+    return controller_pb2.AlterPartitionRequest(
+        broker_id=value.broker_id,
+        broker_epoch=value.broker_epoch,
+        topic_partition=common.topic_partition_to_wire(value.topic_partition),
+        leader_epoch=value.leader_epoch,
+        partition_epoch=value.partition_epoch,
+        new_isr=[
+            controller_pb2.IsrMember(broker_id=member.broker_id, broker_epoch=member.broker_epoch)
+            for member in value.new_isr
+        ],
+    )
+
+
+def alter_partition_request_from_wire(message: controller_pb2.AlterPartitionRequest) -> AlterPartitionRequest:
+    return AlterPartitionRequest(
+        broker_id=message.broker_id,
+        broker_epoch=message.broker_epoch,
+        topic_partition=common.topic_partition_from_wire(message.topic_partition),
+        leader_epoch=message.leader_epoch,
+        partition_epoch=message.partition_epoch,
+        new_isr=tuple(
+            IsrMember(broker_id=member.broker_id, broker_epoch=member.broker_epoch)
+            for member in message.new_isr
+        ),
+    )
+
+
+def alter_partition_response_to_wire(value: AlterPartitionResponse) -> controller_pb2.AlterPartitionResponse:
+    return controller_pb2.AlterPartitionResponse(
+        topic_partition=common.topic_partition_to_wire(value.topic_partition),
+        error=common.error_to_wire(value.error),
+        leader=value.leader,
+        leader_epoch=value.leader_epoch,
+        partition_epoch=value.partition_epoch,
+        isr=value.isr,
+    )
+
+
+def alter_partition_response_from_wire(
+    message: controller_pb2.AlterPartitionResponse,
+) -> AlterPartitionResponse:
+    return AlterPartitionResponse(
+        topic_partition=common.topic_partition_from_wire(message.topic_partition),
+        error=common.error_from_wire(message.error),
+        leader=message.leader,
+        leader_epoch=message.leader_epoch,
+        partition_epoch=message.partition_epoch,
+        isr=tuple(message.isr),
+    )
+
+
+def allocate_producer_ids_request_to_wire(
+    value: AllocateProducerIdsRequest,
+) -> controller_pb2.AllocateProducerIdsRequest:
+    return controller_pb2.AllocateProducerIdsRequest(
+        broker_id=value.broker_id, broker_epoch=value.broker_epoch
+    )
+
+
+def allocate_producer_ids_request_from_wire(
+    message: controller_pb2.AllocateProducerIdsRequest,
+) -> AllocateProducerIdsRequest:
+    return AllocateProducerIdsRequest(broker_id=message.broker_id, broker_epoch=message.broker_epoch)
+
+
+def allocate_producer_ids_response_to_wire(
+    value: AllocateProducerIdsResponse,
+) -> controller_pb2.AllocateProducerIdsResponse:
+    return controller_pb2.AllocateProducerIdsResponse(
+        error=common.error_to_wire(value.error), first_producer_id=value.first_producer_id, count=value.count
+    )
+
+
+def allocate_producer_ids_response_from_wire(
+    message: controller_pb2.AllocateProducerIdsResponse,
+) -> AllocateProducerIdsResponse:
+    return AllocateProducerIdsResponse(
+        error=common.error_from_wire(message.error),
+        first_producer_id=message.first_producer_id,
+        count=message.count,
+    )
+
+
+def fetch_metadata_request_to_wire(value: FetchMetadataRequest) -> controller_pb2.FetchMetadataRequest:
+    return controller_pb2.FetchMetadataRequest(
+        broker_id=value.broker_id,
+        offset=value.offset,
+        max_wait_ms=value.max_wait_ms,
+        max_bytes=value.max_bytes,
+    )
+
+
+def fetch_metadata_request_from_wire(message: controller_pb2.FetchMetadataRequest) -> FetchMetadataRequest:
+    return FetchMetadataRequest(
+        broker_id=message.broker_id,
+        offset=message.offset,
+        max_wait_ms=message.max_wait_ms,
+        max_bytes=message.max_bytes,
+    )
+
+
+def fetch_metadata_response_to_wire(value: FetchMetadataResponse) -> controller_pb2.FetchMetadataResponse:
+    return controller_pb2.FetchMetadataResponse(
+        error=common.error_to_wire(value.error), high_watermark=value.high_watermark, records=value.records
+    )
+
+
+def fetch_metadata_response_from_wire(message: controller_pb2.FetchMetadataResponse) -> FetchMetadataResponse:
+    return FetchMetadataResponse(
+        error=common.error_from_wire(message.error),
+        high_watermark=message.high_watermark,
+        records=message.records,
+    )

@@ -1,0 +1,108 @@
+"""Fetch of followers and consumers, dataclass to protobuf and back."""
+
+from __future__ import annotations
+
+from cluster.core.messages import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse
+from cluster.rpc import replica_pb2
+from cluster.shell.wire import common
+
+
+def fetch_request_to_wire(value: FetchRequest) -> replica_pb2.FetchRequest:
+    message = replica_pb2.FetchRequest()
+    fill_fetch_request(message, value)
+    return message
+
+
+def fill_fetch_request(message: replica_pb2.FetchRequest, value: FetchRequest) -> None:
+    """Fills `message` in place: one handed to another's constructor is serialised and parsed once more."""
+    message.replica_id = value.replica_id
+    message.broker_epoch = value.broker_epoch
+    message.max_wait_ms = value.max_wait_ms
+    message.min_bytes = value.min_bytes
+    message.max_bytes = value.max_bytes
+    for partition in value.partitions:
+        _fill_partition(message.partitions.add(), partition)
+
+
+def fetch_request_from_wire(message: replica_pb2.FetchRequest) -> FetchRequest:
+    return FetchRequest(
+        replica_id=message.replica_id,
+        broker_epoch=message.broker_epoch,
+        max_wait_ms=message.max_wait_ms,
+        min_bytes=message.min_bytes,
+        max_bytes=message.max_bytes,
+        partitions=tuple(_partition_from_wire(partition) for partition in message.partitions),
+    )
+
+
+def _fill_partition(message: replica_pb2.FetchPartition, value: FetchPartition) -> None:
+    place = message.topic_partition
+    place.topic, place.partition = value.topic_partition.topic, value.topic_partition.partition
+    message.fetch_offset = value.fetch_offset
+    message.current_leader_epoch = value.current_leader_epoch
+    message.last_fetched_epoch = value.last_fetched_epoch
+    message.log_start_offset = value.log_start_offset
+    message.max_bytes = value.max_bytes
+
+
+def _partition_from_wire(message: replica_pb2.FetchPartition) -> FetchPartition:
+    return FetchPartition(
+        topic_partition=common.topic_partition_from_wire(message.topic_partition),
+        fetch_offset=message.fetch_offset,
+        current_leader_epoch=message.current_leader_epoch,
+        last_fetched_epoch=message.last_fetched_epoch,
+        log_start_offset=message.log_start_offset,
+        max_bytes=message.max_bytes,
+    )
+
+
+def fetch_response_to_wire(value: FetchResponse) -> replica_pb2.FetchResponse:
+    message = replica_pb2.FetchResponse()
+    fill_fetch_response(message, value)
+    return message
+
+
+def fill_fetch_response(message: replica_pb2.FetchResponse, value: FetchResponse) -> None:
+    """Fills `message` in place, so that the records are copied once."""
+    message.error = common.error_to_wire(value.error)
+    for partition in value.partitions:
+        _fill_partition_response(message.partitions.add(), partition)
+
+
+def fetch_response_from_wire(message: replica_pb2.FetchResponse) -> FetchResponse:
+    return FetchResponse(
+        error=common.error_from_wire(message.error),
+        partitions=tuple(_partition_response_from_wire(partition) for partition in message.partitions),
+    )
+
+
+def _fill_partition_response(
+    message: replica_pb2.FetchPartitionResponse, value: FetchPartitionResponse
+) -> None:
+    place = message.topic_partition
+    place.topic, place.partition = value.topic_partition.topic, value.topic_partition.partition
+    message.error = common.error_to_wire(value.error)
+    message.high_watermark = value.high_watermark
+    message.log_start_offset = value.log_start_offset
+    message.log_end_offset = value.log_end_offset
+    if value.diverging is not None:
+        message.diverging.CopyFrom(common.epoch_end_to_wire(value.diverging))
+    message.leader_id = value.leader_id
+    message.leader_epoch = value.leader_epoch
+    message.records = value.records
+
+
+def _partition_response_from_wire(message: replica_pb2.FetchPartitionResponse) -> FetchPartitionResponse:
+    diverges = message.HasField("diverging")
+    return FetchPartitionResponse(
+        topic_partition=common.topic_partition_from_wire(message.topic_partition),
+        error=common.error_from_wire(message.error),
+        high_watermark=message.high_watermark,
+        log_start_offset=message.log_start_offset,
+        log_end_offset=message.log_end_offset,
+        diverging=common.epoch_end_from_wire(message.diverging) if diverges else None,
+        leader_id=message.leader_id,
+        leader_epoch=message.leader_epoch,
+        # Read once: each access of a bytes field copies it.
+        records=message.records,
+    )

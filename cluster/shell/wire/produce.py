@@ -1,0 +1,87 @@
+"""Produce, dataclass to protobuf and back."""
+
+from __future__ import annotations
+
+from cluster.core.messages import ProducePartition, ProducePartitionResponse, ProduceRequest, ProduceResponse
+from cluster.rpc import data_pb2
+from cluster.shell.wire import common
+
+
+def produce_request_to_wire(value: ProduceRequest) -> data_pb2.ProduceRequest:
+    message = data_pb2.ProduceRequest()
+    fill_produce_request(message, value)
+    return message
+
+
+def fill_produce_request(message: data_pb2.ProduceRequest, value: ProduceRequest) -> None:
+    """Fills `message` in place: one handed to another's constructor is serialised and parsed once more."""
+    message.acks = value.acks
+    message.timeout_ms = value.timeout_ms
+    for partition in value.partitions:
+        item = message.partitions.add()
+        place = item.topic_partition
+        place.topic, place.partition = partition.topic_partition.topic, partition.topic_partition.partition
+        item.records = partition.records
+
+
+def produce_request_from_wire(message: data_pb2.ProduceRequest) -> ProduceRequest:
+    return ProduceRequest(
+        acks=message.acks,
+        timeout_ms=message.timeout_ms,
+        partitions=tuple(
+            ProducePartition(
+                topic_partition=common.topic_partition_from_wire(partition.topic_partition),
+                records=partition.records,
+            )
+            for partition in message.partitions
+        ),
+    )
+
+
+def produce_response_to_wire(value: ProduceResponse) -> data_pb2.ProduceResponse:
+    message = data_pb2.ProduceResponse()
+    fill_produce_response(message, value)
+    return message
+
+
+def fill_produce_response(message: data_pb2.ProduceResponse, value: ProduceResponse) -> None:
+    """Fills `message` in place, as `fill_produce_request` does."""
+    message.error = common.error_to_wire(value.error)
+    for partition in value.partitions:
+        _fill_partition_response(message.partitions.add(), partition)
+
+
+def produce_response_from_wire(message: data_pb2.ProduceResponse) -> ProduceResponse:
+    return ProduceResponse(
+        error=common.error_from_wire(message.error),
+        partitions=tuple(_partition_response_from_wire(partition) for partition in message.partitions),
+    )
+
+
+def _fill_partition_response(
+    message: data_pb2.ProducePartitionResponse, value: ProducePartitionResponse
+) -> None:
+    place = message.topic_partition
+    place.topic, place.partition = value.topic_partition.topic, value.topic_partition.partition
+    message.error = common.error_to_wire(value.error)
+    message.message = value.message
+    message.base_offset = value.base_offset
+    message.last_offset = value.last_offset
+    message.log_append_time_ms = value.log_append_time_ms
+    message.log_start_offset = value.log_start_offset
+    message.leader_id = value.leader_id
+    message.leader_epoch = value.leader_epoch
+
+
+def _partition_response_from_wire(message: data_pb2.ProducePartitionResponse) -> ProducePartitionResponse:
+    return ProducePartitionResponse(
+        topic_partition=common.topic_partition_from_wire(message.topic_partition),
+        error=common.error_from_wire(message.error),
+        message=message.message,
+        base_offset=message.base_offset,
+        last_offset=message.last_offset,
+        log_append_time_ms=message.log_append_time_ms,
+        log_start_offset=message.log_start_offset,
+        leader_id=message.leader_id,
+        leader_epoch=message.leader_epoch,
+    )

@@ -1,0 +1,15 @@
+"""The disk that forgets: what a crash or a power loss leaves of each file, as a `FileSystem`."""
+
+from sim.disk.disk import SimDisk
+from sim.disk.faults import Applied
+from sim.disk.handles import SimFile, SimFileSystem
+from sim.disk.survival import PowerLoss, Tear
+
+__all__ = [
+    "Applied",
+    "PowerLoss",
+    "SimDisk",
+    "SimFile",
+    "SimFileSystem",
+    "Tear",
+]

@@ -1,0 +1,196 @@
+"""The page cache of a simulated disk: what the handles of every process read and change.
+
+It holds the one tree that all processes see, knows which changes no sync has made durable yet, and lets armed faults
+strike the calls that they wait for.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import final
+
+from sim.disk.faults import ArmedFaults, Interruption
+from sim.disk.file import Fate, FileNode
+from sim.disk.life import Life
+from sim.disk.names import DirectoryNode, NameChange, Node, duplicate, sync_names
+from storage.draws import Draws
+
+
+@final
+class PageCache:
+    """One image of all files and names, for the lives of all processes on the machine.
+
+    A process crash leaves it as it is; `sim.disk.survival` says what a power loss makes of it.
+    """
+
+    def __init__(self, draws: Draws, now_ms: Callable[[], int]) -> None:
+        self.now_ms = now_ms
+        self.root = DirectoryNode(0, now_ms())
+        self.faults = ArmedFaults()
+        # Files and directories with changes that a power loss would decide on, by node number.
+        self.dirty_files: dict[int, FileNode] = {}
+        self.dirty_directories: dict[int, DirectoryNode] = {}
+        # The mutating calls so far, those struck by a fault included.
+        self.operations = 0
+        # A list here collects a line for each mutating call.
+        self.call_log: list[str] | None = None
+        # Receives verb and path before each mutating call.
+        self.observer: Callable[[str, str], None] | None = None
+        self._draws = draws
+        self._numbers = 0
+        self._sequence = 0
+        self._lives: list[Life] = []
+        self._locked: list[FileNode] = []
+        self._mapped: dict[int, FileNode] = {}
+
+    def join(self, life: Life) -> None:
+        """Let `crash_process` end `life` too."""
+        if not any(life is known for known in self._lives):
+            self._lives.append(life)
+
+    def crash_process(self) -> None:
+        """End every life on this disk with its handles, maps, locks and armed faults; the tree stays as it is."""
+        for life in self._lives:
+            life.kill()
+        self._lives.clear()
+        self._locked.clear()
+        self.faults.disarm()
+        for node in self._mapped.values():
+            node.drop_maps()
+        self._mapped.clear()
+
+    def begin(self, verb: str, path: str, *detail: int | str) -> Interruption | None:
+        """Count and record a mutating call before it changes anything; the caller obeys what strikes it."""
+        if self.observer is not None:
+            self.observer(verb, path)
+        self.operations += 1
+        if self.call_log is not None:
+            self.call_log.append(" ".join((verb, path, *map(str, detail))))
+        return self.strike(verb, path)
+
+    def strike(self, verb: str, path: str) -> Interruption | None:
+        """Returns the fault that strikes this call; None when it may take its course."""
+        trigger = self.faults.struck(verb, path) if self.faults.is_armed else None
+        if trigger is None:
+            return None
+        return Interruption(
+            trigger=trigger, verb=verb, path=path, crash=self.crash_process, drawn=self._drawn_share
+        )
+
+    def _drawn_share(self, size_bytes: int) -> int:
+        return self._draws.between(0, size_bytes, "disk.interrupted", self.operations)
+
+    def next_sequence(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def change_file(self, node: FileNode) -> FileNode:
+        """Mark the file as modified now; the caller changes its bytes."""
+        node.modified_ms = self.now_ms()
+        self.dirty_files[node.number] = node
+        return node
+
+    def sync_file(self, node: FileNode) -> None:
+        node.sync()
+        if not node.changes:
+            self.dirty_files.pop(node.number, None)
+
+    def change_modified(self, node: Node, modified_ms: int) -> None:
+        node.modified_ms = modified_ms
+        if isinstance(node, FileNode):
+            self.dirty_files[node.number] = node
+
+    def map_file(self, node: FileNode) -> memoryview:
+        self._mapped[node.number] = node
+        return node.map_view()
+
+    def unmap_file(self, node: FileNode) -> None:
+        node.unmap()
+        if node.live_maps == 0:
+            self._mapped.pop(node.number, None)
+
+    def change_names(self, change: NameChange) -> None:
+        if change.source is not None:
+            del change.source.entries[change.source_name]
+        if change.target is not None:
+            change.target.entries[change.target_name] = change.node
+        for directory in change.directories():
+            if not directory.changes or directory.changes[-1] is not change:
+                directory.changes.append(change)
+            directory.modified_ms = self.now_ms()
+            self.dirty_directories[directory.number] = directory
+
+    def sync_names(self, directory: DirectoryNode) -> None:
+        synced, nameless = sync_names(directory)
+        for written in synced:
+            self.dirty_directories.pop(written.number, None)
+        # Nothing can bring a nameless file back, even where its bytes were not synced.
+        for node in nameless:
+            self.dirty_files.pop(node.number, None)
+
+    def take_lock(self, node: FileNode, path: str) -> None:
+        """Lock the file. Raises BlockingIOError while another handle holds its lock."""
+        if any(node is locked for locked in self._locked):
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable", path)
+        self._locked.append(node)
+
+    def unlock(self, node: FileNode) -> None:
+        self._locked = [locked for locked in self._locked if locked is not node]
+
+    def sync_all(self) -> None:
+        """Make every pending change durable, as sync(2) does."""
+        for node in list(self.dirty_files.values()):
+            self.sync_file(node)
+        for directory in list(self.dirty_directories.values()):
+            self.sync_names(directory)
+
+    @property
+    def last_sequence(self) -> int:
+        """The number of the newest change, pending or not; numbers count from 1."""
+        return self._sequence
+
+    def pending_sequences(self) -> list[int]:
+        """Returns the numbers of the changes that a power loss would decide on, oldest first."""
+        found = {
+            change.sequence
+            for node in self.dirty_files.values()
+            for change in node.changes
+            if change.fate is Fate.PENDING
+        }
+        for directory in self.dirty_directories.values():
+            found.update(change.sequence for change in directory.changes)
+        return sorted(found)
+
+    def settle(self, keeps_modified: Callable[[FileNode], bool]) -> None:
+        """Take what survived a power loss for all there is, in the page cache and on the disk."""
+        for node in self.dirty_files.values():
+            if not keeps_modified(node):
+                node.modified_ms = node.durable_modified_ms
+            node.durable_modified_ms = node.modified_ms
+        for directory in self.dirty_directories.values():
+            directory.changes.clear()
+            directory.entries = dict(directory.durable)
+        self.dirty_files.clear()
+        self.dirty_directories.clear()
+
+    def duplicate(self, draws: Draws) -> PageCache:
+        """Returns an independent cache in the same state, without lives, locks, maps and armed faults."""
+        twin = PageCache(draws, self.now_ms)
+        twin.operations, twin._numbers, twin._sequence = self.operations, self._numbers, self._sequence
+        copies: dict[int, Node] = {}
+        root = duplicate(self.root, copies, {})
+        assert isinstance(root, DirectoryNode)
+        twin.root = root
+        for number in self.dirty_files:
+            # A file without a copy is still open, but has lost its name for ever.
+            if isinstance(file := copies.get(number), FileNode):
+                twin.dirty_files[number] = file
+        for number in self.dirty_directories:
+            if isinstance(directory := copies.get(number), DirectoryNode):
+                twin.dirty_directories[number] = directory
+        return twin

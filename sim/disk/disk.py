@@ -1,0 +1,213 @@
+"""The disk that forgets: of each file and directory what is durable, and the changes that are not yet.
+
+A process crash keeps the page cache (`sim.disk.cache`). A power loss keeps what was synced and, of the rest, what the
+mode says (`sim.disk.survival`). `sync` of a file makes its bytes and length durable, not its name; `sync_directory`
+the names. All is a function of the calls and the draws; there is no real I/O.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Collection, Mapping
+from hashlib import blake2b
+from typing import final
+
+from sim.disk.cache import PageCache
+from sim.disk.faults import MUTATING, READ_OR_MUTATE, WRITES, Applied, Trigger
+from sim.disk.file import Fate, FileNode
+from sim.disk.handles import SimFileSystem
+from sim.disk.life import Life
+from sim.disk.names import Node, durable_node, missing
+from sim.disk.survival import PowerLoss, Survivors, Tear, keep_by_mode, keep_chosen, keep_sequences
+from storage.draws import Draws
+
+
+@final
+class SimDisk:
+    """One machine's disk; it outlives the processes (`Life`) that use it."""
+
+    def __init__(self, draws: Draws, now_ms: Callable[[], int]) -> None:
+        self._draws = draws
+        self._cache = PageCache(draws, now_ms)
+        self._power_losses = 0
+
+    def file_system(self, life: Life) -> SimFileSystem:
+        """Returns the disk as the process of `life` sees it; every handle dies with that life."""
+        self._cache.join(life)
+        return SimFileSystem(self._cache, life)
+
+    def crash_process(self) -> None:
+        """End every life on this disk with its handles, maps and locks; the page cache stays."""
+        self._cache.crash_process()
+
+    def lose_power(self, mode: PowerLoss) -> None:
+        """End the processes and the page cache; `mode` says how to draw which pending changes survive."""
+        self._cache.crash_process()
+        self._power_losses += 1
+        keep_by_mode(self._cache, mode, Survivors(self._draws, self._power_losses))
+
+    def lose_power_keeping(self, sequences: Collection[int], tears: Mapping[int, Tear] | None = None) -> None:
+        """Lose power and keep exactly these of `pending_sequences`, to enumerate every set of survivors.
+
+        A kept write whose number is in `tears` is kept in that shape; a tear of any other change has no effect.
+        """
+        self._cache.crash_process()
+        self._power_losses += 1
+        keep_sequences(self._cache, sequences, tears)
+
+    def arm_crash(
+        self,
+        call: int,
+        *,
+        applied: Applied = Applied.DRAWN,
+        hook: Callable[[], None] | None = None,
+        verbs: Collection[str] = MUTATING,
+        path_suffix: str = "",
+    ) -> None:
+        """Let the process die inside the `call`-th matching call from now (1 is the next), with `applied` of it done.
+
+        `hook` runs once every handle is fenced and before `Dead` unwinds, e.g. to lose power at that very
+        point.
+        """
+        trigger = Trigger(
+            countdown=call, verbs=frozenset(verbs), path_suffix=path_suffix, applied=applied, hook=hook
+        )
+        self._cache.faults.arm(trigger)
+
+    def arm_partial_write(self, path_suffix: str, byte: int) -> None:
+        """The next write to a path ending in `path_suffix` stores only `byte` bytes; then the process dies."""
+        trigger = Trigger(
+            countdown=1, verbs=WRITES, path_suffix=path_suffix, applied=Applied.ALL, applied_bytes=byte
+        )
+        self._cache.faults.arm(trigger)
+
+    def fail(
+        self,
+        call: int,
+        error_number: int = errno.EIO,
+        *,
+        verbs: Collection[str] = MUTATING,
+        path_suffix: str = "",
+        applied_bytes: int = 0,
+    ) -> None:
+        """Let the `call`-th matching call from now raise OSError; a write stores `applied_bytes` bytes before.
+
+        A failed sync leaves the file's pending changes in the page cache only: a later sync does not save
+        them.
+        """
+        assert READ_OR_MUTATE.issuperset(verbs), verbs
+        trigger = Trigger(
+            countdown=call,
+            verbs=frozenset(verbs),
+            path_suffix=path_suffix,
+            applied=Applied.NOTHING,
+            applied_bytes=applied_bytes,
+            error_number=error_number,
+        )
+        self._cache.faults.arm(trigger)
+
+    def break_directory(self, path: str) -> None:
+        """Let every read and change at or below `path` raise EIO, in this life and the next, until `mend`."""
+        self._cache.faults.break_directory(path)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether any directory is broken now."""
+        return self._cache.faults.is_broken
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether any call could be struck by what is armed or broken."""
+        return self._cache.faults.is_armed
+
+    def mend(self) -> None:
+        """Make broken directories usable; their content is as it was, a sync that failed meanwhile saved nothing."""
+        self._cache.faults.mend()
+
+    def disarm(self) -> None:
+        """Drop every armed fault that has not struck."""
+        self._cache.faults.disarm()
+
+    @property
+    def operations(self) -> int:
+        """The mutating calls so far, those struck by a fault included."""
+        return self._cache.operations
+
+    @property
+    def call_log(self) -> list[str] | None:
+        """A line for each mutating call since it was set to a list; None while nobody asks."""
+        return self._cache.call_log
+
+    @call_log.setter
+    def call_log(self, lines: list[str] | None) -> None:
+        self._cache.call_log = lines
+
+    @property
+    def observer(self) -> Callable[[str, str], None] | None:
+        """Receives verb and path before each mutating call."""
+        return self._cache.observer
+
+    @observer.setter
+    def observer(self, observer: Callable[[str, str], None] | None) -> None:
+        self._cache.observer = observer
+
+    def sync_all(self) -> None:
+        """Make every pending change durable, as sync(2) does: where a test begins to enumerate."""
+        self._cache.sync_all()
+
+    @property
+    def last_sequence(self) -> int:
+        """The number of the newest change, pending or not; numbers count from 1."""
+        return self._cache.last_sequence
+
+    def pending_sequences(self) -> list[int]:
+        """Returns the numbers of the changes that a power loss would decide on, oldest first."""
+        return self._cache.pending_sequences()
+
+    def pending_count(self) -> int:
+        return len(self._cache.pending_sequences())
+
+    def pending_writes(self) -> list[int]:
+        """Returns those of `pending_sequences` that store bytes and may be torn."""
+        return sorted(
+            change.sequence
+            for node in self._cache.dirty_files.values()
+            for change in node.changes
+            if change.fate is Fate.PENDING and change.is_write
+        )
+
+    def fingerprint(self) -> bytes:
+        """Returns a digest of every name and byte that a process sees: equal for equal trees, whatever led there."""
+        digest = blake2b(digest_size=16)
+        _digest(self._cache.root, "", digest.update)
+        return digest.digest()
+
+    def durable_bytes(self, path: str) -> bytes:
+        """Returns the file as a power loss that keeps nothing leaves it. Raises FileNotFoundError if it has no name."""
+        node = durable_node(self._cache.root, path)
+        if not isinstance(node, FileNode):
+            raise missing(path)
+        twin = node.duplicate()
+        keep_chosen(twin, lambda sequence: False)
+        return twin.read(0, twin.length)
+
+    def snapshot(self, draws: Draws | None = None) -> SimDisk:
+        """Returns an independent disk in the same state, without lives, locks, maps and armed faults.
+
+        With the same draws a power loss ends for both alike.
+        """
+        twin = SimDisk(draws if draws is not None else self._draws, self._cache.now_ms)
+        twin._cache = self._cache.duplicate(twin._draws)
+        twin._power_losses = self._power_losses
+        return twin
+
+
+def _digest(node: Node, path: str, update: Callable[[bytes], None]) -> None:
+    if isinstance(node, FileNode):
+        content = node.read(0, node.data_end).rstrip(b"\0")
+        update(b"%s %d %d\n" % (path.encode(), node.length, len(content)))
+        update(content)
+        return
+    update(b"%s/\n" % path.encode())
+    for name in sorted(node.entries):
+        _digest(node.entries[name], f"{path}/{name}", update)

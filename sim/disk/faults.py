@@ -1,0 +1,143 @@
+"""Faults that wait for a call on the simulated disk: a crash inside it, a part of it, an error from it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NoReturn, final
+
+from sim.disk.life import Dead
+
+MUTATING: Final = frozenset(
+    {
+        "append",
+        "create",
+        "make_directory",
+        "remove_directory",
+        "rename",
+        "set_length",
+        "set_modified",
+        "sync",
+        "sync_directory",
+        "truncate",
+        "unlink",
+        "write_at",
+    }
+)
+READ_OR_MUTATE: Final = MUTATING | {"read"}
+WRITES: Final = frozenset({"append", "write_at"})
+
+
+class Applied(Enum):
+    """How much of an interrupted call reaches the page cache."""
+
+    NOTHING = "nothing"
+    ALL = "all"
+    # Any prefix of a write, nothing or all of another call.
+    DRAWN = "drawn"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Trigger:
+    """Waits for the call number `countdown` among those that match, then strikes once."""
+
+    countdown: int
+    verbs: frozenset[str]
+    path_suffix: str
+    applied: Applied
+    # Overrides `applied` for a write.
+    applied_bytes: int | None = None
+    # Without an error number the process dies.
+    error_number: int | None = None
+    hook: Callable[[], None] | None = None
+
+    def strikes(self, verb: str, path: str) -> bool:
+        if verb not in self.verbs or not path.endswith(self.path_suffix):
+            return False
+        self.countdown -= 1
+        return self.countdown == 0
+
+
+_EIO_ALWAYS: Final = Trigger(
+    countdown=0, verbs=frozenset(), path_suffix="", applied=Applied.NOTHING, error_number=errno.EIO
+)
+
+
+@final
+class ArmedFaults:
+    """The triggers that wait on one disk, and its directories that raise EIO."""
+
+    __slots__ = ("_broken", "_triggers")
+
+    def __init__(self) -> None:
+        self._triggers: list[Trigger] = []
+        self._broken: list[str] = []
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether any call could be struck at all."""
+        return bool(self._triggers or self._broken)
+
+    @property
+    def is_broken(self) -> bool:
+        return bool(self._broken)
+
+    def arm(self, trigger: Trigger) -> None:
+        assert trigger.countdown > 0, trigger
+        self._triggers.append(trigger)
+
+    def disarm(self) -> None:
+        """Drop every trigger; broken directories stay broken."""
+        self._triggers.clear()
+
+    def break_directory(self, path: str) -> None:
+        self._broken.append(path)
+
+    def mend(self) -> None:
+        self._broken.clear()
+
+    def struck(self, verb: str, path: str) -> Trigger | None:
+        """Returns what strikes this call, and drops it; every trigger that matches counts the call."""
+        if any(path == broken or path.startswith(f"{broken}/") for broken in self._broken):
+            return _EIO_ALWAYS
+        struck = [trigger for trigger in self._triggers if trigger.strikes(verb, path)]
+        if not struck:
+            return None
+        self._triggers.remove(struck[0])
+        return struck[0]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interruption:
+    """A struck call: first apply `share` of it, then `end` it.
+
+    `crash` ends every process on the disk; `drawn` draws how much of a call of that size is applied.
+    """
+
+    trigger: Trigger
+    verb: str
+    path: str
+    crash: Callable[[], None]
+    drawn: Callable[[int], int]
+
+    def share(self, size_bytes: int = 1) -> int:
+        """Returns how many bytes of a write are stored; for another call, 1 if it takes effect and 0 if not."""
+        if self.trigger.applied_bytes is not None:
+            return min(self.trigger.applied_bytes, size_bytes)
+        if self.trigger.applied is Applied.DRAWN:
+            return self.drawn(size_bytes)
+        return size_bytes if self.trigger.applied is Applied.ALL else 0
+
+    def end(self) -> NoReturn:
+        """Raise the trigger's OSError, or end the process and raise Dead."""
+        if self.trigger.error_number is not None:
+            raise OSError(self.trigger.error_number, os.strerror(self.trigger.error_number), self.path)
+        # Every handle is fenced before the stack unwinds: a `finally` repairs nothing on a dead node's disk.
+        self.crash()
+        if self.trigger.hook is not None:
+            self.trigger.hook()
+        raise Dead(f"inside {self.verb} of {self.path}")

@@ -1,0 +1,219 @@
+"""A file of the simulated disk: the page cache as it is, and how to take back what no sync has made durable.
+
+Only one image is kept. Each change remembers what it replaced, so a sync forgets the list (whatever it
+holds) and a power loss unwinds it. Bytes after `data_end` are zero and cost nothing: a preallocated index
+is not memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass
+from enum import Enum
+from typing import final
+
+from storage.codec.buffer import Buffer
+
+# From this size on, memory comes from the kernel, which zeroes each page at its first touch.
+_LAZY_BYTES = 1 << 16
+
+Memory = bytearray | mmap.mmap
+
+
+class Fate(Enum):
+    # A power loss decides.
+    PENDING = "pending"
+    # Synced, but listed after a lost change.
+    DURABLE = "durable"
+    # In the page cache only: its sync failed, and later syncs do not know of it.
+    LOST = "lost"
+
+
+@dataclass(slots=True, kw_only=True)
+class FileChange:
+    """One write (size_bytes >= 0) or change of length (size_bytes -1), with what undoes it."""
+
+    sequence: int
+    position: int
+    size_bytes: int
+    old_length: int
+    new_length: int
+    old_data_end: int
+    # What was overwritten or cut off, from `position` on, as far as it was not zero.
+    old_bytes: bytes
+    fate: Fate = Fate.PENDING
+
+    @property
+    def is_write(self) -> bool:
+        return self.size_bytes >= 0
+
+
+def _allocate(capacity: int) -> Memory:
+    return bytearray(capacity) if capacity < _LAZY_BYTES else mmap.mmap(-1, capacity)
+
+
+@final
+class FileNode:
+    """What a name points to. Invariant: `memory` is zero from `data_end` on, and `data_end <= length`."""
+
+    __slots__ = (
+        "changes",
+        "data_end",
+        "durable_modified_ms",
+        "length",
+        "live_maps",
+        "memory",
+        "modified_ms",
+        "number",
+        "superseded",
+    )
+
+    def __init__(self, number: int, modified_ms: int) -> None:
+        self.number = number
+        self.modified_ms = self.durable_modified_ms = modified_ms
+        self.memory: Memory = bytearray(256)
+        self.length = self.data_end = 0
+        self.changes: list[FileChange] = []
+        self.live_maps = 0
+        # Memory that the file has outgrown, but that is still seen through a live map.
+        self.superseded: list[Memory] = []
+
+    def read(self, position: int, size: int) -> bytes:
+        assert position >= 0 <= size, (position, size)
+        end = min(position + size, self.length)
+        if position >= end:
+            return b""
+        data = bytes(memoryview(self.memory)[position : min(end, self.data_end)])
+        return data if len(data) == end - position else data + bytes(end - position - len(data))
+
+    def write(self, sequence: int, position: int, data: Buffer) -> None:
+        """Write into the page cache, remembered as a change."""
+        size_bytes = len(data)
+        kept_end = min(position + size_bytes, self.data_end)
+        old_bytes = bytes(memoryview(self.memory)[position:kept_end]) if kept_end > position else b""
+        change = FileChange(
+            sequence=sequence,
+            position=position,
+            size_bytes=size_bytes,
+            old_length=self.length,
+            new_length=max(self.length, position + size_bytes),
+            old_data_end=self.data_end,
+            old_bytes=old_bytes,
+        )
+        self.put(position, data)
+        self.changes.append(change)
+
+    def resize(self, sequence: int, length: int) -> None:
+        """Cut or extend with zeros in the page cache, remembered as a change."""
+        assert not (self.live_maps and length < self.length), (length, self.length)
+        change = FileChange(
+            sequence=sequence,
+            position=length,
+            size_bytes=-1,
+            old_length=self.length,
+            new_length=length,
+            old_data_end=self.data_end,
+            old_bytes=bytes(memoryview(self.memory)[length : self.data_end]),
+        )
+        self.set_length(length)
+        self.changes.append(change)
+
+    def sync(self) -> None:
+        """Make durable what is pending; what a failed sync lost stays lost."""
+        if any(change.fate is Fate.LOST for change in self.changes):
+            for change in self.changes:
+                if change.fate is Fate.PENDING:
+                    change.fate = Fate.DURABLE
+        else:
+            self.changes.clear()
+        self.durable_modified_ms = self.modified_ms
+
+    def lose_pending(self) -> None:
+        """Fail a sync: the pages are marked clean all the same, so nothing will write them again."""
+        for change in self.changes:
+            if change.fate is Fate.PENDING:
+                change.fate = Fate.LOST
+
+    def unwind(self) -> list[tuple[FileChange, bytes]]:
+        """Restore the durable image. Returns each change, oldest first, with the bytes it had written."""
+        undone: list[tuple[FileChange, bytes]] = []
+        for change in reversed(self.changes):
+            written = self.read(change.position, change.size_bytes) if change.is_write else b""
+            self.set_length(max(self.length, change.old_length))
+            if change.is_write:
+                self.put(change.position, bytes(change.size_bytes))
+            self.put(change.position, change.old_bytes)
+            self.set_length(change.old_length)
+            assert self.data_end <= max(change.old_data_end, change.old_length), change
+            undone.append((change, written))
+        self.changes.clear()
+        undone.reverse()
+        return undone
+
+    def put(self, position: int, data: Buffer) -> None:
+        """Put bytes into the image, which grows for them; nothing is remembered."""
+        end = position + len(data)
+        if not len(data):
+            return
+        self._reserve(end)
+        memoryview(self.memory)[position:end] = data
+        for older in self.superseded:
+            if position < len(older):
+                part = memoryview(data)[: len(older) - position]
+                memoryview(older)[position : position + len(part)] = part
+        self.data_end = max(self.data_end, end)
+        self.length = max(self.length, end)
+
+    def set_length(self, length: int) -> None:
+        """Set the length of the image; nothing is remembered."""
+        if length < self.data_end:
+            memoryview(self.memory)[length : self.data_end] = bytes(self.data_end - length)
+            self.data_end = length
+        self.length = length
+
+    def map_view(self) -> memoryview:
+        self._reserve(self.length)
+        self.live_maps += 1
+        return memoryview(self.memory)[: self.length].toreadonly()
+
+    def unmap(self) -> None:
+        assert self.live_maps > 0, self.number
+        self.live_maps -= 1
+        if self.live_maps == 0:
+            self.superseded.clear()
+
+    def drop_maps(self) -> None:
+        """End all maps, for the process that made them has ended."""
+        self.live_maps = 0
+        self.superseded.clear()
+
+    def duplicate(self) -> FileNode:
+        """Returns an independent node with the same bytes and the same changes pending."""
+        twin = FileNode(self.number, self.modified_ms)
+        twin.durable_modified_ms = self.durable_modified_ms
+        twin.put(0, bytes(memoryview(self.memory)[: self.data_end]))
+        twin.length = self.length
+        twin.changes = [
+            FileChange(
+                sequence=change.sequence,
+                position=change.position,
+                size_bytes=change.size_bytes,
+                old_length=change.old_length,
+                new_length=change.new_length,
+                old_data_end=change.old_data_end,
+                old_bytes=change.old_bytes,
+                fate=change.fate,
+            )
+            for change in self.changes
+        ]
+        return twin
+
+    def _reserve(self, capacity: int) -> None:
+        if capacity <= len(self.memory):
+            return
+        # Never resized in place: a live map holds the old memory, which then gets every later write too.
+        grown = _allocate(max(capacity, 2 * self.data_end))
+        memoryview(grown)[: self.data_end] = memoryview(self.memory)[: self.data_end]
+        if self.live_maps:
+            self.superseded.append(self.memory)
+        self.memory = grown

@@ -1,0 +1,324 @@
+"""The simulated disk as one process sees it: files, maps and locks that die with it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import final
+
+from sim.disk.cache import PageCache
+from sim.disk.file import FileNode
+from sim.disk.life import Dead, Life
+from sim.disk.names import DirectoryNode, NameChange, Node, components, missing, walk, walk_directory
+from storage.codec.buffer import Buffer
+from storage.disk.filesystem import FileStat, OpenMode
+
+
+def _refuse(error_number: int, path: str) -> OSError:
+    return OSError(error_number, os.strerror(error_number), path)
+
+
+@final
+class SimReadMap:
+    def __init__(self, cache: PageCache, node: FileNode, life: Life) -> None:
+        self._cache = cache
+        self._node: FileNode | None = node
+        self._life = life
+        self._view = cache.map_file(node)
+
+    @property
+    def view(self) -> memoryview:
+        return self._view
+
+    def release_until(self, position: int) -> None:
+        """Do nothing: the mapped bytes are the disk's own, no memory could be released."""
+
+    def close(self) -> None:
+        """Idempotent, and without effect in a dead life, whose maps have ended already."""
+        node, self._node = self._node, None
+        if node is not None:
+            self._view.release()
+            if not self._life.dead:
+                self._cache.unmap_file(node)
+
+
+@final
+class SimFile:
+    """An open file; it stays the same file when its name is moved or removed."""
+
+    def __init__(self, cache: PageCache, life: Life, node: FileNode, path: str, *, writable: bool) -> None:
+        self._cache = cache
+        self._life = life
+        self._node = node
+        self._path = path
+        self._writable = writable
+        self._closed = False
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def size(self) -> int:
+        self._check("size")
+        return self._node.length
+
+    def read_at(self, position: int, size: int) -> bytes:
+        self._check("read")
+        return self._node.read(position, size)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        self._check("read")
+        data = self._node.read(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._check_writable()
+        self._write("write_at", position, data)
+
+    def append(self, data: Buffer) -> None:
+        self._check_writable()
+        self._write("append", self._node.length, data)
+
+    def truncate(self, size: int) -> None:
+        self._check_writable()
+        if size > self._node.length:
+            raise ValueError(f"{self._path}: cannot truncate {self._node.length} bytes to {size}")
+        self._resize("truncate", size)
+
+    def set_length(self, size: int) -> None:
+        self._check_writable()
+        if size < 0:
+            raise _refuse(errno.EINVAL, self._path)
+        self._resize("set_length", size)
+
+    def sync(self) -> None:
+        self._check("size")
+        stop = self._cache.begin("sync", self._path)
+        if stop is not None:
+            if stop.share():
+                self._cache.sync_file(self._node)
+            elif stop.trigger.error_number is not None:
+                self._node.lose_pending()
+            stop.end()
+        self._cache.sync_file(self._node)
+
+    def map_for_reading(self) -> SimReadMap:
+        self._check("read")
+        if self._node.length == 0:
+            raise ValueError(f"{self._path}: cannot map an empty file")
+        return SimReadMap(self._cache, self._node, self._life)
+
+    def close(self) -> None:
+        """Idempotent, and no error in a dead life, for it changes nothing."""
+        self._closed = True
+
+    def _check(self, verb: str) -> None:
+        if self._life.dead:
+            raise Dead(self._life.name)
+        if self._closed:
+            raise _refuse(errno.EBADF, self._path)
+        if verb == "read" and not self._life.sees_through:
+            stop = self._cache.strike("read", self._path)
+            if stop is not None:
+                stop.end()
+
+    def _check_writable(self) -> None:
+        self._check("write")
+        if not self._writable:
+            raise _refuse(errno.EBADF, self._path)
+
+    def _write(self, verb: str, position: int, data: Buffer) -> None:
+        stop = self._cache.begin(verb, self._path, position, len(data))
+        if stop is None:
+            self._cache.change_file(self._node).write(self._cache.next_sequence(), position, data)
+            return
+        count = stop.share(len(data))
+        if count:
+            part = memoryview(data)[:count]
+            self._cache.change_file(self._node).write(self._cache.next_sequence(), position, part)
+        stop.end()
+
+    def _resize(self, verb: str, length: int) -> None:
+        if self._node.live_maps and length < self._node.length:
+            raise BufferError(f"{self._path} is mapped: cannot shrink it to {length} bytes")
+        stop = self._cache.begin(verb, self._path, length)
+        if (stop is None or stop.share()) and length != self._node.length:
+            self._cache.change_file(self._node).resize(self._cache.next_sequence(), length)
+        if stop is not None:
+            stop.end()
+
+
+@final
+class SimLock:
+    def __init__(self, cache: PageCache, life: Life, node: FileNode) -> None:
+        self._cache = cache
+        self._life = life
+        self._node: FileNode | None = node
+
+    def release(self) -> None:
+        node, self._node = self._node, None
+        if node is not None and not self._life.dead:
+            self._cache.unlock(node)
+
+
+@final
+class SimFileSystem:
+    """The port over a page cache, for one life of one process."""
+
+    def __init__(self, cache: PageCache, life: Life) -> None:
+        self._cache = cache
+        self._life = life
+
+    def open(self, path: str, mode: OpenMode) -> SimFile:
+        parent, name, found = self._find(path)
+        if isinstance(found, DirectoryNode):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
+        if found is not None and mode is OpenMode.CREATE_NEW:
+            raise FileExistsError(errno.EEXIST, "File exists", path)
+        if found is None:
+            if mode in (OpenMode.READ, OpenMode.WRITE):
+                raise missing(path)
+            found = self._create(parent, name, path)
+        return SimFile(self._cache, self._life, found, path, writable=mode is not OpenMode.READ)
+
+    def exists(self, path: str) -> bool:
+        self._life.check_alive()
+        try:
+            walk(self._cache.root, components(path), path)
+        except OSError:
+            return False
+        return True
+
+    def stat(self, path: str) -> FileStat:
+        self._life.check_alive()
+        node = walk(self._cache.root, components(path), path)
+        is_directory = isinstance(node, DirectoryNode)
+        size_bytes = 0 if isinstance(node, DirectoryNode) else node.length
+        return FileStat(size_bytes=size_bytes, modified_ms=node.modified_ms, is_directory=is_directory)
+
+    def list(self, path: str) -> list[str]:
+        self._life.check_alive()
+        return sorted(walk_directory(self._cache.root, components(path), path).entries)
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        self._life.check_alive()
+        node = walk(self._cache.root, components(path), path)
+        stop = self._cache.begin("set_modified", path, modified_ms)
+        if stop is None or stop.share():
+            self._cache.change_modified(node, modified_ms)
+        if stop is not None:
+            stop.end()
+
+    def rename(self, old: str, new: str) -> None:
+        source, source_name, node = self._find(old)
+        target, target_name, replaced = self._find(new)
+        if node is None:
+            raise missing(old)
+        if node is replaced:
+            return
+        from_parts, to_parts = components(old), components(new)
+        if to_parts[: len(from_parts)] == from_parts:
+            # It would move a directory into itself.
+            raise _refuse(errno.EINVAL, new)
+        if from_parts[: len(to_parts)] == to_parts:
+            # It would replace a directory above it.
+            raise _refuse(errno.ENOTEMPTY, new)
+        self._check_replaceable(node, replaced, new)
+        change = NameChange(
+            sequence=self._cache.next_sequence(),
+            node=node,
+            source=source,
+            source_name=source_name,
+            target=target,
+            target_name=target_name,
+        )
+        self._change_name("rename", old, change, new)
+
+    def unlink(self, path: str) -> None:
+        self._take_name("unlink", path)
+
+    def make_directory(self, path: str) -> None:
+        self._life.check_alive()
+        node = self._cache.root
+        parts = components(path)
+        for depth, part in enumerate(parts, 1):
+            child = node.entries.get(part)
+            if child is None:
+                child = DirectoryNode(self._cache.next_number(), self._cache.now_ms())
+                self._give_name("make_directory", path, child, node, part)
+            elif not isinstance(child, DirectoryNode):
+                raise _refuse(errno.EEXIST if depth == len(parts) else errno.ENOTDIR, path)
+            node = child
+
+    def remove_directory(self, path: str) -> None:
+        self._take_name("remove_directory", path)
+
+    def lock(self, path: str) -> SimLock:
+        parent, name, found = self._find(path)
+        if isinstance(found, DirectoryNode):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
+        node = found if found is not None else self._create(parent, name, path)
+        self._cache.take_lock(node, path)
+        return SimLock(self._cache, self._life, node)
+
+    def sync_directory(self, path: str) -> None:
+        self._life.check_alive()
+        node = walk_directory(self._cache.root, components(path), path)
+        stop = self._cache.begin("sync_directory", path)
+        if stop is None or stop.share():
+            self._cache.sync_names(node)
+        if stop is not None:
+            stop.end()
+
+    def _find(self, path: str) -> tuple[DirectoryNode, str, Node | None]:
+        self._life.check_alive()
+        parts = components(path)
+        if not parts:
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
+        parent = walk_directory(self._cache.root, parts[:-1], path)
+        return parent, parts[-1], parent.entries.get(parts[-1])
+
+    def _create(self, parent: DirectoryNode, name: str, path: str) -> FileNode:
+        node = FileNode(self._cache.next_number(), self._cache.now_ms())
+        self._give_name("create", path, node, parent, name)
+        return node
+
+    def _give_name(self, verb: str, path: str, node: Node, parent: DirectoryNode, name: str) -> None:
+        sequence = self._cache.next_sequence()
+        change = NameChange(sequence=sequence, node=node, target=parent, target_name=name)
+        self._change_name(verb, path, change)
+
+    def _take_name(self, verb: str, path: str) -> None:
+        parent, name, node = self._find(path)
+        if node is None:
+            raise missing(path)
+        if verb == "unlink" and isinstance(node, DirectoryNode):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
+        if verb == "remove_directory":
+            if not isinstance(node, DirectoryNode):
+                raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path)
+            if node.entries:
+                raise _refuse(errno.ENOTEMPTY, path)
+        sequence = self._cache.next_sequence()
+        self._change_name(
+            verb, path, NameChange(sequence=sequence, node=node, source=parent, source_name=name)
+        )
+
+    def _change_name(self, verb: str, path: str, change: NameChange, *detail: str) -> None:
+        stop = self._cache.begin(verb, path, *detail)
+        if stop is None or stop.share():
+            self._cache.change_names(change)
+        if stop is not None:
+            stop.end()
+
+    def _check_replaceable(self, node: Node, replaced: Node | None, new: str) -> None:
+        if replaced is None or node is replaced:
+            return
+        if isinstance(node, DirectoryNode):
+            if not isinstance(replaced, DirectoryNode):
+                raise NotADirectoryError(errno.ENOTDIR, "Not a directory", new)
+            if replaced.entries:
+                raise _refuse(errno.ENOTEMPTY, new)
+        elif isinstance(replaced, DirectoryNode):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", new)

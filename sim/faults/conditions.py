@@ -1,0 +1,70 @@
+"""What the steps of a scenario wait for: conditions on acknowledgements, in-sync sets, truncations and leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import final
+
+from sim.checkers.ghost import Ghost
+from sim.hosts.history import History
+from sim.scenario.values import Condition
+
+
+@final
+class Lookout:
+    """Waits for the conditions of one step, one after the other. `look` must follow everything that may meet one."""
+
+    def __init__(self, ghost: Ghost, history: History) -> None:
+        self._ghost, self._history = ghost, history
+        # The conditions that have not held yet; only the first is looked for.
+        self._waiting: Sequence[Condition] = ()
+        self._then: Callable[[], None] | None = None
+        # How often each partition's replicas have truncated, and how often when the wait for the first began.
+        self._truncations: dict[str, int] = {}
+        self._truncations_before = 0
+
+    def wait(self, conditions: Sequence[Condition], then: Callable[[], None]) -> None:
+        """Call `then` once, when the last condition holds; each counts only after those before it have held."""
+        assert conditions, "a step that waits names a condition"
+        self._then = then
+        self._begin(conditions)
+        self.look()
+
+    def give_up(self) -> Condition | None:
+        """Stop waiting. Returns the condition that was waited for, None if nothing was."""
+        waiting, self._waiting = self._waiting, ()
+        return waiting[0] if waiting else None
+
+    def on_truncated(self, partition: str) -> None:
+        """Count a truncation of one of the partition's replicas."""
+        self._truncations[partition] = self._truncations.get(partition, 0) + 1
+
+    def look(self) -> None:
+        """Check whether the condition that is waited for holds now."""
+        while self._waiting and self._waiting[0].holds(self._value(self._waiting[0])):
+            if len(self._waiting) > 1:
+                self._begin(self._waiting[1:])
+            else:
+                self._waiting = ()
+                assert self._then is not None, "who waits says what follows"
+                self._then()
+
+    def _begin(self, conditions: Sequence[Condition]) -> None:
+        self._waiting = conditions
+        self._truncations_before = self._truncations.get(_partition_of(conditions[0]), 0)
+
+    def _value(self, condition: Condition) -> int:
+        name = _partition_of(condition)
+        match condition.fact:
+            case "after-ack":
+                return self._history.acknowledged.get(name, 0)
+            case "isr":
+                return len(self._ghost.partition(name).isr)
+            case "truncated":
+                return self._truncations.get(name, 0) - self._truncations_before
+            case _:
+                return int(self._ghost.partition(name).leader >= 0)
+
+
+def _partition_of(condition: Condition) -> str:
+    return f"{condition.topic}-{condition.partition}"

@@ -1,0 +1,111 @@
+"""Faults of links. Each verb returns False when there is nobody yet whom it could strike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+from sim.faults.targets import Site, Targets
+from sim.scenario.steps import Cut, Heal, Isolate, Lose, Slow
+from sim.scenario.values import LinkPair
+from sim.world.network import Link
+from sim.world.time import Actor
+
+LinksEnd = tuple[list[tuple[Link, int]], str, Callable[[Link], None]]
+
+
+@final
+class LinkFaults:
+    """Cuts, slows and loses; a fault with `for` ends by itself, unless a heal came first."""
+
+    def __init__(self, site: Site, targets: Targets, actor: Actor) -> None:
+        self._site, self._targets, self._actor = site, targets, actor
+
+    def _for_a_while(
+        self, links: list[Link], lasting: int | None, what: str, end: Callable[[Link], None]
+    ) -> None:
+        if lasting is not None:
+            marks = [(link, link.generation) for link in links]
+            self._site.world.after(self._actor, lasting, self._end_of_links, (marks, what, end))
+
+    def _end_of_links(self, token: LinksEnd) -> None:
+        marks, what, end = token
+        left = [link for link, generation in marks if link.generation == generation]
+        if left:
+            self._site.tell(what)
+            for link in left:
+                end(link)
+
+    def _cut_links(self, links: list[Link], lasting: int | None, what: str) -> bool:
+        if not links:
+            return False
+        self._site.tell(f"cut {what}")
+        for link in links:
+            link.cuts += 1
+        self._for_a_while(links, lasting, f"heal {what}", _uncut)
+        return True
+
+    def cut(self, step: Cut) -> bool:
+        return self._cut_links(self._targets.links(step.cut, step), step.lasting, step.cut.text)
+
+    def isolate(self, step: Isolate) -> bool:
+        nodes = self._targets.nodes(step.isolate, step)
+        spared = self._targets.shells(step.sparing, step) if step.sparing is not None else []
+        if not nodes:
+            return False
+        self._targets.bind(step, nodes)
+        others = [shell for shell in self._targets.everyone() if shell not in nodes and shell not in spared]
+        what = f"{', '.join(node.name for node in nodes)} <-> everyone"
+        if step.sparing is not None:
+            what += f" but {step.sparing.text}"
+        return self._cut_links(self._targets.between(nodes, others, both_ways=True), step.lasting, what)
+
+    def slow(self, step: Slow) -> bool:
+        links = self._targets.links(step.slow, step)
+        for link in links:
+            link.extra_us = step.by
+        if links:
+            self._site.tell(f"slow {step.slow.text} by {step.by / 1000:g} ms")
+            self._for_a_while(links, step.lasting, f"{step.slow.text} is fast again", _speed_up)
+        return bool(links)
+
+    def lose(self, step: Lose) -> bool:
+        links = self._targets.links(step.lose, step)
+        for link in links:
+            link.loss_percent = step.share
+        if links:
+            self._site.tell(f"lose {step.share}% on {step.lose.text}")
+            self._for_a_while(links, step.lasting, f"{step.lose.text} loses nothing any more", _keep_all)
+        return bool(links)
+
+    def heal(self, step: Heal) -> bool:
+        target = step.heal
+        if isinstance(target, LinkPair):
+            links = self._targets.links(target, step)
+        else:
+            sides = self._targets.shells(target, step)
+            links = [
+                link
+                for link in self._site.network.links()
+                if any(s.node_id in (link.source, link.target) for s in sides)
+            ]
+        self._site.tell(f"heal {target.text}")
+        for link in links:
+            link.heal()
+        return True
+
+    def heal_all(self) -> None:
+        for link in self._site.network.links():
+            link.heal()
+
+
+def _uncut(link: Link) -> None:
+    link.cuts = max(0, link.cuts - 1)
+
+
+def _speed_up(link: Link) -> None:
+    link.extra_us = 0
+
+
+def _keep_all(link: Link) -> None:
+    link.loss_percent = 0

@@ -1,0 +1,111 @@
+"""Carries out a scenario's steps on a running cluster, one after the other, and heals everything at the end.
+
+Faults are a plan: a list of steps in order, each at a time or at a condition; whom a target means is looked up when
+the step strikes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import final
+
+from sim.faults.conditions import Lookout
+from sim.faults.links import LinkFaults
+from sim.faults.nodes import NodeFaults
+from sim.faults.targets import Site, Targets
+from sim.scenario.steps import (
+    BreakDisk,
+    Cut,
+    Heal,
+    Isolate,
+    Kill,
+    Lose,
+    PartialWrite,
+    Pause,
+    Pick,
+    Power,
+    Restart,
+    Slow,
+    Step,
+    Stop,
+)
+from sim.world.time import Actor
+
+# How often a step looks for a leader that is not known yet.
+POLL_US = 20_000
+
+
+@final
+class Faults:
+    """The plan of one run: `begin` starts with its first step, `heal_all` ends it wherever it is."""
+
+    def __init__(self, site: Site, steps: Sequence[Step], lookout: Lookout) -> None:
+        self._site, self._steps, self._lookout = site, steps, lookout
+        self._actor = Actor(site.world.draws, "faults")
+        targets = Targets(site)
+        self._links = LinkFaults(site, targets, self._actor)
+        self._nodes = NodeFaults(site, targets)
+        self._next = 0
+        self._last_us = 0
+        # Grows when everything is healed: a step that was scheduled before must not strike then.
+        self._generation = 0
+        self._handlers: dict[type, Callable[..., bool]] = {
+            Kill: self._nodes.kill,
+            Power: self._nodes.power,
+            Pause: self._nodes.pause,
+            Stop: self._nodes.stop,
+            Pick: self._nodes.pick,
+            Restart: self._nodes.restart,
+            Cut: self._links.cut,
+            Heal: self._links.heal,
+            Isolate: self._links.isolate,
+            Slow: self._links.slow,
+            Lose: self._links.lose,
+            PartialWrite: self._nodes.partial_write,
+            BreakDisk: self._nodes.break_disk,
+        }
+
+    @property
+    def unfired(self) -> list[int]:
+        """The numbers of the steps that never struck, 1 for the first."""
+        return list(range(self._next + 1, len(self._steps) + 1))
+
+    def begin(self) -> None:
+        self._arm()
+
+    def _arm(self) -> None:
+        """Wait for what the next step waits for: its conditions, or its time."""
+        if self._next == len(self._steps):
+            return
+        step, world = self._steps[self._next], self._site.world
+        token = (self._next, self._generation)
+        if step.when:
+            world.after(self._actor, step.within, self._give_up, token)
+            self._lookout.wait(step.when, then=lambda: world.after(self._actor, 0, self._strike, token))
+            return
+        at_us = world.now_us
+        if step.at is not None:
+            at_us = max(at_us, self._last_us + step.at.us if step.at.is_relative else step.at.us)
+        world.after(self._actor, at_us - world.now_us, self._strike, token)
+
+    def _give_up(self, token: tuple[int, int]) -> None:
+        if token == (self._next, self._generation) and (condition := self._lookout.give_up()) is not None:
+            self._site.tell(f"step {self._next + 1} gave up waiting for {condition.text}")
+
+    def _strike(self, token: tuple[int, int]) -> None:
+        if token != (self._next, self._generation):
+            return
+        step = self._steps[self._next]
+        if self._handlers[type(step)](step):
+            self._next, self._last_us = self._next + 1, self._site.world.now_us
+            self._arm()
+        else:
+            # There is nobody yet whom the step could strike.
+            self._site.world.after(self._actor, POLL_US, self._strike, token)
+
+    def heal_all(self) -> None:
+        """End all faults: links whole, pauses over, armed faults off, every node up; no further step strikes."""
+        self._generation += 1
+        self._lookout.give_up()
+        self._links.heal_all()
+        self._nodes.heal_all()

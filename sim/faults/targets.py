@@ -1,0 +1,103 @@
+"""Whom a fault strikes: targets of a scenario become nodes, clients and links at the moment when a step strikes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from sim.checkers.ghost import Ghost
+from sim.hosts.node import Node
+from sim.hosts.shell import Shell
+from sim.scenario.steps import Named, Step
+from sim.scenario.values import LinkPair, Target
+from sim.world.network import Link, Network
+from sim.world.time import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What faults strike, and what they look their targets up in. `tell` adds a line to the story and the trace."""
+
+    world: World
+    network: Network
+    ghost: Ghost
+    brokers: Mapping[int, Node]
+    controller: Node
+    clients: Sequence[Shell]
+    tell: Callable[[str], None]
+
+
+@final
+class Targets:
+    """Looks up whom the target of a step means now.
+
+    Where it leaves a choice, as between followers, the step's own words key the draw: a scenario without that step
+    draws the same for the others.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._names: dict[str, list[Node]] = {}
+
+    def everyone(self) -> list[Shell]:
+        return [*self._site.brokers.values(), self._site.controller, *self._site.clients]
+
+    def nodes(self, target: Target, step: Step) -> list[Node]:
+        site = self._site
+        match target.kind:
+            case "broker":
+                return [site.brokers[target.broker]]
+            case "controller":
+                return [site.controller]
+            case "all":
+                return list(site.brokers.values())
+            case "name":
+                return self._names.get(target.text, [])
+            case "leader" | "follower":
+                return self._role(target, step)
+            case _:
+                raise AssertionError(f"{target.text} is no node")
+
+    def _role(self, target: Target, step: Step) -> list[Node]:
+        partition = self._site.ghost.partition(f"{target.topic}-{target.partition}")
+        if target.kind == "leader":
+            chosen = [partition.leader] if partition.leader >= 0 else []
+        else:
+            followers = [broker for broker in partition.isr if broker != partition.leader]
+            chosen = []
+            if followers and partition.leader >= 0:
+                drawn = self._site.world.draws.below(len(followers), "follower", repr(step))
+                chosen = [followers[min(target.number, len(followers)) - 1 if target.number else drawn]]
+        return [node for broker in chosen if (node := self._site.brokers[broker]).is_up]
+
+    def shells(self, target: Target, step: Step, besides: Sequence[Shell] = ()) -> list[Shell]:
+        """Returns one side of a link; `besides` is the other side, which `all` and `others` leave out."""
+        if target.kind == "clients":
+            return list(self._site.clients)
+        if target.kind in ("all", "others"):
+            return [shell for shell in self.everyone() if shell not in besides]
+        return list(self.nodes(target, step))
+
+    def links(self, pair: LinkPair, step: Step) -> list[Link]:
+        if pair.source.kind == "others":
+            targets = self.shells(pair.target, step)
+            sources = self.shells(pair.source, step, targets)
+        else:
+            sources = self.shells(pair.source, step)
+            targets = self.shells(pair.target, step, sources)
+        return self.between(sources, targets, both_ways=pair.both_ways)
+
+    def between(self, sources: Sequence[Shell], targets: Sequence[Shell], *, both_ways: bool) -> list[Link]:
+        links: dict[tuple[int, int], Link] = {}
+        for source in sources:
+            for target in targets:
+                if source is not target:
+                    ends = (source.node_id, target.node_id)
+                    for key in (ends, ends[::-1]) if both_ways else (ends,):
+                        links[key] = self._site.network.link(*key)
+        return list(links.values())
+
+    def bind(self, step: Named, nodes: list[Node]) -> None:
+        if step.name is not None:
+            self._names[step.name] = nodes

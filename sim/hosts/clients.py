@@ -1,0 +1,242 @@
+"""Simulated clients: the product's own client cores in shells of virtual time, and the history of what they saw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, final
+
+from cluster.core.client.config import ConsumerConfig, OffsetReset, ProducerConfig
+from cluster.core.client.consumer import ConsumerCore
+from cluster.core.client.effects import (
+    Delivered,
+    EndOfPartition,
+    Fetched,
+    Flushed,
+    PositionLost,
+    PositionReset,
+    Truncated,
+)
+from cluster.core.client.producer import ProducerCore
+from cluster.core.effects import Effect, Send, SetTimer
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Event, Response, TimerFired
+from cluster.core.messages import CONTROLLER_ID, CreateTopicRequest, CreateTopicResponse, TopicPartition
+from sim.hosts.history import History, Outcome, ReadOperation, SendOperation
+from sim.hosts.shell import Shell, Watcher
+from sim.scenario.model import ConsumerModel, ProducerModel
+from sim.world.network import Network
+from sim.world.streams import Stream
+from sim.world.time import World
+from sim.world.trace import Trace
+
+RETRY_MS = 200
+
+
+class ProducerWatcher(Watcher, Protocol):
+    """The onlooker at a producer, which learns what the producer knows."""
+
+    def on_acknowledged(self, partition: str) -> None:
+        """Learns that a producer knows a record of its own to be in this partition's log."""
+
+
+@final
+class TopicMaker:
+    """A core that asks the controller for each topic until it is there."""
+
+    def __init__(self, requests: list[CreateTopicRequest], on_done: Callable[[], None]) -> None:
+        self._requests, self._on_done = requests, on_done
+        self._call = 0
+
+    def start(self, now_ms: int) -> list[Effect]:
+        return self._ask()
+
+    def step(self, now_ms: int, event: Event) -> list[Effect]:
+        if isinstance(event, TimerFired):
+            return self._ask()
+        assert isinstance(event, Response), event
+        body = event.body
+        done = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        if not isinstance(body, CreateTopicResponse) or body.error not in done:
+            return [SetTimer(key="again", at_ms=now_ms + RETRY_MS)]
+        self._requests.pop(0)
+        if self._requests:
+            return self._ask()
+        self._on_done()
+        return []
+
+    def _ask(self) -> list[Effect]:
+        self._call += 1
+        return [Send(to=CONTROLLER_ID, call=self._call, body=self._requests[0], timeout_ms=2_000)]
+
+
+@final
+class TopicMakerShell(Shell):
+    def begin(self, requests: list[CreateTopicRequest], on_done: Callable[[], None]) -> None:
+        self.life_number = 1
+        core = TopicMaker(requests, on_done)
+        self.core = core
+        self.perform(core.start(self.world.now_ms))
+
+
+@final
+class ProducerShell(Shell):
+    """Sends unique values at a steady rate with a drawn jitter, until `finish`."""
+
+    def __init__(
+        self, world: World, network: Network, trace: Trace, watcher: ProducerWatcher, *, name: str,
+        node_id: int, bootstrap: tuple[int, ...], model: ProducerModel, history: History,
+    ) -> None:  # fmt: skip
+        super().__init__(world, network, trace, watcher, name=name, node_id=node_id, bootstrap=bootstrap)
+        self._producer_watcher = watcher
+        self._model, self._history = model, history
+        self._acks = -1 if model.acks == "all" else model.acks
+        self._interval_us = 1_000_000 // model.rate
+        self._jitter = Stream(world.draws, "pace", name)
+        self._open: dict[int, SendOperation] = {}
+        self._sent = 0
+        self._is_sending = False
+        self._actions[Delivered] = self._on_delivered
+        self._actions[Flushed] = self._on_flushed
+        config = ProducerConfig(
+            acks=self._acks,
+            enable_idempotence=model.idempotent if self._acks == -1 else None,
+            linger_ms=2,
+            request_timeout_ms=1_500,
+            delivery_timeout_ms=8_000,
+            max_block_ms=8_000,
+            retry_backoff_ms=100,
+        )
+        self.producer = ProducerCore(config, world.draws.child("core", name))
+
+    def begin(self) -> None:
+        self.life_number = 1
+        self.core = self.producer
+        self.perform(self.producer.start(self.world.now_ms))
+        self._is_sending = True
+        self._next_send()
+
+    def finish(self) -> None:
+        """Send no new records; those on their way are seen through."""
+        self._is_sending = False
+
+    @property
+    def is_done(self) -> bool:
+        return not self._is_sending and not self._open
+
+    def _next_send(self) -> None:
+        half = self._interval_us // 2
+        delay_us = half + self._jitter.below(2 * half + 1)
+        self.world.after(self.actor, delay_us, self._on_pace, self.life_number)
+
+    def _on_pace(self, life_number: int) -> None:
+        if self._is_sending:
+            self.send_one()
+            self._next_send()
+
+    def send_one(self) -> None:
+        """Send a record now, whatever the pace."""
+        self._sent += 1
+        ticket = self._sent
+        value = f"{self.name}/{ticket}".ljust(self._model.size, ".")
+        operation = SendOperation(
+            producer=self.name, value=value, acks=self._acks, invoked_us=self.world.now_us,
+            is_idempotent=self.producer.config.is_idempotent,
+        )  # fmt: skip
+        self._history.sends.append(operation)
+        self._open[ticket] = operation
+        self.trace.event(self.world.now_us, self.name, "send", f'"ticket":{ticket}')
+        self._wait_us = 0
+        key = f"k{ticket % self._model.keys}".encode() if self._model.keys else None
+        self.perform(
+            self.producer.send(self.world.now_ms, self._model.topic, key, value.encode(), ticket=ticket)
+        )
+
+    def _on_flushed(self, effect: Flushed) -> None:
+        """Do nothing: nobody here waits for a flush."""
+
+    def _on_delivered(self, effect: Delivered) -> None:
+        operation = self._open.pop(effect.ticket)
+        if effect.error is ErrorCode.NONE:
+            outcome = Outcome.OK
+        else:
+            outcome = Outcome.INFO if effect.is_unknown else Outcome.FAIL
+        self.trace.fields(
+            self.world.now_us, self.name, "delivered",
+            (("ticket", effect.ticket), ("outcome", outcome.value), ("partition", str(effect.topic_partition)),
+             ("offset", effect.offset), ("error", effect.error.name)),
+        )  # fmt: skip
+        self._history.finish(
+            operation, outcome, at_us=self.world.now_us, partition=str(effect.topic_partition),
+            offset=effect.offset, error=effect.error.name,
+        )  # fmt: skip
+        if outcome is Outcome.OK:
+            self._producer_watcher.on_acknowledged(str(effect.topic_partition))
+
+
+@final
+class ConsumerShell(Shell):
+    """Reads every partition of a topic from its first record on."""
+
+    def __init__(
+        self, world: World, network: Network, trace: Trace, watcher: Watcher, *, name: str, node_id: int,
+        bootstrap: tuple[int, ...], model: ConsumerModel, partitions: int, history: History,
+    ) -> None:  # fmt: skip
+        super().__init__(world, network, trace, watcher, name=name, node_id=node_id, bootstrap=bootstrap)
+        self._partitions = [TopicPartition(model.topic, partition) for partition in range(partitions)]
+        self._history = history
+        self.positions: dict[str, int] = {}
+        self._actions[Fetched] = self._on_fetched
+        self._actions[PositionReset] = self._on_position
+        self._actions[Truncated] = self._on_truncated
+        self._actions[PositionLost] = self._on_lost
+        self._actions[EndOfPartition] = self._on_end
+        config = ConsumerConfig(
+            auto_offset_reset=OffsetReset.EARLIEST,
+            fetch_max_wait_ms=200,
+            request_timeout_ms=1_500,
+            retry_backoff_ms=100,
+            metadata_max_age_ms=10_000,
+        )
+        self.consumer = ConsumerCore(config)
+
+    def begin(self) -> None:
+        self.life_number = 1
+        self.core = self.consumer
+        starts = [(topic_partition, OffsetReset.EARLIEST) for topic_partition in self._partitions]
+        self.perform(self.consumer.assign(self.world.now_ms, starts))
+
+    def _on_fetched(self, effect: Fetched) -> None:
+        partition = str(effect.topic_partition)
+        self.trace.fields(
+            self.world.now_us, self.name, "read",
+            (("partition", partition), ("next_offset", effect.next_offset), ("records", len(effect.records)),
+             ("high_watermark", effect.high_watermark)),
+        )  # fmt: skip
+        for record in effect.records:
+            self._history.reads.append(
+                ReadOperation(
+                    consumer=self.name, partition=partition, offset=record.offset,
+                    value=(record.value or b"").decode(), high_watermark=effect.high_watermark,
+                    at_us=self.world.now_us,
+                )
+            )  # fmt: skip
+        self.positions[partition] = effect.next_offset
+
+    def _on_position(self, effect: PositionReset) -> None:
+        self.positions[str(effect.topic_partition)] = effect.offset
+
+    def _on_truncated(self, effect: Truncated) -> None:
+        partition = str(effect.topic_partition)
+        self.positions[partition] = effect.to_offset
+        self.trace.fields(
+            self.world.now_us, self.name, "consumer_truncated",
+            (("partition", partition), ("from", effect.from_offset), ("to", effect.to_offset)),
+        )  # fmt: skip
+
+    def _on_end(self, effect: EndOfPartition) -> None:
+        """Do nothing: more may come, so reading continues."""
+
+    def _on_lost(self, effect: PositionLost) -> None:
+        raise AssertionError(
+            f"{self.name} lost its position in {effect.topic_partition}: {effect.error.name}"
+        )

@@ -1,0 +1,266 @@
+"""A node in virtual time: a shell with a disk, a worker for jobs, and lives that end as processes' do."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Protocol, final
+
+from cluster.core.effects import RunJob, Stop
+from cluster.core.events import Event, JobDone, Shutdown
+from sim.disk import PowerLoss, SimDisk
+from sim.disk.life import Dead, Life
+from sim.hosts.shell import Core, Shell, Watcher
+from sim.world.clock import Clock
+from sim.world.network import Exchange, Network, Reachability
+from sim.world.streams import Stream
+from sim.world.time import World
+from sim.world.trace import Trace
+from storage.disk.filesystem import FileSystem
+from storage.draws import Draws
+
+# From the start of a process to its first event.
+START_US = 5_000
+JOB_US = 500
+JOB_MEAN_US = 2_000
+# Holds a broker's logs, on its disk.
+DIRECTORY = "data"
+
+
+def log_directories(count: int) -> tuple[str, ...]:
+    """Returns the names of a broker's log directories, each of which may fail alone."""
+    return (DIRECTORY,) if count == 1 else tuple([f"{DIRECTORY}-{number}" for number in range(1, count + 1)])
+
+
+class NodeCore(Core, Protocol):
+    def start(self, now_ms: int) -> Sequence[object]: ...
+
+
+class NodeWatcher(Watcher, Protocol):
+    """The onlooker at a node, which sees its lives end."""
+
+    def on_stop(self, shell: Shell, reason: str) -> None:
+        """Receives why a core stopped by its own decision; `on_end` follows."""
+
+    def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
+        """Learns that a life is over, after its disk has lost what it loses."""
+
+
+MakeCore = Callable[[FileSystem, Draws], NodeCore]
+
+
+class Ending(Enum):
+    """How a life ends."""
+
+    # The process ends; the page cache stays, and the machine resets its connections.
+    CRASH = "crash"
+    # The machine ends; what was not synced is at the mercy of `keep`.
+    POWER = "power"
+    # An orderly stop, or one by the core's own decision.
+    STOP = "stop"
+
+
+def new_disk(world: World, name: str) -> SimDisk:
+    """Returns an empty disk for the node of that name, with draws of its own."""
+    return SimDisk(world.draws.child("disk", name), Clock(world).now_ms)
+
+
+@final
+class Node(Shell):
+    """A machine with a disk, and the lives of one process on it, each with a core that `make_core` makes."""
+
+    def __init__(
+        self, world: World, network: Network, trace: Trace, watcher: NodeWatcher, *, name: str, node_id: int,
+        disk: SimDisk, make_core: MakeCore, directories: tuple[str, ...] = (DIRECTORY,),
+    ) -> None:  # fmt: skip
+        super().__init__(world, network, trace, watcher, name=name, node_id=node_id)
+        self._node_watcher = watcher
+        self._make_core, self.disk, self.directories = make_core, disk, directories
+        self.life = Life(name)
+        self.starts = 0
+        self.has_power = True
+        self.is_stopping = False
+        self._when_stopped: Callable[[], None] | None = None
+        # What an armed write does to the node.
+        self._ending_of_write: Callable[[], None] | None = None
+        # `before` or `after`, a kind of job, and what strikes then.
+        self._crash_point: tuple[str, str, Callable[[], None]] | None = None
+        self._job_time = Stream(world.draws, "jobs", name)
+        # Requests that the last life did not answer, and that were not reset yet.
+        self._orphans: list[Exchange] = []
+
+    @property
+    def is_up(self) -> bool:
+        return self.core is not None
+
+    def reachability(self) -> Reachability:
+        if self.core is not None:
+            return Reachability.UP
+        return Reachability.REFUSING if self.has_power else Reachability.SILENT
+
+    def start(self) -> None:
+        """Start a new process over the same disk; requests that the last one left open are reset now at the latest."""
+        assert self.core is None, f"{self.name} is up"
+        self._reset_orphans()
+        self.life_number += 1
+        self.starts += 1
+        self.has_power, self.is_stopping, self.paused = True, False, False
+        self.life = Life(f"{self.name}#{self.starts}")
+        self.trace.fields(self.world.now_us, self.name, "start", (("life", self.starts),))
+        self._busy_until_us = self.world.now_us + START_US
+        self._wait_us = START_US
+        life_number = self.life_number
+        try:
+            core = self._make_core(
+                self.disk.file_system(self.life), self.world.draws.child("core", self.name, self.starts)
+            )
+            self.core = core
+            effects = core.start(self.world.now_ms)
+        except Dead:
+            self._unwound()
+        except Exception as error:
+            self._fail(error)
+        else:
+            if self.life_number == life_number:
+                self.perform(effects)
+
+    def crash(self) -> None:
+        """End the process as `kill -9` does."""
+        self.life.kill()
+        self.disk.crash_process()
+        self._end(Ending.CRASH)
+
+    def lose_power(self, keep: PowerLoss) -> None:
+        """End the machine; `keep` says what survives of writes that were never synced."""
+        self.life.kill()
+        self.disk.lose_power(keep)
+        self.has_power = False
+        self._end(Ending.POWER)
+
+    def stop(self, then: Callable[[], None] | None = None) -> None:
+        """Ask for an orderly stop; `then` is called after it, in place of what an earlier call asked for."""
+        if then is not None:
+            self._when_stopped = then
+        if self.core is not None and not self.is_stopping:
+            self.is_stopping = True
+            self.feed(Shutdown())
+
+    def arm_crash_point(self, side: str, kind: str, strike: Callable[[], None]) -> None:
+        """Call `strike`, which ends the life, `before` or `after` (the side) the next job of that kind."""
+        self._crash_point = (side, kind, strike)
+
+    def arm_partial_write(self, partition: str, byte: int, ending: Callable[[], None]) -> None:
+        """The next append to the partition's active segment stores `byte` bytes; then `ending` ends the life."""
+        file_system = self.disk.file_system(self.life)
+        held = [f"{each}/{partition}" for each in self.directories]
+        directory = next((path for path in held if file_system.exists(path)), held[0])
+        logs = [name for name in file_system.list(directory) if name.endswith(".log")]
+        assert logs, f"{self.name} has no segment of {partition}"
+        self._ending_of_write = ending
+        self.disk.arm_partial_write(f"{directory}/{logs[-1]}", byte)
+
+    def disarm(self) -> None:
+        """Drop the faults that still wait for their moment."""
+        self._crash_point = self._ending_of_write = None
+        self.disk.disarm()
+
+    def _end(self, ending: Ending) -> None:
+        assert self.life.dead, self.name
+        self.core = None
+        self.life_number += 1
+        self.paused = False
+        self.trace.fields(self.world.now_us, self.name, "end", (("how", ending.value),))
+        self._node_watcher.on_end(self, lost_power=ending is Ending.POWER, in_order=ending is Ending.STOP)
+        self._orphans += self._inbound.values()
+        self._forget()
+        if ending is not Ending.POWER:
+            self._reset_orphans()
+
+    def _reset_orphans(self) -> None:
+        orphans, self._orphans = self._orphans, []
+        for exchange in orphans:
+            self.network.reset(exchange)
+
+    def _unwound(self) -> None:
+        """Finish a life that ended inside a call, out of which `Dead` came: by an armed write or an earlier crash."""
+        ending, self._ending_of_write = self._ending_of_write, None
+        if self.life_number % 2 == 1:
+            if ending is not None:
+                ending()
+            else:
+                self.crash()
+
+    def _fail(self, error: Exception) -> None:
+        super()._fail(error)
+        self.crash()
+
+    def _stop(self, effect: Stop) -> None:
+        self._node_watcher.on_stop(self, effect.reason)
+        self.life.kill()
+        self.disk.crash_process()
+        self._end(Ending.STOP)
+        when_stopped, self._when_stopped = self._when_stopped, None
+        if when_stopped is not None:
+            when_stopped()
+
+    def _begin_memory(self) -> None:
+        super()._begin_memory()
+        self._jobs: deque[RunJob] = deque()
+        # Whether the time of the first job came while the node was paused.
+        self._is_job_due = False
+
+    def _handle(self, event: Event, exchange: Exchange | None) -> None:
+        try:
+            super()._handle(event, exchange)
+        except Dead:
+            self._unwound()
+
+    def _run_job(self, effect: RunJob) -> None:
+        self._jobs.append(effect)
+        if len(self._jobs) == 1:
+            self._begin_job()
+
+    def _begin_job(self) -> None:
+        delay_us = JOB_US + self._job_time.exponential(JOB_MEAN_US)
+        self.world.after(self.actor, delay_us, self._on_job_time, self.life_number)
+
+    def _on_job_time(self, life_number: int) -> None:
+        if life_number != self.life_number or self.core is None:
+            return
+        if self.paused:
+            self._is_job_due = True
+            return
+        job = self._jobs[0]
+        self.trace.fields(self.world.now_us, self.name, "job", (("job", job.job), ("of", job.kind)))
+        if self._reaches("before", job.kind):
+            return
+        error: Exception | None = None
+        try:
+            job.work()
+        except Dead:
+            self._unwound()
+            return
+        except Exception as raised:
+            error = raised
+        if self._reaches("after", job.kind):
+            return
+        self._jobs.popleft()
+        if self._jobs:
+            self._begin_job()
+        self.feed(JobDone(job=job.job, error=error))
+
+    def _reaches(self, side: str, kind: str) -> bool:
+        """Strike the fault that waits for this moment, if any. Returns whether the life is over."""
+        if self._crash_point is None or self._crash_point[:2] != (side, kind):
+            return False
+        strike = self._crash_point[2]
+        self._crash_point = None
+        strike()
+        return self.core is None
+
+    def resume(self) -> None:
+        super().resume()
+        if self._is_job_due:
+            self._is_job_due = False
+            self.world.after(self.actor, 0, self._on_job_time, self.life_number)

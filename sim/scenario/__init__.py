@@ -1,0 +1,1 @@
+"""The scenario file: its model, its steps, and where in the file a mistake stands."""

@@ -1,0 +1,334 @@
+"""A scenario file: a cluster, its load, and what breaks when. Loaded whole, or refused with `FILE:LINE: what`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from cluster.core.config import BrokerConfig
+from cluster.core.controller.config import ControllerConfig
+from sim.scenario.source import Location, Source, parse_yaml
+from sim.scenario.steps import (
+    VERB_NAMES,
+    AnyStep,
+    BreakDisk,
+    Cut,
+    Heal,
+    Isolate,
+    Kill,
+    Lose,
+    Named,
+    PartialWrite,
+    Pause,
+    Pick,
+    Power,
+    Restart,
+    Slow,
+    Step,
+    Stop,
+    Strict,
+)
+from sim.scenario.values import (
+    Duration,
+    LinkPair,
+    Percent,
+    Rate,
+    Size,
+    Target,
+    parse_duration,
+    parse_rate,
+    parse_size,
+)
+from storage.config import LogConfig
+from storage.errors import ConfigError, StorageError
+from storage.topics import check_topic_name
+
+# A fifth of Kafka's times, so that a fail-over takes seconds of a short run.
+SETTINGS: Mapping[str, int] = {
+    "broker.session.timeout.ms": 1_800,
+    "broker.heartbeat.interval.ms": 400,
+    "replica.lag.time.max.ms": 4_000,
+    "replica.fetch.wait.max.ms": 100,
+    "replica.fetch.backoff.ms": 200,
+    "replica.socket.timeout.ms": 1_500,
+    "replica.high.watermark.checkpoint.interval.ms": 1_000,
+    "log.flush.offset.checkpoint.interval.ms": 12_000,
+    "log.flush.start.offset.checkpoint.interval.ms": 12_000,
+    "controller.socket.timeout.ms": 1_500,
+    "controlled.shutdown.timeout.ms": 2_000,
+    "retry.backoff.max.ms": 400,
+}
+
+# The simulator itself decides these.
+_NOT_SETTINGS = {"node_id", "host", "port", "controller_id", "log", "cluster_id"}
+
+
+class ScenarioError(StorageError):
+    """A scenario that cannot be run: the message is `FILE:LINE: what`."""
+
+
+class ClusterModel(Strict):
+    brokers: int = Field(default=3, ge=1, le=9)
+    # The log directories of each broker.
+    directories: int = Field(default=1, ge=1, le=9)
+    # Kafka's property names, of brokers and controller.
+    settings: dict[str, int] = Field(default_factory=dict)
+
+
+class TopicModel(Strict):
+    partitions: int = Field(default=1, ge=1, le=50)
+    replicas: int = Field(default=3, ge=1, le=9)
+    # Kafka's property names.
+    config: dict[str, int | str | bool] = Field(default_factory=dict)
+
+
+class NetworkModel(Strict):
+    transport: Literal["stream", "datagram"] = "stream"
+    latency: Duration = parse_duration("200us")
+    # The mean of the part that is drawn.
+    spread: Duration = parse_duration("800us")
+    loss: Percent = 0
+    # Datagrams only are ever doubled.
+    duplicates: Percent = 0
+
+
+class ProducerModel(Strict):
+    topic: str
+    clients: int = Field(default=1, ge=1, le=20)
+    # The rate of each client.
+    rate: Rate = parse_rate("50/s")
+    acks: Literal["all", 1, 0] = "all"
+    idempotent: bool = True
+    size: Size = parse_size("100 B")
+    # How many keys there are, used in turn; without any, records have no key.
+    keys: int = Field(default=0, ge=0)
+
+
+class ConsumerModel(Strict):
+    topic: str
+    clients: int = Field(default=1, ge=1, le=20)
+
+
+class Scenario(Strict):
+    """A whole file. Times count from the start of the run.
+
+    Nothing strikes before `warm_up`, steps strike until `duration`, then everything is healed and the cluster has
+    `converge` to agree.
+    """
+
+    scenario: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    warm_up: Duration = parse_duration("2s")
+    duration: Duration = parse_duration("20s")
+    converge: Duration = parse_duration("30s")
+    cluster: ClusterModel = ClusterModel()
+    network: NetworkModel = NetworkModel()
+    topics: dict[str, TopicModel] = Field(min_length=1)
+    producers: list[ProducerModel] = Field(default_factory=list)
+    consumers: list[ConsumerModel] = Field(default_factory=list)
+    steps: list[AnyStep] = Field(default_factory=list)
+
+
+def load_scenario(path: Path) -> Scenario:
+    """Load a scenario from its file. Raises ScenarioError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    return parse_scenario(text, str(path))
+
+
+def parse_scenario(text: str, name: str = "scenario.yaml") -> Scenario:
+    """Load a scenario from its text; `name` is what errors call the file. Raises ScenarioError."""
+    try:
+        source = parse_yaml(text)
+    except ValueError as error:
+        raise ScenarioError(f"{name}:{error}") from error
+    try:
+        scenario = Scenario.model_validate(source.data)
+    except ValidationError as error:
+        line, what = min(
+            (_explain(dict(problem), source) for problem in error.errors()), key=lambda found: found[0]
+        )
+        raise ScenarioError(f"{name}:{line}: {what}") from None
+    for location, what in check_scenario(scenario):
+        raise ScenarioError(f"{name}:{source.line(location)}: {what}")
+    return scenario
+
+
+def _explain(problem: Mapping[str, object], source: Source) -> tuple[int, str]:
+    """Returns the line of one finding of pydantic, and the finding in words."""
+    location = problem["loc"]
+    assert isinstance(location, tuple)
+    # The third part is the verb by which pydantic tells the members of the union apart.
+    if len(location) > 2 and location[0] == "steps":
+        location = (*location[:2], *location[3:])
+    kind, message = problem["type"], str(problem["msg"])
+    where = ".".join(str(part) for part in location)
+    line = source.line(location)
+    if kind == "extra_forbidden":
+        return line, f"unknown key {location[-1]!r}"
+    if kind == "missing":
+        return line, f"{where}: missing"
+    if kind == "verb":
+        given = problem["input"]
+        keys = ", ".join(map(str, given)) if isinstance(given, dict) else repr(given)
+        return line, f"{where}: a step has one of {', '.join(VERB_NAMES)}; this one has {keys}"
+    return line, f"{where or 'scenario'}: {message.removeprefix('Value error, ')}"
+
+
+Finding = tuple[Location, str]
+
+
+def check_scenario(scenario: Scenario) -> Iterator[Finding]:
+    """Yield what no field shows alone: unknown topics, brokers and settings."""
+    yield from _check_settings(scenario)
+    for name, topic in scenario.topics.items():
+        yield from _check_topic(scenario, name, topic)
+    asked = [(("producers", index, "topic"), client.topic) for index, client in enumerate(scenario.producers)]
+    asked += [
+        (("consumers", index, "topic"), client.topic) for index, client in enumerate(scenario.consumers)
+    ]
+    for location, name in asked:
+        if name not in scenario.topics:
+            yield location, f"unknown topic {name!r}"
+    names: list[str] = []
+    for index, step in enumerate(scenario.steps):
+        yield from _check_step(scenario, index, step, names)
+        if isinstance(step, Named) and step.name is not None:
+            names.append(step.name)
+
+
+def _check_settings(scenario: Scenario) -> Iterator[Finding]:
+    known = {field.name for kind in (BrokerConfig, ControllerConfig) for field in fields(kind)}
+    for name in scenario.cluster.settings:
+        field_name = name.replace(".", "_")
+        if field_name not in known or field_name in _NOT_SETTINGS or "_" in name:
+            yield ("cluster", "settings", name), f"unknown setting {name!r}"
+    try:
+        broker_config(scenario, 1)
+        controller_config(scenario)
+    except ConfigError as error:
+        yield ("cluster", "settings"), str(error)
+
+
+def broker_config(scenario: Scenario, node_id: int) -> BrokerConfig:
+    """Returns the broker's settings. Raises ConfigError."""
+    settings = _settings_of(BrokerConfig, scenario)
+    # Settings name fields that are ints, which mypy does not know.
+    return replace(BrokerConfig(node_id=node_id), **settings)  # type: ignore[arg-type]
+
+
+def controller_config(scenario: Scenario) -> ControllerConfig:
+    """Returns the controller's settings. Raises ConfigError."""
+    settings = _settings_of(ControllerConfig, scenario)
+    # Settings name fields that are ints, which mypy does not know.
+    return replace(ControllerConfig(), **settings)  # type: ignore[arg-type]
+
+
+def _settings_of(kind: type[BrokerConfig] | type[ControllerConfig], scenario: Scenario) -> dict[str, int]:
+    given = dict(SETTINGS) | scenario.cluster.settings
+    names = {field.name for field in fields(kind)} - _NOT_SETTINGS
+    return {key: value for name, value in given.items() if (key := name.replace(".", "_")) in names}
+
+
+def _check_topic(scenario: Scenario, name: str, topic: TopicModel) -> Iterator[Finding]:
+    try:
+        check_topic_name(name)
+    except StorageError as error:
+        yield ("topics", name), str(error)
+    if topic.replicas > scenario.cluster.brokers:
+        yield ("topics", name, "replicas"), f"{topic.replicas} replicas need as many brokers"
+    for key, value in topic.config.items():
+        try:
+            LogConfig.from_properties({key: property_text(value)})
+        except ConfigError as error:
+            yield ("topics", name, "config", key), str(error)
+
+
+def property_text(value: int | str | bool) -> str:
+    """Returns the value as a properties file has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check_step(scenario: Scenario, index: int, step: Step, names: list[str]) -> Iterator[Finding]:
+    for target in _targets(step):
+        if target.kind in ("clients", "others") and not isinstance(step, Cut | Heal | Isolate | Slow | Lose):
+            yield ("steps", index, step.verb), f"{target.text} is no node"
+        if what := _unknown(scenario, target, names):
+            yield ("steps", index, step.verb), what
+    for condition in step.when:
+        if what := _unknown_partition(scenario, condition.topic, condition.partition):
+            yield ("steps", index, "when"), what
+    if isinstance(step, PartialWrite):
+        topic, partition = step.log.rsplit("/", 1)
+        if what := _unknown_partition(scenario, topic, int(partition)):
+            yield ("steps", index, "log"), what
+    if isinstance(step, BreakDisk) and step.directory > scenario.cluster.directories:
+        yield ("steps", index, "directory"), f"the brokers have {scenario.cluster.directories}"
+    if step.at is not None and not step.at.is_relative and step.at.us >= scenario.duration:
+        yield (
+            ("steps", index, "at"),
+            f"a step at {step.at.us} us lies behind the run's {scenario.duration} us",
+        )
+
+
+def _targets(step: Step) -> list[Target]:
+    match step:
+        case Kill():
+            found: list[Target | LinkPair | None] = [step.kill]
+        case Power():
+            found = [step.power]
+        case Pause():
+            found = [step.pause]
+        case Stop():
+            found = [step.stop]
+        case Pick():
+            found = [step.pick]
+        case Restart():
+            found = [step.restart]
+        case Cut():
+            found = [step.cut]
+        case Heal():
+            found = [step.heal]
+        case Isolate():
+            found = [step.isolate, step.sparing]
+        case Slow():
+            found = [step.slow]
+        case Lose():
+            found = [step.lose]
+        case PartialWrite():
+            found = [step.partial_write]
+        case BreakDisk():
+            found = [step.break_disk]
+        case _:
+            raise AssertionError(f"no targets known of {type(step).__name__}")
+    sides: list[Target] = []
+    for each in found:
+        if isinstance(each, LinkPair):
+            sides += (each.source, each.target)
+        elif each is not None:
+            sides.append(each)
+    return sides
+
+
+def _unknown(scenario: Scenario, target: Target, names: list[str]) -> str | None:
+    if target.kind == "broker" and not 1 <= target.broker <= scenario.cluster.brokers:
+        return f"unknown node {target.text!r}: the cluster has brokers 1 to {scenario.cluster.brokers}"
+    if target.kind in ("leader", "follower"):
+        return _unknown_partition(scenario, target.topic, target.partition)
+    if target.kind == "name" and target.text not in names:
+        return f"unknown node {target.text!r}: no earlier step has `as: {target.text}`"
+    return None
+
+
+def _unknown_partition(scenario: Scenario, topic: str, partition: int) -> str | None:
+    model = scenario.topics.get(topic)
+    if model is None:
+        return f"unknown topic {topic!r}"
+    if partition >= model.partitions:
+        return f"unknown partition {topic}/{partition}: the topic has {model.partitions}"
+    return None

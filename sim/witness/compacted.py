@@ -1,0 +1,78 @@
+"""Compacted logs as the checkers know logs: whole. What compaction took is put back from what was once appended.
+
+Every replica compacts for itself, so their bytes differ; what each of them may have dropped is judged here: a record
+is dropped only for a later one of its key, the others stay at their offsets with their content, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import final
+
+from sim.checkers.chain import Chain, Mark
+from sim.witness.log_reader import LogReader
+from storage.batch import Record, RecordBatch
+
+
+@final
+class CompactedPartition:
+    """One partition whose logs are compacted. `truth` is what was committed; compaction touches nothing else."""
+
+    def __init__(self, truth: Chain) -> None:
+        self._truth = truth
+        # The records of every batch as its leader appended it.
+        self._records: dict[Mark, tuple[Record, ...]] = {}
+
+    def remember(self, reader: LogReader, marks: Sequence[Mark]) -> None:
+        """Keep the records of the batches that `reader` has just seen, except where compaction came first."""
+        for place, data in reader.batches(last=len(marks)):
+            if place.mark.is_dense and place.mark not in self._records:
+                self._records[place.mark] = tuple(RecordBatch(data, 0, len(data)).records())
+
+    def whole(self, marks: Iterable[Mark], start: int) -> tuple[Mark, ...]:
+        """Returns what `marks`, from `start` on, were before compaction; a hole of unknown content stays."""
+        found: list[Mark] = []
+        end = start
+        for mark in marks:
+            if mark.base_offset > end:
+                found += self._filling(end, mark.base_offset)
+            found.append(self.original(mark))
+            end = mark.next_offset
+        return tuple(found)
+
+    def original(self, mark: Mark) -> Mark:
+        """Returns the mark of the whole batch from which compaction left `mark`."""
+        before = self._truth.at(mark.base_offset)
+        if mark.is_dense or before is None:
+            return mark
+        is_same = (before.next_offset, before.epoch) == (mark.next_offset, mark.epoch)
+        return before if is_same else mark
+
+    def _filling(self, start: int, end: int) -> list[Mark]:
+        between = self._truth.between(start, end)
+        reaches = bool(between) and between[0].base_offset == start and between[-1].next_offset == end
+        return between if reaches else []
+
+    def content(self, marks: Iterable[Mark]) -> dict[int, Record]:
+        """Returns every record that the whole log held, by offset."""
+        return {
+            record.offset: record for mark in marks for record in self._records.get(self.original(mark), ())
+        }
+
+    def judge(self, reader: LogReader, start: int) -> str | None:
+        """Returns what is wrong with the log that `reader` has read to its end; None if nothing is."""
+        if reader.unsound:
+            return reader.unsound
+        before = self.content(self.whole([place.mark for place in reader.places], start))
+        last_of_key = {record.key: offset for offset, record in before.items()}
+        left: set[int] = set()
+        for place, data in reader.batches():
+            for record in RecordBatch(data, 0, place.size_bytes).records():
+                expected = before.get(record.offset)
+                if expected is None or (record.key, record.value) != (expected.key, expected.value):
+                    return f"offset {record.offset} holds {record.value!r}, which was not written there"
+                left.add(record.offset)
+        for offset, record in before.items():
+            if offset not in left and last_of_key[record.key] == offset:
+                return f"the last value of key {record.key!r}, at offset {offset}, is gone"
+        return None

@@ -1,0 +1,174 @@
+"""Reads a partition's `.log` files on a simulated disk by their bytes alone: a second pair of eyes beside the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, final
+
+from sim.checkers.chain import Mark
+from sim.disk import SimDisk, SimFileSystem
+from sim.disk.life import Life
+from storage.batch import HEADER, HEADER_SIZE
+from storage.codec.crc32c import crc32c
+from storage.disk.filesystem import OpenMode, join, read_file
+
+_CRC_COVERS_FROM = 21
+_LOG_OVERHEAD = 12
+NO_LAST = 1 << 63
+
+
+class Place(NamedTuple):
+    """The file and the bytes of one batch."""
+
+    mark: Mark
+    path: str
+    position: int
+    size_bytes: int
+
+
+@final
+class DiskEye:
+    """Looks at a disk from outside, with a new life of its own after each crash."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self.disk = disk
+        self._life = Life("eye", sees_through=True)
+        self._file_system = disk.file_system(self._life)
+
+    @property
+    def file_system(self) -> SimFileSystem:
+        if self._life.dead:
+            self._life = Life("eye", sees_through=True)
+            self._file_system = self.disk.file_system(self._life)
+        return self._file_system
+
+
+@final
+class LogReader:
+    """Follows one replica's files as they grow. `places` are the batches seen, in order.
+
+    A log that `is_compacted` may lack offsets, and what was read of it before may be at another place now.
+    """
+
+    def __init__(self, eye: DiskEye, directory: str, *, is_compacted: bool = False) -> None:
+        self._eye, self.directory, self._is_compacted = eye, directory, is_compacted
+        self.places: list[Place] = []
+        self._path = ""
+        self._position = 0
+        # How many of `places`, from the first on, are known to be durable.
+        self._durable_count = 0
+        self.unsound = ""
+
+    def read_all(self) -> tuple[Mark, ...]:
+        """Read from the first byte. Returns every sound batch up to the first damage, which `unsound` describes."""
+        self.places, self._path, self._position, self._durable_count = [], "", 0, 0
+        return self.read_on(check=True)
+
+    def read_on(self, *, last_offset: int = NO_LAST, check: bool = False) -> tuple[Mark, ...]:
+        """Returns what was written after the last batch seen: all, or at least up to `last_offset`.
+
+        `check` verifies checksums and order, and stops at damage.
+        """
+        first = len(self.places)
+        self.unsound = ""
+        file_system = self._eye.file_system
+        if self._path:
+            try:
+                self._read_file(self._path, check)
+            except FileNotFoundError:
+                self._path = ""
+        is_there = bool(self.places) and self.places[-1].mark.next_offset > last_offset
+        if not is_there and not self.unsound and file_system.exists(self.directory):
+            for name in file_system.list(self.directory):
+                path = join(self.directory, name)
+                if name.endswith(".log") and path > self._path and not self.unsound:
+                    self._path, self._position = path, 0
+                    self._read_file(path, check)
+        return tuple([place.mark for place in self.places[first:]])
+
+    def _read_file(self, path: str, check: bool) -> None:
+        file = self._eye.file_system.open(path, OpenMode.READ)
+        start = self._position
+        data = file.read_at(start, file.size() - start)
+        file.close()
+        position = 0
+        while position < len(data):
+            size_bytes, what = _look(data, position, check)
+            if not what and check and self.places and not self._follows(_base(data, position)):
+                what = f"offset {_base(data, position)} follows {self.places[-1].mark.next_offset - 1}"
+            if what:
+                self.unsound = f"{path} at byte {start + position}: {what}"
+                return
+            fields = HEADER.unpack_from(data, position)
+            mark = Mark(fields[0], fields[0] + fields[6] + 1, fields[2], fields[4], fields[12])
+            self.places.append(Place(mark, path, start + position, size_bytes))
+            position += size_bytes
+            self._position = start + position
+
+    def _follows(self, base_offset: int) -> bool:
+        next_offset = self.places[-1].mark.next_offset
+        return base_offset >= next_offset if self._is_compacted else base_offset == next_offset
+
+    def truncated(self, offset: int) -> None:
+        """Forget every batch that reaches to `offset`, for the log has dropped it."""
+        if self._is_compacted:
+            self.read_all()
+            return
+        places = self.places
+        while places and places[-1].mark.next_offset > offset:
+            places.pop()
+        self._durable_count = min(self._durable_count, len(places))
+        if places:
+            self._path, self._position = places[-1].path, places[-1].position + places[-1].size_bytes
+        else:
+            self._path, self._position = "", 0
+
+    def power_lost(self) -> None:
+        self._durable_count = 0
+
+    def durable_end(self) -> int:
+        """Returns the end offset (exclusive) that a power loss would leave if it kept nothing pending."""
+        path, data = "", b""
+        while self._durable_count < len(self.places):
+            place = self.places[self._durable_count]
+            if place.path != path:
+                path = place.path
+                try:
+                    data = self._eye.disk.durable_bytes(path)
+                except FileNotFoundError:
+                    break
+            end = place.position + place.size_bytes
+            if end > len(data) or _look(data, place.position, True)[1]:
+                break
+            if HEADER.unpack_from(data, place.position)[4] != place.mark.crc:
+                break
+            self._durable_count += 1
+        return self.places[self._durable_count - 1].mark.next_offset if self._durable_count else 0
+
+    def batches(self, last: int | None = None) -> Iterator[tuple[Place, bytes]]:
+        """Yield the batches seen, or the `last` of them, with their bytes."""
+        path, data = "", b""
+        for place in self.places if last is None else self.places[len(self.places) - last :]:
+            if place.path != path:
+                path, data = place.path, read_file(self._eye.file_system, place.path)
+            yield place, data[place.position : place.position + place.size_bytes]
+
+
+def _base(data: bytes, position: int) -> int:
+    return int.from_bytes(data[position : position + 8], "big")
+
+
+def _look(data: bytes, position: int, check: bool) -> tuple[int, str]:
+    """Returns the size of the batch at `position`, and what is wrong with it (empty for nothing)."""
+    if position + HEADER_SIZE > len(data):
+        return 0, "a header is cut"
+    fields = HEADER.unpack_from(data, position)
+    size_bytes, magic, crc = fields[1] + _LOG_OVERHEAD, fields[3], fields[4]
+    if size_bytes < HEADER_SIZE or magic != 2:
+        return 0, f"no batch: size {size_bytes}, magic {magic}"
+    end = position + size_bytes
+    if end > len(data):
+        return 0, f"a batch of {size_bytes} bytes is cut after {len(data) - position}"
+    if check and crc32c(memoryview(data)[position + _CRC_COVERS_FROM : end]) != crc:
+        return 0, "the checksum is wrong"
+    return size_bytes, ""

@@ -1,0 +1,279 @@
+"""Turns what the nodes observe, what they answer and what their disks hold into sightings for the checkers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, final, runtime_checkable
+
+from cluster.core.controller.controller import Controller
+from cluster.core.controller.observations import observations
+from cluster.core.effects import Observe
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import (
+    CONTROLLER_ID,
+    FetchRequest,
+    FetchResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ResponseBody,
+    TopicPartition,
+)
+from cluster.core.metadata.image import MetadataImage
+from sim.checkers.base import Jury
+from sim.checkers.chain import marks_of
+from sim.checkers.sightings import (
+    Acknowledged,
+    Appended,
+    BecameFollower,
+    BecameLeader,
+    Created,
+    Died,
+    Elected,
+    EpochsSeen,
+    Fetched,
+    HighWatermark,
+    IsrChanged,
+    Loaded,
+    Served,
+    Truncated,
+)
+from sim.witness.disk_logs import DiskLogs
+from sim.world.network import Exchange
+
+Values = dict[str, int | str]
+
+
+class ReplicaLog(Protocol):
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def epochs(self) -> EpochCache: ...
+
+
+class EpochCache(Protocol):
+    @property
+    def entries(self) -> Iterable[tuple[int, int]]: ...
+
+
+class ReplicaView(Protocol):
+    @property
+    def log(self) -> ReplicaLog: ...
+
+
+@runtime_checkable
+class HasReplicas(Protocol):
+    def replicas(self) -> Mapping[TopicPartition, ReplicaView]: ...
+
+
+class Member(Protocol):
+    """What the witness knows of a node that has observed something."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def core(self) -> object: ...
+
+
+def isr_of(text: int | str) -> tuple[int, ...]:
+    return tuple(int(member) for member in str(text).split(",") if member)
+
+
+@final
+class Witness:
+    """Sees for the jury what happens to the partitions that the scenario creates, and to no others."""
+
+    def __init__(self, jury: Jury, logs: DiskLogs) -> None:
+        self.jury, self._logs = jury, logs
+        # What is below this offset of the controller's log was seen when it was committed.
+        self._told_metadata_end = 0
+        self._names: dict[str, TopicPartition] = {}
+        self._handlers: dict[str, Callable[[Member, str, Values], None]] = {
+            "replica.appended": self._on_appended,
+            "replica.high_watermark": self._on_high_watermark,
+            "replica.truncated": self._on_truncated,
+            "replica.became_leader": self._on_became_leader,
+            "replica.became_follower": self._on_became_follower,
+            "log.compacted": self._on_compacted,
+        }
+
+    def expect(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        min_isr: int,
+        flush_promised: bool,
+        is_compacted: bool = False,
+    ) -> None:
+        """Watch a partition that the scenario creates."""
+        name = str(topic_partition)
+        self._names[name] = topic_partition
+        if is_compacted:
+            self._logs.expect_compaction(name)
+        self.jury.see(Created(name, min_isr, flush_promised))
+
+    def on_observes(self, node: Member, observes: list[Observe]) -> None:
+        """Turn all observations of one step of a node into sightings."""
+        if node.node_id == CONTROLLER_ID:
+            self._on_controller_step(node.core, observes)
+            return
+        looked_at: dict[str, None] = {}
+        for observe in observes:
+            handler = self._handlers.get(observe.kind)
+            if handler is not None:
+                values = dict(observe.fields)
+                partition = str(values["topic_partition"])
+                if partition in self._names:
+                    if observe.kind.startswith(("replica.became", "replica.truncated")):
+                        looked_at[partition] = None
+                    handler(node, partition, values)
+            elif observe.kind == "broker.started":
+                self._on_loaded(node.node_id)
+        for partition in looked_at:
+            self._look_at_epochs(node, partition)
+
+    def _on_controller_step(self, core: object, observes: list[Observe]) -> None:
+        assert isinstance(core, Controller), core
+        if any(observe.kind == "controller.started" for observe in observes):
+            self._on_controller_started(core)
+        self._on_controller(observes)
+        self._told_metadata_end = core.log.committed_offset
+
+    def _on_controller_started(self, controller: Controller) -> None:
+        """Count what the last life committed and was killed before it could report."""
+        image = MetadataImage()
+        for offset, record in controller.log.replay():
+            if offset >= self._told_metadata_end:
+                self._on_controller(observations(record, offset, image))
+            image.apply(record, offset)
+
+    def _on_controller(self, observes: list[Observe]) -> None:
+        elected = [
+            dict(observe.fields)["topic_partition"]
+            for observe in observes
+            if observe.kind == "controller.leader_elected"
+        ]
+        for observe in observes:
+            values = dict(observe.fields)
+            partition = str(values.get("topic_partition", ""))
+            if partition not in self._names:
+                continue
+            match observe.kind:
+                case "controller.leader_elected":
+                    self.jury.see(
+                        Elected(
+                            partition, int(values["leader"]), int(values["leader_epoch"]),
+                            isr_of(values["isr"]), bool(values["clean"]),
+                        )
+                    )  # fmt: skip
+                case "controller.leader_lost":
+                    self.jury.see(
+                        Elected(partition, -1, int(values["leader_epoch"]), isr_of(values["isr"]), True)
+                    )
+                case "controller.isr_changed" if partition not in elected:
+                    self.jury.see(IsrChanged(partition, isr_of(values["isr"])))
+
+    def _on_appended(self, node: Member, partition: str, values: Values) -> None:
+        broker = node.node_id
+        reader = self._logs.reader(broker, partition)
+        seen = reader.read_on(last_offset=int(values["last_offset"]))
+        if seen:
+            chain = self.jury.ghost.partition(partition).image(broker).chain
+            self._logs.remember(partition, reader, seen)
+            marks = self._logs.whole(broker, partition, seen, chain.end)
+            is_new_epoch = not chain.marks or chain.marks[-1].epoch != marks[-1].epoch
+            self.jury.see(Appended(broker, partition, int(values["leader_epoch"]), marks))
+            if is_new_epoch:
+                self._look_at_epochs(node, partition)
+
+    def _on_high_watermark(self, node: Member, partition: str, values: Values) -> None:
+        self.jury.see(
+            HighWatermark(
+                node.node_id, partition, int(values["leader_epoch"]), int(values["high_watermark"]),
+                values["role"] == "leader",
+            )
+        )  # fmt: skip
+
+    def _on_truncated(self, node: Member, partition: str, values: Values) -> None:
+        to_offset = int(values["to_offset"])
+        self._logs.reader(node.node_id, partition).truncated(to_offset)
+        self.jury.see(Truncated(node.node_id, partition, to_offset, int(values["leader_epoch"])))
+
+    def _on_became_leader(self, node: Member, partition: str, values: Values) -> None:
+        epoch = int(values["leader_epoch"])
+        self.jury.see(BecameLeader(node.node_id, partition, epoch, int(values["log_end_offset"])))
+
+    def _on_became_follower(self, node: Member, partition: str, values: Values) -> None:
+        epoch = int(values["leader_epoch"])
+        self.jury.see(BecameFollower(node.node_id, partition, epoch, int(values["leader"])))
+
+    def _on_compacted(self, node: Member, partition: str, values: Values) -> None:
+        self._logs.judge_compaction(node.node_id, partition)
+
+    def _look_at_epochs(self, node: Member, partition: str) -> None:
+        """Show the epoch cache, if the log is as the checkers believe it to be at this moment.
+
+        A follower that copies a compacted log knows of an epoch only what is left of it.
+        """
+        broker, core = node.node_id, node.core
+        if not isinstance(core, HasReplicas) or self._logs.is_compacted(partition):
+            return
+        replica = core.replicas().get(self._names[partition])
+        chain = self.jury.ghost.partition(partition).image(broker).chain
+        if replica is not None and replica.log.log_end_offset == chain.end:
+            starts = tuple((entry[0], entry[1]) for entry in replica.log.epochs.entries)
+            self.jury.see(EpochsSeen(broker, partition, starts))
+
+    def on_died(self, broker: int, *, lost_power: bool) -> None:
+        """Look at what a crash or a power loss left of each log."""
+        for partition in self._names:
+            reader = self._logs.reader(broker, partition)
+            reader.power_lost()
+            marks = self._logs.whole(broker, partition, reader.read_all())
+            self.jury.see(Died(broker, partition, lost_power, marks))
+
+    def _on_loaded(self, broker: int) -> None:
+        for partition in self._names:
+            reader = self._logs.reader(broker, partition)
+            marks = self._logs.whole(broker, partition, reader.read_all())
+            self.jury.see(Loaded(broker, partition, marks, reader.unsound))
+            self._logs.judge_compaction(broker, partition)
+
+    def on_reply(self, node_id: int, exchange: Exchange, body: ResponseBody) -> None:
+        request = exchange.body
+        if isinstance(request, ProduceRequest) and isinstance(body, ProduceResponse):
+            self._on_produced(node_id, request.acks, body)
+        elif isinstance(request, FetchRequest) and isinstance(body, FetchResponse):
+            self._on_fetched(node_id, request, body)
+            if request.replica_id < 0:
+                self._on_served(node_id, body)
+
+    def _on_produced(self, broker: int, acks: int, body: ProduceResponse) -> None:
+        for answer in body.partitions:
+            if answer.error is ErrorCode.NONE and answer.base_offset >= 0:
+                name = str(answer.topic_partition)
+                durable_on: tuple[int, ...] = ()
+                if acks == -1 and self.jury.ghost.partition(name).flush_promised:
+                    durable_on = tuple(
+                        each
+                        for each in self._logs.brokers
+                        if self._logs.reader(each, name).durable_end() > answer.last_offset
+                    )
+                self.jury.see(
+                    Acknowledged(broker, name, answer.base_offset, answer.last_offset, acks, durable_on)
+                )
+
+    def _on_fetched(self, broker: int, request: FetchRequest, body: FetchResponse) -> None:
+        for asked, answer in zip(request.partitions, body.partitions, strict=False):
+            epoch = asked.current_leader_epoch
+            if epoch >= 0 and answer.error is ErrorCode.NONE:
+                name = str(answer.topic_partition)
+                self.jury.see(Fetched(broker, name, request.replica_id, epoch, answer.leader_epoch))
+
+    def _on_served(self, broker: int, body: FetchResponse) -> None:
+        for answer in body.partitions:
+            if answer.records:
+                partition = str(answer.topic_partition)
+                marks = self._logs.originals(partition, marks_of(answer.records))
+                self.jury.see(Served(broker, partition, answer.high_watermark, marks))

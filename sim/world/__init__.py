@@ -1,0 +1,1 @@
+"""The world of a run: time, clocks, links, named random streams and the trace."""

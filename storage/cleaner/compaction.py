@@ -1,0 +1,318 @@
+"""One round of compaction over one log: it keeps the last record of each key; offsets and order never change.
+
+| part | where it runs |
+| --- | --- |
+| plan: which segments, transactions, producers | the log's step |
+| the offset map of the dirty part, `build_offset_map` | a worker, in slices |
+| the new segment of a group, `clean_group`, under `.cleaned` names | a worker, in slices |
+| the swap | the log's step |
+
+Kafka: Cleaner; rules CL8 to CL11, CL20 to CL27.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol, final
+
+from storage.batch.format import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from storage.cleaner.chunks import SourceReader, batches_in
+from storage.cleaner.filter import CleanerStats, LastRecord, RecordFilter
+from storage.cleaner.keys import RecordKey, read_keys
+from storage.cleaner.marks import KEPT, TOMBSTONE, WITHOUT_KEY, DirtyMarks
+from storage.cleaner.offset_map import NOT_FOUND, OffsetMap
+from storage.cleaner.plan import CleanerConfig, Source, group_segments
+from storage.cleaner.transactions import CleanedTransactions
+from storage.config import LogConfig
+from storage.disk.filesystem import FileSystem
+from storage.errors import SegmentOffsetOverflow
+from storage.segment import LogSegment
+from storage.segment.replace import create_cleaned_segment
+from storage.segment.segments import LogSegments
+
+_IN_TRANSACTION: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
+Work = Callable[[], None]
+# Yields the bytes read, chunk by chunk.
+Walk = Iterator[int]
+
+
+class DirtyRange(NamedTuple):
+    """The offsets that a round cleans. `end_offset` is exclusive and the base offset of a segment."""
+
+    start_offset: int
+    end_offset: int
+
+
+class CompactedLog(Protocol):
+    """What a round needs from its log; called in the log's own step only."""
+
+    @property
+    def directory(self) -> str: ...
+
+    @property
+    def config(self) -> LogConfig: ...
+
+    @property
+    def segments(self) -> LogSegments: ...
+
+    def last_records_of_producers(self) -> Mapping[int, LastRecord]: ...
+
+    def plan_source(self, segment: LogSegment, end_offset: int, start_offset: int) -> Source: ...
+
+    def swap_in(self, cleaned: LogSegment, old: Sequence[LogSegment]) -> None: ...
+
+    def split_overflowed(self, base_offset: int, now_ms: int) -> None: ...
+
+
+@final
+class Compaction:
+    """One round, iterated over in the log's own step. Each item is work to be called once, on any thread, before the
+    next item is asked for.
+
+    `end_offset`, the next first dirty offset, is known when the iteration has ended; None when the round was aborted.
+    When work raises, or the log is truncated or deleted meanwhile, call `abort`: none of its output becomes visible.
+    """
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        log: CompactedLog,
+        dirty: DirtyRange,
+        config: CleanerConfig,
+        now_ms: int,
+    ) -> None:
+        self._file_system, self._log, self._dirty, self._config = file_system, log, dirty, config
+        self._now_ms = now_ms
+        self._log_config = log.config
+        # Each offset has at most one key.
+        dirty_offsets = dirty.end_offset - dirty.start_offset
+        buffer_bytes = config.dedupe_buffer_bytes
+        self._offsets = OffsetMap(buffer_bytes, dirty_offsets, dictionary_bytes=buffer_bytes // 2)
+        self._marks = DirtyMarks(dirty.start_offset, dirty.end_offset)
+        self._reader = SourceReader(file_system, config.io_buffer_bytes, config.max_io_buffer_bytes)
+        self._transactions = CleanedTransactions()
+        # The segment being written, which is not the log's yet.
+        self._cleaned: LogSegment | None = None
+        # The base offset of a source whose offsets do not fit.
+        self._overflowed: int | None = None
+        self._pieces = self._run()
+        self.stats = CleanerStats()
+        self.end_offset: int | None = None
+
+    def __iter__(self) -> Iterator[Work]:
+        return self._pieces
+
+    def abort(self) -> None:
+        """Delete what was written so far. Called in the log's step, while none of the work runs. Raises OSError."""
+        self._pieces.close()
+        self._reader.close()
+        self._drop_cleaned()
+
+    def _drop_cleaned(self) -> None:
+        cleaned, self._cleaned = self._cleaned, None
+        if cleaned is not None:
+            cleaned.delete()
+
+    def _run(self) -> Generator[Work, None, None]:
+        segments = self._log.segments
+        legacy_horizon_ms = self._legacy_horizon_ms()
+        yield from self._slices(self._build_map())
+        end_offset = self._offsets.latest_offset + 1
+        groups = group_segments(
+            segments.values(0, end_offset),
+            self._log_config.segment_bytes,
+            self._log_config.segment_index_bytes,
+            self._dirty.end_offset,
+        )
+        for group in groups:
+            yield from self._clean_group(group, legacy_horizon_ms)
+            # Kafka, too, begins again after the split.
+            if self._overflowed is not None:
+                self._log.split_overflowed(self._overflowed, self._now_ms)
+                return
+        self.end_offset = end_offset
+
+    def _legacy_horizon_ms(self) -> int:
+        """The time up to which a segment of magic 0 or 1 must have been written for its tombstones to be deleted
+        (CL16).
+        """
+        clean = self._log.segments.values(0, self._dirty.start_offset)
+        return clean[-1].records.modified_ms() - self._log_config.delete_retention_ms if clean else 0
+
+    def _slices(self, walk: Walk) -> Generator[Work, None, None]:
+        slice_of_walk = _Slice(walk, self._config.slice_bytes)
+        while not slice_of_walk.is_done:
+            yield slice_of_walk
+
+    def _build_map(self) -> Walk:
+        dirty, start_offset = self._dirty, self._dirty.start_offset
+        segments = self._log.segments.values(start_offset, dirty.end_offset)
+        ends = (*(segment.base_offset for segment in segments), dirty.end_offset)[1:]
+        sources = [
+            self._log.plan_source(segment, end_offset, start_offset)
+            for segment, end_offset in zip(segments, ends, strict=True)
+        ]
+        return build_offset_map(
+            self._reader,
+            self._offsets,
+            sources,
+            start_offset=start_offset,
+            max_entries=int(self._offsets.slots * self._config.dedupe_buffer_load_factor),
+            max_message_bytes=self._log_config.max_message_bytes,
+            marks=self._marks,
+            stats=self.stats,
+        )
+
+    def _clean_group(
+        self, group: Sequence[LogSegment], legacy_horizon_ms: int
+    ) -> Generator[Work, None, None]:
+        assert self._cleaned is None, self._cleaned
+        sources = self._plan_group(group)
+        cleaned = self._cleaned = create_cleaned_segment(
+            self._file_system, self._log.directory, group[0].base_offset, self._log_config, self._now_ms
+        )
+        # Here, not in the worker: it must create no files while a deletion may run.
+        cleaned.open_indexes()
+        self._transactions.keep_aborted = cleaned.transaction_index.append
+        yield from self._slices(self._write_group(sources, cleaned, legacy_horizon_ms))
+        if self._overflowed is not None:
+            self._drop_cleaned()
+            return
+        # Not ours to delete any more: if the swap fails, the next start finishes or undoes it.
+        self._cleaned = None
+        self._log.swap_in(cleaned, group)
+
+    def _plan_group(self, group: Sequence[LogSegment]) -> list[Source]:
+        ends = [segment.base_offset for segment in group[1:]] + [group[-1].read_next_offset()]
+        return [
+            self._log.plan_source(segment, end_offset, segment.base_offset)
+            for segment, end_offset in zip(group, ends, strict=True)
+        ]
+
+    def _write_group(self, sources: Sequence[Source], cleaned: LogSegment, legacy_horizon_ms: int) -> Walk:
+        record_filter = RecordFilter(
+            offsets=self._offsets,
+            marks=self._marks,
+            transactions=self._transactions,
+            last_records=self._log.last_records_of_producers(),
+            round_end_offset=self._dirty.end_offset,
+            delete_retention_ms=self._log_config.delete_retention_ms,
+            now_ms=self._now_ms,
+            stats=self.stats,
+        )
+        return self._clean_sources(sources, cleaned, record_filter, legacy_horizon_ms)
+
+    def _clean_sources(
+        self,
+        sources: Sequence[Source],
+        cleaned: LogSegment,
+        record_filter: RecordFilter,
+        legacy_horizon_ms: int,
+    ) -> Walk:
+        for source in sources:
+            self._transactions.add_aborted(source.aborted)
+            record_filter.retains_legacy_deletes = source.modified_ms > legacy_horizon_ms
+            try:
+                yield from self._clean_into(source, cleaned, record_filter)
+            except SegmentOffsetOverflow:
+                self._reader.close()
+                self._overflowed = source.base_offset
+                return
+        cleaned.on_become_inactive()
+        cleaned.flush()
+        cleaned.set_modified(sources[-1].modified_ms)
+
+    def _clean_into(self, source: Source, cleaned: LogSegment, record_filter: RecordFilter) -> Walk:
+        """Filter `source` into `cleaned`, with one append per chunk (CL20). Raises SegmentOffsetOverflow."""
+        reader, position = self._reader, 0
+        reader.open(source)
+        while position < source.size_bytes:
+            chunk = reader.read(position)
+            kept = record_filter.filter_chunk(chunk, reader.capacity_bytes, source.path, position)
+            if kept.parts:
+                cleaned.append(kept.last_offset, b"".join(kept.parts))
+            if kept.bytes_read == 0:
+                reader.grow(source, chunk, position, self._log_config.max_message_bytes)
+            position += kept.bytes_read
+            yield kept.bytes_read
+        reader.finish()
+
+
+@final
+class _Slice:
+    """Work that continues where its last call stopped; one call reads about `limit_bytes`."""
+
+    def __init__(self, walk: Walk, limit_bytes: int) -> None:
+        self._walk: Final = walk
+        self._limit_bytes: Final = limit_bytes
+        self.is_done = False
+
+    def __call__(self) -> None:
+        done_bytes = 0
+        for read_bytes in self._walk:
+            done_bytes += read_bytes
+            if done_bytes >= self._limit_bytes:
+                return
+        self.is_done = True
+
+
+def build_offset_map(
+    reader: SourceReader,
+    offsets: OffsetMap,
+    sources: Iterable[Source],
+    *,
+    start_offset: int,
+    max_entries: int,
+    max_message_bytes: int,
+    marks: DirtyMarks,
+    stats: CleanerStats,
+) -> Walk:
+    """Put the last offset of every key from `start_offset` on into `offsets`, which is empty, until it holds
+    `max_entries` (CL8).
+
+    `offsets.latest_offset` is the last offset that was read; where offsets are missing at the end of a segment it
+    extends to the next segment (KAFKA-8764). Raises CorruptBatch, InvalidRecord.
+    """
+    assert len(offsets) == 0, len(offsets)
+    transactions = CleanedTransactions()
+    for source in sources:
+        transactions.add_aborted(source.aborted)
+        reader.open(source)
+        position = source.start_position
+        while position < source.size_bytes:
+            chunk = reader.read(position)
+            read_bytes = 0
+            for batch in batches_in(chunk, source.path, position):
+                is_plain = not batch.attributes & _IN_TRANSACTION
+                if is_plain or not (transactions.can_discard(batch) or batch.is_control):
+                    keys = read_keys(batch)
+                    if not _map_keys(offsets, marks, keys, start_offset, max_entries):
+                        reader.close()
+                        return
+                    stats.map_records_read += len(keys)
+                if batch.last_offset >= start_offset:
+                    offsets.latest_offset = batch.last_offset
+                read_bytes += batch.size_bytes
+            if read_bytes == 0:
+                reader.grow(source, chunk, position, max_message_bytes)
+            position += read_bytes
+            stats.map_bytes_read += read_bytes
+            yield read_bytes
+        offsets.latest_offset = source.end_offset - 1
+        reader.finish()
+
+
+def _map_keys(
+    offsets: OffsetMap, marks: DirtyMarks, keys: Sequence[RecordKey], start_offset: int, max_entries: int
+) -> bool:
+    """Put the keys of one batch. Returns False as soon as one finds no room."""
+    put, note = offsets.put, marks.note
+    is_nearly_full = len(offsets) + len(keys) > max_entries
+    for offset, key, has_value in keys:
+        if key is None:
+            note(offset, WITHOUT_KEY, NOT_FOUND)
+        elif offset >= start_offset:
+            if is_nearly_full and len(offsets) >= max_entries:
+                return False
+            note(offset, KEPT if has_value else TOMBSTONE, put(key, offset))
+    return True

@@ -1,0 +1,1 @@
+"""Encodings below the batch: checksums, numbers, text and compression."""

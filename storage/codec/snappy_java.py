@@ -1,0 +1,73 @@
+"""Snappy in the framing of snappy-java, which is not snappy's own framing format.
+
+| byte | size | field |
+| --- | --- | --- |
+| 0 | 8 | `82` SNAPPY `00` |
+| 8 | 4 | version, 1 |
+| 12 | 4 | least version that reads it, 1 |
+| 16 | | blocks: size int32, then one raw snappy block of at most 32 KiB of input |
+
+All big-endian. A header may be in the place of a block's size, where streams were put end to end. Input that does not
+start with the eight bytes is one raw block, as old clients wrote it.
+Kafka: SnappyCompression; snappy-java: SnappyOutputStream, SnappyInputStream.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from cramjam import DecompressionError, snappy
+
+from storage.codec.buffer import Buffer
+from storage.errors import InvalidRecord
+
+BLOCK_BYTES = 32 * 1024
+
+_MAGIC = b"\x82SNAPPY\x00"
+_HEADER = _MAGIC + struct.pack(">ii", 1, 1)
+_SIZE = struct.Struct(">i")
+# No size of a block equals it: it is negative.
+_ANOTHER_HEADER = _SIZE.unpack(_MAGIC[:4])[0]
+
+
+def compress_snappy(data: Buffer) -> bytes:
+    """Compress `data`; the header is written even without data."""
+    view, parts = memoryview(data), [_HEADER]
+    for start in range(0, len(view), BLOCK_BYTES):
+        block = bytes(snappy.compress_raw(view[start : start + BLOCK_BYTES]))
+        parts += (_SIZE.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
+    """Decompress `data`, never holding more than `limit_bytes` of output. Raises InvalidRecord."""
+    view = memoryview(data)
+    if not len(view):
+        raise InvalidRecord("the snappy stream is empty")
+    if len(view) < len(_HEADER) or view[: len(_MAGIC)] != _MAGIC:
+        return _decompress_block(view, limit_bytes, limit_bytes)
+    output, position = bytearray(), len(_HEADER)
+    # Fewer bytes are no block: snappy-java ends here too.
+    while len(view) - position >= _SIZE.size:
+        (size,) = _SIZE.unpack_from(view, position)
+        if size == _ANOTHER_HEADER:
+            if bytes(view[position : position + len(_MAGIC)]) != _MAGIC:
+                raise InvalidRecord(f"the snappy stream has a damaged header at byte {position}")
+            position += len(_HEADER)
+            continue
+        position += _SIZE.size
+        if not 0 <= size <= len(view) - position:
+            raise InvalidRecord(f"a snappy block of {size} bytes with {len(view) - position} bytes left")
+        output += _decompress_block(view[position : position + size], limit_bytes - len(output), limit_bytes)
+        position += size
+    return bytes(output)
+
+
+def _decompress_block(block: memoryview, room_bytes: int, limit_bytes: int) -> bytes:
+    """Decompress one block. Its declared size is checked first: nothing is allocated for one above the limit."""
+    try:
+        if snappy.decompress_raw_len(block) > room_bytes:
+            raise InvalidRecord(f"the snappy stream decompresses to more than {limit_bytes} bytes")
+        return bytes(snappy.decompress_raw(block))
+    except DecompressionError as error:
+        raise InvalidRecord(f"the snappy stream is damaged: {error}") from error

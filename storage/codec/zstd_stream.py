@@ -1,0 +1,85 @@
+"""Zstandard as a streaming writer makes it: one frame without content size and checksum (RFC 8878).
+
+A frame is a header and blocks, each with a header of 3 bytes, little-endian: bit 0 the last one, bits 1-2 the
+type, the rest the size. A block expands to at most 128 KiB, so a frame is fed to the library block by block: a few
+bytes may expand to gigabytes. Kafka: ZstdCompression.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import zstandard
+
+from storage.codec.buffer import Buffer
+from storage.errors import InvalidRecord
+
+DEFAULT_LEVEL = 3
+
+# The limit of this library and of Kafka's: a frame of level 22 needs it.
+_MAX_WINDOW_BYTES = 1 << 27
+# A frame of either kind has a header of at least 5 bytes and the header of one block.
+_LEAST_FRAME_BYTES = 8
+_SKIPPABLE_HEADER = struct.Struct("<II")
+_SKIPPABLE_MAGIC, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
+_BLOCK_HEADER_BYTES = 3
+# The type of a block that stores one byte, whatever its size field says.
+_REPEATED_BYTE = 1
+_CHECKSUM_BYTES = 4
+
+
+def compress_zstd(data: Buffer, *, level: int = DEFAULT_LEVEL) -> bytes:
+    """Compress `data`, flushed before the end as Kafka's writer does: an empty last block follows the data."""
+    stream = zstandard.ZstdCompressor(level=level, write_checksum=False).compressobj()
+    first = stream.compress(data)
+    flushed = stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) if len(data) else b""
+    return first + flushed + stream.flush()
+
+
+def decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
+    """Decompress all frames, end to end; without a frame, to nothing. Raises InvalidRecord.
+
+    Holds at most one block above `limit_bytes` of output.
+    """
+    view, output, position = memoryview(data), bytearray(), 0
+    try:
+        while position < len(view):
+            stream = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj()
+            for end in _piece_ends(view, position):
+                output += stream.decompress(view[position:end])
+                if len(output) > limit_bytes:
+                    raise InvalidRecord(f"the zstd stream decompresses to more than {limit_bytes} bytes")
+                position = end
+            if not stream.eof:
+                raise InvalidRecord("the zstd stream ends early")
+    except zstandard.ZstdError as error:
+        raise InvalidRecord(f"the zstd stream is damaged: {error}") from error
+    return bytes(output)
+
+
+def _piece_ends(view: memoryview, position: int) -> Iterator[int]:
+    """The ends of the pieces of the frame at `position`: its header, then each block, the last with the checksum. A
+    frame to be skipped is one piece.
+
+    Raises InvalidRecord where the frame is cut, ZstdError where there is no frame.
+    """
+    if len(view) - position < _LEAST_FRAME_BYTES:
+        raise InvalidRecord("the zstd stream ends early")
+    magic_number, size = _SKIPPABLE_HEADER.unpack_from(view, position)
+    if magic_number & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
+        yield min(position + _SKIPPABLE_HEADER.size + size, len(view))
+        return
+    parameters = zstandard.get_frame_parameters(view[position : position + 32])
+    position += zstandard.frame_header_size(view[position : position + 32])
+    is_last = False
+    while not is_last:
+        yield position
+        header = int.from_bytes(view[position : position + _BLOCK_HEADER_BYTES], "little")
+        is_last, block_type, size = bool(header & 1), header >> 1 & 3, header >> 3
+        position += _BLOCK_HEADER_BYTES + (1 if block_type == _REPEATED_BYTE else size)
+        if is_last and parameters.has_checksum:
+            position += _CHECKSUM_BYTES
+        if position > len(view):
+            raise InvalidRecord("the zstd stream ends early")
+    yield position

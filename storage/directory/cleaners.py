@@ -1,0 +1,203 @@
+"""Which log of a log directory is cleaned next, which must not be cleaned now, and how far each has been cleaned.
+
+The file `cleaner-offset-checkpoint` holds the first dirty offset of each log. Everything here happens on the thread
+that owns the logs; the work itself runs elsewhere. Kafka: LogCleanerManager; rules CL1, CL4, CL6, CL28,
+RT16.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final, NamedTuple, final
+
+from storage.disk.checkpoints import OffsetCheckpoint
+from storage.disk.filesystem import FileSystem, join
+from storage.errors import CorruptCheckpoint, StorageError
+from storage.log import PartitionLog
+from storage.log.compaction import CleanableOffsets, LogToClean
+
+logger = logging.getLogger(__name__)
+
+CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+
+# Topic and partition.
+Key = tuple[str, int]
+
+
+def key_of(log: PartitionLog) -> Key:
+    return log.topic, log.partition
+
+
+class Candidate(NamedTuple):
+    """A log that may be cleaned, with its cleanable offsets and their sizes."""
+
+    log: PartitionLog
+    offsets: CleanableOffsets
+    filth: LogToClean
+
+
+@final
+class _State:
+    """The state of a log that is being cleaned, or must not be. `pauses` counts the callers that paused it."""
+
+    __slots__ = ("is_aborted", "is_running", "pauses")
+
+    def __init__(self) -> None:
+        self.is_running = self.is_aborted = False
+        self.pauses = 0
+
+
+@final
+class CleanerManager:
+    """Chooses what is cleaned in `directory`. `logs` is the log manager's own mapping, to which logs are added
+    later.
+    """
+
+    def __init__(self, file_system: FileSystem, directory: str, logs: Mapping[str, PartitionLog]) -> None:
+        self._file = OffsetCheckpoint(file_system, join(directory, CLEANER_CHECKPOINT))
+        self._logs = logs
+        self._states: dict[Key, _State] = {}
+        self._uncleanable: set[Key] = set()
+        try:
+            self._checkpoints = self._file.read()
+        # All logs are dirty then: more is read than necessary, and nothing is lost.
+        except CorruptCheckpoint as error:
+            logger.error("checkpoint ignored: reason=%s", error)
+            self._checkpoints = {}
+
+    @property
+    def checkpoints(self) -> Mapping[Key, int]:
+        """The first dirty offset of each log that was ever cleaned."""
+        return dict(self._checkpoints)
+
+    def grab_filthiest(self, now_ms: int) -> Candidate | None:
+        """Find what `find_filthiest` returns and mark it as being cleaned."""
+        filthiest = self.find_filthiest(now_ms)
+        if filthiest is not None:
+            self.grab(filthiest)
+        return filthiest
+
+    def grab(self, candidate: Candidate) -> None:
+        """Mark the log as being cleaned; `done_cleaning` ends that."""
+        state = self._state(key_of(candidate.log))
+        assert not state.is_running, key_of(candidate.log)
+        assert state.pauses == 0, (key_of(candidate.log), state.pauses)
+        state.is_running = True
+
+    def find_filthiest(self, now_ms: int) -> Candidate | None:
+        """The log with the greatest share of dirty bytes among those that are due (CL4).
+
+        A log whose offsets cannot be read is uncleanable from then on (CL6). Raises OSError when the checkpoint
+        cannot be written.
+        """
+        candidates = [self._look_at(log, now_ms) for log in list(self._logs.values()) if self._may_clean(log)]
+        due = [each for each in candidates if each is not None and _is_due(each)]
+        if not due:
+            return None
+        return max(due, key=lambda each: each.filth.cleanable_ratio)
+
+    def _may_clean(self, log: PartitionLog) -> bool:
+        key = key_of(log)
+        is_free = key not in self._states and key not in self._uncleanable
+        return is_free and log.config.is_compacted and log.online.reason is None
+
+    def _look_at(self, log: PartitionLog, now_ms: int) -> Candidate | None:
+        key = key_of(log)
+        try:
+            offsets = log.compactions.cleanable_offsets(self._checkpoints.get(key), now_ms)
+            filth = log.compactions.log_to_clean(offsets, now_ms)
+        except StorageError as error:
+            self.mark_uncleanable(key, error)
+            return None
+        if offsets.is_checkpoint_invalid:
+            self._update(key, offsets.first_dirty_offset)
+        return Candidate(log, offsets, filth) if filth.total_bytes > 0 else None
+
+    def logs_to_shorten(self) -> list[PartitionLog]:
+        """Compacted logs whose old segments the cleaner deletes: those below the log start, with `compact` alone
+        (CL6).
+        """
+        return [log for log in self._logs.values() if self._may_clean(log)]
+
+    def done_cleaning(self, key: Key, end_offset: int | None) -> bool:
+        """End a round; `end_offset` is None if it failed. Returns whether it counts: not if it was aborted
+        meanwhile.
+        """
+        state = self._states[key]
+        assert state.is_running, key
+        counts = end_offset is not None and not state.is_aborted
+        if counts and end_offset is not None:
+            self._update(key, end_offset)
+        state.is_running = state.is_aborted = False
+        self._drop_if_free(key)
+        return counts
+
+    def is_aborted(self, key: Key) -> bool:
+        state = self._states.get(key)
+        return state is not None and state.is_aborted
+
+    def abort(self, key: Key) -> None:
+        """Discard the output of a running round; a new round may begin when it has ended."""
+        state = self._states.get(key)
+        if state is not None and state.is_running:
+            state.is_aborted = True
+
+    def abort_and_pause(self, key: Key) -> None:
+        """Abort a running round, and begin none until `resume` was called as often."""
+        self.abort(key)
+        self._state(key).pauses += 1
+
+    def resume(self, key: Key) -> None:
+        """Take back one `abort_and_pause`."""
+        state = self._states.get(key)
+        assert state is not None and state.pauses > 0, f"{key} is not paused"
+        state.pauses -= 1
+        self._drop_if_free(key)
+
+    def _state(self, key: Key) -> _State:
+        return self._states.setdefault(key, _State())
+
+    def _drop_if_free(self, key: Key) -> None:
+        state = self._states[key]
+        if not state.is_running and state.pauses == 0:
+            del self._states[key]
+
+    @property
+    def uncleanable(self) -> frozenset[Key]:
+        return frozenset(self._uncleanable)
+
+    def mark_uncleanable(self, key: Key, reason: Exception) -> None:
+        """Exclude the log from cleaning until the next start (CL6)."""
+        logger.error("log cannot be cleaned: log=%s-%d reason=%s", *key, reason)
+        self._uncleanable.add(key)
+
+    def forget(self, key: Key) -> None:
+        """Forget a log that was deleted, or emptied by a truncation: the next log with that name is dirty from its
+        start.
+        """
+        self._uncleanable.discard(key)
+        self.abort(key)
+        if key in self._checkpoints:
+            self._update(key, None)
+
+    def truncate_checkpoint(self, key: Key, offset: int) -> None:
+        """Lower the checkpoint after a truncation: what is written above `offset` next is dirty (RT16, KAFKA-3330)."""
+        if self._checkpoints.get(key, 0) > offset:
+            self._update(key, offset)
+
+    def _update(self, key: Key, offset: int | None) -> None:
+        """Write the checkpoint; it is durable on return. Logs that are no longer in the directory are left out
+        (CL28).
+        """
+        present = {key_of(log) for log in self._logs.values()}
+        kept = {each: value for each, value in self._checkpoints.items() if each in present and each != key}
+        self._checkpoints = kept if offset is None else {**kept, key: offset}
+        self._file.write(self._checkpoints)
+
+
+def _is_due(candidate: Candidate) -> bool:
+    """Whether a log is strictly above min.cleanable.dirty.ratio (T53), or overdue by max.compaction.lag.ms."""
+    filth = candidate.filth
+    is_overdue = filth.compaction_delay_ms > 0 and filth.cleanable_bytes > 0
+    return is_overdue or filth.cleanable_ratio > candidate.log.config.min_cleanable_dirty_ratio

@@ -1,0 +1,296 @@
+"""The log directories of one broker. One of them may fail: then its logs are offline and the others continue.
+
+Each has its own lock, checkpoints and mark of an orderly stop (`manager.py`). The errors of an
+only directory are raised to the caller. Kafka: LogManager, LogDirFailureChannel (KIP-112); rules LL1 to LL5, AP16.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from storage.config import LogConfig
+from storage.directory.manager import ConfigOf, LogManager
+from storage.disk.checkpoints import NO_BROKER_EPOCH, MetaProperties, MetaPropertiesFile
+from storage.disk.filesystem import FileSystem, dirname
+from storage.draws import Draws
+from storage.errors import (
+    ConfigError,
+    CorruptCheckpoint,
+    DirectoryFailed,
+    NoLogDirectory,
+    StorageError,
+    reason_of,
+)
+from storage.log import PartitionLog
+from storage.recovery.cut import ReportCut, ignore_cut
+from storage.topics import directory_name
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfflineDirectory:
+    """A log directory that failed, and the reason."""
+
+    directory: str
+    reason: str
+
+
+def _close(manager: LogManager, reason: str) -> None:
+    manager.close_handles()
+
+
+@final
+class LogDirectories:
+    """The directories of one broker: `online` are the managers of those that work, in the order given; `offline` are
+    the others, with their reasons.
+
+    Only errors of the disk take a directory offline. One that another process uses keeps all from starting
+    (DirectoryInUse), and so does a log that is damaged beyond repair. ConfigError for a directory given twice.
+    `on_offline` is called with each directory that fails after the load. It has to close the directory's handles: at
+    once, or when no other thread works on its files any more.
+    """
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directories: Sequence[str],
+        default_config: LogConfig,
+        now_ms: int,
+        draws: Draws,
+        *,
+        report: ReportCut = ignore_cut,
+    ) -> None:
+        self._file_system = file_system
+        self.online: list[LogManager] = []
+        self.offline: list[OfflineDirectory] = []
+        self.on_offline: Callable[[LogManager, str], None] = _close
+        paths = _distinct(directories)
+        self._is_single = len(paths) == 1
+        try:
+            for directory in paths:
+                self._open(directory, default_config, now_ms, draws, report)
+        except BaseException:
+            self.close_handles()
+            raise
+        self._check_any()
+
+    def _open(
+        self, directory: str, default_config: LogConfig, now_ms: int, draws: Draws, report: ReportCut
+    ) -> None:
+        try:
+            manager = LogManager(self._file_system, directory, default_config, now_ms, draws, report=report)
+        except DirectoryFailed as error:
+            if self._is_single:
+                raise
+            self._note_offline(directory, error)
+        else:
+            self.online.append(manager)
+
+    def load(self, now_ms: int, *, config_of: ConfigOf | None = None) -> None:
+        """Load each directory (`LogManager.load`).
+
+        Raises StorageError for damage, for a partition that is in two directories, and when no directory is left;
+        nothing stays open then.
+        """
+        try:
+            for manager in list(self.online):
+                try:
+                    manager.load(now_ms, config_of=config_of)
+                except (StorageError, OSError) as error:
+                    if self._is_single or not is_disk_error(error):
+                        raise
+                    self._drop_at_start(manager, error)
+            self._check_any()
+            self._check_duplicates()
+        except BaseException:
+            self.close_handles()
+            raise
+
+    def _check_any(self) -> None:
+        if not self.online:
+            told = "; ".join(f"{each.directory}: {each.reason}" for each in self.offline)
+            raise NoLogDirectory(f"no log directory can be used: {told}")
+
+    def _check_duplicates(self) -> None:
+        """Refuse a partition that is in two directories (LL4): only an operator can know which copy is right."""
+        found: dict[str, str] = {}
+        for manager in self.online:
+            for name, log in manager.logs.items():
+                if name in found:
+                    raise StorageError(f"{name} is in two log directories: {found[name]} and {log.directory}")
+                found[name] = log.directory
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether all directories that work were stopped in order."""
+        return all(manager.was_clean for manager in self.online)
+
+    @property
+    def previous_broker_epoch(self) -> int | None:
+        """The broker epoch of the last orderly stop, if all directories have the same; else None."""
+        epochs = {manager.previous_broker_epoch for manager in self.online}
+        return epochs.pop() if len(epochs) == 1 and not self.offline else None
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        manager = self.manager_of(topic, partition)
+        return None if manager is None else manager.get(topic, partition)
+
+    def manager_of(self, topic: str, partition: int) -> LogManager | None:
+        name = directory_name(topic, partition)
+        return next((manager for manager in self.online if name in manager.logs), None)
+
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        config: LogConfig | None = None,
+        topic_id: str | None = None,
+        now_ms: int | None = None,
+        *,
+        directory: str | None = None,
+    ) -> PartitionLog:
+        """Return the partition's log; where there is none, create it in `directory`, or where the fewest logs are.
+
+        A directory whose disk fails goes offline and the next one is tried, but none in place of `directory`. Raises
+        what LogManager.create raises, so the disk error of the last directory too.
+        """
+        known = self.manager_of(topic, partition)
+        if known is not None:
+            return known.create(topic, partition, config, topic_id, now_ms)
+        # The sort is stable: among equal ones the first is chosen.
+        candidates = sorted(self.online, key=lambda manager: len(manager.logs))
+        for manager in candidates:
+            if directory is not None and manager.directory != directory:
+                continue
+            try:
+                return manager.create(topic, partition, config, topic_id, now_ms)
+            except (StorageError, OSError) as error:
+                if not is_disk_error(error):
+                    raise
+                self._fail(manager, error)
+        wanted = "" if directory is None else f" {directory}"
+        raise StorageError(f"no log directory{wanted} can take {directory_name(topic, partition)}")
+
+    def delete(self, topic: str, partition: int) -> bool:
+        manager = self.manager_of(topic, partition)
+        return manager is not None and manager.delete(topic, partition)
+
+    def directory_of(self, path: str | None) -> str | None:
+        """The online directory that `path` is in or is itself; None without one."""
+        while path:
+            if any(manager.directory == path for manager in self.online):
+                return path
+            path = dirname(path)
+        return None
+
+    def fail(self, directory: str, error: Exception) -> list[str]:
+        """Take a directory offline: nothing in it is flushed or marked, and its logs refuse every call (AP16).
+
+        Returns the names of the logs that are offline by that. Where no other directory is left it raises `error` and
+        takes nothing offline.
+        """
+        manager = next((manager for manager in self.online if manager.directory == directory), None)
+        if manager is None:
+            return []
+        self._fail(manager, error)
+        return list(manager.logs)
+
+    def _fail(self, manager: LogManager, error: Exception) -> None:
+        if len(self.online) == 1:
+            raise error
+        self.online.remove(manager)
+        assert self.online, manager.directory
+        for log in manager.logs.values():
+            if log.online.reason is None:
+                log.online.failed("log directory", OSError(str(error)))
+        told = self._note_offline(manager.directory, error)
+        self.on_offline(manager, told.reason)
+
+    def _drop_at_start(self, manager: LogManager, error: Exception) -> None:
+        self.online.remove(manager)
+        manager.close_handles()
+        self._note_offline(manager.directory, error)
+
+    def _note_offline(self, directory: str, error: Exception) -> OfflineDirectory:
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
+        logger.error("log directory offline: directory=%s reason=%s", directory, reason)
+        told = OfflineDirectory(directory=directory, reason=reason)
+        self.offline.append(told)
+        return told
+
+    def checkpoint(self) -> None:
+        """Write recovery points, log starts and high watermarks of each; a directory that cannot write goes offline."""
+        for manager in list(self.online):
+            try:
+                manager.checkpoint_recovery_points()
+                manager.checkpoint_log_start_offsets()
+                manager.checkpoint_high_watermarks()
+            except DirectoryFailed as error:
+                self._fail(manager, error)
+
+    def read_owners(self) -> dict[str, MetaProperties]:
+        """The `meta.properties` of each directory that has one, by directory. Raises CorruptCheckpoint.
+
+        Raises ConfigError for directories of several nodes or clusters.
+        """
+        owners = {}
+        for manager in list(self.online):
+            try:
+                owner = MetaPropertiesFile(self._file_system, manager.directory).read()
+            except OSError as error:
+                if self._is_single:
+                    raise
+                self._drop_at_start(manager, error)
+                continue
+            if owner is not None:
+                owners[manager.directory] = owner
+        self._check_any()
+        if len({(owner.node_id, owner.cluster_id) for owner in owners.values()}) > 1:
+            told = ", ".join(
+                f"{name} of node {owner.node_id} in cluster {owner.cluster_id}"
+                for name, owner in owners.items()
+            )
+            raise ConfigError(f"log directories of several owners: {told}")
+        ids = [owner.directory_id for owner in owners.values() if owner.directory_id is not None]
+        if len(ids) != len(set(ids)):
+            raise CorruptCheckpoint(next(iter(owners)), None, "a directory.id that another directory has too")
+        return owners
+
+    def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH, now_ms: int | None = None) -> bool:
+        """Stop each directory that works, also after one failed. Returns whether all were stopped in order (LL5)."""
+        if self._is_single:
+            return self.online[0].shutdown(broker_epoch, now_ms)
+        return all([_stopped(manager, broker_epoch, now_ms) for manager in self.online])
+
+    def close_handles(self) -> None:
+        """Close without flush or mark, as in a crash."""
+        for manager in self.online:
+            manager.close_handles()
+
+
+def _stopped(manager: LogManager, broker_epoch: int, now_ms: int | None) -> bool:
+    try:
+        return manager.shutdown(broker_epoch, now_ms)
+    except DirectoryFailed as error:
+        logger.error("log directory not stopped in order: directory=%s reason=%s", manager.directory, error)
+        return False
+
+
+def is_disk_error(error: BaseException) -> bool:
+    """Whether the disk failed, not the content of a file."""
+    return isinstance(error, OSError) or isinstance(error.__cause__, OSError)
+
+
+def _distinct(directories: Sequence[str]) -> list[str]:
+    """The directories without a trailing slash. Raises ConfigError where two are the same (LL1)."""
+    paths = ["/".join(part for part in path.split("/") if part != ".").rstrip("/") for path in directories]
+    if not paths or "" in paths:
+        raise ConfigError("log.dirs: a directory is wanted")
+    repeated = sorted({path for path in paths if paths.count(path) > 1})
+    if repeated:
+        raise ConfigError(f"log.dirs: given twice: {', '.join(repeated)}")
+    return paths

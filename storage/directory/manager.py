@@ -1,0 +1,432 @@
+"""All logs of one log directory: its lock, its checkpoints, start-up and orderly stop.
+
+| file | meaning |
+| --- | --- |
+| `.lock` | locked while a process works here |
+| `.kafka_cleanshutdown` | the last stop was in order; deleted before the logs are loaded (KAFKA-10471) |
+| `recovery-point-offset-checkpoint` | all below it is on disk |
+| `log-start-offset-checkpoint` | only where records below were deleted inside a segment |
+| `replication-offset-checkpoint` | the high watermark |
+
+Kafka: LogManager, and the checkpoint of ReplicaManager; rules LL1 to LL5.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import final
+
+from storage.config import LogConfig
+from storage.disk.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    NO_BROKER_EPOCH,
+    RECOVERY_POINT_CHECKPOINT,
+    CleanShutdownFile,
+    OffsetCheckpoint,
+    PartitionMetadataFile,
+)
+from storage.disk.filesystem import FileSystem, Lock, delete_log_files, dirname, join
+from storage.draws import Draws
+from storage.errors import (
+    CorruptCheckpoint,
+    DirectoryFailed,
+    DirectoryInUse,
+    InconsistentTopicId,
+    StorageError,
+    reason_of,
+)
+from storage.log import PartitionLog
+from storage.recovery.cut import ReportCut, ignore_cut
+from storage.topics import (
+    DELETE_SUFFIX,
+    METADATA_TOPIC,
+    STRAY_SUFFIX,
+    BadDirectoryName,
+    check_topic_name,
+    directory_name,
+    parse_directory_name,
+    suffixed_directory_name,
+)
+
+logger = logging.getLogger(__name__)
+
+LOCK_FILE = ".lock"
+_REMOTE_INDEX_CACHE = "remote-log-index-cache"
+
+Offsets = dict[tuple[str, int], int]
+ConfigOf = Callable[[str], LogConfig]
+
+
+@final
+class LogManager:
+    """Holds all logs of `directory`, which it creates when missing, and its lock, from the constructor to `shutdown` or
+    `close_handles`.
+
+    `logs` has the open logs by the name of their directory, in order of loading and creation. `was_clean` and
+    `previous_broker_epoch` describe the stop before this start. Raises DirectoryInUse, and DirectoryFailed, as every
+    verb does, for what the disk refuses beside the logs.
+    """
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directory: str,
+        default_config: LogConfig,
+        now_ms: int,
+        draws: Draws,
+        *,
+        report: ReportCut = ignore_cut,
+    ) -> None:
+        self._file_system, self.directory = file_system, directory
+        self._default_config, self._draws, self._report = default_config, draws, report
+        self._now_ms = now_ms
+        self.logs: dict[str, PartitionLog] = {}
+        # Topic ids by directory name, for partitions that have one.
+        self.topic_ids: dict[str, str] = {}
+        self._is_loaded = False
+        # Whether a loaded log ends below its checkpoint, so that the load lowered its high watermark.
+        self._is_high_watermark_lowered = False
+        self._deleted_count = 0
+        # Renamed logs, and when their files are to be deleted.
+        self._doomed: list[tuple[int, PartitionLog]] = []
+        self._lock: Lock | None = None
+        with self._disk("open"):
+            self._open_directory()
+
+    def _open_directory(self) -> None:
+        file_system, directory = self._file_system, self.directory
+        _make_durable_directory(file_system, directory)
+        self._lock = lock_directory(file_system, directory)
+        try:
+            clean_file = CleanShutdownFile(file_system, directory)
+            self.previous_broker_epoch = clean_file.read()
+            self.was_clean = clean_file.delete()
+            # Else a power loss while loading could bring the mark of a clean stop back.
+            file_system.sync_directory(directory)
+            self._recovery_points = OffsetCheckpoint(file_system, join(directory, RECOVERY_POINT_CHECKPOINT))
+            self._log_starts = OffsetCheckpoint(file_system, join(directory, LOG_START_OFFSET_CHECKPOINT))
+            self._high_watermarks = OffsetCheckpoint(file_system, join(directory, HIGH_WATERMARK_CHECKPOINT))
+        except BaseException:
+            self._release_lock()
+            raise
+
+    @contextmanager
+    def _disk(self, action: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DirectoryFailed(f"{self.directory}: {action} failed: {reason_of(error)}") from error
+
+    def load(self, now_ms: int, *, config_of: ConfigOf | None = None) -> None:
+        """Open every partition directory (LL2 to LL4); `config_of` returns a topic's configuration.
+
+        Deletions that a crash interrupted are finished. Raises StorageError when a log can be neither opened nor
+        repaired, and for a directory that is no partition's; nothing stays open then.
+        """
+        self._now_ms = now_ms
+        try:
+            with self._disk("load"):
+                self._load_all(config_of)
+        except BaseException:
+            self.close_handles()
+            raise
+        self._is_loaded = True
+        # Recovery may have ended below an old recovery point, which appends will soon exceed again.
+        self.checkpoint_recovery_points()
+        # For the same reason: the file must not call committed what will be appended there.
+        if self._is_high_watermark_lowered:
+            self.checkpoint_high_watermarks()
+
+    def _load_all(self, config_of: ConfigOf | None) -> None:
+        recovery_points = _read_or_nothing(self._recovery_points)
+        log_starts = _read_or_nothing(self._log_starts)
+        high_watermarks = _read_or_nothing(self._high_watermarks)
+        for name in self._directories():
+            try:
+                parsed = parse_directory_name(name)
+            except BadDirectoryName as error:
+                raise BadDirectoryName(f"{self.directory}/{error}") from error
+            if parsed.suffix == DELETE_SUFFIX:
+                delete_log_files(self._file_system, join(self.directory, name))
+                continue
+            if parsed.suffix:
+                logger.warning("log directory kept aside: path=%s", join(self.directory, name))
+                continue
+            key = (parsed.topic, parsed.partition)
+            config = self._default_config if config_of is None else config_of(parsed.topic)
+            log = self._open(
+                name, config, self.was_clean, log_starts.get(key, 0), recovery_points.get(key, 0)
+            )
+            committed = max(high_watermarks.get(key, 0), 0)
+            if log.marks.update_high_watermark(committed) < committed:
+                self._is_high_watermark_lowered = True
+            topic_id = PartitionMetadataFile(self._file_system, log.directory).read()
+            if topic_id is not None:
+                self.topic_ids[name] = topic_id
+
+    def _directories(self) -> list[str]:
+        return [
+            name
+            for name in self._file_system.list(self.directory)
+            if name != _REMOTE_INDEX_CACHE
+            and not name.startswith(METADATA_TOPIC + "-")
+            and self._file_system.stat(join(self.directory, name)).is_directory
+        ]
+
+    def _open(
+        self, name: str, config: LogConfig, is_clean: bool, log_start_offset: int, recovery_point: int
+    ) -> PartitionLog:
+        log = PartitionLog.open(
+            self._file_system,
+            join(self.directory, name),
+            config,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            clean=is_clean,
+            now_ms=self._now_ms,
+            draws=self._draws.child("log", name),
+            report=self._report,
+            recalls_batches=True,
+            on_recovery_point_lowered=self._on_recovery_point_lowered,
+        )
+        self.logs[name] = log
+        return log
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        return self.logs.get(directory_name(topic, partition))
+
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        config: LogConfig | None = None,
+        topic_id: str | None = None,
+        now_ms: int | None = None,
+    ) -> PartitionLog:
+        """Return the partition's log; where there is none, create one, durable before it is used.
+
+        Raises InvalidTopic, InconsistentTopicId when the directory belongs to another topic of that name.
+        """
+        check_topic_name(topic)
+        name = directory_name(topic, partition)
+        if (log := self.logs.get(name)) is not None:
+            self._check_topic_id(name, topic_id)
+            return log
+        self._now_ms = self._now_ms if now_ms is None else now_ms
+        path = join(self.directory, name)
+        with self._disk("create"):
+            self._file_system.make_directory(path)
+            self._file_system.sync_directory(self.directory)
+            if topic_id is not None:
+                PartitionMetadataFile(self._file_system, path).write(topic_id)
+                self.topic_ids[name] = topic_id
+        return self._open(name, config or self._default_config, True, 0, 0)
+
+    def _check_topic_id(self, name: str, topic_id: str | None) -> None:
+        known = self.topic_ids.get(name)
+        if topic_id is not None and known is not None and topic_id != known:
+            raise InconsistentTopicId(f"{name} has topic id {known}, not {topic_id}")
+
+    def delete(self, topic: str, partition: int) -> bool:
+        """Delete the partition's log. Returns whether there was one.
+
+        It is renamed first, so that a crash leaves a deletion to finish and no half of a log.
+        """
+        name = directory_name(topic, partition)
+        log = self.logs.pop(name, None)
+        self.topic_ids.pop(name, None)
+        if log is None:
+            return False
+        log.close_handles()
+        with self._disk("delete"):
+            delete_log_files(self._file_system, self._move_away(log, DELETE_SUFFIX))
+        self._forget_offsets()
+        return True
+
+    def delete_later(self, topic: str, partition: int, now_ms: int) -> bool:
+        """Delete the partition's log while readers still use it: `delete_due` deletes its files file.delete.delay.ms
+        later. Returns whether there was one.
+
+        It is removed from `logs` and gets its `-delete` name at once, so that a crash leaves a deletion to finish.
+        """
+        name = directory_name(topic, partition)
+        log = self.logs.get(name)
+        if log is None:
+            return False
+        log.rename_directory(self._unused_name(topic, partition, DELETE_SUFFIX))
+        del self.logs[name]
+        assert log.directory != join(self.directory, name), log.directory
+        self.topic_ids.pop(name, None)
+        self._doomed.append((now_ms + self._default_config.file_delete_delay_ms, log))
+        self._forget_offsets()
+        return True
+
+    @property
+    def next_deletion_ms(self) -> int | None:
+        """The time at which `delete_due` has something to delete; None while nothing waits."""
+        return min((due_ms for due_ms, _ in self._doomed), default=None)
+
+    def delete_due(self, now_ms: int) -> list[str]:
+        """Delete the logs that waited long enough. Returns their directories.
+
+        A log that cannot be deleted waits for the next start.
+        """
+        due = [log for due_ms, log in self._doomed if due_ms <= now_ms]
+        self._doomed = [(due_ms, log) for due_ms, log in self._doomed if due_ms > now_ms]
+        for log in due:
+            try:
+                log.delete()
+            except (StorageError, OSError) as error:
+                logger.error("log not deleted: log=%s reason=%s", log.directory, error)
+        return [log.directory for log in due]
+
+    def set_aside(self, topic: str, partition: int) -> str | None:
+        """Rename a log that the metadata does not know, to a name that nothing loads (LL4). Returns the new path; None
+        without such a log.
+
+        The metadata may be wrong: only an operator may delete what is on this disk.
+        """
+        name = directory_name(topic, partition)
+        log = self.logs.pop(name, None)
+        self.topic_ids.pop(name, None)
+        if log is None:
+            return None
+        log.close()
+        with self._disk("set aside"):
+            path = self._move_away(log, STRAY_SUFFIX)
+        self._forget_offsets()
+        logger.warning("stray log set aside: log=%s path=%s", name, path)
+        return path
+
+    def _move_away(self, log: PartitionLog, suffix: str) -> str:
+        path = join(self.directory, self._unused_name(log.topic, log.partition, suffix))
+        self._file_system.rename(log.directory, path)
+        self._file_system.sync_directory(self.directory)
+        return path
+
+    def _forget_offsets(self) -> None:
+        """Remove the deleted log's offsets: else a later topic with its name would begin with them."""
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        self.checkpoint_high_watermarks()
+
+    def _unused_name(self, topic: str, partition: int, suffix: str) -> str:
+        while True:
+            self._deleted_count += 1
+            identity = (topic, partition, self._now_ms, self._deleted_count)
+            high, low = (self._draws.bits(f"deleted-directory-{half}", *identity) for half in "hl")
+            name = suffixed_directory_name(topic, partition, f"{high:016x}{low:016x}", suffix)
+            if not self._file_system.exists(join(self.directory, name)):
+                return name
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write the recovery points. Only for the thread that owns the logs: a truncation writes them at once,
+        too (RT16).
+        """
+        with self._disk("checkpoint"):
+            self._write_recovery_points()
+
+    def _write_recovery_points(self) -> None:
+        self._recovery_points.write(self._offsets(lambda log: log.local.recovery_point))
+
+    def checkpoint_log_start_offsets(self) -> None:
+        with self._disk("checkpoint"):
+            self._log_starts.write(self._log_start_offsets())
+
+    def checkpoint_high_watermarks(self) -> None:
+        with self._disk("checkpoint"):
+            self._high_watermarks.write(self._offsets(lambda log: log.high_watermark))
+
+    def prepare_checkpoint(self) -> Callable[[], None]:
+        """Take the high watermarks and log starts of this moment. Returns a call that writes them, on any thread.
+
+        Recovery points are left out: a late write must not raise again what a truncation has lowered.
+        """
+        high_watermarks = self._offsets(lambda log: log.high_watermark)
+        log_starts = self._log_start_offsets()
+
+        def write() -> None:
+            with self._disk("checkpoint"):
+                self._high_watermarks.write(high_watermarks)
+                self._log_starts.write(log_starts)
+
+        return write
+
+    def _offsets(self, offset_of: Callable[[PartitionLog], int]) -> Offsets:
+        return {(log.topic, log.partition): offset_of(log) for log in self.logs.values()}
+
+    def _log_start_offsets(self) -> Offsets:
+        return {
+            (log.topic, log.partition): log.log_start_offset
+            for log in self.logs.values()
+            if log.log_start_offset > log.local.segments.base_offsets[0]
+        }
+
+    def _on_recovery_point_lowered(self) -> None:
+        """Write the recovery points within a truncation, which takes its log offline for an OSError."""
+        if self._is_loaded:
+            self._write_recovery_points()
+
+    def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH, now_ms: int | None = None) -> bool:
+        """Flush and close all logs, then write checkpoints and the mark of a clean stop (LL5); release the lock last.
+
+        Returns whether the stop was clean: if any log fails to close, nothing is marked and the next start recovers.
+        """
+        now_ms = self._now_ms if now_ms is None else now_ms
+        is_clean = True
+        for _, log in self._doomed:
+            log.close_handles()
+        for log in self.logs.values():
+            try:
+                log.close()
+            except (StorageError, OSError) as error:
+                is_clean = False
+                logger.error("log not closed: log=%s reason=%s", log.directory, error)
+                log.close_handles()
+        try:
+            if is_clean and (self._is_loaded or self.was_clean):
+                self.checkpoint_recovery_points()
+                self.checkpoint_log_start_offsets()
+                self.checkpoint_high_watermarks()
+                with self._disk("mark of a clean stop"):
+                    CleanShutdownFile(self._file_system, self.directory).write(broker_epoch)
+        finally:
+            self._release_lock()
+        return is_clean
+
+    def close_handles(self) -> None:
+        """Close without sync or mark, as in a crash; the lock is released."""
+        for log in [*self.logs.values(), *(log for _, log in self._doomed)]:
+            log.close_handles()
+        self._release_lock()
+
+    def _release_lock(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+
+def lock_directory(file_system: FileSystem, directory: str) -> Lock:
+    """Take the lock of the log directory. Raises DirectoryInUse while another process holds it."""
+    try:
+        return file_system.lock(join(directory, LOCK_FILE))
+    except BlockingIOError as error:
+        raise DirectoryInUse(f"{directory} is in use: {LOCK_FILE} is held by another process") from error
+
+
+def _make_durable_directory(file_system: FileSystem, directory: str) -> None:
+    if not file_system.exists(directory):
+        file_system.make_directory(directory)
+        file_system.sync_directory(dirname(directory))
+
+
+def _read_or_nothing(checkpoint: OffsetCheckpoint) -> Offsets:
+    """Read a checkpoint. An unreadable one counts as empty: more is recovered than necessary, and nothing is lost."""
+    try:
+        return checkpoint.read()
+    except (CorruptCheckpoint, OSError) as error:
+        logger.error("checkpoint ignored: reason=%s", error)
+        return {}

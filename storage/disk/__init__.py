@@ -1,0 +1,1 @@
+"""The `FileSystem` port, the operating system's file system, and the small files written whole."""

@@ -1,0 +1,311 @@
+"""The small files beside the logs: what each holds, how it is read, how it is replaced.
+
+| file                      | content                                                       |
+| ------------------------- | ------------------------------------------------------------- |
+| offset checkpoints        | `0`, the count, then `topic partition offset` a line          |
+| `leader-epoch-checkpoint` | `0`, the count, then `epoch start_offset` a line              |
+| `.kafka_cleanshutdown`    | `{"version":0,"brokerEpoch":N}`, no newline; its existence counts |
+| `partition.metadata`      | `version: 0`, `topic_id: ID`, the last without a newline      |
+| `meta.properties`         | Java properties: version, node.id, cluster.id, directory.id   |
+
+Each is replaced as a whole: temporary file, sync, rename, sync of the directory.
+Kafka: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile, CleanShutdownFileHandler,
+PartitionMetadataFile, MetaProperties. A file that does not parse raises CorruptCheckpoint with file, line and
+reason (Kafka throws IOException for a bad frame, NumberFormatException for a bad number in an entry: one
+error here).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import final
+
+from storage.disk.filesystem import FileSystem, OpenMode, dirname, join, read_file, replace_file
+from storage.errors import CorruptCheckpoint
+
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+PARTITION_METADATA_FILE = "partition.metadata"
+META_PROPERTIES_FILE = "meta.properties"
+
+NO_BROKER_EPOCH = -1
+
+_VERSION = 0
+_INT_MAX = (1 << 31) - 1
+_LONG_MAX = (1 << 63) - 1
+_NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_SPACES = re.compile(r"[ \t\x0b\f]+")
+_ZERO_TOPIC_ID = "A" * 22
+# 16 bytes: the last character carries two bits.
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
+
+
+def _number(path: str, line_number: int, text: str, limit: int, what: str) -> int:
+    """Parse a decimal as Java's parseInt or parseLong does; `limit` is the greatest value. Raises CorruptCheckpoint."""
+    if _NUMBER.fullmatch(text):
+        value = int(text)
+        if -limit - 1 <= value <= limit:
+            return value
+    raise CorruptCheckpoint(path, line_number, f"{what} is no number: {text[:40]!r}")
+
+
+def _lines(file_system: FileSystem, path: str) -> list[str]:
+    """Read lines as Java's BufferedReader does: any of three line ends, and none needed after the last line."""
+    content = read_file(file_system, path)
+    try:
+        lines = _LINE_END.split(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        line_number = content.count(b"\n", 0, error.start) + 1
+        raise CorruptCheckpoint(path, line_number, f"not UTF-8 at byte {error.start}") from error
+    if lines[-1] == "":
+        lines.pop()
+    return lines
+
+
+def _split(line: str) -> list[str]:
+    """Split on white space as Java does: a leading blank makes an empty first part, trailing blanks make none."""
+    parts = _SPACES.split(line)
+    while len(parts) > 1 and parts[-1] == "":
+        parts.pop()
+    return parts
+
+
+def _read_entries(file_system: FileSystem, path: str, width: int) -> list[tuple[int, list[str]]]:
+    """The line number and the parts of each entry; none where the file is missing, empty or has only a version line.
+
+    Raises CorruptCheckpoint.
+    """
+    try:
+        lines = _lines(file_system, path)
+    except FileNotFoundError:
+        return []
+    if lines and _number(path, 1, lines[0], _INT_MAX, "the version") != _VERSION:
+        raise CorruptCheckpoint(path, 1, f"unrecognised version {lines[0]}, expected {_VERSION}")
+    if len(lines) < 2:
+        return []
+    expected = _number(path, 2, lines[1], _INT_MAX, "the number of entries")
+    entries = []
+    for line_number, line in enumerate(lines[2:], start=3):
+        parts = _split(line)
+        if len(parts) != width:
+            raise CorruptCheckpoint(
+                path, line_number, f"malformed line {line[:80]!r}, expected {width} parts"
+            )
+        entries.append((line_number, parts))
+    if len(entries) != expected:
+        raise CorruptCheckpoint(path, 2, f"{expected} entries announced, {len(entries)} found")
+    return entries
+
+
+def _write_entries(file_system: FileSystem, path: str, entries: list[str]) -> None:
+    text = f"{_VERSION}\n{len(entries)}\n" + "".join(f"{entry}\n" for entry in entries)
+    replace_file(file_system, path, text.encode("utf-8"))
+
+
+def _create_if_missing(file_system: FileSystem, path: str) -> None:
+    if not file_system.exists(path):
+        file_system.open(path, OpenMode.CREATE).close()
+
+
+@final
+class OffsetCheckpoint:
+    """One offset per partition; the file is created empty when missing. Kafka: OffsetCheckpointFile.
+
+    Lines are written in order of topic and partition. Kafka writes them in the order of a hash map, and no reader
+    relies on it.
+    """
+
+    __slots__ = ("_file_system", "path")
+
+    def __init__(self, file_system: FileSystem, path: str) -> None:
+        self._file_system, self.path = file_system, path
+        _create_if_missing(file_system, path)
+
+    def read(self) -> dict[tuple[str, int], int]:
+        """Offsets by topic and partition; where a partition has two lines the later counts. Raises
+        CorruptCheckpoint.
+        """
+        offsets = {}
+        for line_number, (topic, partition, offset) in _read_entries(self._file_system, self.path, 3):
+            key = (topic, _number(self.path, line_number, partition, _INT_MAX, "the partition"))
+            offsets[key] = _number(self.path, line_number, offset, _LONG_MAX, "the offset")
+        return offsets
+
+    def write(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
+        _write_entries(self._file_system, self.path, lines)
+
+
+@final
+class LeaderEpochCheckpoint:
+    """One leader epoch and its start offset per line; the file is created empty when missing.
+
+    Kafka: LeaderEpochCheckpointFile.
+    """
+
+    __slots__ = ("_file_system", "path")
+
+    def __init__(self, file_system: FileSystem, path: str) -> None:
+        self._file_system, self.path = file_system, path
+        _create_if_missing(file_system, path)
+
+    def read(self) -> list[tuple[int, int]]:
+        """The epochs and start offsets in file order, none negative. Raises CorruptCheckpoint."""
+        entries = []
+        for line_number, (epoch_text, offset_text) in _read_entries(self._file_system, self.path, 2):
+            epoch = _number(self.path, line_number, epoch_text, _INT_MAX, "the epoch")
+            start_offset = _number(self.path, line_number, offset_text, _LONG_MAX, "the start offset")
+            if epoch < 0 or start_offset < 0:
+                raise CorruptCheckpoint(self.path, line_number, f"negative in {epoch} {start_offset}")
+            entries.append((epoch, start_offset))
+        return entries
+
+    def write(self, entries: Iterable[tuple[int, int]]) -> None:
+        _write_entries(self._file_system, self.path, [f"{epoch} {offset}" for epoch, offset in entries])
+
+
+@final
+class CleanShutdownFile:
+    """The mark of an orderly stop, with the broker epoch at that stop. Kafka: CleanShutdownFileHandler."""
+
+    __slots__ = ("_file_system", "path")
+
+    def __init__(self, file_system: FileSystem, directory: str) -> None:
+        self._file_system, self.path = file_system, join(directory, CLEAN_SHUTDOWN_FILE)
+
+    def exists(self) -> bool:
+        return self._file_system.exists(self.path)
+
+    def read(self) -> int | None:
+        """The broker epoch; None, and no error, for a file that is missing, empty (older brokers) or unreadable."""
+        try:
+            content: object = json.loads(read_file(self._file_system, self.path))
+        except (OSError, ValueError):
+            return None
+        if not isinstance(content, dict) or "version" not in content:
+            return None
+        broker_epoch: object = content.get("brokerEpoch")
+        return broker_epoch if type(broker_epoch) is int else None
+
+    def write(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
+        replace_file(self._file_system, self.path, b'{"version":0,"brokerEpoch":%d}' % broker_epoch)
+
+    def delete(self) -> bool:
+        """Delete the file durably. Returns whether there was one.
+
+        It is deleted before the logs are loaded, so that a crash while loading is no orderly stop (KAFKA-10471).
+        Unlike Kafka we sync the directory: if a power loss brought the file back, torn logs would be taken for sound.
+        """
+        try:
+            self._file_system.unlink(self.path)
+        except FileNotFoundError:
+            return False
+        self._file_system.sync_directory(dirname(self.path))
+        return True
+
+
+@final
+class PartitionMetadataFile:
+    """The topic id of a partition directory: 22 characters of URL-safe base64. Kafka: PartitionMetadataFile."""
+
+    __slots__ = ("_file_system", "path")
+
+    def __init__(self, file_system: FileSystem, directory: str) -> None:
+        self._file_system, self.path = file_system, join(directory, PARTITION_METADATA_FILE)
+
+    def exists(self) -> bool:
+        return self._file_system.exists(self.path)
+
+    def read(self) -> str | None:
+        """The topic id; None without a file. Accepts later versions of the file. Raises CorruptCheckpoint."""
+        try:
+            lines = _lines(self._file_system, self.path)
+        except FileNotFoundError:
+            return None
+        fields = [self._field(line_number, line) for line_number, line in enumerate(lines[:2], start=1)]
+        if len(fields) < 2:
+            raise CorruptCheckpoint(self.path, len(fields) + 1, "the file ends here, two lines are expected")
+        if _number(self.path, 1, fields[0], _INT_MAX, "the version") < 0:
+            raise CorruptCheckpoint(self.path, 1, f"unrecognised version {fields[0]}")
+        if not _TOPIC_ID.fullmatch(fields[1]) or fields[1] == _ZERO_TOPIC_ID:
+            raise CorruptCheckpoint(self.path, 2, f"invalid topic id {fields[1][:40]!r}")
+        return fields[1]
+
+    def _field(self, line_number: int, line: str) -> str:
+        parts = re.split(r":[ \t\x0b\f]+", line)
+        if len(parts) != 2:
+            raise CorruptCheckpoint(self.path, line_number, f"malformed line {line[:80]!r}")
+        return parts[1]
+
+    def write(self, topic_id: str) -> None:
+        assert _TOPIC_ID.fullmatch(topic_id) and topic_id != _ZERO_TOPIC_ID, topic_id
+        replace_file(self._file_system, self.path, f"version: {_VERSION}\ntopic_id: {topic_id}".encode())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaProperties:
+    """The owner of a log directory; the directory of another node or cluster must not be opened.
+
+    Kafka: MetaProperties.
+    """
+
+    node_id: int
+    cluster_id: str | None = None
+    directory_id: str | None = None
+
+
+@final
+class MetaPropertiesFile:
+    """`meta.properties`: version 1 is written; version 0 (`broker.id`, optional `cluster.id`) is read as well."""
+
+    __slots__ = ("_file_system", "path")
+
+    def __init__(self, file_system: FileSystem, directory: str) -> None:
+        self._file_system, self.path = file_system, join(directory, META_PROPERTIES_FILE)
+
+    def read(self) -> MetaProperties | None:
+        """The properties; None without a file. Raises CorruptCheckpoint."""
+        try:
+            lines = _lines(self._file_system, self.path)
+        except FileNotFoundError:
+            return None
+        properties = {}
+        for line_number, line in enumerate(lines, start=1):
+            text = line.strip()
+            if text and text[0] not in "#!":
+                name, separator, value = text.partition("=")
+                if not separator:
+                    raise CorruptCheckpoint(self.path, line_number, f"malformed line {text[:80]!r}")
+                properties[name.strip()] = (line_number, value.strip())
+        return self._parse(properties)
+
+    def _parse(self, properties: Mapping[str, tuple[int, str]]) -> MetaProperties:
+        line_number, version_text = properties.get("version", (0, "0"))
+        version = _number(self.path, line_number, version_text, _INT_MAX, "the version")
+        if version not in (0, 1):
+            raise CorruptCheckpoint(self.path, line_number, f"unrecognised version {version}")
+        required = ("broker.id",) if version == 0 else ("node.id", "cluster.id")
+        for name in required:
+            if name not in properties:
+                raise CorruptCheckpoint(self.path, None, f"no {name}, which version {version} needs")
+        id_line, id_text = properties[required[0]]
+        return MetaProperties(
+            node_id=_number(self.path, id_line, id_text, _INT_MAX, f"the {required[0]}"),
+            cluster_id=properties.get("cluster.id", (0, None))[1],
+            directory_id=properties.get("directory.id", (0, None))[1],
+        )
+
+    def write(self, properties: MetaProperties) -> None:
+        assert properties.node_id >= 0 and properties.cluster_id, properties
+        lines = [f"cluster.id={properties.cluster_id}"]
+        if properties.directory_id is not None:
+            lines.append(f"directory.id={properties.directory_id}")
+        lines += [f"node.id={properties.node_id}", "version=1"]
+        replace_file(self._file_system, self.path, "".join(f"{line}\n" for line in lines).encode())

@@ -1,0 +1,184 @@
+"""The port through which every durable byte of a log is written and read.
+
+Two implementations pass one contract test-suite (`tests/storage/filesystem_contract.py`): `OsFileSystem`, the real
+disk, and `sim.disk.SimFileSystem`, the disk that forgets. Paths are plain strings with `/`; an implementation raises
+`OSError` (or its usual subclasses: FileNotFoundError, FileExistsError, PermissionError, errno ENOSPC, EIO …) with the
+file's name; where a limit of the system stopped the call, the message has the count and the setting.
+
+Which calls may overlap: a log has one writer, so all that changes it is called on one thread at a time. Meanwhile other
+threads may call
+
+- `LogSegment.read`, `translate_offset`, `find_offset_by_timestamp` and `lookup` of its indexes: they see whole index
+  entries of one moment, and whole batches up to where the segment ended; in a segment that is being cut or deleted
+  they see less, or raise;
+- a `PreparedFlush` and the work of a `Compaction`: they see what existed when they were prepared, and what was
+  appended since.
+
+While a segment's index is mapped, resized, trimmed or truncated a look-up starts again or reads a copy, so it neither
+tears nor waits. A segment that was closed or deleted raises ValueError or OSError and never returns other bytes. In
+another process all readers (dump, verify, stats, Spark) open files for reading only, map none of them, and take the end
+of the active segment and the zeros after its index entries as they are at that moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from storage.codec.buffer import Buffer
+
+
+class OpenMode(Enum):
+    """How a file is opened."""
+
+    # The file must exist; no verb that writes is legal.
+    READ = "read"
+    # The file must exist; it may be read too.
+    WRITE = "write"
+    # The file is created empty when missing; it may be read too.
+    CREATE = "create"
+    # The file is created; FileExistsError when it exists.
+    CREATE_NEW = "create_new"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStat:
+    """What the file system reports of a path."""
+
+    size_bytes: int
+    # In milliseconds since the epoch.
+    modified_ms: int
+    is_directory: bool
+
+
+class ReadMap(Protocol):
+    """A read-only view of a whole file, as long as the file was when it was mapped; later `write_at` shows in it."""
+
+    @property
+    def view(self) -> memoryview: ...
+
+    def release_until(self, position: int) -> None:
+        """Release this process's memory for the bytes before `position`, which are not read again soon."""
+
+    def close(self) -> None:
+        """Release the view. A caller must close it before it truncates the file."""
+
+
+class File(Protocol):
+    """An open file. Positions and sizes are bytes."""
+
+    @property
+    def path(self) -> str: ...
+
+    def size(self) -> int:
+        """The file's length now, asked of the file system."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Read up to `size` bytes; fewer only where the file ends."""
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer`; returns the count, smaller than the buffer only where the file ends."""
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Write all of `data`. A call that raises OSError may have written a prefix of it."""
+
+    def append(self, data: Buffer) -> None:
+        """Write `data` at the present end, as one operation of the file system."""
+
+    def truncate(self, size: int) -> None:
+        """Cut to `size` bytes; ValueError if the file is shorter."""
+
+    def set_length(self, size: int) -> None:
+        """Make the file `size` bytes long; new bytes read as zeros."""
+
+    def sync(self) -> None:
+        """Put the file's bytes and length on stable storage; its name needs `sync_directory`."""
+
+    def map_for_reading(self) -> ReadMap:
+        """Map the whole file. Raises ValueError for an empty file."""
+
+    def close(self) -> None:
+        """Close without a sync; may be called again."""
+
+
+class Lock(Protocol):
+    """An exclusive lock on a path, held until `release`."""
+
+    def release(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """A file system; every verb may raise OSError with the path."""
+
+    def open(self, path: str, mode: OpenMode) -> File: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def stat(self, path: str) -> FileStat: ...
+
+    def list(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+
+    def set_modified(self, path: str, modified_ms: int) -> None: ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename atomically; replaces an existing file. Durable only after a sync of the directory."""
+
+    def unlink(self, path: str) -> None: ...
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its parents; does nothing when it exists."""
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory; raises OSError for any other."""
+
+    def lock(self, path: str) -> Lock:
+        """Take the exclusive lock on `path` (created if missing); BlockingIOError when another holder has it."""
+
+    def sync_directory(self, path: str) -> None:
+        """Put the names created, renamed and removed in `path` on stable storage."""
+
+
+def join(directory: str, name: str) -> str:
+    """`directory/name`; `name` must be one component."""
+    assert name and "/" not in name and name not in (".", ".."), name
+    return f"{directory}/{name}" if directory else name
+
+
+def basename(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
+
+
+def dirname(path: str) -> str:
+    return path.rsplit("/", 1)[0] if "/" in path else ""
+
+
+def read_file(file_system: FileSystem, path: str) -> bytes:
+    file = file_system.open(path, OpenMode.READ)
+    try:
+        return file.read_at(0, file.size())
+    finally:
+        file.close()
+
+
+def replace_file(file_system: FileSystem, path: str, content: Buffer) -> None:
+    """Durably put `content` at `path`: `.tmp`, sync, rename, sync of the directory (Kafka: CheckpointFile.write)."""
+    temporary = path + ".tmp"
+    file = file_system.open(temporary, OpenMode.CREATE)
+    try:
+        file.set_length(0)
+        file.write_at(0, content)
+        file.sync()
+    finally:
+        file.close()
+    file_system.rename(temporary, path)
+    file_system.sync_directory(dirname(path))
+
+
+def delete_log_files(file_system: FileSystem, directory: str) -> None:
+    """Remove every file in `directory` and the directory itself; durable on return. Kafka: LocalLog.deleteEmptyDir."""
+    for name in file_system.list(directory):
+        file_system.unlink(join(directory, name))
+    file_system.remove_directory(directory)
+    file_system.sync_directory(dirname(directory))

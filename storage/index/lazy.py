@@ -1,0 +1,113 @@
+"""An index that is opened at its first use: a start with many segments opens few files.
+
+Where two threads use it first, one opens it and the other waits (KAFKA-9156, KAFKA-14792). It does not open a file that
+is being renamed or deleted. Kafka: LazyIndex; rule IX25.
+"""
+
+from __future__ import annotations
+
+import errno
+from _thread import allocate_lock
+from collections.abc import Callable
+from typing import Generic, TypeVar, final
+
+from storage.disk.filesystem import FileSystem, basename, join
+from storage.index.memory_mapped import MemoryMappedIndex
+from storage.index.offset_index import OffsetIndex
+from storage.index.time_index import TimeIndex
+
+Index = TypeVar("Index", bound=MemoryMappedIndex)
+
+
+@final
+class LazyIndex(Generic[Index]):
+    """An index file that `opened` opens at the first `get()`; until then the verbs act on the file alone."""
+
+    def __init__(self, file_system: FileSystem, path: str, opened: Callable[[str], Index]) -> None:
+        self._file_system = file_system
+        self._path = path
+        self._opened = opened
+        # None until `get` opens it.
+        self.index: Index | None = None
+        self._lock = allocate_lock()
+        # A late reader must not create the file again.
+        self._is_deleted = False
+
+    def get(self) -> Index:
+        """The index, opened if necessary. Raises FileNotFoundError if it was deleted before it was ever opened."""
+        index = self.index
+        if index is not None:
+            return index
+        with self._lock:
+            if self._is_deleted:
+                raise FileNotFoundError(errno.ENOENT, "deleted", self._path)
+            if self.index is None:
+                self.index = self._opened(self._path)
+            return self.index
+
+    @property
+    def is_open(self) -> bool:
+        return self.index is not None
+
+    @property
+    def path(self) -> str:
+        return self._path if self.index is None else self.index.path
+
+    def rename_to(self, path: str) -> None:
+        """Rename the file; one that is missing is no error as long as the index was not opened."""
+        with self._lock:
+            if self.index is not None:
+                self.index.rename_to(path)
+            else:
+                if self._file_system.exists(self._path):
+                    self._file_system.rename(self._path, path)
+                self._path = path
+
+    def update_parent_directory(self, directory: str) -> None:
+        """Take over the new name of the directory; only the remembered path changes."""
+        with self._lock:
+            if self.index is not None:
+                self.index.update_parent_directory(directory)
+            self._path = join(directory, basename(self._path))
+
+    def delete_if_exists(self) -> bool:
+        """Close the index and delete its file. Returns whether there was one."""
+        with self._lock:
+            self._is_deleted = True
+            if self.index is not None:
+                return self.index.delete_if_exists()
+            try:
+                self._file_system.unlink(self._path)
+            except FileNotFoundError:
+                return False
+            return True
+
+    def close(self) -> None:
+        if self.index is not None:
+            self.index.close()
+
+    def close_handler(self) -> None:
+        if self.index is not None:
+            self.index.close_handler()
+
+
+def lazy_offset_index(
+    file_system: FileSystem, path: str, base_offset: int, *, max_index_size: int = -1, read_only: bool = False
+) -> LazyIndex[OffsetIndex]:
+    """The offset index at `path`, opened at its first use with these arguments of `OffsetIndex`."""
+
+    def opened(path: str) -> OffsetIndex:
+        return OffsetIndex(file_system, path, base_offset, max_index_size=max_index_size, read_only=read_only)
+
+    return LazyIndex(file_system, path, opened)
+
+
+def lazy_time_index(
+    file_system: FileSystem, path: str, base_offset: int, *, max_index_size: int = -1, read_only: bool = False
+) -> LazyIndex[TimeIndex]:
+    """The time index at `path`, opened at its first use with these arguments of `TimeIndex`."""
+
+    def opened(path: str) -> TimeIndex:
+        return TimeIndex(file_system, path, base_offset, max_index_size=max_index_size, read_only=read_only)
+
+    return LazyIndex(file_system, path, opened)

@@ -1,0 +1,219 @@
+"""The aborted transactions of a segment, whose records a reader of committed records leaves out.
+
+The file is a sequence of entries of 34 bytes, without header or trailer, in ascending order of their last offset:
+
+| byte | size | field |
+| --- | --- | --- |
+| 0 | 2 | version, 0; readers check only the first byte (T13) |
+| 2 | 8 | producer id |
+| 10 | 8 | first offset of the transaction |
+| 18 | 8 | last offset: that of the abort marker |
+| 26 | 8 | last stable offset when the marker was written |
+
+A tail shorter than an entry is the rest of a torn write: readers ignore it, the next append overwrites it.
+Kafka: TransactionIndex, AbortedTxn; rules IX26 to IX31.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple, final
+
+from storage.codec.buffer import Buffer
+from storage.disk.filesystem import File, FileSystem, OpenMode, basename, join
+from storage.errors import CorruptIndex
+
+ENTRY: Final = struct.Struct(">hqqqq")
+VERSION: Final = 0
+# Two pages.
+_BLOCK_BYTES: Final = ENTRY.size * 240
+
+assert ENTRY.size == 34
+
+
+class AbortedTransaction(NamedTuple):
+    """One entry; `last_offset` is inclusive. Below `last_stable_offset` no other transaction was open."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class AbortedTransactions(NamedTuple):
+    """The aborted transactions of a range in one segment; unless complete, the next segment has more (IX29)."""
+
+    transactions: list[AbortedTransaction]
+    is_complete: bool
+
+
+def unpack_entries(data: Buffer, path: str, position: int = 0) -> Iterator[tuple[int, AbortedTransaction]]:
+    """The position and the entry of each whole entry in `data`, which is at byte `position` of `path`.
+
+    Raises CorruptIndex for a version above 0.
+    """
+    whole_bytes = len(data) // ENTRY.size * ENTRY.size
+    for at in range(0, whole_bytes, ENTRY.size):
+        version, *fields = ENTRY.unpack_from(data, at)
+        if version >> 8 > VERSION:
+            raise CorruptIndex(path, f"at byte {position + at}: an entry of version {version >> 8}")
+        yield position + at, AbortedTransaction(*fields)
+
+
+@final
+class TransactionIndex:
+    """The index file of one segment. It is opened at the first use and created at the first append: most segments never
+    have one (IX26).
+
+    `append` compares with what this object appended or kept in a truncation, not with what it found (IX27).
+    """
+
+    __slots__ = (
+        "_base_offset",
+        "_file",
+        "_file_system",
+        "_is_missing",
+        "_last_offset",
+        "_path",
+        "_size_bytes",
+    )
+
+    def __init__(self, file_system: FileSystem, path: str, base_offset: int) -> None:
+        self._file_system, self._path, self._base_offset = file_system, path, base_offset
+        self._file: File | None = None
+        # Whether the file is known not to exist.
+        self._is_missing = False
+        # The size of the whole entries.
+        self._size_bytes = 0
+        self._last_offset: int | None = None
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def exists(self) -> bool:
+        return self._open_existing() is not None
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Append an entry. Raises ValueError, and writes nothing, unless its last offset is above the one before."""
+        if self._last_offset is not None and entry.last_offset <= self._last_offset:
+            raise ValueError(
+                f"{self._path}: an aborted transaction that ends at {entry.last_offset} "
+                f"after one that ends at {self._last_offset}"
+            )
+        file = self._open_existing()
+        if file is None:
+            file = self._file = self._file_system.open(self._path, OpenMode.CREATE)
+            self._is_missing = False
+        file.write_at(self._size_bytes, ENTRY.pack(VERSION, *entry))
+        # After the bytes, for readers without a lock.
+        self._size_bytes += ENTRY.size
+        self._last_offset = entry.last_offset
+        assert self._size_bytes % ENTRY.size == 0, (self._path, self._size_bytes)
+
+    def entries(self) -> Iterator[AbortedTransaction]:
+        """All entries, from the oldest on. Raises CorruptIndex for a version above 0."""
+        return (entry for _, entry in self._placed_entries())
+
+    def collect(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTransactions:
+        """The transactions that overlap [fetch_offset, upper_bound_offset) (IX29).
+
+        They are complete if one was written when the last stable offset was at or above the bound: all later ones
+        begin after it.
+        """
+        found: list[AbortedTransaction] = []
+        for entry in self.entries():
+            if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_bound_offset:
+                return AbortedTransactions(found, is_complete=True)
+        return AbortedTransactions(found, is_complete=False)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries from the first one on whose last offset is at least `offset` (IX28)."""
+        last_offset = None
+        for position, entry in self._placed_entries():
+            if entry.last_offset >= offset:
+                self._cut(position)
+                self._last_offset = last_offset
+                assert last_offset is None or last_offset < offset, (self._path, last_offset, offset)
+                return
+            last_offset = entry.last_offset
+
+    def reset(self) -> None:
+        """Empty the file, if there is one (IX31)."""
+        if self._open_existing() is not None:
+            self._cut(0)
+        self._last_offset = None
+
+    def begin_anew(self) -> None:
+        """Continue without a file, until the next append creates one."""
+        self.delete_if_exists()
+        self._file, self._is_missing, self._size_bytes, self._last_offset = None, True, 0, None
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndex for an entry that ends before the segment begins, and for a version above 0 (IX30)."""
+        for position, entry in self._placed_entries():
+            if entry.last_offset < self._base_offset:
+                reason = f"at byte {position}: the end {entry.last_offset} is below {self._base_offset}"
+                raise CorruptIndex(self._path, reason)
+
+    def flush(self) -> None:
+        if self._file is not None:
+            self._file.sync()
+
+    def close(self) -> None:
+        """Close without a sync; may be called again."""
+        if self._file is not None:
+            self._file.close()
+
+    def delete_if_exists(self) -> bool:
+        """Close and delete the file. Returns whether there was one."""
+        self.close()
+        try:
+            self._file_system.unlink(self._path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def rename_to(self, path: str) -> None:
+        """Rename the file, if there is one; the name is remembered anyway (IX31)."""
+        try:
+            self._file_system.rename(self._path, path)
+        except FileNotFoundError:
+            assert self._file is None, self._path
+        self._path = path
+
+    def update_parent_directory(self, directory: str) -> None:
+        """Take over the new name of the directory; only the remembered path changes."""
+        self._path = join(directory, basename(self._path))
+
+    def _open_existing(self) -> File | None:
+        if self._file is None and not self._is_missing:
+            try:
+                self._file = self._file_system.open(self._path, OpenMode.WRITE)
+            except FileNotFoundError:
+                self._is_missing = True
+            else:
+                self._size_bytes = self._file.size() // ENTRY.size * ENTRY.size
+        return self._file
+
+    def _placed_entries(self) -> Iterator[tuple[int, AbortedTransaction]]:
+        file = self._open_existing()
+        if file is None:
+            return
+        position = 0
+        while position < self._size_bytes:
+            block = file.read_at(position, min(_BLOCK_BYTES, self._size_bytes - position))
+            # The file was truncated meanwhile.
+            if not block:
+                return
+            yield from unpack_entries(block, self._path, position)
+            position += len(block)
+
+    def _cut(self, size_bytes: int) -> None:
+        assert self._file is not None, self._path
+        self._file.truncate(size_bytes)
+        self._size_bytes = size_bytes

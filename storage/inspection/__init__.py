@@ -1,0 +1,1 @@
+"""Readers of a log directory that change nothing: dump, verify, stats."""

@@ -1,0 +1,1 @@
+"""The files of a log as text, as Kafka's dump tool prints them."""

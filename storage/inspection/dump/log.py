@@ -1,0 +1,195 @@
+"""Dumps a `.log`, and reports its damage where Kafka's tool stops (DumpLogSegments.dumpLog)."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field, replace
+
+from storage.batch import CURRENT_MAGIC, RecordBatch
+from storage.batch.control_records import ControlRecord, ControlType, read_control_record
+from storage.batch.legacy.messages import LegacyMessage
+from storage.batch.record import Record
+from storage.disk.filesystem import basename
+from storage.errors import (
+    CorruptBatch,
+    InvalidRecord,
+    UnsupportedCompression,
+    UnsupportedForMessageFormat,
+)
+from storage.inspection.dump.decoders import RecordDecoder
+from storage.inspection.dump.writers import DumpWriter, ToldRecord
+from storage.inspection.messages.decode import MessageReader, json_text, read_message
+from storage.inspection.messages.layouts import CONTROL
+from storage.inspection.messages.schema import Unreadable, schemas_of
+from storage.segment.file_records import FileRecords
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogScope:
+    """What is shown of a log. With `max_bytes` None all of it, and then bytes left at the end are reported."""
+
+    deep: bool
+    # None shows no keys and values.
+    decoder: RecordDecoder | None
+    shows_control: bool
+    max_bytes: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class LogFindings:
+    """What the dump of one log found. `damage` is one line; with `is_unsupported` other readers may read the log."""
+
+    damage: str | None = None
+    is_unsupported: bool = False
+    non_consecutive: list[tuple[int, int]] = field(default_factory=list)
+
+
+def dump_log(log: FileRecords, scope: LogScope, writer: DumpWriter) -> LogFindings:
+    """Dump every whole batch until one cannot be read: what follows that one is counted and not shown."""
+    return _LogDump(log, scope, writer).run()
+
+
+class _LogDump:
+    def __init__(self, log: FileRecords, scope: LogScope, writer: DumpWriter) -> None:
+        self._log = log
+        self._writer = writer
+        self._scope = scope
+        self._end = log.size_bytes if scope.max_bytes is None else min(scope.max_bytes, log.size_bytes)
+        self._findings = LogFindings()
+        # As in Kafka: -1 starts no pair of offsets.
+        self._last_offset = -1
+        self._position = 0
+        self._first_invalid: CorruptBatch | None = None
+        self._invalid_count = 0
+
+    def run(self) -> LogFindings:
+        """Dump the log, once."""
+        try:
+            for batch in self._log.batches(0, self._end):
+                self._batch(batch)
+                self._position = batch.position + batch.size_bytes
+        except (CorruptBatch, InvalidRecord, UnsupportedCompression, UnsupportedForMessageFormat) as error:
+            self._stopped(error)
+            return self._findings
+        left_bytes = self._log.size_bytes - self._position
+        if left_bytes > 0 and self._scope.max_bytes is None:
+            self._writer.invalid_bytes(left_bytes, basename(self._log.path))
+        if self._first_invalid is not None:
+            more = self._invalid_count - 1
+            self._findings.damage = f"{self._first_invalid}; {more} more batches are damaged"
+        return self._findings
+
+    def _batch(self, batch: RecordBatch) -> None:
+        is_valid = batch.is_valid()
+        self._writer.batch(batch, is_valid=is_valid)
+        if not is_valid:
+            self._note_invalid(batch)
+        if not self._scope.deep:
+            return
+        if batch.magic < CURRENT_MAGIC:
+            for message in batch.messages():
+                self._record(batch, message.record(), message)
+        else:
+            for record in batch.records():
+                self._record(batch, record)
+
+    def _note_invalid(self, batch: RecordBatch) -> None:
+        self._invalid_count += 1
+        if self._first_invalid is None:
+            try:
+                batch.check_valid(self._log.path)
+            except CorruptBatch as error:
+                self._first_invalid = error
+
+    def _record(self, batch: RecordBatch, record: Record, message: LegacyMessage | None = None) -> None:
+        if self._last_offset != -1 and record.offset != self._last_offset + 1:
+            self._findings.non_consecutive.append((self._last_offset, record.offset))
+        self._last_offset = record.offset
+        try:
+            told = self._interpreted(batch, record, message)
+        except InvalidRecord:
+            self._writer.record(batch, _plain(record, message))
+            raise
+        self._writer.record(batch, told)
+
+    def _interpreted(self, batch: RecordBatch, record: Record, legacy: LegacyMessage | None) -> ToldRecord:
+        control = message = key = value = None
+        if batch.is_control and self._scope.shows_control:
+            control = read_control_record(record)
+            message = _control_message(control, record)
+        if self._scope.decoder is not None and not batch.is_control:
+            key, value = self._scope.decoder.show(record)
+        return replace(_plain(record, legacy), control=control, control_message=message, key=key, value=value)
+
+    def _stopped(self, error: Exception) -> None:
+        """Report the first damage, which may be before the batch that could not be read, and what follows."""
+        self._findings.is_unsupported = isinstance(
+            error, UnsupportedCompression | UnsupportedForMessageFormat
+        )
+        place = "" if isinstance(error, CorruptBatch) else f"{self._log.path} at byte {self._position}: "
+        reason = f"{place}{error}"
+        if self._first_invalid is not None:
+            is_same_batch = self._first_invalid.position == self._position
+            reason = f"{self._first_invalid}; then {error if is_same_batch else reason}"
+        self._findings.damage = f"{reason}; {self._count_from(self._position)}"
+
+    def _count_from(self, position: int) -> str:
+        """Count what follows from `position` on, without the batch there if its frame can be skipped."""
+        batch_count = record_count = 0
+        try:
+            for batch in self._log.batches(position, self._end):
+                if batch.position != position:
+                    batch_count += 1
+                    record_count += max(batch.record_count, 0)
+                self._position = batch.position + batch.size_bytes
+        except CorruptBatch:
+            # The rest is reported in bytes.
+            pass
+        left_bytes = self._end - self._position
+        told = f"{batch_count} batches with {record_count} records follow"
+        return f"{told}, then {left_bytes} bytes that are no batch" if left_bytes else told
+
+
+def _plain(record: Record, message: LegacyMessage | None) -> ToldRecord:
+    if message is None:
+        return ToldRecord(record=record, key_size=_size(record.key), value_size=_size(record.value))
+    # Inside a wrapper any magic but 0 has the layout of 1.
+    at = _LEGACY_KEY_SIZE_AT[message.magic != 0]
+    (key_size,) = _SIZE.unpack_from(message.content, at)
+    (value_size,) = _SIZE.unpack_from(message.content, at + _SIZE.size + max(key_size, 0))
+    return ToldRecord(
+        record=record,
+        checksum=message.crc,
+        is_valid=message.is_valid,
+        key_size=key_size,
+        value_size=value_size,
+    )
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+_SIZE = struct.Struct(">i")
+# After CRC, magic, attributes, and in magic 1 the timestamp.
+_LEGACY_KEY_SIZE_AT = (6, 14)
+
+
+_CONTROL_MESSAGES = {
+    ControlType.LEADER_CHANGE: "LeaderChangeMessage",
+    ControlType.SNAPSHOT_HEADER: "SnapshotHeaderRecord",
+    ControlType.SNAPSHOT_FOOTER: "SnapshotFooterRecord",
+    ControlType.KRAFT_VERSION: "KRaftVersionRecord",
+    ControlType.KRAFT_VOTERS: "VotersRecord",
+}
+
+
+def _control_message(control: ControlRecord, record: Record) -> str | None:
+    """The message of a quorum's control record as JSON; None for other types. Raises InvalidRecord."""
+    name = _CONTROL_MESSAGES.get(control.control_type)
+    if name is None:
+        return None
+    try:
+        return json_text(read_message(MessageReader(record.value or b""), schemas_of(CONTROL)[name][0]))
+    except Unreadable as error:
+        raise InvalidRecord(f"the value of a {control.control_type.name} record: {error}") from error

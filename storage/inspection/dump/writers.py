@@ -1,0 +1,330 @@
+"""Writes a dump: in the lines of kafka-dump-log, or as one JSON object per line.
+
+Kafka: DumpLogSegments.dumpLog, printBatchLevel; values are printed as Java prints them
+(`OptionalLong[5]`, `true`).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol, final
+
+from storage.batch import RecordBatch
+from storage.batch.control_records import ControlRecord, ControlType
+from storage.batch.format import CODEC_MASK
+from storage.batch.record import Record
+from storage.codec.compression import compression_of
+from storage.errors import UnsupportedCompression
+from storage.inspection.dump.entries import AbortedTransactionEntry, ProducerEntry
+
+Write = Callable[[str], None]
+Json = str | int | bool | None | list[str] | Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldRecord:
+    """What is shown of a record. `key` and `value` are None where they are null or not shown; `checksum` exists only in
+    magic 0 and 1.
+    """
+
+    record: Record
+    control: ControlRecord | None = None
+    # The message of a quorum's control record, as JSON.
+    control_message: str | None = None
+    key: str | None = None
+    value: str | None = None
+    checksum: int | None = None
+    is_valid: bool = True
+    # The size as stored: damaged messages of magic 0 and 1 may have any negative number.
+    key_size: int
+    value_size: int
+
+
+class DumpWriter(Protocol):
+    """Receives the contents of the files, in order."""
+
+    def file(self, path: str) -> None: ...
+
+    def log_start(self, base_offset: int) -> None: ...
+
+    def snapshot_start(self, end_offset: int, leader_epoch: int) -> None: ...
+
+    def bootstrap_start(self) -> None: ...
+
+    def batch(self, batch: RecordBatch, *, is_valid: bool) -> None: ...
+
+    def record(self, batch: RecordBatch, told: ToldRecord) -> None: ...
+
+    def invalid_bytes(self, size_bytes: int, name: str) -> None: ...
+
+    def index_is_empty(self, path: str) -> None: ...
+
+    def index_is_sane(self, path: str) -> None: ...
+
+    def offset_entry(self, offset: int, position: int) -> None: ...
+
+    def time_entry(self, timestamp: int, offset: int) -> None: ...
+
+    def aborted_transaction(self, entry: AbortedTransactionEntry) -> None: ...
+
+    def producer(self, entry: ProducerEntry) -> None: ...
+
+
+def codec_label(batch: RecordBatch) -> str:
+    """Kafka's name of the batch's codec; the number of an unknown one."""
+    try:
+        return compression_of(batch.attributes & CODEC_MASK).label
+    except UnsupportedCompression:
+        return str(batch.attributes & CODEC_MASK)
+
+
+@final
+class TextWriter:
+    """Writes the lines of kafka-dump-log, each to `write` without its line feed."""
+
+    def __init__(self, write: Write, *, skip_record_metadata: bool) -> None:
+        self._write = write
+        self._skip_record_metadata = skip_record_metadata
+
+    def file(self, path: str) -> None:
+        self._write(f"Dumping {path}")
+
+    def log_start(self, base_offset: int) -> None:
+        self._write(f"Log starting offset: {base_offset}")
+
+    def snapshot_start(self, end_offset: int, leader_epoch: int) -> None:
+        self._write(f"Snapshot end offset: {end_offset}, epoch: {leader_epoch}")
+
+    def bootstrap_start(self) -> None:
+        self._write("KRaft bootstrap snapshot")
+
+    def batch(self, batch: RecordBatch, *, is_valid: bool) -> None:
+        if batch.magic >= 2:
+            start = (
+                f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} "
+                f"count: {batch.record_count} baseSequence: {batch.base_sequence} "
+                f"lastSequence: {batch.last_sequence} producerId: {batch.producer_id} "
+                f"producerEpoch: {batch.producer_epoch} "
+                f"partitionLeaderEpoch: {batch.partition_leader_epoch} "
+                f"isTransactional: {_java(batch.is_transactional)} isControl: {_java(batch.is_control)} "
+                f"deleteHorizonMs: {_optional_long(batch.delete_horizon_ms)}"
+            )
+        else:
+            start = f"offset: {batch.last_offset}"
+        self._write(
+            f"{start} position: {batch.position} {batch.timestamp_type.label}: {batch.max_timestamp} "
+            f"size: {batch.size_bytes} magic: {batch.magic} compresscodec: {codec_label(batch)} "
+            f"crc: {batch.crc} isvalid: {_java(is_valid)}"
+        )
+
+    def record(self, batch: RecordBatch, told: ToldRecord) -> None:
+        parts = [] if self._skip_record_metadata else list(_record_metadata(batch, told))
+        if told.key is not None:
+            parts.append(f"{' ' if parts else '| '}key: {told.key}")
+        if told.value is not None:
+            parts.append(f" payload: {told.value}")
+        self._write("".join(parts))
+
+    def invalid_bytes(self, size_bytes: int, name: str) -> None:
+        self._write(f"Found {size_bytes} invalid bytes at the end of {name}")
+
+    def index_is_empty(self, path: str) -> None:
+        self._write(f"{path} is empty.")
+
+    def index_is_sane(self, path: str) -> None:
+        self._write(f"{path} passed sanity check.")
+
+    def offset_entry(self, offset: int, position: int) -> None:
+        self._write(f"offset: {offset} position: {position}")
+
+    def time_entry(self, timestamp: int, offset: int) -> None:
+        self._write(f"timestamp: {timestamp} offset: {offset}")
+
+    def aborted_transaction(self, entry: AbortedTransactionEntry) -> None:
+        self._write(
+            f"version: {entry.version} producerId: {entry.producer_id} firstOffset: {entry.first_offset} "
+            f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"
+        )
+
+    def producer(self, entry: ProducerEntry) -> None:
+        line = (
+            f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
+            f"coordinatorEpoch: {entry.coordinator_epoch} "
+            f"currentTxnFirstOffset: {_optional_long(entry.transaction_first_offset)} "
+            # The blank at the end is written even when no batch follows.
+            f"lastTimestamp: {entry.timestamp} "
+        )
+        if entry.has_batch:
+            line += (
+                f"firstSequence: {entry.first_sequence} lastSequence: {entry.last_sequence} "
+                f"lastOffset: {entry.last_offset} offsetDelta: {entry.offset_delta} "
+                f"timestamp: {entry.timestamp}"
+            )
+        self._write(line)
+
+
+def _java(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _optional_long(value: int | None) -> str:
+    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+
+
+def _record_metadata(batch: RecordBatch, told: ToldRecord) -> Iterator[str]:
+    record = told.record
+    yield (
+        f"| offset: {record.offset} {batch.timestamp_type.label}: {record.timestamp} "
+        f"keySize: {told.key_size} valueSize: {told.value_size}"
+    )
+    # The brace is in Kafka's line too (T55).
+    if told.checksum is not None:
+        yield f" isValid: {_java(told.is_valid)} crc: {told.checksum}}}"
+    else:
+        yield f" sequence: {record.sequence} headerKeys: [{','.join(key for key, _ in record.headers)}]"
+    if told.control is not None:
+        yield _control_text(told.control, told.control_message)
+
+
+_CONTROL_MESSAGES = {
+    ControlType.LEADER_CHANGE: "LeaderChange:",
+    ControlType.SNAPSHOT_HEADER: "SnapshotHeader",
+    ControlType.SNAPSHOT_FOOTER: "SnapshotFooter",
+    ControlType.KRAFT_VERSION: "KRaftVersion",
+    ControlType.KRAFT_VOTERS: "KRaftVoters",
+}
+
+
+def _control_text(control: ControlRecord, message: str | None) -> str:
+    if control.control_type in (ControlType.ABORT, ControlType.COMMIT):
+        return f" endTxnMarker: {control.control_type.name} coordinatorEpoch: {control.coordinator_epoch}"
+    if message is not None:
+        return f" {_CONTROL_MESSAGES[control.control_type]} {message}"
+    return f" controlType: {control.control_type.name}({control.type_id})"
+
+
+@final
+class JsonWriter:
+    """Writes one JSON object per line; `kind` names what it is. Text that is no UTF-8 becomes `{"base64": …}`."""
+
+    def __init__(
+        self, write: Write, *, print_data: bool, is_decoded: bool, skip_record_metadata: bool
+    ) -> None:
+        self._write = write
+        self._print_data = print_data
+        self._is_decoded = is_decoded
+        self._skip_record_metadata = skip_record_metadata
+
+    def _object(self, kind: str, **fields: Json) -> None:
+        self._write(json.dumps({"kind": kind, **fields}, ensure_ascii=False))
+
+    def file(self, path: str) -> None:
+        self._object("file", path=path)
+
+    def log_start(self, base_offset: int) -> None:
+        self._object("log", base_offset=base_offset)
+
+    def snapshot_start(self, end_offset: int, leader_epoch: int) -> None:
+        self._object("snapshot", end_offset=end_offset, leader_epoch=leader_epoch)
+
+    def bootstrap_start(self) -> None:
+        self._object("bootstrap_snapshot")
+
+    def batch(self, batch: RecordBatch, *, is_valid: bool) -> None:
+        self._object(
+            "batch",
+            base_offset=batch.base_offset,
+            last_offset=batch.last_offset,
+            record_count=batch.record_count,
+            base_sequence=batch.base_sequence,
+            last_sequence=batch.last_sequence,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            partition_leader_epoch=batch.partition_leader_epoch,
+            is_transactional=batch.is_transactional,
+            is_control=batch.is_control,
+            delete_horizon_ms=batch.delete_horizon_ms,
+            position=batch.position,
+            timestamp_type=batch.timestamp_type.label,
+            max_timestamp=batch.max_timestamp,
+            size_bytes=batch.size_bytes,
+            magic=batch.magic,
+            compression=codec_label(batch),
+            crc=batch.crc,
+            is_valid=is_valid,
+        )
+
+    def record(self, batch: RecordBatch, told: ToldRecord) -> None:
+        record, control = told.record, told.control
+        fields: dict[str, Json] = {"offset": record.offset}
+        if not self._skip_record_metadata:
+            fields["timestamp"] = record.timestamp
+            fields["key_size_bytes"] = None if record.key is None else len(record.key)
+            fields["value_size_bytes"] = None if record.value is None else len(record.value)
+            fields["sequence"] = record.sequence
+            fields["header_keys"] = [key for key, _ in record.headers]
+            if told.checksum is not None:
+                fields["crc"], fields["is_valid"] = told.checksum, told.is_valid
+            if control is not None:
+                fields["control_type"] = control.control_type.name
+                fields["coordinator_epoch"] = control.coordinator_epoch
+                fields["control_message"] = told.control_message
+        if self._print_data and not batch.is_control:
+            fields["key"] = self._text(record.key, told.key)
+            fields["value"] = self._text(record.value, told.value)
+        self._object("record", **fields)
+
+    def _text(self, data: bytes | None, shown: str | None) -> str | Mapping[str, str] | None:
+        """The text that the decoder shows; plain text that is no UTF-8 is shown as base64."""
+        return shown if self._is_decoded else _json_text(data)
+
+    def invalid_bytes(self, size_bytes: int, name: str) -> None:
+        self._object("invalid_bytes", size_bytes=size_bytes, name=name)
+
+    def index_is_empty(self, path: str) -> None:
+        self._object("empty_index", path=path)
+
+    def index_is_sane(self, path: str) -> None:
+        self._object("sane_index", path=path)
+
+    def offset_entry(self, offset: int, position: int) -> None:
+        self._object("offset_entry", offset=offset, position=position)
+
+    def time_entry(self, timestamp: int, offset: int) -> None:
+        self._object("time_entry", timestamp=timestamp, offset=offset)
+
+    def aborted_transaction(self, entry: AbortedTransactionEntry) -> None:
+        self._object(
+            "aborted_transaction",
+            version=entry.version,
+            producer_id=entry.producer_id,
+            first_offset=entry.first_offset,
+            last_offset=entry.last_offset,
+            last_stable_offset=entry.last_stable_offset,
+        )
+
+    def producer(self, entry: ProducerEntry) -> None:
+        self._object(
+            "producer",
+            producer_id=entry.producer_id,
+            producer_epoch=entry.producer_epoch,
+            coordinator_epoch=entry.coordinator_epoch,
+            transaction_first_offset=entry.transaction_first_offset,
+            timestamp=entry.timestamp,
+            first_sequence=entry.first_sequence if entry.has_batch else None,
+            last_sequence=entry.last_sequence if entry.has_batch else None,
+            last_offset=entry.last_offset if entry.has_batch else None,
+            offset_delta=entry.offset_delta if entry.has_batch else None,
+        )
+
+
+def _json_text(data: bytes | None) -> str | Mapping[str, str] | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

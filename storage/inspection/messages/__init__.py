@@ -1,0 +1,1 @@
+"""The messages inside control and metadata records, by Kafka's schemas."""

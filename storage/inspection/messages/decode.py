@@ -1,0 +1,266 @@
+"""Decodes messages in Kafka's generic format to values, and prints values as the JSON that Kafka prints.
+
+A value has a type of JSON: a dict of a structure's fields in order, a list, text, a number, a truth value, None.
+Kafka: the generated `read` and JsonConverter classes, ByteBufferAccessor, Jackson's ObjectNode.toString.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Final, final
+
+from storage.codec.utf8 import decode_utf8
+from storage.inspection.messages.schema import Field, FieldType, MessageSchema, Unreadable
+
+Value = str | int | float | bool | None | list["Value"] | dict[str, "Value"]
+
+# What Java prints for an exception without a message.
+NO_TEXT: Final = "null"
+_NUMBERS = {
+    "boolean": struct.Struct(">?"),
+    "int8": struct.Struct(">b"),
+    "int16": struct.Struct(">h"),
+    "uint16": struct.Struct(">H"),
+    "int32": struct.Struct(">i"),
+    "int64": struct.Struct(">q"),
+    "float64": struct.Struct(">d"),
+}
+_VARINT_MAX_BYTES = 5
+_MAX_STRING = 0x7FFF
+
+
+@final
+class MessageReader:
+    """Reads values from bytes, one after the other. Every read raises Unreadable with Kafka's words."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._position = data, 0
+        self.has_inner = True
+
+    @property
+    def remaining(self) -> int:
+        return len(self._data) - self._position
+
+    def number(self, type_name: str) -> Value:
+        layout = _NUMBERS[type_name]
+        if self.remaining < layout.size:
+            raise Unreadable(NO_TEXT)
+        (value,) = layout.unpack_from(self._data, self._position)
+        self._position += layout.size
+        result: Value = value
+        return result
+
+    def integer(self, type_name: str) -> int:
+        value = self.number(type_name)
+        assert isinstance(value, int), value
+        return value
+
+    def raw(self, size: int) -> bytes:
+        """Read `size` bytes."""
+        if size > self.remaining:
+            raise Unreadable(
+                f"Error reading byte array of {size} byte(s): only {self.remaining} byte(s) available"
+            )
+        if size < 0:
+            # The message of a NegativeArraySizeException.
+            raise Unreadable(str(size))
+        self._position += size
+        return self._data[self._position - size : self._position]
+
+    def unsigned_varint(self) -> int:
+        """A number of 32 bits, as Java's int: the bits of a fifth byte may make it negative."""
+        value = 0
+        for index in range(_VARINT_MAX_BYTES):
+            byte = self.integer("int8") & 0xFF
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                value &= 0xFFFFFFFF
+                return value - (1 << 32) if value >> 31 else value
+        shown = value & 0x0FFFFFFF | (byte << 28) & 0xFFFFFFFF
+        raise Unreadable(
+            f"Varint is too long, the most significant bit in the 5th byte is set, converted value: {shown:x}"
+        )
+
+
+def read_message(reader: MessageReader, schema: MessageSchema, *, has_inner: bool = True) -> dict[str, Value]:
+    """The fields that Kafka prints, in its order; bytes after the message are not read.
+
+    Without `has_inner` an inner structure is Unreadable: Kafka reads none in a message of an unknown version.
+    """
+    reader.has_inner = has_inner
+    return _read_struct(reader, schema.fields, schema.is_flexible)
+
+
+def _read_struct(reader: MessageReader, fields: tuple[Field, ...], flexible: bool) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for each in fields:
+        if each.tag is None:
+            values[each.name] = _read_value(reader, each.type, flexible, each.name)
+    if not flexible:
+        return values
+    tagged = {each.tag: each for each in fields if each.tag is not None}
+    if not (count := reader.unsigned_varint()):
+        return values
+    for _ in range(count):
+        tag, size = reader.unsigned_varint(), reader.unsigned_varint()
+        known = tagged.get(tag)
+        if known is None:
+            reader.raw(size)
+            continue
+        value = _read_tagged(reader, known)
+        if value == _default(known):
+            values.pop(known.name, None)
+        else:
+            values[known.name] = value
+    return {each.name: values[each.name] for each in fields if each.name in values}
+
+
+def _read_tagged(reader: MessageReader, field: Field) -> Value:
+    """Read a tagged field. A structure that may be null is preceded by a number there, not by a byte."""
+    if field.type.name == "struct" and field.type.is_nullable:
+        return _read_struct(reader, field.type.fields, True) if reader.unsigned_varint() > 0 else None
+    return _read_value(reader, field.type, True, field.name)
+
+
+def _read_value(reader: MessageReader, field_type: FieldType, flexible: bool, name: str) -> Value:
+    match field_type.name:
+        case "string":
+            return _read_string(reader, field_type, flexible, name)
+        case "bytes":
+            size = _read_size(reader, "int32", field_type, flexible, name)
+            return None if size is None else base64.b64encode(reader.raw(size)).decode()
+        case "uuid":
+            return _read_uuid(reader)
+        case "array":
+            return _read_array(reader, field_type, flexible, name)
+        case "struct":
+            if field_type.is_nullable and reader.integer("int8") < 0:
+                return None
+            if not reader.has_inner:
+                raise Unreadable(f"the version of {name} is unknown")
+            return _read_struct(reader, field_type.fields, flexible)
+        case _:
+            return reader.number(field_type.name)
+
+
+def _read_size(
+    reader: MessageReader, plain: str, field_type: FieldType, flexible: bool, name: str
+) -> int | None:
+    """The length before a string (`plain` is int16), bytes or an array (int32); compact ones store it plus 1."""
+    size = reader.unsigned_varint() - 1 if flexible else reader.integer(plain)
+    if size >= 0:
+        return size
+    if not field_type.is_nullable:
+        raise Unreadable(f"non-nullable field {name} was serialized as null")
+    return None
+
+
+def _read_string(reader: MessageReader, field_type: FieldType, flexible: bool, name: str) -> str | None:
+    size = _read_size(reader, "int16", field_type, flexible, name)
+    if size is None:
+        return None
+    if size > _MAX_STRING:
+        raise Unreadable(f"string field {name} had invalid length {size}")
+    return decode_utf8(reader.raw(size))
+
+
+def _read_array(
+    reader: MessageReader, field_type: FieldType, flexible: bool, name: str
+) -> list[Value] | None:
+    size = _read_size(reader, "int32", field_type, flexible, name)
+    if size is None:
+        return None
+    if size > reader.remaining:
+        raise Unreadable(
+            f"Tried to allocate a collection of size {size}, "
+            f"but there are only {reader.remaining} bytes remaining."
+        )
+    assert field_type.element is not None, name
+    return [_read_value(reader, field_type.element, flexible, f"{name} element") for _ in range(size)]
+
+
+def _read_uuid(reader: MessageReader) -> str:
+    if reader.remaining < 16:
+        raise Unreadable(NO_TEXT)
+    return uuid_text(reader.raw(16))
+
+
+def uuid_text(data: bytes) -> str:
+    """The text of a uuid, as in Kafka's Uuid.toString."""
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _default(field: Field) -> Value:
+    match field.default:
+        case "null":
+            return None
+        case "[]":
+            return []
+        case "false":
+            return False
+        case "zero":
+            return uuid_text(bytes(16))
+        case "struct":
+            return _zero_of(field.type)
+        case number:
+            return int(number)
+
+
+def _zero_of(field_type: FieldType) -> Value:
+    match field_type.name:
+        case "struct":
+            return {each.name: _zero_of(each.type) for each in field_type.fields}
+        case "array":
+            return []
+        case "string" | "bytes":
+            return ""
+        case _:
+            return 0
+
+
+_ESCAPES = {code: f"\\u{code:04X}" for code in range(0x20)} | {
+    ord('"'): '\\"',
+    ord("\\"): "\\\\",
+    ord("\b"): "\\b",
+    ord("\f"): "\\f",
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+    ord("\t"): "\\t",
+}
+
+
+def json_text(value: Value | Mapping[str, Value]) -> str:
+    """The JSON of a value, without blanks, escaped as Jackson escapes it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            return _java_double(value)
+        case str():
+            return f'"{value.translate(_ESCAPES)}"'
+        case list():
+            return f"[{','.join(map(json_text, value))}]"
+        case _:
+            return "{" + ",".join(f"{json_text(key)}:{json_text(each)}" for key, each in value.items()) + "}"
+
+
+def _java_double(value: float) -> str:
+    """The text of Java's Double.toString, in quotes where JSON has no such number."""
+    if value != value:
+        return '"NaN"'
+    if value in (float("inf"), float("-inf")):
+        return '"Infinity"' if value > 0 else '"-Infinity"'
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    assert isinstance(exponent, int), value
+    figures = "".join(map(str, digits)).rstrip("0")
+    mantissa = f"{'-' if sign else ''}{figures[0]}.{figures[1:] or '0'}"
+    return f"{mantissa}E{exponent + len(digits) - 1}"

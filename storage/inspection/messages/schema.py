@@ -1,0 +1,130 @@
+"""The grammar of `layouts.py`: the fields of a message in each version, in Kafka's generic message format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import final
+
+from storage.errors import StorageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldType:
+    """The type of a field. `name` is a primitive's, `array` or `struct`; arrays have `element`, structures `fields`."""
+
+    name: str
+    is_nullable: bool = False
+    element: FieldType | None = None
+    fields: tuple[Field, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field of a structure; `tag` is None for a field that is always present."""
+
+    name: str
+    type: FieldType
+    tag: int | None = None
+    # The default of a tagged field, as written in the layout.
+    default: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageSchema:
+    """The fields of a message in one version."""
+
+    name: str
+    is_flexible: bool
+    fields: tuple[Field, ...] = field(default=())
+
+
+@final
+class _Parser:
+    """Parses the fields of one line. An error in the table is a bug: that is why it asserts."""
+
+    _WORD = re.compile(r"[A-Za-z0-9_]+")
+    _DEFAULT = re.compile(r"[^ }]+")
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text, 0
+
+    def fields(self, end: str = "") -> tuple[Field, ...]:
+        """Parse fields up to `end`, or to the end of the line."""
+        found: list[Field] = []
+        while self._at < len(self._text) and not (end and self._text[self._at] == end):
+            found.append(self._field())
+            if self._text[self._at : self._at + 1] == " ":
+                self._at += 1
+        return tuple(found)
+
+    def _field(self) -> Field:
+        name = self._match(self._WORD)
+        self._expect(":")
+        field_type, tag, default = self._type(), None, ""
+        if self._text[self._at : self._at + 1] == "@":
+            self._at += 1
+            tag = int(self._match(self._WORD))
+            self._expect("=")
+            default = self._match(self._DEFAULT)
+        return Field(name=name, type=field_type, tag=tag, default=default)
+
+    def _type(self) -> FieldType:
+        element: FieldType | None = None
+        fields: tuple[Field, ...] = ()
+        match self._text[self._at]:
+            case "[":
+                self._at += 1
+                name, element = "array", self._type()
+                self._expect("]")
+            case "{":
+                self._at += 1
+                name, fields = "struct", self.fields("}")
+                self._expect("}")
+            case _:
+                name = self._match(self._WORD)
+        is_nullable = self._text[self._at : self._at + 1] == "?"
+        self._at += is_nullable
+        return FieldType(name=name, is_nullable=is_nullable, element=element, fields=fields)
+
+    def _match(self, pattern: re.Pattern[str]) -> str:
+        found = pattern.match(self._text, self._at)
+        assert found is not None, (self._text, self._at)
+        self._at = found.end()
+        return found.group()
+
+    def _expect(self, text: str) -> None:
+        assert self._text.startswith(text, self._at), (self._text, self._at, text)
+        self._at += len(text)
+
+
+_LINE = re.compile(r"(?P<name>\w+) (?P<first>\d+)(?:-(?P<last>\d+))?(?P<flexible>~)?:(?: (?P<fields>.*))?")
+
+
+@cache
+def schemas_of(layouts: str) -> Mapping[str, Mapping[int, MessageSchema]]:
+    """The schemas of all lines, by name and version."""
+    found: dict[str, dict[int, MessageSchema]] = {}
+    for line in _lines(layouts):
+        parsed = _LINE.fullmatch(line)
+        assert parsed is not None, line
+        schema = MessageSchema(
+            name=parsed["name"],
+            is_flexible=parsed["flexible"] is not None,
+            fields=_Parser(parsed["fields"] or "").fields(),
+        )
+        first = int(parsed["first"])
+        for version in range(first, int(parsed["last"] or first) + 1):
+            found.setdefault(schema.name, {})[version] = schema
+    return found
+
+
+def _lines(layouts: str) -> Iterator[str]:
+    """The lines, each with the lines that continue it."""
+    return iter(layouts.strip().replace("\n  ", " ").split("\n"))
+
+
+class Unreadable(StorageError):
+    """A message that does not decode; its text is what Kafka's dump tool prints."""

@@ -1,0 +1,158 @@
+"""Counts what a log consists of. It only reads, and checks only what it needs to continue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from storage.batch import CURRENT_MAGIC, RecordBatch
+from storage.disk.filesystem import FileSystem, join
+from storage.errors import StorageError, reason_of
+from storage.inspection.dump.writers import codec_label
+from storage.segment import (
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    log_path,
+    offset_name,
+)
+from storage.segment.file_records import FileRecords
+from storage.segment.live_files import list_live_files
+
+
+@dataclass(slots=True, kw_only=True)
+class LogCounts:
+    """Counts of a log. `open_files` and `maps` are what a node holds when every segment has been in use."""
+
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    control_records: int = 0
+    log_bytes: int = 0
+    index_bytes: int = 0
+    # The number of batches by codec.
+    codecs: dict[str, int] = field(default_factory=dict)
+    # The number of batches by magic.
+    magics: dict[str, int] = field(default_factory=dict)
+    open_files: int = 0
+    maps: int = 0
+
+    def add(self, other: LogCounts) -> None:
+        """Add the counts of `other` to these."""
+        self.segments += other.segments
+        self.batches += other.batches
+        self.records += other.records
+        self.control_records += other.control_records
+        self.log_bytes += other.log_bytes
+        self.index_bytes += other.index_bytes
+        self.open_files += other.open_files
+        self.maps += other.maps
+        _add(self.codecs, other.codecs)
+        _add(self.magics, other.magics)
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionStats(LogCounts):
+    """The counts of one partition. `epochs` are pairs of leader epoch and first offset, by its batches."""
+
+    directory: str
+    first_offset: int = 0
+    log_end_offset: int = 0
+    epochs: list[list[int]] = field(default_factory=list)
+    producers: int = 0
+    # The damage at which the counts end; None for a sound log.
+    error: str | None = None
+    # Whether the system refused to read a file, which is no damage of the log.
+    is_unreadable: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class TotalStats(LogCounts):
+    """The counts of several partitions."""
+
+    partitions: int = 0
+
+
+def partition_stats(file_system: FileSystem, directory: str) -> PartitionStats:
+    """Count one partition. Raises OSError where the directory cannot be listed."""
+    return _Count(file_system, directory).run()
+
+
+def total_stats(partitions: Iterable[PartitionStats]) -> TotalStats:
+    total = TotalStats()
+    for each in partitions:
+        total.partitions += 1
+        total.add(each)
+    return total
+
+
+def _add(counts: dict[str, int], more: dict[str, int]) -> None:
+    for name, count in more.items():
+        counts[name] = counts.get(name, 0) + count
+
+
+class _Count:
+    def __init__(self, file_system: FileSystem, directory: str) -> None:
+        self._file_system, self._directory = file_system, directory
+        self._stats = PartitionStats(directory=directory)
+        self._producer_ids: set[int] = set()
+
+    def run(self) -> PartitionStats:
+        """Count everything, once."""
+        stats = self._stats
+        files = list_live_files(self._file_system, self._directory)
+        if files.base_offsets:
+            stats.first_offset, stats.log_end_offset = files.base_offsets[0], files.base_offsets[-1]
+        for base_offset in files.base_offsets:
+            self._count_files(base_offset, files.names)
+            try:
+                self._count_segment(log_path(self._directory, base_offset))
+            except StorageError as error:
+                stats.error = stats.error or " ".join(str(error).split())
+            except OSError as error:
+                stats.error, stats.is_unreadable = stats.error or reason_of(error), True
+        stats.producers = len(self._producer_ids)
+        return stats
+
+    def _count_files(self, base_offset: int, names: frozenset[str]) -> None:
+        stats, stem = self._stats, offset_name(base_offset)
+        stats.segments += 1
+        stats.open_files += 1
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+            if stem + suffix in names:
+                path = join(self._directory, stem + suffix)
+                stats.index_bytes += self._file_system.stat(path).size_bytes
+                stats.open_files += 1
+                stats.maps += suffix != TRANSACTION_INDEX_SUFFIX
+
+    def _count_segment(self, path: str) -> None:
+        records = FileRecords(self._file_system, path, read_only=True)
+        try:
+            self._stats.log_bytes += records.size_bytes
+            end = 0
+            for batch in records.batches():
+                self._count_batch(batch)
+                end = batch.position + batch.size_bytes
+            if end < records.size_bytes and self._stats.error is None:
+                left_bytes = records.size_bytes - end
+                self._stats.error = f"{path} at byte {end}: the last {left_bytes} bytes are no whole batch"
+        finally:
+            records.close_handlers()
+
+    def _count_batch(self, batch: RecordBatch) -> None:
+        stats, codec, magic = self._stats, codec_label(batch), str(batch.magic)
+        stats.batches += 1
+        stats.codecs[codec] = stats.codecs.get(codec, 0) + 1
+        stats.magics[magic] = stats.magics.get(magic, 0) + 1
+        stats.log_end_offset = max(stats.log_end_offset, batch.last_offset + 1)
+        if batch.magic < CURRENT_MAGIC:
+            stats.records += sum(1 for _ in batch.messages())
+            return
+        stats.records += max(batch.record_count, 0)
+        if batch.is_control:
+            stats.control_records += max(batch.record_count, 0)
+        if batch.producer_id >= 0:
+            self._producer_ids.add(batch.producer_id)
+        epoch = batch.partition_leader_epoch
+        if epoch >= 0 and (not stats.epochs or stats.epochs[-1][0] != epoch):
+            stats.epochs.append([epoch, batch.base_offset])

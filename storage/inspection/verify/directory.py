@@ -1,0 +1,121 @@
+"""Verifies what a log directory has beside its partitions; reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from storage.disk.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES_FILE,
+    RECOVERY_POINT_CHECKPOINT,
+    MetaPropertiesFile,
+    OffsetCheckpoint,
+)
+from storage.disk.filesystem import FileSystem, basename, join
+from storage.errors import CorruptCheckpoint
+from storage.inspection.verify.partition import (
+    PartitionReport,
+    Problem,
+    partition_directories,
+    verify_partition,
+)
+from storage.topics import DELETE_SUFFIX, BadDirectoryName, parse_directory_name
+
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+REMOTE_INDEX_CACHE = "remote-log-index-cache"
+OFFSET_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    CLEANER_CHECKPOINT,
+)
+_OWN_FILES = (*OFFSET_CHECKPOINTS, META_PROPERTIES_FILE, CLEAN_SHUTDOWN_FILE)
+
+
+def verify_log_directory(
+    file_system: FileSystem, directory: str, *, deep: bool = False
+) -> tuple[list[PartitionReport], list[Problem]]:
+    """Verify each partition and what is beside them. Returns their reports, and the other problems."""
+    reports = [
+        verify_partition(file_system, join(directory, name), deep=deep)
+        for name in partition_directories(file_system, directory)
+    ]
+    return reports, verify_beside(file_system, directory, reports)
+
+
+def verify_beside(
+    file_system: FileSystem, directory: str, reports: Sequence[PartitionReport], *, in_use: bool = False
+) -> list[Problem]:
+    """Compare the checkpoints with the logs that `reports` describe, and find folders that are no live partition's.
+
+    With a node at work (`in_use`) folders that it is about to delete are no inconsistency, and checkpoints, which are
+    read after the logs, may be ahead of the reports.
+    """
+    settled = [] if in_use else [report for report in reports if report.error is None]
+    ends = {basename(report.directory): report.log_end_offset for report in settled}
+    known = {basename(report.directory) for report in reports}
+    problems: list[Problem] = []
+    for name in OFFSET_CHECKPOINTS:
+        problems += _check_checkpoint(file_system, join(directory, name), ends)
+    try:
+        MetaPropertiesFile(file_system, directory).read()
+    except CorruptCheckpoint as error:
+        problems.append(Problem(path=error.path, position=None, rule="1.2", message=_reason(error)))
+    problems += _check_folders(file_system, directory, known, in_use)
+    return problems
+
+
+def looks_like_log_directory(file_system: FileSystem, directory: str) -> bool:
+    return any(file_system.exists(join(directory, name)) for name in (".lock", *_OWN_FILES))
+
+
+def _check_checkpoint(file_system: FileSystem, path: str, ends: dict[str, int]) -> Iterator[Problem]:
+    """Compare one checkpoint. A line of a missing partition is correct: the partition was deleted, or moved
+    elsewhere.
+    """
+    if not file_system.exists(path):
+        return
+    try:
+        offsets = OffsetCheckpoint(file_system, path).read()
+    except CorruptCheckpoint as error:
+        yield Problem(path=path, position=None, rule="1.3", message=_reason(error))
+        return
+    for (topic, partition), offset in sorted(offsets.items()):
+        name = f"{topic}-{partition}"
+        if name in ends and offset > ends[name]:
+            message = f"{name} at {offset}, beyond its log end offset {ends[name]}"
+            yield Problem(path=path, position=None, rule="FL5", message=message)
+
+
+def _reason(error: CorruptCheckpoint) -> str:
+    return error.reason if error.line is None else f"line {error.line}: {error.reason}"
+
+
+def _check_folders(
+    file_system: FileSystem, directory: str, known: set[str], in_use: bool
+) -> Iterator[Problem]:
+    for name in file_system.list(directory):
+        path = join(directory, name)
+        if name in known or name == REMOTE_INDEX_CACHE:
+            continue
+        if in_use and name.endswith((".tmp", DELETE_SUFFIX)):
+            continue
+        if name.endswith(".tmp"):
+            message = "left over from replacing a file: nothing deletes it"
+            yield Problem(path=path, position=None, rule="LL6", message=message)
+        elif file_system.stat(path).is_directory:
+            yield from _check_folder(path, name)
+
+
+def _check_folder(path: str, name: str) -> Iterator[Problem]:
+    try:
+        parsed = parse_directory_name(name)
+    except BadDirectoryName:
+        message = "the name is no partition's: Kafka refuses to start with it"
+        yield Problem(path=path, position=None, rule="LL3", message=message)
+        return
+    if parsed.suffix:
+        message = f"not live ({parsed.suffix[1:]}): {parsed.topic}-{parsed.partition} was set aside"
+        yield Problem(path=path, position=None, rule="LL4", message=message)

@@ -1,0 +1,125 @@
+"""Verifies that the entries of a segment's indexes are true. Entries are compared, not bytes: many layouts are
+correct (T1).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from storage.disk.filesystem import FileSystem, join, read_file
+from storage.index import offset_index, time_index
+from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, offset_name
+
+# Path, position, rule, message.
+Finding = tuple[str, int | None, str, str]
+
+
+class BatchPlace(NamedTuple):
+    """The facts about one batch that index entries are compared with."""
+
+    position: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+
+
+@dataclass(slots=True, kw_only=True)
+class SegmentFacts:
+    """What the `.log` of one segment holds, in columns by batch."""
+
+    base_offset: int
+    is_last: bool
+    size_bytes: int = 0
+    positions: list[int] = field(default_factory=list)
+    base_offsets: list[int] = field(default_factory=list)
+    last_offsets: list[int] = field(default_factory=list)
+    timestamps_so_far: list[int] = field(default_factory=list)
+
+    def add(self, batch: BatchPlace) -> None:
+        so_far = self.timestamps_so_far[-1] if self.timestamps_so_far else -1
+        self.positions.append(batch.position)
+        self.base_offsets.append(batch.base_offset)
+        self.last_offsets.append(batch.last_offset)
+        self.timestamps_so_far.append(max(so_far, batch.max_timestamp))
+
+
+def check_indexes(file_system: FileSystem, directory: str, facts: SegmentFacts) -> Iterator[Finding]:
+    """Compare the offset and the time index of one segment with its `.log`."""
+    stem = offset_name(facts.base_offset)
+    path = join(directory, stem + INDEX_SUFFIX)
+    if file_system.exists(path):
+        content = read_file(file_system, path)
+        yield from _check_length(path, content, offset_index.ENTRY.size, "IX17")
+        yield from _check_offset_entries(path, content, facts)
+    # The index of the active segment is created at its first use.
+    elif not facts.is_last:
+        yield path, None, "LL10", "missing: the segment would be recovered at the next start"
+    path = join(directory, stem + TIME_INDEX_SUFFIX)
+    if file_system.exists(path):
+        content = read_file(file_system, path)
+        yield from _check_length(path, content, time_index.ENTRY.size, "IX24")
+        yield from _check_time_entries(path, content, facts)
+
+
+def _check_length(path: str, content: bytes, entry_size: int, rule: str) -> Iterator[Finding]:
+    if left := len(content) % entry_size:
+        message = f"{len(content)} bytes are no whole number of entries of {entry_size}"
+        yield path, len(content) - left, rule, message
+
+
+def _used_bytes(content: bytes, entry_size: int) -> int:
+    """The size up to the last entry that is not all zeros: after it is preallocated space."""
+    used = len(content.rstrip(b"\0"))
+    return min(-(-used // entry_size) * entry_size, len(content) // entry_size * entry_size)
+
+
+def _check_tail(path: str, content: bytes, used: int, facts: SegmentFacts) -> Iterator[Finding]:
+    if used < len(content) and not facts.is_last:
+        yield path, used, "LS14", "an unused tail, though the segment is not the last: it counts as entries"
+
+
+def _check_offset_entries(path: str, content: bytes, facts: SegmentFacts) -> Iterator[Finding]:
+    entry_size = offset_index.ENTRY.size
+    used = _used_bytes(content, entry_size)
+    yield from _check_tail(path, content, used, facts)
+    before = -1
+    for at in range(0, used, entry_size):
+        relative, position = offset_index.ENTRY.unpack_from(content, at)
+        offset = facts.base_offset + relative
+        if relative < 0 or relative <= before:
+            yield path, at, "IX13", f"offset {offset} does not go up"
+        before = max(before, relative)
+        index = bisect_left(facts.positions, position)
+        if index == len(facts.positions) or facts.positions[index] != position:
+            yield path, at, "IX14", f"no batch begins at byte {position} of the log"
+        elif facts.base_offsets[index] > offset or (index > 0 and facts.last_offsets[index - 1] >= offset):
+            yield path, at, "IX14", f"offset {offset} is not to be found from byte {position} on"
+
+
+def _check_time_entries(path: str, content: bytes, facts: SegmentFacts) -> Iterator[Finding]:
+    entry_size = time_index.ENTRY.size
+    used = _used_bytes(content, entry_size)
+    yield from _check_tail(path, content, used, facts)
+    time_before, offset_before = -1, -1
+    for at in range(0, used, entry_size):
+        timestamp, relative = time_index.ENTRY.unpack_from(content, at)
+        offset = facts.base_offset + relative
+        if timestamp <= time_before or relative < max(offset_before, 0):
+            yield path, at, "IX20", f"entry ({timestamp}, {offset}) does not go up"
+        time_before, offset_before = max(time_before, timestamp), max(offset_before, relative)
+        covered = bisect_right(facts.last_offsets, offset)
+        if covered and facts.timestamps_so_far[covered - 1] > timestamp:
+            later = facts.timestamps_so_far[covered - 1]
+            yield (
+                path,
+                at,
+                "IX21",
+                f"timestamp {later} is at or before offset {offset}, above {timestamp}",
+            )
+        elif not facts.last_offsets or offset > facts.last_offsets[-1]:
+            yield path, at, "IX21", f"offset {offset} is not in the segment"
+        elif not covered or facts.timestamps_so_far[covered - 1] < timestamp:
+            yield path, at, "IX21", f"no batch up to offset {offset} has timestamp {timestamp}"

@@ -1,0 +1,315 @@
+"""Verifies a log directory: names every inconsistency, reads only and changes nothing.
+
+It may run beside a live node: then the active segment's end and its preallocated indexes count as they are at that
+moment. Rules have the names that the code has: FR frames, LS segments, IX indexes, EP epochs, PS
+producers, AP appends, RO rolls, LL start-up, CL compaction, FL flushing; a number with a dot is a file format's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise, zip_longest
+
+from storage.batch import CURRENT_MAGIC, RecordBatch
+from storage.batch.control_records import read_control_record
+from storage.disk.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA_FILE,
+    LeaderEpochCheckpoint,
+    PartitionMetadataFile,
+)
+from storage.disk.filesystem import FileSystem, basename, join
+from storage.errors import CorruptBatch, CorruptCheckpoint, StorageError
+from storage.index.memory_mapped import MAX_RELATIVE_OFFSET
+from storage.inspection.verify.indexes import BatchPlace, Finding, SegmentFacts, check_indexes
+from storage.inspection.verify.producers import ProducerWatch
+from storage.segment import LOG_SUFFIX, log_path
+from storage.segment.file_records import FileRecords
+from storage.segment.live_files import list_live_files, offset_of_name
+from storage.segment.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from storage.topics import BadDirectoryName, parse_directory_name
+
+_LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
+_KEPT_SUFFIX = ".checkpoint" + DELETED_SUFFIX
+_LOG_NAME = re.compile(r"[0-9]{20}\.log", re.ASCII)
+# Enough, because retention deletes rarely, and several segments at once.
+_LOOKS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One inconsistency. `position` is a byte of the file, None where it concerns the whole file."""
+
+    path: str
+    position: int | None
+    rule: str
+    message: str
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionReport:
+    """What the verification of one partition counted and found."""
+
+    directory: str
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    # The base offset of the first segment.
+    first_offset: int = 0
+    log_end_offset: int = 0
+    # Offsets between batches that compaction, or a cut inside of a batch, has removed.
+    missing_offsets: int = 0
+    # The reason why it could not be read to its end; None if it could.
+    error: str | None = None
+    problems: list[Problem] = field(default_factory=list)
+
+    def add(self, path: str, position: int | None, rule: str, message: str) -> None:
+        self.problems.append(Problem(path=path, position=position, rule=rule, message=message))
+
+
+def verify_partition(
+    file_system: FileSystem, directory: str, *, deep: bool = False, in_use: bool = False
+) -> PartitionReport:
+    """Verify one partition; `deep` decodes every record too. Raises OSError where the directory or a file is
+    unreadable.
+
+    When a node deletes a file meanwhile, the verification starts again. With a node at work (`in_use`) files of
+    unfinished operations are no inconsistency: a compaction writes `.cleaned` ones, retention keeps `.deleted` ones
+    for file.delete.delay.ms; and a directory that was deleted meanwhile is empty.
+    """
+    looks = 0
+    while True:
+        looks += 1
+        try:
+            return _Verification(file_system, directory, deep, in_use).run()
+        except FileNotFoundError:
+            is_gone = not file_system.exists(directory)
+            if is_gone and in_use:
+                return PartitionReport(directory=directory)
+            if is_gone or looks == _LOOKS:
+                raise
+
+
+class _Verification:
+    def __init__(self, file_system: FileSystem, directory: str, deep: bool, in_use: bool) -> None:
+        self._file_system, self._directory, self._deep = file_system, directory, deep
+        self._in_use = in_use
+        self._report = PartitionReport(directory=directory)
+        self._producers = ProducerWatch(file_system, directory)
+        self._last_offset = -1
+        self._last_epoch = -1
+        # The epoch, base offset, path and position of each batch that starts an epoch.
+        self._epoch_starts: list[tuple[int, int, str, int]] = []
+
+    def run(self) -> PartitionReport:
+        """Verify everything, once."""
+        files = list_live_files(self._file_system, self._directory)
+        report = self._report
+        self._check_names(files.names)
+        for path in files.orphan_indexes:
+            report.add(path, None, "LL10", "an index without its .log")
+        self._add_all(self._producers.read_snapshots())
+        bases = files.base_offsets
+        if bases:
+            report.first_offset = bases[0]
+            report.log_end_offset = bases[-1]
+        for base_offset, next_base in zip_longest(bases, bases[1:]):
+            self._check_segment(base_offset, next_base)
+        if self._last_offset >= 0:
+            report.log_end_offset = max(report.log_end_offset, self._last_offset + 1)
+        self._check_epochs()
+        self._add_all(self._producers.check_end(report.log_end_offset))
+        try:
+            PartitionMetadataFile(self._file_system, self._directory).read()
+        except CorruptCheckpoint as error:
+            report.add(error.path, None, "1.4", error.reason)
+        return report
+
+    def _add_all(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            self._report.add(*finding)
+
+    def _check_names(self, names: Iterable[str]) -> None:
+        for name in sorted(names):
+            path = join(self._directory, name)
+            if self._in_use and name.endswith((*_LEFTOVER_SUFFIXES, ".tmp")):
+                continue
+            if name.endswith(_LEFTOVER_SUFFIXES) and not name.endswith(_KEPT_SUFFIX):
+                self._report.add(path, None, "LL6", "left over: the next start deletes or finishes it")
+            elif name.endswith(".tmp"):
+                self._report.add(path, None, "LL6", "left over from replacing a file: nothing deletes it")
+            elif name.endswith(LOG_SUFFIX) and not (
+                _LOG_NAME.fullmatch(name) and offset_of_name(name) is not None
+            ):
+                message = "the name of a .log is its base offset in 20 digits, up to 2^63-1"
+                self._report.add(path, None, "1.1", message)
+
+    def _check_segment(self, base_offset: int, next_base: int | None) -> None:
+        report, path = self._report, log_path(self._directory, base_offset)
+        try:
+            records = FileRecords(self._file_system, path, read_only=True)
+        except StorageError as error:
+            report.add(path, None, "FR1", str(error))
+            return
+        facts = SegmentFacts(base_offset=base_offset, is_last=next_base is None)
+        try:
+            facts.size_bytes = records.size_bytes
+            report.segments += 1
+            report.size_bytes += records.size_bytes
+            end = 0
+            for batch in self._sound_frames(records):
+                self._check_batch(batch, path, base_offset, next_base)
+                facts.add(
+                    BatchPlace(batch.position, batch.base_offset, batch.last_offset, batch.max_timestamp)
+                )
+                end = batch.position + batch.size_bytes
+            if end < records.size_bytes and not self._was_told(path, end):
+                left = records.size_bytes - end
+                report.add(path, end, "FR8", f"the last {left} bytes are no whole batch")
+        finally:
+            records.close_handlers()
+        self._add_all(check_indexes(self._file_system, self._directory, facts))
+        self._add_all(self._producers.end_segment(base_offset))
+
+    def _was_told(self, path: str, position: int) -> bool:
+        return any(problem.path == path and problem.position == position for problem in self._report.problems)
+
+    def _sound_frames(self, records: FileRecords) -> Iterator[RecordBatch]:
+        """The batches up to the first that is not sound: after a frame that makes no sense no other can be found."""
+        try:
+            yield from records.batches()
+        except CorruptBatch as error:
+            self._report.add(error.path, error.position, "FR8", error.reason)
+
+    def _check_batch(self, batch: RecordBatch, path: str, base_offset: int, next_base: int | None) -> None:
+        report, position = self._report, batch.position
+        report.batches += 1
+        if not 0 <= batch.magic <= CURRENT_MAGIC:
+            report.add(path, position, "FR10", f"magic {batch.magic} is unknown")
+        if not batch.is_valid():
+            report.add(
+                path, position, "FR11", f"the checksum of the batch at offset {batch.base_offset} is wrong"
+            )
+            return
+        if not base_offset <= batch.last_offset <= base_offset + MAX_RELATIVE_OFFSET:
+            report.add(
+                path, position, "LS1", f"offset {batch.last_offset} does not fit the base {base_offset}"
+            )
+        if batch.last_offset <= self._last_offset or (
+            batch.magic == CURRENT_MAGIC and batch.base_offset <= self._last_offset
+        ):
+            message = f"offsets go back: {batch.base_offset} to {batch.last_offset} after {self._last_offset}"
+            report.add(path, position, "AP4", message)
+        if next_base is not None and batch.last_offset >= next_base:
+            report.add(
+                path, position, "RO2", f"offset {batch.last_offset} belongs into the segment {next_base}"
+            )
+        self._add_all(self._producers.batch(batch, path, self._last_offset))
+        if batch.magic == CURRENT_MAGIC and 0 <= self._last_offset < batch.base_offset:
+            report.missing_offsets += batch.base_offset - self._last_offset - 1
+        self._last_offset = max(self._last_offset, batch.last_offset)
+        self._check_epoch_of(batch, path)
+        self._check_records(batch, path)
+
+    def _check_epoch_of(self, batch: RecordBatch, path: str) -> None:
+        epoch = batch.partition_leader_epoch
+        if batch.magic < CURRENT_MAGIC or epoch == self._last_epoch:
+            return
+        if epoch < self._last_epoch:
+            message = f"leader epoch {epoch} after {self._last_epoch}"
+            self._report.add(path, batch.position, "EP3", message)
+        self._last_epoch = epoch
+        self._epoch_starts.append((epoch, batch.base_offset, path, batch.position))
+
+    def _check_records(self, batch: RecordBatch, path: str) -> None:
+        if not self._deep:
+            self._report.records += max(batch.record_count, 0)
+            return
+        before, largest_timestamp = batch.base_offset - 1, -1
+        if batch.magic < CURRENT_MAGIC:
+            # The first offset of a wrapper is known only from its content.
+            before = -1
+        try:
+            for record in batch.records():
+                if not before < record.offset <= batch.last_offset:
+                    message = (
+                        f"record offset {record.offset} after {before} in a batch up to {batch.last_offset}"
+                    )
+                    self._report.add(path, batch.position, "1.5", message)
+                before, largest_timestamp = record.offset, max(largest_timestamp, record.timestamp)
+                self._report.records += 1
+                if batch.is_control:
+                    read_control_record(record)
+        except StorageError as error:
+            reason = error.reason if isinstance(error, CorruptBatch) else str(error)
+            self._report.add(path, batch.position, "1.5", f"records: {reason}")
+            return
+        if largest_timestamp > batch.max_timestamp:
+            message = f"a record of timestamp {largest_timestamp} in a batch up to {batch.max_timestamp}"
+            self._report.add(path, batch.position, "1.5", message)
+
+    def _check_epochs(self) -> None:
+        """Compare the leader epochs: a crash may leave too many entries in the file, but never too few (EP12)."""
+        path = join(self._directory, LEADER_EPOCH_CHECKPOINT)
+        if not self._file_system.exists(path):
+            if self._epoch_starts:
+                self._report.add(path, None, "EP12", "missing, though batches carry leader epochs")
+            return
+        try:
+            entries = LeaderEpochCheckpoint(self._file_system, path).read()
+        except CorruptCheckpoint as error:
+            place = "" if error.line is None else f"line {error.line}: "
+            self._report.add(path, None, "EP1", f"{place}{error.reason}")
+            return
+        for (epoch, start), (next_epoch, next_start) in pairwise(entries):
+            if next_epoch <= epoch or next_start <= start:
+                message = f"{next_epoch} from {next_start} after {epoch} from {start}"
+                self._report.add(path, None, "EP1", message)
+        for epoch, base_offset, log, position in self._epoch_starts:
+            known = [entry for entry in entries if entry[1] <= base_offset]
+            if known and known[-1][0] != epoch:
+                message = f"offset {base_offset} has epoch {epoch}, the checkpoint says {known[-1][0]}"
+                self._report.add(log, position, "EP9", message)
+        if not entries and self._epoch_starts:
+            self._report.add(path, None, "EP12", "empty, though batches carry leader epochs")
+
+
+def partition_directories(file_system: FileSystem, directory: str) -> list[str]:
+    """The live partitions in `directory`, including the metadata log; folders without our files are left out.
+
+    A folder that has the name of a partition and may not be listed is included: its reader gets the error.
+    """
+    names = []
+    for name in file_system.list(directory):
+        try:
+            is_live = not parse_directory_name(name).suffix
+        except BadDirectoryName:
+            continue
+        path = join(directory, name)
+        if is_live and file_system.stat(path).is_directory and _may_be_ours(file_system, path):
+            names.append(name)
+    return names
+
+
+def _may_be_ours(file_system: FileSystem, directory: str) -> bool:
+    try:
+        return is_partition_directory(file_system, directory)
+    except PermissionError:
+        return True
+
+
+_PARTITION_FILE = re.compile(
+    rf"[0-9]{{20,}}\.(log|index|timeindex|txnindex|snapshot)(\.|$)|{LEADER_EPOCH_CHECKPOINT}$|{PARTITION_METADATA_FILE}$"
+)
+
+
+def is_partition_directory(file_system: FileSystem, directory: str) -> bool:
+    """Whether it has the name of a partition and a file of ours: `/etc/dbus-1` has such a name and is none."""
+    try:
+        parse_directory_name(basename(directory))
+    except BadDirectoryName:
+        return False
+    return any(_PARTITION_FILE.match(name) for name in file_system.list(directory))

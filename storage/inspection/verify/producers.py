@@ -1,0 +1,183 @@
+"""Verifies that producers and transactions of a log agree with its transaction indexes and its producer snapshots.
+
+Each batch of a producer must continue the sequence of its last batch, as a leader writes them. Where offsets are
+missing, compaction may have removed batches, and only sequences that go back are wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, final
+
+from storage.batch import RecordBatch
+from storage.batch.control_records import ControlType, read_control_record
+from storage.batch.record import NO_SEQUENCE, add_to_sequence
+from storage.disk.filesystem import FileSystem, join, read_file
+from storage.errors import CorruptIndex, CorruptSnapshot, StorageError
+from storage.index.transaction_index import ENTRY, AbortedTransaction, unpack_entries
+from storage.inspection.verify.indexes import Finding
+from storage.producers.snapshot import list_snapshots, read_snapshot, snapshot_name
+from storage.segment import TRANSACTION_INDEX_SUFFIX, offset_name
+
+_HALF_OF_SEQUENCES = 1 << 30
+
+
+class _Producer(NamedTuple):
+    epoch: int
+    last_sequence: int
+    last_offset: int
+
+
+class _Remembered(NamedTuple):
+    """A producer's last batch, as stored in a snapshot."""
+
+    path: str
+    producer_id: int
+    epoch: int
+    last_sequence: int
+
+
+@final
+class ProducerWatch:
+    """Follows producers and transactions: it must see every sound batch in order, and the end of each segment."""
+
+    def __init__(self, file_system: FileSystem, directory: str) -> None:
+        self._file_system, self._directory = file_system, directory
+        self._producers: dict[int, _Producer] = {}
+        # The first offset of the open transaction of each producer.
+        self._open: dict[int, int] = {}
+        # The aborted transactions of the segment by the offset of their marker.
+        self._aborted: dict[int, AbortedTransaction] = {}
+        # The producers of the ABORT markers of the segment by the offset of the marker.
+        self._markers: dict[int, int] = {}
+        # The entries of snapshots by last offset.
+        self._remembered: dict[int, list[_Remembered]] = {}
+        # So far no offset after this one is missing.
+        self._missing_up_to = -1
+
+    def read_snapshots(self) -> Iterator[Finding]:
+        """Read the snapshots; called before the first batch."""
+        for offset in list_snapshots(self._file_system, self._directory):
+            path = join(self._directory, snapshot_name(offset))
+            try:
+                entries = read_snapshot(self._file_system, path)
+            except CorruptSnapshot as error:
+                yield path, None, "1.10", str(error)
+                continue
+            for entry in entries:
+                if not entry.batches:
+                    continue
+                last_sequence, last_offset, *_ = entry.batches[-1]
+                if last_offset >= offset:
+                    message = f"producer {entry.producer_id} at offset {last_offset}, not below {offset}"
+                    yield path, None, "PS15", message
+                    continue
+                self._remembered.setdefault(last_offset, []).append(
+                    _Remembered(path, entry.producer_id, entry.producer_epoch, last_sequence)
+                )
+
+    def check_end(self, log_end_offset: int) -> Iterator[Finding]:
+        """Compare what must hold at the end; called after the last batch."""
+        for offset in list_snapshots(self._file_system, self._directory):
+            if offset > log_end_offset:
+                path = join(self._directory, snapshot_name(offset))
+                yield path, None, "PS16", f"beyond the log end offset {log_end_offset}"
+
+    def batch(self, batch: RecordBatch, path: str, offset_before: int) -> Iterator[Finding]:
+        """Check the next sound batch of the `.log` at `path`; `offset_before` is the last offset before it, or -1."""
+        if batch.base_offset > offset_before + 1 and offset_before >= 0:
+            self._missing_up_to = batch.base_offset
+        if batch.producer_id < 0:
+            return
+        for each in self._remembered.get(batch.last_offset, ()):
+            found = (batch.producer_id, batch.producer_epoch, batch.last_sequence)
+            if not batch.is_control and found != each[1:]:
+                message = f"offset {batch.last_offset} is of producer, epoch, sequence {each[1:]}, in the log {found}"
+                yield each.path, None, "PS15", message
+        if batch.is_control:
+            self._marker(batch)
+            return
+        if batch.is_transactional:
+            self._open.setdefault(batch.producer_id, batch.base_offset)
+        if batch.base_sequence != NO_SEQUENCE:
+            for message in self._sequence_problem(batch):
+                yield path, batch.position, "PS4", f"producer {batch.producer_id}: {message}"
+            self._producers[batch.producer_id] = _Producer(
+                batch.producer_epoch, batch.last_sequence, batch.last_offset
+            )
+
+    def _sequence_problem(self, batch: RecordBatch) -> Iterator[str]:
+        known = self._producers.get(batch.producer_id)
+        if known is None:
+            return
+        if batch.producer_epoch < known.epoch:
+            yield f"epoch {batch.producer_epoch} after {known.epoch}"
+        if batch.producer_epoch != known.epoch:
+            return
+        expected = add_to_sequence(known.last_sequence, 1)
+        if batch.base_sequence == expected:
+            return
+        goes_back = (batch.base_sequence - expected) % (1 << 31) >= _HALF_OF_SEQUENCES
+        if goes_back or known.last_offset >= self._missing_up_to:
+            yield f"sequence {batch.base_sequence} after {known.last_sequence}"
+
+    def _marker(self, batch: RecordBatch) -> None:
+        """Note the end of a transaction. A marker that does not decode is skipped: the deep verification reports it."""
+        try:
+            record = next(batch.records(), None)
+            control_type = None if record is None else read_control_record(record).control_type
+        except StorageError:
+            return
+        if control_type not in (ControlType.ABORT, ControlType.COMMIT):
+            return
+        first_offset = self._open.pop(batch.producer_id, None)
+        if control_type is ControlType.ABORT:
+            self._markers[batch.last_offset] = batch.producer_id
+            if first_offset is not None:
+                self._aborted[batch.last_offset] = AbortedTransaction(
+                    batch.producer_id, first_offset, batch.last_offset, -1
+                )
+
+    def end_segment(self, base_offset: int) -> Iterator[Finding]:
+        """Compare the transactions that ended in a segment with its transaction index."""
+        path = join(self._directory, offset_name(base_offset) + TRANSACTION_INDEX_SUFFIX)
+        try:
+            yield from self._check_index(path, base_offset)
+        except CorruptIndex as error:
+            yield path, None, "IX30", error.reason
+        for transaction in self._aborted.values():
+            message = (
+                f"no entry for the aborted transaction of producer {transaction.producer_id} "
+                f"from {transaction.first_offset} to {transaction.last_offset}"
+            )
+            yield path, None, "LS10", message
+        self._aborted.clear()
+        self._markers.clear()
+
+    def _check_index(self, path: str, base_offset: int) -> Iterator[Finding]:
+        if not self._file_system.exists(path):
+            return
+        content = read_file(self._file_system, path)
+        if left := len(content) % ENTRY.size:
+            message = f"{len(content)} bytes are no whole number of entries of {ENTRY.size}"
+            yield path, len(content) - left, "IX26", message
+        before = base_offset - 1
+        for at, entry in unpack_entries(content, path):
+            if entry.last_offset <= before:
+                rule = "IX30" if entry.last_offset < base_offset else "IX27"
+                yield path, at, rule, f"last offset {entry.last_offset} after {before}"
+            before = max(before, entry.last_offset)
+            if not entry.first_offset <= entry.last_offset >= entry.last_stable_offset - 1:
+                yield (
+                    path,
+                    at,
+                    "1.9",
+                    f"{entry.first_offset} to {entry.last_offset}, {entry.last_stable_offset}",
+                )
+            if self._markers.get(entry.last_offset) != entry.producer_id:
+                message = f"no ABORT marker of producer {entry.producer_id} at offset {entry.last_offset}"
+                yield path, at, "LS10", message
+            expected = self._aborted.pop(entry.last_offset, None)
+            if expected is not None and entry.first_offset > expected.first_offset:
+                message = f"the transaction begins at {expected.first_offset}, not {entry.first_offset}"
+                yield path, at, "LS10", message

@@ -1,0 +1,321 @@
+"""Appending to a partition's log, as its leader and as a follower. Kafka: UnifiedLog.append; rules AP1 to AP15."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, final
+
+from storage.batch import RecordBatch, iterate_batches
+from storage.codec.buffer import Buffer
+from storage.config import INT_MAX, LONG_MAX, LogConfig
+from storage.errors import InvalidRecord, OffsetsExhausted, RecordBatchTooLarge, UnexpectedAppendOffset
+from storage.leader_epochs import LeaderEpochCache
+from storage.log.append_info import AppendInfo
+from storage.log.flushes import Flushes
+from storage.log.local_log import LocalLog
+from storage.log.marks import Marks
+from storage.log.online import Online
+from storage.producers.entry import AppendOrigin, BatchMetadata
+from storage.producers.state import PreparedAppend, ProducerStateManager
+from storage.producers.verification import VerificationGuard
+from storage.segment import LogSegment
+from storage.validation.analysis import analyze, check_in_order, check_produced, largest_batch_bytes
+from storage.validation.batch import validate_and_assign
+from storage.validation.checked import CheckedSet, EpochStart
+from storage.validation.plain import PlainBatches
+from storage.validation.rules import ValidationRules, check_batch_size
+
+# A member of an enumeration takes as long to look up as a short call.
+_CLIENT: Final = AppendOrigin.CLIENT
+_RAFT_LEADER: Final = AppendOrigin.RAFT_LEADER
+
+
+@final
+class Appends:
+    """The one way into a log: a set is checked, then written. It owns the topic's rules for what is appended."""
+
+    __slots__ = (
+        "_epochs",
+        "_flushes",
+        "_local",
+        "_marks",
+        "_max_segment_ms",
+        "_online",
+        "_plain",
+        "_producers",
+        "_rules",
+    )
+
+    def __init__(
+        self,
+        local: LocalLog,
+        epochs: LeaderEpochCache,
+        producers: ProducerStateManager,
+        marks: Marks,
+        flushes: Flushes,
+        online: Online,
+    ) -> None:
+        self._local, self._epochs, self._producers = local, epochs, producers
+        self._marks, self._flushes, self._online = marks, flushes, online
+        self.configure(local.config)
+
+    def configure(self, config: LogConfig) -> None:
+        """Check what is appended from now on by the rules of `config`."""
+        self._rules = ValidationRules.from_config(config)
+        self._plain = PlainBatches(self._rules)
+        self._max_segment_ms = config.max_segment_ms
+
+    def as_leader(
+        self,
+        records: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = _CLIENT,
+        guard: VerificationGuard | None = None,
+    ) -> AppendInfo:
+        """Give the records offsets from the log end on, stamp the epoch, and write them.
+
+        A known retry of a client writes nothing and gives the offsets of then. With origin RAFT_LEADER offsets and
+        epoch are in the records already. Raises CorruptBatch, RecordTooLarge, RecordBatchTooLarge, InvalidRecord and
+        its children, OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState,
+        TransactionCoordinatorFenced, UnsupportedCompression, OffsetsExhausted; nothing is written then.
+        """
+        if self._online.reason is not None:
+            self._online.check()
+        if origin is _RAFT_LEADER:
+            return self._append_numbered(records, leader_epoch, now_ms)
+        checked = None
+        if origin is _CLIENT:
+            checked = self._plain.check(records, self._local.log_end_offset, leader_epoch, now_ms)
+        if checked is None:
+            checked = self._validate(records, leader_epoch, now_ms, origin)
+        return self._nothing() if checked is None else self._write(checked, now_ms, origin, guard)
+
+    def _validate(
+        self, records: Buffer, leader_epoch: int, now_ms: int, origin: AppendOrigin
+    ) -> CheckedSet | None:
+        """Check and stamp any set by the rules AP2 to AP8. Returns None for a set without a batch."""
+        batches = check_produced(records, self._rules, is_client=origin is _CLIENT)
+        if not batches:
+            return None
+        return validate_and_assign(
+            records,
+            self._rules,
+            base_offset=self._local.log_end_offset,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+            only=batches[0] if batches[0].size_bytes == len(records) else None,
+        )
+
+    def as_follower(self, records: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """Write whole batches as the leader has them: offsets kept, gaps upward allowed, an incomplete tail dropped.
+
+        Batches of an epoch above `leader_epoch`, the one the fetch was sent in, and all behind them are skipped
+        (FET-9, KAFKA-18723). Raises CorruptBatch, OffsetsOutOfOrder, UnexpectedAppendOffset for a first offset below
+        the log end, RecordBatchTooLarge, InvalidTransactionState, OffsetsExhausted; nothing is written then.
+        """
+        self._online.check()
+        return self._append_in_order(analyze(records, leader_epoch), now_ms, AppendOrigin.REPLICATION)
+
+    def _append_numbered(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """Write what the leader of a quorum has numbered and stamped itself."""
+        checked = analyze(records, INT_MAX)
+        for epoch, offset in checked.epoch_starts or ():
+            if epoch != leader_epoch:
+                raise InvalidRecord(f"epoch {epoch} at offset {offset} is not the leader's {leader_epoch}")
+        if checked.columns:
+            check_batch_size(largest_batch_bytes(checked, checked.columns), self._rules)
+        return self._append_in_order(checked, now_ms, _RAFT_LEADER)
+
+    def _append_in_order(self, checked: CheckedSet, now_ms: int, origin: AppendOrigin) -> AppendInfo:
+        """Write batches that have their offsets, which must follow one another and the log end (AP4, AP10)."""
+        if not checked.columns:
+            return self._nothing(checked.skipped_bytes)
+        check_in_order(checked.columns)
+        log_end_offset = self._local.log_end_offset
+        if checked.first_offset < log_end_offset:
+            first_offset = next(iterate_batches(checked.records)).first_offset()
+            last_offset = checked.last_offset
+            raise UnexpectedAppendOffset(
+                f"{self._local.directory}: offsets {first_offset} to {last_offset} "
+                f"are below the log end offset {log_end_offset}",
+                first_offset,
+                last_offset,
+            )
+        return self._write(checked, now_ms, origin)
+
+    def _nothing(self, skipped_bytes: int = 0) -> AppendInfo:
+        return AppendInfo(
+            first_offset=-1,
+            last_offset=-1,
+            log_start_offset=self._marks.log_start_offset,
+            skipped_bytes=skipped_bytes,
+        )
+
+    def _write(
+        self, checked: CheckedSet, now_ms: int, origin: AppendOrigin, guard: VerificationGuard | None = None
+    ) -> AppendInfo:
+        """Write a checked set. Raises as the two callers; nothing of it is in the log then.
+
+        Rules AP9 to AP15, in this order: epochs, size, roll, producers, bytes, log end, then what follows from it.
+        """
+        local, before = self._local, self._local.log_end_offset
+        last_offset, size_bytes = checked.last_offset, len(checked.records)
+        if last_offset >= LONG_MAX:
+            raise OffsetsExhausted(
+                f"{local.directory}: the log end offset {before} cannot move past {last_offset}, "
+                f"{LONG_MAX} is the last there is"
+            )
+        try:
+            if checked.epoch_starts is None:
+                self._epochs.assign(checked.leader_epoch, checked.first_offset)
+            else:
+                self._note_epochs(checked.epoch_starts)
+            active, has_rolled = local.segments.active, False
+            if not active.has_room_for(
+                size_bytes,
+                last_offset,
+                checked.max_timestamp,
+                local.config.segment_bytes,
+                self._max_segment_ms,
+            ):
+                has_rolled = self._maybe_roll(checked, now_ms)
+                active = local.segments.active
+            prepared = None
+            if checked.producer_batches:
+                prepared = self._check_producers(checked.producer_batches, active, origin, guard)
+                if prepared.duplicate is not None:
+                    return self._duplicate(prepared.duplicate, checked)
+            local.append(checked)
+            if prepared is not None:
+                self._commit_producers(prepared)
+        except OSError as error:
+            raise self._online.failed("append", error) from error
+        self._producers.reached(last_offset + 1)
+        # What has no producer makes nothing unstable.
+        if prepared is not None or self._marks.is_unstable:
+            self._marks.refresh_first_unstable()
+        assert before <= checked.first_offset or checked.first_offset < 0, (before, checked.first_offset)
+        assert local.log_end_offset == last_offset + 1, (local.log_end, last_offset)
+        return AppendInfo(
+            checked.first_offset,
+            last_offset,
+            checked.max_timestamp,
+            checked.offset_of_max_timestamp,
+            checked.log_append_time_ms,
+            self._marks.log_start_offset,
+            checked.leader_epoch,
+            1 if checked.columns is None else len(checked.columns),
+            size_bytes,
+            False,
+            has_rolled,
+            checked.skipped_bytes,
+        )
+
+    def _note_epochs(self, epoch_starts: Sequence[EpochStart]) -> None:
+        """AP9. Raises InvalidRecord for a batch that no leader has stamped (T32)."""
+        for epoch, start_offset in epoch_starts:
+            if epoch is not None:
+                self._epochs.assign(epoch, start_offset)
+            elif len(self._epochs):
+                # Magic 0 and 1 carry none: what is known would be wrong from here on.
+                self._epochs.clear_and_flush()
+
+    def _maybe_roll(self, checked: CheckedSet, now_ms: int) -> bool:
+        """Whether the segment was full for `checked`, and a new one was begun (LS4). Raises RecordBatchTooLarge."""
+        local, size_bytes = self._local, len(checked.records)
+        segment_bytes = local.config.segment_bytes
+        if size_bytes > segment_bytes:
+            raise RecordBatchTooLarge(f"a set of {size_bytes} bytes is above segment.bytes={segment_bytes}")
+        if not local.segments.active.should_roll(
+            messages_size=size_bytes,
+            max_timestamp=checked.max_timestamp,
+            max_offset=checked.last_offset,
+            now_ms=now_ms,
+            max_segment_bytes=segment_bytes,
+            max_segment_ms=self._max_segment_ms,
+        ):
+            return False
+        self._flushes.roll_unguarded(checked.roll_offset, now_ms)
+        return True
+
+    def _check_producers(
+        self,
+        batches: Sequence[RecordBatch],
+        active: LogSegment,
+        origin: AppendOrigin,
+        guard: VerificationGuard | None,
+    ) -> PreparedAppend:
+        return self._producers.prepare_append(
+            batches,
+            origin=origin,
+            segment_base_offset=active.base_offset,
+            position=active.records.size_bytes,
+            guard=guard,
+        )
+
+    def _commit_producers(self, prepared: PreparedAppend) -> None:
+        """Take over what the append made of its producers, after its bytes are written.
+
+        When the transaction index cannot be written they stay, and the next start's recovery writes it from them
+        (AP14, T35).
+        """
+        self._producers.commit(prepared)
+        for completed in prepared.completed:
+            aborted = self._producers.index_entry_of(completed)
+            if aborted is not None:
+                self._local.segments.active.note_aborted(aborted)
+            self._producers.complete_transaction(completed)
+
+    def _duplicate(self, found: BatchMetadata, checked: CheckedSet) -> AppendInfo:
+        """The offsets and the time are those of then; the largest timestamp is the set's that came now (AP12)."""
+        return AppendInfo(
+            first_offset=found.first_offset,
+            last_offset=found.last_offset,
+            max_timestamp=checked.max_timestamp,
+            log_append_time_ms=found.timestamp,
+            log_start_offset=self._marks.log_start_offset,
+            is_duplicate=True,
+        )
+
+    def maybe_start_transaction_verification(
+        self,
+        producer_id: int,
+        *,
+        sequence: int,
+        producer_epoch: int,
+        supports_epoch_bump: bool = True,
+        now_ms: int,
+    ) -> VerificationGuard | None:
+        """Begin to verify a transaction, before the coordinator is asked. Returns the guard to append with (PS23).
+
+        Returns None where none is needed, the transaction having been begun here. Raises InvalidProducerEpoch,
+        StorageError.
+        """
+        self._online.check()
+        return self._producers.maybe_start_verification(
+            producer_id,
+            sequence=sequence,
+            producer_epoch=producer_epoch,
+            supports_epoch_bump=supports_epoch_bump,
+            now_ms=now_ms,
+        )
+
+    def remove_expired_producers(self, now_ms: int) -> None:
+        """Forget producers idle for producer.id.expiration.ms; Kafka does so every ten minutes (PS13).
+
+        Raises StorageError.
+        """
+        self._online.check()
+        self._producers.remove_expired(now_ms)
+
+    def assign_epoch(self, epoch: int, offset: int | None = None) -> None:
+        """Note that a leader's epoch begins at `offset`, before the leader has written anything (KIP-101).
+
+        Without `offset` it is the log end. On disk on return. Raises StorageError.
+        """
+        self._online.check()
+        with self._online.during("assign epoch"):
+            self._epochs.assign(epoch, self._local.log_end_offset if offset is None else offset)

@@ -1,0 +1,219 @@
+"""Compacting a partition's log: what of it may be cleaned, and the two moments in which a round touches it.
+
+Kafka: LogCleanerManager.cleanableOffsets and LogToClean, Cleaner.doClean; rules CL2, CL3, CL5, CL14.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from storage.cleaner.compaction import Compaction, DirtyRange
+from storage.cleaner.filter import LastRecord
+from storage.cleaner.plan import CleanerConfig, Source
+from storage.config import LogConfig
+from storage.log.local_log import LocalLog
+from storage.log.marks import Marks
+from storage.log.online import Online
+from storage.producers.state import ProducerStateManager
+from storage.segment import LogSegment
+from storage.segment.replace import DeleteFiles, replace_segments
+from storage.segment.segments import LogSegments
+from storage.segment.split import split_overflowed_segment
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanableOffsets:
+    """[first_dirty_offset, first_uncleanable_offset) may be cleaned; equal when nothing may.
+
+    `is_checkpoint_invalid`: the checkpoint lies outside the log, and `first_dirty_offset` is to be written there.
+    """
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    is_checkpoint_invalid: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogToClean:
+    """The measure of how dirty a log is. `dirty` ends at the base of a segment (CL3); bytes count whole segments."""
+
+    dirty: DirtyRange
+    clean_bytes: int
+    cleanable_bytes: int
+    # Above 0 max.compaction.lag.ms has passed, and the log is to be cleaned now (CL5).
+    compaction_delay_ms: int
+
+    @property
+    def total_bytes(self) -> int:
+        """Clean and cleanable bytes."""
+        return self.clean_bytes + self.cleanable_bytes
+
+    @property
+    def cleanable_ratio(self) -> float:
+        """The cleanable part of all bytes, 0 to 1 (CL4)."""
+        return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
+
+
+@final
+class Compactions:
+    """What may be compacted in one log, and the steps in which a round touches it. It owns nothing.
+
+    It is the `CompactedLog` of a `Compaction`.
+    """
+
+    __slots__ = ("_delete_files", "_local", "_marks", "_online", "_producers")
+
+    def __init__(
+        self,
+        local: LocalLog,
+        producers: ProducerStateManager,
+        marks: Marks,
+        delete_files: DeleteFiles,
+        online: Online,
+    ) -> None:
+        self._local, self._producers, self._marks = local, producers, marks
+        self._delete_files, self._online = delete_files, online
+
+    def cleanable_offsets(self, checkpoint: int | None, now_ms: int) -> CleanableOffsets:
+        """The offsets that may be cleaned, from the cleaner's checkpoint, or the log start for want of one.
+
+        They end at the last stable offset, the active segment or the first segment that is younger than
+        min.compaction.lag.ms, whichever is first (CL1, CL2, CL25).
+        """
+        local, log_start_offset = self._local, self._marks.log_start_offset
+        first_dirty = log_start_offset if checkpoint is None else checkpoint
+        is_invalid = not log_start_offset <= first_dirty <= local.log_end_offset
+        if is_invalid:
+            # With `delete` retention may pass the cleaner at any time.
+            if "delete" not in local.config.cleanup_policies:
+                logger.warning(
+                    "cleaner checkpoint outside the log: log=%s offset=%d", local.directory, first_dirty
+                )
+            first_dirty = log_start_offset
+        bounds = [self._marks.last_stable_offset, local.segments.active.base_offset]
+        lag_ms = local.config.min_compaction_lag_ms
+        if lag_ms > 0:
+            bounds += [
+                segment.base_offset
+                for segment in local.segments.non_active_from(first_dirty)
+                if segment.largest_timestamp_ms > now_ms - lag_ms
+            ][:1]
+        return CleanableOffsets(
+            first_dirty_offset=first_dirty,
+            first_uncleanable_offset=max(first_dirty, min(bounds)),
+            is_checkpoint_invalid=is_invalid,
+        )
+
+    def log_to_clean(self, offsets: CleanableOffsets, now_ms: int) -> LogToClean:
+        """Measure how dirty the log is within `offsets` (CL3 to CL5)."""
+        segments, first_dirty = self._local.segments, offsets.first_dirty_offset
+        beyond = segments.non_active_from(offsets.first_uncleanable_offset)
+        end_offset = (beyond[0] if beyond else segments.active).base_offset
+        dirty = segments.values(min(first_dirty, end_offset), end_offset)
+        clean = segments.values(0, first_dirty) if first_dirty > 0 else []
+        return LogToClean(
+            dirty=DirtyRange(first_dirty, end_offset),
+            clean_bytes=sum(segment.size_bytes for segment in clean),
+            cleanable_bytes=sum(segment.size_bytes for segment in dirty),
+            compaction_delay_ms=self._compaction_delay_ms(first_dirty, now_ms),
+        )
+
+    def _compaction_delay_ms(self, first_dirty_offset: int, now_ms: int) -> int:
+        dirty = self._local.segments.non_active_from(first_dirty_offset)
+        firsts = [segment.first_batch_timestamp for segment in dirty]
+        earliest = min((first for first in firsts if first is not None and first > 0), default=None)
+        clean_until_ms = now_ms - self._local.config.max_compaction_lag_ms
+        return max(clean_until_ms - earliest, 0) if earliest is not None else 0
+
+    def prepare(self, offsets: CleanableOffsets, config: CleanerConfig, now_ms: int) -> Compaction:
+        """Plan a round over the whole segments of `offsets`; see `Compaction` for how it is run.
+
+        ValueError if no whole segment follows the first dirty offset. Raises StorageError.
+        """
+        self._online.check()
+        local, dirty = self._local, self.log_to_clean(offsets, now_ms).dirty
+        if dirty.end_offset < dirty.start_offset:
+            raise ValueError(f"{local.directory}: there is no whole segment in {offsets}")
+        assert dirty.end_offset <= local.segments.active.base_offset, (dirty, local.segments.active)
+        return Compaction(local.file_system, self, dirty, config, now_ms)
+
+    @property
+    def directory(self) -> str:
+        return self._local.directory
+
+    @property
+    def config(self) -> LogConfig:
+        return self._local.config
+
+    @property
+    def segments(self) -> LogSegments:
+        return self._local.segments
+
+    def last_records_of_producers(self) -> dict[int, LastRecord]:
+        """The last record of each producer, by producer id (CL14). Kafka: UnifiedLog.lastRecordsOfActiveProducers."""
+        return {
+            producer_id: LastRecord(entry.last_offset if entry.batches else None, entry.producer_epoch)
+            for producer_id, entry in self._producers.producers.items()
+        }
+
+    def plan_source(self, segment: LogSegment, end_offset: int, start_offset: int) -> Source:
+        """What a round reads of `segment`: offsets from `start_offset` to `end_offset` (exclusive).
+
+        Aborted transactions are looked for from this segment on: their entries are where their markers are (CL22).
+        """
+        return Source(
+            base_offset=segment.base_offset,
+            path=segment.path,
+            start_position=segment.offset_index.lookup(start_offset).position,
+            size_bytes=segment.size_bytes,
+            modified_ms=segment.records.modified_ms(),
+            end_offset=end_offset,
+            aborted=self._local.collect_aborted(self._marks.log_start_offset, end_offset, segment),
+        )
+
+    def swap_in(self, cleaned: LogSegment, old: Sequence[LogSegment]) -> None:
+        """Put `cleaned`, complete and synced, in the place of `old` (CL11). Raises StorageError."""
+        local, bytes_before = self._local, sum(segment.size_bytes for segment in old)
+        with self._online.during("swap"):
+            replaced = replace_segments(
+                local.file_system,
+                local.directory,
+                local.segments,
+                [cleaned],
+                old,
+                delete=self._delete_files,
+            )
+            self._producers.delete_snapshots_of(replaced)
+        assert local.segments.get(cleaned.base_offset) is cleaned, (local.directory, cleaned)
+        logger.info(
+            "compacted: log=%s base_offset=%d segments=%d bytes_before=%d bytes=%d",
+            local.directory,
+            cleaned.base_offset,
+            len(old),
+            bytes_before,
+            cleaned.size_bytes,
+        )
+
+    def split_overflowed(self, base_offset: int, now_ms: int) -> None:
+        """Split the segment whose offsets do not fit one of the group's base into several (CL23).
+
+        Raises StorageError.
+        """
+        local, segment = self._local, self._local.segments.get(base_offset)
+        assert segment is not None, base_offset
+        with self._online.during("split"):
+            split = split_overflowed_segment(
+                local.file_system,
+                local.directory,
+                local.segments,
+                segment,
+                local.config,
+                now_ms,
+                delete=self._delete_files,
+            )
+            self._producers.delete_snapshots_of(split.deleted)

@@ -1,0 +1,151 @@
+"""Roll and flush. A flush has two halves: what to sync is fixed while nothing else runs, the syncs may wait.
+
+A roll waits for its syncs: see `LocalLog.roll`. Kafka: UnifiedLog.roll, flush, LocalLog.flush; rules RO3, FL1 to FL4.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import final
+
+from storage.disk.filesystem import FileSystem
+from storage.log.local_log import LocalLog
+from storage.log.marks import Marks
+from storage.log.online import Online
+from storage.producers.state import ProducerStateManager
+from storage.segment import LogSegment
+
+logger = logging.getLogger(__name__)
+
+
+@final
+class PreparedFlush:
+    """What one flush has to sync. Call it, once, on any thread; then hand `offset` to `Flushes.done`.
+
+    Appends may go on meanwhile. A truncation below `offset` lowers `valid_up_to`: what was written again above it
+    is not what was synced.
+    """
+
+    __slots__ = ("_file_system", "_segments", "_sync_directory", "offset", "valid_up_to")
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        offset: int,
+        segments: list[LogSegment],
+        directory_to_sync: str | None,
+    ) -> None:
+        self._file_system = file_system
+        self.offset = self.valid_up_to = offset
+        self._segments = segments
+        self._sync_directory = directory_to_sync
+        for segment in segments:
+            # In the log's own step: the job must not create files while appends go on.
+            segment.open_indexes()
+
+    def __call__(self) -> None:
+        """Raises OSError; then nothing of it may be taken as synced."""
+        for segment in self._segments:
+            try:
+                segment.flush()
+            except OSError:
+                # A deleted segment was truncated meanwhile: there is nothing left to sync.
+                if not segment.is_deleted:
+                    raise
+        if self._sync_directory is not None:
+            # It may have been renamed meanwhile, for deletion or with a sync of its own (FL2).
+            with suppress(FileNotFoundError):
+                self._file_system.sync_directory(self._sync_directory)
+
+
+@final
+class Flushes:
+    """The flushes of one log that were prepared and have not ended, oldest first; and its rolls."""
+
+    __slots__ = ("_local", "_marks", "_online", "_prepared", "_producers")
+
+    def __init__(
+        self, local: LocalLog, producers: ProducerStateManager, marks: Marks, online: Online
+    ) -> None:
+        self._local, self._producers, self._marks, self._online = local, producers, marks, online
+        self._prepared: list[PreparedFlush] = []
+
+    def roll(self, expected_next_offset: int | None = None, *, now_ms: int) -> LogSegment:
+        """Begin a new segment. All before it is on disk on return, and the recovery point is there.
+
+        The base offset is the greater of the log end and `expected_next_offset` (RO2). Raises StorageError.
+        """
+        self._online.check()
+        with self._online.during("roll"):
+            return self.roll_unguarded(expected_next_offset, now_ms)
+
+    def roll_unguarded(self, expected_next_offset: int | None, now_ms: int) -> LogSegment:
+        """`roll` inside a step of the log that has its own guard. Raises OSError: then the log must go offline."""
+        recovery_point = self._local.recovery_point
+        segment = self._local.roll(expected_next_offset, now_ms)
+        self._producers.reached(segment.base_offset)
+        try:
+            self._producers.take_snapshot()
+        except OSError:
+            # The snapshot is not on disk: the recovery point must not pass it (T12).
+            self._local.lower_recovery_point(recovery_point)
+            raise
+        self._marks.keep_high_watermark_within_log()
+        logger.info("rolled: log=%s base_offset=%d", self._local.directory, segment.base_offset)
+        assert segment is self._local.segments.active, (segment, self._local.segments.active)
+        return segment
+
+    @property
+    def wanted(self) -> int | None:
+        """The offset up to which flush.messages asks for a flush now; None when it does not."""
+        local = self._local
+        unflushed_messages = local.log_end_offset - local.recovery_point
+        return local.log_end_offset if unflushed_messages >= local.config.flush_messages else None
+
+    def flush(self, offset: int | None = None) -> None:
+        """Sync all below `offset`, everything without one, and move the recovery point there. It waits for the disk.
+
+        Raises StorageError; the log is offline then.
+        """
+        prepared = self.prepare(offset)
+        with self._online.during("flush"):
+            prepared()
+        self.done(prepared.offset)
+
+    def prepare(self, up_to: int | None = None) -> PreparedFlush:
+        """Fix what `flush` would sync. Returns it, to be called on another thread; then `done(prepared.offset)`.
+
+        Rules FL1 to FL4. Raises StorageError.
+        """
+        self._online.check()
+        local = self._local
+        offset = local.log_end_offset if up_to is None else up_to
+        assert 0 <= offset <= local.log_end_offset, (offset, local.log_end_offset)
+        # Everything includes an empty active segment.
+        bound = offset if up_to is not None else offset + 1
+        segments = local.segments_to_flush(bound)
+        has_new = any(segment.base_offset >= local.recovery_point for segment in segments)
+        # It opens indexes that were not open yet.
+        with self._online.during("flush"):
+            prepared = PreparedFlush(
+                local.file_system, offset, segments, local.directory if has_new else None
+            )
+        self._prepared.append(prepared)
+        return prepared
+
+    def done(self, offset: int) -> None:
+        """Move the recovery point: the prepared flush up to `offset` has run. Those before it count as done too."""
+        valid_up_to = offset
+        for index, prepared in enumerate(self._prepared):
+            if prepared.offset == offset:
+                valid_up_to = prepared.valid_up_to
+                del self._prepared[: index + 1]
+                break
+        reached = min(valid_up_to, self._local.log_end_offset)
+        self._local.raise_recovery_point(reached)
+
+    def truncated_to(self, offset: int) -> None:
+        """Note that the log was cut at `offset`: prepared flushes promise nothing above it any more."""
+        for prepared in self._prepared:
+            prepared.valid_up_to = min(prepared.valid_up_to, offset)

@@ -1,0 +1,174 @@
+"""The marks of one log: log start offset, high watermark, last stable offset.
+
+Kafka: UnifiedLog; rules RD7, RD11, RT1, AP15.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import final
+
+from storage.errors import OffsetOutOfRange
+from storage.leader_epochs import LeaderEpochCache
+from storage.log.local_log import LocalLog
+from storage.log.online import Online
+from storage.producers.state import ProducerStateManager
+from storage.segment.place import LogOffsetMetadata
+
+logger = logging.getLogger(__name__)
+
+
+@final
+class Marks:
+    """Where readers may begin and end. The high watermark is at most the log end offset, always.
+
+    It is below the log start offset only within the batch that holds that. `log_start_offset`, the first offset that
+    readers may ask for, and `high_watermark`, the first offset that is not committed, are plain to read; only the
+    methods here set them.
+    """
+
+    __slots__ = (
+        "_epochs",
+        "_first_unstable",
+        "_high_watermark_place",
+        "_local",
+        "_online",
+        "_producers",
+        "high_watermark",
+        "log_start_offset",
+    )
+
+    def __init__(
+        self,
+        local: LocalLog,
+        epochs: LeaderEpochCache,
+        producers: ProducerStateManager,
+        online: Online,
+        *,
+        log_start_offset: int,
+    ) -> None:
+        self._local, self._epochs, self._producers, self._online = local, epochs, producers, online
+        self.log_start_offset = log_start_offset
+        self.high_watermark = log_start_offset
+        self._high_watermark_place = LogOffsetMetadata(log_start_offset)
+        self._first_unstable: LogOffsetMetadata | None = None
+        self.refresh_first_unstable()
+
+    @property
+    def high_watermark_metadata(self) -> LogOffsetMetadata:
+        """The high watermark with its place, looked up when only the offset is known.
+
+        The high watermark moves to the base offset of the batch found then, down or, across a gap, up: no batch is
+        cut by it, and no record lies between (Kafka 4.1).
+        """
+        if self._high_watermark_place.is_message_only:
+            self.set_high_watermark(self._maybe_resolve(self.high_watermark))
+        return self._high_watermark_place
+
+    def _maybe_resolve(self, offset: int) -> LogOffsetMetadata:
+        try:
+            return self._local.resolve(offset)
+        except OffsetOutOfRange:
+            return LogOffsetMetadata(offset)
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Follow what a leader told its follower, kept within [log start, log end]. Returns the value taken (RD11).
+
+        It may go back. AssertionError below 0.
+        """
+        assert offset >= 0, offset
+        offset = max(offset, self.log_start_offset)
+        if offset >= self._local.log_end_offset:
+            self.set_high_watermark(self._local.log_end)
+        else:
+            self.set_high_watermark(LogOffsetMetadata(offset))
+        return self.high_watermark
+
+    def maybe_increment_high_watermark(self, new: LogOffsetMetadata) -> bool:
+        """Whether it moved: only forward, or onto a newer segment at the same offset (RD11)."""
+        assert new.offset <= self._local.log_end_offset, (new, self._local.log_end)
+        old = self.high_watermark_metadata
+        is_newer_place = new.offset == old.offset and old.is_on_older_segment(new)
+        if new.offset <= old.offset and not is_newer_place:
+            return False
+        self.set_high_watermark(new)
+        return True
+
+    def set_high_watermark(self, new: LogOffsetMetadata) -> None:
+        """Move the high watermark to `new`, which may be lower. The producers' completed transactions follow it."""
+        if new.offset < self.high_watermark:
+            logger.info(
+                "high watermark back: log=%s from=%d to=%d",
+                self._local.directory,
+                self.high_watermark,
+                new.offset,
+            )
+        self.high_watermark, self._high_watermark_place = new.offset, new
+        self._producers.on_high_watermark_updated(new.offset)
+        self.refresh_first_unstable()
+        assert 0 <= new.offset <= self._local.log_end_offset, (new, self._local.log_end)
+
+    def keep_high_watermark_within_log(self) -> None:
+        """Set it to the log end if it is there or above: after a roll or a truncation its place may be gone (AP15)."""
+        if self.high_watermark >= self._local.log_end_offset:
+            self.set_high_watermark(self._local.log_end)
+
+    @property
+    def is_unstable(self) -> bool:
+        """Whether a transaction is open, or decided and not yet replicated."""
+        return self._first_unstable is not None
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset below which every transaction is decided and replicated; at most the high watermark (RD7)."""
+        unstable = self._first_unstable
+        return self.high_watermark if unstable is None else min(unstable.offset, self.high_watermark)
+
+    @property
+    def last_stable_metadata(self) -> LogOffsetMetadata:
+        """The last stable offset with its place, looked up when only the offset is known."""
+        high_watermark, unstable = self.high_watermark_metadata, self._first_unstable
+        if unstable is None or unstable.offset >= high_watermark.offset:
+            return high_watermark
+        if unstable.is_message_only:
+            unstable = self._first_unstable = self._maybe_resolve(unstable.offset)
+        return unstable
+
+    def refresh_first_unstable(self) -> None:
+        """Ask the producers again, after what may move it: an append, the high watermark, the log start offset.
+
+        Not after a truncation that the high watermark does not notice: what is below that is decided, though a
+        rebuilt producer state takes it for not yet replicated.
+        """
+        unstable = self._producers.first_unstable_transaction
+        if unstable is None:
+            self._first_unstable = None
+            return
+        place = unstable.place
+        if place.is_message_only or place.offset < self.log_start_offset:
+            place = self._maybe_resolve(max(place.offset, self.log_start_offset))
+        self._first_unstable = place
+
+    def maybe_increment_log_start_offset(self, offset: int) -> bool:
+        """Whether it moved: readers cannot ask for records below it any more (RT1).
+
+        Raises OffsetOutOfRange above the high watermark, StorageError.
+        """
+        if offset > self.high_watermark:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self._local.raise_recovery_point(offset)
+        self._epochs.truncate_from_start(offset)
+        with self._online.during("flush epochs"):
+            self._epochs.flush()
+        self._producers.on_log_start_offset_incremented(offset)
+        self.refresh_first_unstable()
+        assert self._local.recovery_point >= offset, (self._local.recovery_point, offset)
+        return True
+
+    def restart_at(self, log_start_offset: int) -> None:
+        """Set the log start offset, up or down: a truncation has removed what it stood on (RT9, RT12)."""
+        assert log_start_offset >= 0, log_start_offset
+        self.log_start_offset = log_start_offset

@@ -1,0 +1,234 @@
+"""One partition's log: what a leader and a follower append to, what is read, truncated and recovered.
+
+It joins the segments (`local_log.py`) with what their records mean: leader epochs, producers, the high watermark and
+the log start offset. Kafka: UnifiedLog.
+
+| part | what it is asked for |
+| --- | --- |
+| `appends` | append as leader and as follower, leader epochs, verification of transactions |
+| `reads` | read, offsets by timestamp, end offset of an epoch |
+| `marks` | log start offset, high watermark, last stable offset |
+| `flushes` | roll, flush, a flush on another thread |
+| `truncation` | truncate to an offset, begin again at one |
+| `retention` | deletion of old segments |
+| `compactions` | what may be cleaned, a round of compaction |
+| `local` | segments, log end, recovery point, configuration |
+| `epochs`, `producers` | what the records say of leaders and of producers |
+| `online` | whether it may be used |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+from storage.config import LogConfig
+from storage.disk.filesystem import FileSystem, basename, delete_log_files, dirname
+from storage.draws import Draws
+from storage.errors import StorageError, reason_of
+from storage.log.appends import Appends
+from storage.log.compaction import Compactions
+from storage.log.flushes import Flushes
+from storage.log.local_log import LocalLog
+from storage.log.marks import Marks
+from storage.log.online import Online
+from storage.log.reads import Reads
+from storage.log.retention import Retention
+from storage.log.truncation import Truncation
+from storage.recovery.cut import ReportCut, ignore_cut
+from storage.recovery.loader import load_log
+from storage.recovery.request import NO_DRAWS, LoadedLog, LoadRequest
+from storage.topics import parse_directory_name
+
+
+@final
+class PartitionLog:
+    """One partition's log: its parts, and the verbs and offsets that everybody uses. One thread owns it.
+
+    The verbs on its face are those of the parts: `appends.as_leader`, `appends.as_follower`, `reads.read` and
+    `truncation.truncate_to`, without a call between.
+    """
+
+    __slots__ = (
+        "append_as_follower",
+        "append_as_leader",
+        "appends",
+        "compactions",
+        "epochs",
+        "flushes",
+        "local",
+        "marks",
+        "online",
+        "partition",
+        "producers",
+        "read",
+        "reads",
+        "recovered_bytes_removed",
+        "retention",
+        "topic",
+        "truncate_to",
+        "truncation",
+    )
+
+    def __init__(
+        self,
+        request: LoadRequest,
+        loaded: LoadedLog,
+        on_recovery_point_lowered: Callable[[], None] | None = None,
+    ) -> None:
+        directory = parse_directory_name(basename(request.directory))
+        self.topic, self.partition = directory.topic, directory.partition
+        self.recovered_bytes_removed = loaded.removed_bytes
+        self.epochs, self.producers = loaded.leader_epochs, loaded.producers
+        self.local = local = LocalLog(
+            request.file_system,
+            request.directory,
+            request.config,
+            request.draws,
+            loaded.segments,
+            log_end_offset=loaded.log_end_offset,
+            recovery_point=loaded.recovery_point,
+        )
+        self.online = online = Online(request.directory)
+        self.marks = marks = Marks(
+            local, self.epochs, self.producers, online, log_start_offset=loaded.log_start_offset
+        )
+        self.flushes = flushes = Flushes(local, self.producers, marks, online)
+        self.appends = Appends(local, self.epochs, self.producers, marks, flushes, online)
+        self.reads = Reads(local, self.epochs, marks, online)
+        self.retention = Retention(local, self.producers, marks, flushes, online)
+        self.compactions = Compactions(local, self.producers, marks, self.retention.delete_files, online)
+        self.truncation = Truncation(
+            local,
+            self.epochs,
+            self.producers,
+            marks,
+            flushes,
+            online,
+            recalls_batches=request.recalls_batches,
+            on_recovery_point_lowered=on_recovery_point_lowered,
+        )
+        self.append_as_leader, self.append_as_follower = self.appends.as_leader, self.appends.as_follower
+        self.read, self.truncate_to = self.reads.read, self.truncation.truncate_to
+
+    @classmethod
+    def open(
+        cls,
+        file_system: FileSystem,
+        directory: str,
+        config: LogConfig,
+        *,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        clean: bool,
+        now_ms: int,
+        draws: Draws = NO_DRAWS,
+        report: ReportCut = ignore_cut,
+        recalls_batches: bool = False,
+        on_recovery_point_lowered: Callable[[], None] | None = None,
+    ) -> PartitionLog:
+        """Create or load the log in `directory`, named TOPIC-PARTITION; `report` is told of every cut.
+
+        `log_start_offset` and `recovery_point` are what the checkpoints say. `on_recovery_point_lowered` is called
+        after a truncation below the recovery point: the checkpoint must go down before an append passes it again.
+        With `recalls_batches` a retry of any of a producer's last five batches is known after a load or a truncation;
+        without, as in Kafka, of the newest one of its snapshot and what was read after that.
+        Raises StorageError with file and place for what can be neither cut nor rebuilt.
+        """
+        request = LoadRequest(
+            file_system=file_system,
+            directory=directory,
+            config=config,
+            now_ms=now_ms,
+            is_clean=clean,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            draws=draws,
+            report=report,
+            recalls_batches=recalls_batches,
+        )
+        try:
+            return cls(request, load_log(request), on_recovery_point_lowered)
+        except OSError as error:
+            raise StorageError(f"{directory} cannot be loaded: {reason_of(error)}") from error
+
+    @property
+    def directory(self) -> str:
+        """The path of its directory, named TOPIC-PARTITION."""
+        return self.local.directory
+
+    @property
+    def config(self) -> LogConfig:
+        """The settings of its topic."""
+        return self.local.config
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that readers may ask for."""
+        return self.marks.log_start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The first offset that is not committed."""
+        return self.marks.high_watermark
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        return self.local.log_end_offset
+
+    def update_config(self, config: LogConfig) -> None:
+        """Use `config` from now on; the active segment keeps its jitter and its index interval until the next roll."""
+        self.local.config = config
+        self.appends.configure(config)
+
+    def close(self) -> None:
+        """Stop in order: all of it on disk, names too, with a producer snapshot at the log end (RT14).
+
+        Raises StorageError; the log is offline then, and the next start must not be called clean.
+        """
+        self.online.check()
+        # Not everything: the indexes of an empty active segment may not be there yet, and the next start makes them,
+        # as after Kafka's close. It takes the producers' snapshot at the log end again then.
+        self.flushes.flush(self.local.log_end_offset)
+        with self.online.during("close"):
+            self.producers.take_snapshot()
+            self.local.close()
+            # A clean start that finds no snapshot knows nobody (T45): this one's name must not get lost.
+            self.local.file_system.sync_directory(self.local.directory)
+
+    def close_handles(self) -> None:
+        """Close the files without a trim and without a sync, as a crash does."""
+        self.local.close_handlers()
+
+    def delete(self) -> None:
+        """Remove the segments, what is beside them and the directory (RT13). Raises OSError."""
+        self.local.delete_all_segments()
+        self.epochs.clear()
+        delete_log_files(self.local.file_system, self.local.directory)
+
+    def rename_directory(self, name: str) -> bool:
+        """Rename the directory; the log goes on in it, checkpoints too (RT15). Returns whether it had another name.
+
+        The new name is durable on return. Raises StorageError.
+        """
+        before = self.local.directory
+        parent = dirname(before)
+        directory = f"{parent}/{name}" if parent else name
+        if directory == before:
+            return False
+        self.online.check()
+        file_system = self.local.file_system
+        with self.online.during("rename"):
+            file_system.rename(before, directory)
+            file_system.sync_directory(parent)
+            file_system.sync_directory(directory)
+        self.local.directory = directory
+        self.online.update_parent_directory(directory)
+        self.local.segments.update_parent_directory(directory)
+        self.producers.update_parent_directory(directory)
+        self.epochs.update_parent_directory(directory)
+        return True
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.directory}, [{self.log_start_offset}, {self.log_end_offset}))"

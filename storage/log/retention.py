@@ -1,0 +1,151 @@
+"""Deletion of old segments: below the log start offset, above retention.bytes, older than retention.ms.
+
+Kafka: UnifiedLog.deleteOldSegments, deletableSegments, deleteSegments, LocalLog.removeAndDeleteSegments; rules RT2 to
+RT8.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import final
+
+from storage.log.flushes import Flushes
+from storage.log.local_log import LocalLog
+from storage.log.marks import Marks
+from storage.log.online import Online
+from storage.producers.state import ProducerStateManager
+from storage.segment import LogSegment
+from storage.segment.names import DELETED_SUFFIX
+from storage.segment.replace import DeleteFiles, delete_now
+
+logger = logging.getLogger(__name__)
+
+# Asked of a segment and the one that follows it, None after the last.
+IsDeletable = Callable[[LogSegment, LogSegment | None], bool]
+
+
+@final
+class Retention:
+    """What deletes segments of one log, and what their files are handed to."""
+
+    __slots__ = ("_delete_files", "_flushes", "_local", "_marks", "_online", "_producers")
+
+    def __init__(
+        self,
+        local: LocalLog,
+        producers: ProducerStateManager,
+        marks: Marks,
+        flushes: Flushes,
+        online: Online,
+    ) -> None:
+        self._local, self._producers, self._marks = local, producers, marks
+        self._flushes, self._online = flushes, online
+        self._delete_files: DeleteFiles = delete_now
+
+    def delete_files_with(self, delete: DeleteFiles) -> None:
+        """Hand what retention takes out of the log to `delete`, instead of removing the files at once.
+
+        The segment is still open and readable, under `.deleted` names; who is handed it calls its `delete()` after
+        file.delete.delay.ms (RT3). A start removes what is left.
+        """
+        self._delete_files = delete
+
+    def delete_files(self, segment: LogSegment) -> None:
+        """Hand `segment`, which has left the log and has its `.deleted` names, to who deletes its files (RT3)."""
+        self._delete_files(segment)
+
+    def delete_old(self, now_ms: int) -> int:
+        """Delete expired segments, oldest first, up to the first uncommitted one.
+
+        Returns how many were deleted or restarted empty. Without `delete` in cleanup.policy only segments below the
+        log start offset are deleted (RT4). Raises StorageError.
+        """
+        self._online.check()
+        with self._online.during("delete old segments"):
+            deleted = self._delete_while(self._is_below_log_start, now_ms)
+            if "delete" in self._local.config.cleanup_policies:
+                deleted += self._delete_above_size(now_ms) + self._delete_expired(now_ms)
+            return deleted
+
+    def _is_below_log_start(self, segment: LogSegment, following: LogSegment | None) -> bool:
+        """RT7: the last segment is kept, whatever the log start offset is."""
+        return following is not None and following.base_offset <= self._marks.log_start_offset
+
+    def _delete_above_size(self, now_ms: int) -> int:
+        """Delete as many as leave at least retention.bytes (RT6)."""
+        retention_bytes = self._local.config.retention_bytes
+        excess_bytes = self._local.segments.size_bytes - retention_bytes
+        if retention_bytes < 0 or excess_bytes < 0:
+            return 0
+
+        def is_excess(segment: LogSegment, _: LogSegment | None) -> bool:
+            nonlocal excess_bytes
+            if segment.size_bytes > excess_bytes:
+                return False
+            excess_bytes -= segment.size_bytes
+            return True
+
+        return self._delete_while(is_excess, now_ms)
+
+    def _delete_expired(self, now_ms: int) -> int:
+        """Delete by the latest record; a time in the future keeps the segment and all after it (RT5)."""
+        retention_ms = self._local.config.retention_ms
+        if retention_ms < 0:
+            return 0
+        return self._delete_while(
+            lambda segment, _: now_ms - segment.largest_timestamp_ms > retention_ms, now_ms
+        )
+
+    def _delete_while(self, is_deletable: IsDeletable, now_ms: int) -> int:
+        deletable = self.deletable(is_deletable)
+        if deletable:
+            self.delete(deletable, now_ms)
+        return len(deletable)
+
+    def deletable(self, is_deletable: IsDeletable) -> list[LogSegment]:
+        """The oldest segments up to the first that is not deletable, or that reaches above the high watermark (RT2).
+
+        The active one may be among them, unless it is empty. KAFKA-5634.
+        """
+        found: list[LogSegment] = []
+        segments = list(self._local.segments)
+        for segment, following in zip(segments, [*segments[1:], None], strict=True):
+            end_offset = self._local.log_end_offset if following is None else following.base_offset
+            is_committed = self._marks.high_watermark >= end_offset
+            if not is_committed or not is_deletable(segment, following):
+                break
+            if following is None and segment.size_bytes == 0:
+                break
+            found.append(segment)
+        return found
+
+    def delete(self, oldest: list[LogSegment], now_ms: int) -> None:
+        """Take the oldest segments out of the log, which starts after them. Raises OSError.
+
+        It rolls first if no segment would be left (RT3, RT8).
+        """
+        doomed, segments = oldest, self._local.segments
+        if len(doomed) == len(segments):
+            active = self._flushes.roll_unguarded(None, now_ms)
+            # An empty segment began again in its place (KAFKA-6388).
+            if doomed[-1].base_offset == active.base_offset:
+                doomed = doomed[:-1]
+        if not doomed:
+            return
+        first_left = segments.higher(doomed[-1].base_offset)
+        assert first_left is not None, self._local.directory
+        # Before the segments leave: a read between would find offsets without a segment (KAFKA-16073).
+        self._marks.maybe_increment_log_start_offset(first_left.base_offset)
+        for segment in doomed:
+            self._retire(segment)
+        self._producers.delete_snapshots_of(doomed)
+        logger.info("old segments deleted: log=%s segments=%d", self._local.directory, len(doomed))
+        assert segments.base_offsets[0] == first_left.base_offset, (self._local.directory, first_left)
+
+    def _retire(self, segment: LogSegment) -> None:
+        """Take one out for good before the next: a crash between leaves the end of the log, without a hole."""
+        self._local.segments.remove(segment.base_offset)
+        segment.change_file_suffixes("", DELETED_SUFFIX)
+        self._local.file_system.sync_directory(self._local.directory)
+        self.delete_files(segment)

@@ -1,0 +1,127 @@
+"""Truncating a partition's log: what must follow when records go. Kafka: UnifiedLog.truncateTo; rules RT9 to RT12."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import final
+
+from storage.leader_epochs import LeaderEpochCache
+from storage.log.flushes import Flushes
+from storage.log.local_log import LocalLog
+from storage.log.marks import Marks
+from storage.log.online import Online
+from storage.producers.rebuild import rebuild_producer_state
+from storage.producers.state import ProducerStateManager
+
+logger = logging.getLogger(__name__)
+
+
+@final
+class Truncation:
+    """The cut of one log, and all that follows it. It owns nothing.
+
+    `on_recovery_point_lowered` is called after a truncation below the recovery point.
+    """
+
+    __slots__ = (
+        "_epochs",
+        "_flushes",
+        "_local",
+        "_marks",
+        "_on_recovery_point_lowered",
+        "_online",
+        "_producers",
+        "_recalls_batches",
+    )
+
+    def __init__(
+        self,
+        local: LocalLog,
+        epochs: LeaderEpochCache,
+        producers: ProducerStateManager,
+        marks: Marks,
+        flushes: Flushes,
+        online: Online,
+        *,
+        recalls_batches: bool,
+        on_recovery_point_lowered: Callable[[], None] | None,
+    ) -> None:
+        self._local, self._epochs, self._producers = local, epochs, producers
+        self._marks, self._flushes, self._online = marks, flushes, online
+        self._recalls_batches = recalls_batches
+        self._on_recovery_point_lowered = on_recovery_point_lowered
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> bool:
+        """Drop the batch that holds `offset`, whole, and all after it. Returns whether records were dropped (RT9).
+
+        The log ends at exactly `offset` then. At or beyond the end only epochs without records are forgotten.
+        ValueError below 0. Raises StorageError.
+        """
+        if offset < 0:
+            raise ValueError(f"a truncation to offset {offset}")
+        self._online.check()
+        with self._online.during("truncate"):
+            if offset >= self._local.log_end_offset:
+                self._epochs.truncate_from_end(self._local.log_end_offset)
+                self._epochs.flush()
+                return False
+            if self._local.segments.base_offsets[0] > offset:
+                self._truncate_fully(offset, None, now_ms)
+            else:
+                self._truncate(offset, now_ms)
+        return True
+
+    def _truncate(self, offset: int, now_ms: int) -> None:
+        before, recovery_point = self._local.log_end_offset, self._local.recovery_point
+        self._flushes.truncated_to(offset)
+        removed = self._local.truncate_to(offset, now_ms)
+        self._producers.delete_snapshots_of(removed)
+        self._epochs.truncate_from_end(offset)
+        self._epochs.flush()
+        self._marks.restart_at(min(offset, self._marks.log_start_offset))
+        self._rebuild_producers(offset, now_ms)
+        self._marks.keep_high_watermark_within_log()
+        self._note_truncation(before, recovery_point)
+
+    def truncate_fully_and_start_at(
+        self, offset: int, log_start_offset: int | None = None, *, now_ms: int
+    ) -> None:
+        """Drop everything. The next record is `offset`, the first readable one that or `log_start_offset` (RT12).
+
+        Raises StorageError.
+        """
+        self._online.check()
+        with self._online.during("truncate"):
+            self._truncate_fully(offset, log_start_offset, now_ms)
+
+    def _truncate_fully(self, offset: int, log_start_offset: int | None, now_ms: int) -> None:
+        before, recovery_point = self._local.log_end_offset, self._local.recovery_point
+        self._flushes.truncated_to(0)
+        self._local.truncate_fully_and_start_at(offset, now_ms)
+        self._epochs.clear_and_flush()
+        self._producers.truncate_fully_and_start_at(offset)
+        self._marks.restart_at(offset if log_start_offset is None else log_start_offset)
+        self._rebuild_producers(offset, now_ms)
+        self._marks.set_high_watermark(self._local.log_end)
+        self._note_truncation(before, recovery_point)
+
+    def _note_truncation(self, log_end_before: int, recovery_point_before: int) -> None:
+        local = self._local
+        logger.info("truncated: log=%s from=%d to=%d", local.directory, log_end_before, local.log_end_offset)
+        if local.recovery_point < recovery_point_before and self._on_recovery_point_lowered is not None:
+            self._on_recovery_point_lowered()
+        high_watermark = self._marks.high_watermark
+        assert local.recovery_point <= local.log_end_offset, (local.recovery_point, local.log_end)
+        assert high_watermark <= local.log_end_offset, (high_watermark, local.log_end)
+
+    def _rebuild_producers(self, last_offset: int, now_ms: int) -> None:
+        rebuild_producer_state(
+            self._producers,
+            self._local.segments,
+            log_start_offset=self._marks.log_start_offset,
+            last_offset=last_offset,
+            now_ms=now_ms,
+            is_clean=False,
+            recalls_batches=self._recalls_batches,
+        )

@@ -1,0 +1,1 @@
+"""Idempotent producers and their transactions, as one log knows them."""

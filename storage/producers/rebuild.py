@@ -1,0 +1,82 @@
+"""Bring a log's producer state to an offset: from the newest snapshot, then from the batches behind it.
+
+Kafka: UnifiedLog.rebuildProducerState, loadProducersFromRecords; rules PS24, PS25.
+"""
+
+from __future__ import annotations
+
+from storage.errors import CorruptBatch, InvalidRecord, InvalidTransactionState
+from storage.producers.recall import recall_batches
+from storage.producers.state import ProducerStateManager
+from storage.segment import LogSegment
+from storage.segment.segments import LogSegments
+
+
+def rebuild_producer_state(
+    producers: ProducerStateManager,
+    segments: LogSegments,
+    *,
+    log_start_offset: int,
+    last_offset: int,
+    now_ms: int,
+    is_clean: bool,
+    recalls_batches: bool = False,
+) -> None:
+    """After it `producers.map_end_offset` is `last_offset`, and a snapshot of it is on disk.
+
+    With `recalls_batches` it remembers more of each producer than a snapshot does (`recall.py`).
+
+    No snapshot at all after a clean stop means files of before snapshots: nothing is scanned and nobody is
+    known (T45). Raises CorruptBatch, with the place, on a log that no broker wrote so.
+    """
+    if is_clean and producers.latest_snapshot_offset is None:
+        for offset in _snapshot_offsets(segments, last_offset):
+            producers.reached(offset)
+            producers.take_snapshot()
+        return
+    was_empty = producers.is_empty and producers.map_end_offset >= last_offset
+    producers.truncate_and_reload(log_start_offset, last_offset, now_ms)
+    if last_offset > producers.map_end_offset and not was_empty:
+        _replay_segments(producers, segments, log_start_offset, last_offset)
+    producers.reached(last_offset)
+    producers.take_snapshot()
+    if recalls_batches:
+        recall_batches(producers, segments, log_start_offset=log_start_offset)
+
+
+def _snapshot_offsets(segments: LogSegments, last_offset: int) -> list[int]:
+    """The bases of the last two segments, and the end."""
+    return [*segments.base_offsets[-2:], last_offset]
+
+
+def _replay_segments(
+    producers: ProducerStateManager, segments: LogSegments, log_start_offset: int, last_offset: int
+) -> None:
+    snapshot_offsets = _snapshot_offsets(segments, last_offset)
+    segment_of_last = segments.floor(last_offset)
+    for segment in segments.values(producers.map_end_offset, last_offset):
+        start_offset = max(segment.base_offset, producers.map_end_offset, log_start_offset)
+        producers.reached(start_offset)
+        if segment.base_offset in snapshot_offsets:
+            producers.take_snapshot()
+        end_position = segment.size_bytes
+        if segment is segment_of_last and (found := segment.translate_offset(last_offset)) is not None:
+            end_position = found.position
+        _replay_segment(producers, segment, start_offset, end_position)
+
+
+def _replay_segment(
+    producers: ProducerStateManager, segment: LogSegment, start_offset: int, end_position: int
+) -> None:
+    start = segment.translate_offset(start_offset)
+    if start is None:
+        return
+    for batch in segment.records.batches(start.position, end_position):
+        if batch.producer_id < 0:
+            continue
+        try:
+            completed = producers.replay(batch)
+            if completed is not None:
+                producers.complete_transaction(completed)
+        except (InvalidRecord, InvalidTransactionState) as error:
+            raise CorruptBatch(segment.path, batch.position, str(error)) from error

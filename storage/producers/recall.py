@@ -1,0 +1,101 @@
+"""Remember a producer's last batches after a reload: a snapshot keeps only the newest one of each.
+
+Without this a producer with more than one batch in flight sends a batch again that the log holds, the leader no longer
+knows it, answers that a predecessor is missing, and the producer sends it once more under a new epoch: twice in the
+log. Kafka leaves that open (its snapshots are the same; KAFKA-5494 made the cache five batches long in memory only), so
+a log opened alone does as Kafka's; the logs of a node (`storage/directory/manager.py`) recall.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+
+from storage.batch import NO_SEQUENCE, RecordBatch
+from storage.batch.record import subtract_from_sequence
+from storage.errors import StorageError
+from storage.producers.entry import BATCHES_KEPT, CachedBatch, ProducerStateEntry, is_in_sequence
+from storage.producers.state import ProducerStateManager
+from storage.segment import LogSegment
+from storage.segment.segments import LogSegments
+
+logger = logging.getLogger(__name__)
+
+RECALLED_BYTES = 8 << 20  # five batches in flight of the usual greatest size, and room for other producers'
+RECALLED_ENTRIES = 64  # of the index: small batches are many, and a start must stay short
+
+
+def recall_batches(producers: ProducerStateManager, segments: LogSegments, *, log_start_offset: int) -> None:
+    """Fill each producer's cache from the end of the log, as far as a bounded look back reaches.
+
+    Nothing else changes. What cannot be read is left: the log is what it was, only a retry may be unknown.
+    """
+    wanted = {
+        producer_id: entry for producer_id, entry in producers.producers.items() if _is_incomplete(entry)
+    }
+    if not wanted:
+        return
+    found: dict[int, list[CachedBatch]] = {producer_id: [] for producer_id in wanted}
+    try:
+        for segment, position in _look_back(segments):
+            for batch in segment.records.batches(position):
+                entry = wanted.get(batch.producer_id)
+                if entry is not None and _is_of(entry, batch) and batch.base_offset >= log_start_offset:
+                    found[batch.producer_id].append(_cached(batch))
+    except StorageError as error:
+        logger.warning("producers' last batches not recalled: reason=%s", error)
+        return
+    for producer_id, entry in wanted.items():
+        _prepend(entry, found[producer_id])
+
+
+def _is_incomplete(entry: ProducerStateEntry) -> bool:
+    return 0 < len(entry.batch_metadata) < BATCHES_KEPT and entry.first_sequence > 0
+
+
+def _is_of(entry: ProducerStateEntry, batch: RecordBatch) -> bool:
+    is_data = not batch.is_control and batch.base_sequence != NO_SEQUENCE
+    return is_data and batch.producer_epoch == entry.producer_epoch
+
+
+def _cached(batch: RecordBatch) -> CachedBatch:
+    return (batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp)
+
+
+def _prepend(entry: ProducerStateEntry, found: list[CachedBatch]) -> None:
+    """Those directly before what is known, without a gap in sequences."""
+    known = [*entry.recalled, *entry.batches]
+    for batch in reversed(found):
+        last_sequence, last_offset, delta, _ = known[0]
+        if batch[1] > last_offset - delta - 1:
+            continue  # known, or beyond what was replayed
+        first_sequence = subtract_from_sequence(last_sequence, delta)
+        if len(known) == BATCHES_KEPT or not is_in_sequence(batch[0], first_sequence):
+            break
+        known.insert(0, batch)
+    entry.recalled = tuple(known[: len(known) - len(entry.batches)])
+
+
+def _look_back(segments: LogSegments) -> list[tuple[LogSegment, int]]:
+    """From which position on each of the last segments is read, in their order."""
+    parts: list[tuple[LogSegment, int]] = []
+    room_bytes, room_entries = RECALLED_BYTES, RECALLED_ENTRIES
+    for segment in reversed(list(segments)):
+        if room_bytes <= 0 or room_entries <= 0:
+            break
+        index = segment.offset_index
+        least = segment.size_bytes - room_bytes
+        slots = range(max(0, index.entries - room_entries), index.entries)
+        slot = bisect_left(slots, least, key=lambda each: index.entry(each).position)
+        is_whole = least <= 0 and len(slots) == index.entries
+        if not is_whole and slot == len(slots):
+            break  # too far from its end to the last entry
+        position = 0 if is_whole else index.entry(slots[slot]).position
+        if position > segment.size_bytes:
+            break  # a damaged index
+        parts.append((segment, position))
+        room_bytes -= segment.size_bytes - position
+        room_entries -= len(slots) + 1
+        if position > 0:
+            break
+    return parts[::-1]

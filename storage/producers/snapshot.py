@@ -1,0 +1,144 @@
+"""The file that saves the producers' state at an offset, so that a start need not read the whole log.
+
+| byte | size | field |
+| --- | --- | --- |
+| 0 | 2 | version, 1 |
+| 2 | 4 | CRC-32C of the bytes from 6 to the end |
+| 6 | 4 | number of entries |
+| 10 | 46 each | the entries |
+
+An entry: producer id int64, epoch int16, last sequence int32, last offset int64, offset delta int32,
+timestamp int64, coordinator epoch int32, first offset of the open transaction int64; -1 where there is none.
+
+Of the up to five batches in memory only the last is saved. The name, `<20 digits>.snapshot`, is the offset up
+to which (exclusive) the state holds. Entries are written by ascending producer id. Kafka writes them in the order of
+its hash map (T10); no reader relies on any order. Kafka: ProducerStateManager.writeSnapshot, ProducerSnapshot.json.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable
+
+from storage.codec.crc32c import crc32c
+from storage.disk.filesystem import FileSystem, OpenMode, join, read_file
+from storage.errors import CorruptSnapshot
+from storage.producers.entry import ProducerStateEntry
+
+SNAPSHOT_SUFFIX = ".snapshot"
+SNAPSHOT_VERSION = 1
+
+_FRAME = struct.Struct(">hIi")
+_ENTRY = struct.Struct(">qhiqiqiq")
+_COUNT = struct.Struct(">i")
+_CRC_COVERS_FROM = 6
+_NAME = re.compile(r"([0-9]{20,})\.snapshot", re.ASCII)
+_NONE = -1
+
+assert _FRAME.size == 10 and _ENTRY.size == 46
+
+
+def snapshot_name(offset: int) -> str:
+    assert offset >= 0, offset
+    return f"{offset:020d}{SNAPSHOT_SUFFIX}"
+
+
+def snapshot_offset(name: str) -> int | None:
+    """The offset in a snapshot's name; None for any other name (Kafka fails on one that is no number)."""
+    match = _NAME.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def list_snapshots(file_system: FileSystem, directory: str) -> list[int]:
+    """Offsets of the snapshots in `directory`, ascending."""
+    offsets = (snapshot_offset(name) for name in file_system.list(directory))
+    return sorted(offset for offset in offsets if offset is not None)
+
+
+def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
+    """The file's bytes, entries by ascending producer id."""
+    packed = [
+        _ENTRY.pack(
+            entry.producer_id,
+            entry.producer_epoch,
+            entry.last_sequence,
+            entry.last_offset,
+            entry.last_offset_delta,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            _NONE if entry.transaction_first_offset is None else entry.transaction_first_offset,
+        )
+        for entry in sorted(entries, key=lambda entry: entry.producer_id)
+    ]
+    body = _COUNT.pack(len(packed)) + b"".join(packed)
+    return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
+
+
+def decode_snapshot(content: bytes, path: str = "snapshot") -> list[ProducerStateEntry]:
+    """The entries in file order. Raises CorruptSnapshot."""
+    if len(content) < _FRAME.size:
+        raise CorruptSnapshot(f"{path}: {len(content)} bytes, a snapshot has at least {_FRAME.size}")
+    version, crc, count = _FRAME.unpack_from(content)
+    if version != SNAPSHOT_VERSION:
+        raise CorruptSnapshot(f"{path}: version {version} is unknown, expected {SNAPSHOT_VERSION}")
+    computed = crc32c(memoryview(content)[_CRC_COVERS_FROM:])
+    if computed != crc:
+        raise CorruptSnapshot(f"{path}: the checksum does not match (stored {crc}, computed {computed})")
+    if len(content) != _FRAME.size + count * _ENTRY.size:
+        raise CorruptSnapshot(f"{path}: {len(content)} bytes do not hold exactly {count} entries")
+    return [_entry(*fields) for fields in _ENTRY.iter_unpack(memoryview(content)[_FRAME.size :])]
+
+
+def _entry(
+    producer_id: int,
+    producer_epoch: int,
+    last_sequence: int,
+    last_offset: int,
+    offset_delta: int,
+    timestamp: int,
+    coordinator_epoch: int,
+    transaction_first_offset: int,
+) -> ProducerStateEntry:
+    entry = ProducerStateEntry(
+        producer_id,
+        producer_epoch=producer_epoch,
+        coordinator_epoch=coordinator_epoch,
+        last_timestamp=timestamp,
+        transaction_first_offset=transaction_first_offset if transaction_first_offset >= 0 else None,
+    )
+    if last_offset >= 0:
+        entry.batches.append((last_sequence, last_offset, offset_delta, timestamp))
+    return entry
+
+
+def read_snapshot(file_system: FileSystem, path: str) -> list[ProducerStateEntry]:
+    """Raises CorruptSnapshot, FileNotFoundError."""
+    return decode_snapshot(read_file(file_system, path), path)
+
+
+def write_snapshot(
+    file_system: FileSystem,
+    directory: str,
+    offset: int,
+    entries: Iterable[ProducerStateEntry],
+    *,
+    sync: bool,
+) -> str:
+    """Write the snapshot at `offset` in place and return its path.
+
+    A crash in the middle leaves a file that does not load. Unlike Kafka (T11) a longer file of the same name is cut
+    first: its tail would break the checksum.
+    """
+    content = encode_snapshot(entries)
+    path = join(directory, snapshot_name(offset))
+    file = file_system.open(path, OpenMode.CREATE)
+    try:
+        if file.size() > len(content):
+            file.set_length(0)
+        file.write_at(0, content)
+        if sync:
+            file.sync()
+    finally:
+        file.close()
+    return path

@@ -1,0 +1,426 @@
+"""Start-up of one partition: finish or undo what a crash interrupted, open the segments, make them sound.
+
+After an orderly stop nothing is scanned; after any other the segments from the recovery point on are walked batch by
+batch. Kafka: LogLoader; rules LL6 to LL26.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar, final
+
+from storage.config import LONG_MAX
+from storage.disk.checkpoints import LEADER_EPOCH_CHECKPOINT
+from storage.disk.filesystem import OpenMode, basename, join
+from storage.errors import CorruptBatch, CorruptIndex, InvalidOffset, SegmentOffsetOverflow, StorageError
+from storage.leader_epochs import LeaderEpochCache
+from storage.producers.rebuild import rebuild_producer_state
+from storage.producers.snapshot import snapshot_name
+from storage.producers.state import ProducerStateManager
+from storage.recovery.cut import RecoveryCut, report_cut
+from storage.recovery.interrupted_swaps import finish_interrupted_swaps
+from storage.recovery.misfits import (
+    Misfit,
+    find_misfit,
+    find_step_back,
+    has_full_index,
+    overfills_indexes,
+    overflows,
+)
+from storage.recovery.request import LoadedLog, LoadRequest
+from storage.recovery.walk import recover_segment
+from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LogSegment, offset_name
+from storage.segment.live_files import list_live_files
+from storage.segment.names import CLEANED_SUFFIX
+from storage.segment.segments import LogSegments
+from storage.segment.split import split_overflowed_segment
+from storage.topics import DELETE_SUFFIX
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+# Called once something is to be cut and is not yet; None where nothing waits for that.
+BeforeCut = Callable[[], None] | None
+
+
+def load_log(request: LoadRequest) -> LoadedLog:
+    """Raises StorageError, with file and place, for what can be neither cut nor rebuilt; all files are closed then."""
+    loader = _Loader(request)
+    try:
+        return loader.load()
+    except BaseException:
+        for segment in loader.segments:
+            segment.close_handlers()
+        raise
+
+
+@final
+class _Loader:
+    def __init__(self, request: LoadRequest) -> None:
+        self._request = request
+        self._file_system, self._directory = request.file_system, request.directory
+        self.segments = LogSegments()
+        self._removed_bytes = 0
+        self._names_at_start: frozenset[str] = frozenset()
+        self._last_base_offset = -1
+        # Base offsets of segments that recovery may cut as it sees fit.
+        self._refused_by_kafka: set[int] = set()
+        self._unsplittable: set[int] = set()  # base offsets
+        self._swapped_without_index: frozenset[int] = frozenset()  # base offsets
+        self._recover_from = LONG_MAX  # base of the first segment that recovery will walk
+        self._file_system.make_directory(self._directory)
+        self._epochs = LeaderEpochCache(self._file_system, join(self._directory, LEADER_EPOCH_CHECKPOINT))
+
+    def load(self) -> LoadedLog:
+        request = self._request
+        if not request.is_clean:
+            self._settle_names()
+        self._swapped_without_index = finish_interrupted_swaps(request)
+        self._splitting(self._load_segments)
+        recovery_point, log_end_offset = self._splitting(self._recover_log)
+        self._epochs.truncate_from_end(log_end_offset)
+        first = self.segments.first
+        assert first is not None, self._directory
+        log_start_offset = max(request.log_start_offset, first.base_offset)
+        self._epochs.truncate_from_start(request.log_start_offset)  # the checkpoint's, as Kafka (LL24)
+        self._epochs.flush()
+        if not request.is_clean:
+            self._file_system.sync_directory(self._directory)  # names that went must not come back either
+        producers = self._new_producers()
+        producers.remove_stray_snapshots(self.segments.base_offsets)
+        rebuild_producer_state(
+            producers,
+            self.segments,
+            log_start_offset=log_start_offset,
+            last_offset=log_end_offset,
+            now_ms=request.now_ms,
+            is_clean=request.is_clean,
+            recalls_batches=request.recalls_batches,
+        )
+        return LoadedLog(
+            segments=self.segments,
+            leader_epochs=self._epochs,
+            producers=producers,
+            log_start_offset=log_start_offset,
+            recovery_point=max(recovery_point, log_start_offset),
+            log_end_offset=log_end_offset,
+            removed_bytes=self._removed_bytes,
+        )
+
+    def _settle_names(self) -> None:
+        """What a dead process did to the names may be in the page cache only, and what follows builds on it.
+
+        A segment that it deleted behind a cut, say: the cut below is synced, and the segment must not come back.
+        """
+        self._file_system.sync_directory(self._directory)
+
+    # Segments
+
+    def _splitting(self, step: Callable[[], Result]) -> Result:
+        """Run `step` anew after each split of a segment whose offsets do not fit it (LL12)."""
+        while True:
+            try:
+                return step()
+            except SegmentOffsetOverflow as error:
+                self._split(error.base_offset)
+
+    def _can_split(self, segment: LogSegment) -> bool:
+        """Not where a torn header is the likelier story than an old broker's overflow.
+
+        Only compaction makes gaps that wide, and only the very end of the log can be torn. Kafka splits there too: the
+        log then ends at the garbage, and a follower that truncates it keeps a hole in place of what it never had.
+        """
+        if segment.base_offset in self._unsplittable or not overflows(segment):
+            return False
+        request, last = self._request, self.segments.last
+        last_base_offset = max(self._last_base_offset, -1 if last is None else last.base_offset)
+        if request.is_clean or request.config.is_compacted or segment.base_offset < last_base_offset:
+            return True
+        misfit = find_misfit(segment)
+        return misfit is None or not misfit.is_torn_header
+
+    def _split(self, base_offset: int) -> None:
+        """What cannot be split is left to recovery, which then cuts instead."""
+        request, segment = self._request, self.segments.get(base_offset)
+        assert segment is not None, (self._directory, base_offset)
+        logger.info("split: segment=%s", segment.path)
+        try:
+            result = split_overflowed_segment(
+                self._file_system, self._directory, self.segments, segment, request.config, request.now_ms
+            )
+        except StorageError as error:
+            logger.warning("not split: segment=%s reason=%s", segment.path, error)
+            self._unsplittable.add(segment.base_offset)
+            return
+        for old in result.deleted:
+            self._delete_snapshot(old.base_offset)
+
+    def _load_segments(self) -> None:
+        """LL10: a segment without its offset index is made sound at once, also after a clean stop."""
+        for segment in self.segments:  # of a round that a split ended
+            segment.close()
+        self.segments.clear()
+        files = list_live_files(self._file_system, self._directory)
+        for path in files.orphan_indexes:
+            logger.warning("index without a log deleted: path=%s", path)
+            self._file_system.unlink(path)
+        self._names_at_start = self._names_at_start or files.names
+        self._last_base_offset = max(files.base_offsets, default=-1)
+        if not self._request.is_clean:
+            flushed = bisect_right(files.base_offsets, self._request.recovery_point) - 1
+            self._recover_from = files.base_offsets[flushed] if flushed >= 0 else 0
+        for base_offset in files.base_offsets:
+            try:
+                segment = self._open_segment(base_offset, file_already_exists=True)
+            except IsADirectoryError:
+                logger.warning("directory in place of a segment ignored: directory=%s", self._directory)
+                continue
+            try:
+                self._check_indexes(segment, files.names)
+            except SegmentOffsetOverflow:
+                self.segments.add(segment)
+                raise
+            except BaseException:
+                segment.close_handlers()
+                raise
+            self.segments.add(segment)
+
+    def _open_segment(self, base_offset: int, *, file_already_exists: bool = False) -> LogSegment:
+        request = self._request
+        return LogSegment.open(
+            self._file_system,
+            self._directory,
+            base_offset,
+            request.config,
+            request.now_ms,
+            file_already_exists=file_already_exists,
+            draws=request.draws,
+        )
+
+    def _check_indexes(self, segment: LogSegment, names: frozenset[str]) -> None:
+        """LS17: what the offset and the time index say is trusted; recovery of the unflushed segments builds them
+        anew anyway. `names` are all in the directory.
+        """
+        name = offset_name(segment.base_offset)
+        if name + INDEX_SUFFIX not in names:
+            is_walked = segment.base_offset >= self._recover_from
+            if is_walked and segment.base_offset in self._swapped_without_index:
+                return  # a cut now would leave what follows it in the log, which the walk takes away (LL14)
+            if self._request.is_clean or segment.base_offset < self._request.recovery_point:
+                logger.error("offset index missing: segment=%s", segment.path)
+            self._recover_at_once(segment)
+            return
+        if name + TIME_INDEX_SUFFIX not in names:
+            self._make_empty(segment.time_index_path)
+        try:
+            if name + TRANSACTION_INDEX_SUFFIX in names:
+                segment.sanity_check()
+        except CorruptIndex as error:
+            logger.warning("transaction index damaged: segment=%s reason=%s", segment.path, error)
+            self._recover_at_once(segment)
+
+    def _make_empty(self, path: str) -> None:
+        """Without the zeros of a new index: after a power loss they would count as entries."""
+        self._file_system.open(path, OpenMode.CREATE_NEW).close()
+
+    def _recover_at_once(self, segment: LogSegment) -> None:
+        """It or an earlier segment may be damaged. Where all of them are about to be recovered, in order, that comes
+        first (Kafka does not start); a segment that was flushed is refused, with the place.
+        """
+        try:
+            self._rebuild_indexes(segment)
+        except SegmentOffsetOverflow as error:
+            if self._can_split(segment):
+                raise
+            self._leave_to_recovery(segment, find_misfit(segment), error)
+        except InvalidOffset as error:
+            self._leave_to_recovery(segment, find_step_back(segment), error)
+        except CorruptBatch as error:
+            self._leave_to_recovery(segment, None, error)
+
+    def _rebuild_indexes(self, segment: LogSegment) -> None:
+        """Below the recovery point the next start takes an offset index as it is, so it gets its name when all of it,
+        and the time index, is on the disk: a crash before leaves it missing still.
+        """
+        offset_index, path = segment.indexes.lazy_offset, segment.offset_index_path
+        offset_index.rename_to(path + CLEANED_SUFFIX)
+        try:
+            self._recover(segment)
+            segment.flush()
+            self._file_system.sync_directory(self._directory)
+        except StorageError:  # the load may go on without it, to a split or to the recovery of all
+            offset_index.rename_to(path)
+            raise
+        offset_index.rename_to(path)
+
+    def _leave_to_recovery(self, segment: LogSegment, misfit: Misfit | None, error: StorageError) -> None:
+        if segment.base_offset >= self._recover_from:
+            logger.warning("left to recovery: segment=%s reason=%s", segment.path, error)
+            self._refused_by_kafka.add(segment.base_offset)
+        elif misfit is None:
+            raise error
+        else:
+            raise CorruptBatch(segment.path, misfit.position, misfit.reason) from error
+
+    # Recovery
+
+    def _recover_log(self) -> tuple[int, int]:
+        """(recovery point, log end offset) (LL13, LL14, LL18 to LL21)."""
+        request = self._request
+        if basename(self._directory).endswith(DELETE_SUFFIX):
+            if not len(self.segments):
+                self.segments.add(self._open_segment(0))
+            return 0, 0
+        if not request.is_clean:
+            self._recover_unflushed()
+        log_end_offset = self._end_unless_below_start()
+        if log_end_offset is not None and not self._make_room_in_indexes(self.segments.active):
+            log_end_offset = self._end_unless_below_start()  # it was asked of indexes that are no more
+        if log_end_offset is None:
+            self.segments.add(self._open_segment(request.log_start_offset))
+            self.segments.active.resize_indexes()  # both have their files from the start
+        if request.is_clean and log_end_offset is not None:
+            return log_end_offset, log_end_offset
+        if log_end_offset is None:
+            log_end_offset = self.segments.active.read_next_offset()
+        return min(request.recovery_point, log_end_offset), log_end_offset
+
+    def _recover_unflushed(self) -> None:
+        """From the segment of the recovery point on; the first cut ends the log (T37, T38).
+
+        What follows the cut goes before the cut itself: a crash between would leave a sound segment, a hole, and
+        segments behind the hole that nothing tells apart from good ones.
+        """
+        unflushed = self.segments.values(self._request.recovery_point, LONG_MAX)
+        for number, segment in enumerate(unflushed):
+            following = unflushed[number + 1 :]
+            if self._recover_or_cut(segment, partial(self._delete_following, following, segment)) > 0:
+                for gone in following:
+                    self._delete_snapshot(gone.base_offset)
+                return
+
+    def _recover(self, segment: LogSegment, before_cut: BeforeCut = None) -> int:
+        """With a producer state of its own, up to its base; a snapshot spares the next segment the way (LL11)."""
+        producers = self._new_producers()
+        rebuild_producer_state(
+            producers,
+            self.segments,
+            log_start_offset=self._request.log_start_offset,
+            last_offset=segment.base_offset,
+            now_ms=self._request.now_ms,
+            is_clean=False,
+        )
+        removed_bytes = recover_segment(segment, producers, self._epochs, self._request.report, before_cut)
+        # A truncation that a dying process did not sync is in the page cache only: before anything is written behind
+        # it, it must hold, or a power loss would mix what was removed with what came later. Kafka leaves it open.
+        segment.records.flush()
+        self._epochs.flush()
+        producers.take_snapshot()
+        self._removed_bytes += removed_bytes
+        return removed_bytes
+
+    def _recover_or_cut(self, segment: LogSegment, before_cut: BeforeCut) -> int:
+        """As `_recover`; what that cannot walk to its end is cut where the offsets cannot be, or emptied."""
+        index_bytes = self._request.config.segment_index_bytes
+        try:
+            removed_bytes = self._recover(segment, before_cut)
+        except SegmentOffsetOverflow:
+            if self._can_split(segment):
+                raise
+            self._refused_by_kafka.add(segment.base_offset)
+            return self._cut_misfit(segment, find_misfit(segment), before_cut)
+        except InvalidOffset as error:
+            if segment.base_offset in self._refused_by_kafka or overfills_indexes(segment, index_bytes):
+                return self._cut_misfit(segment, find_step_back(segment), before_cut)
+            # Its offsets go back: nothing in it can be relied on (LL16).
+            removed_bytes = segment.size_bytes
+            self._note_cut(segment.path, str(error), removed_bytes)
+            if before_cut is not None:
+                before_cut()
+            segment.truncate_to(segment.base_offset, self._request.now_ms)
+            return removed_bytes
+        is_refused = segment.base_offset in self._refused_by_kafka
+        if not is_refused and has_full_index(segment, index_bytes):
+            is_refused = overfills_indexes(segment, index_bytes)
+        if is_refused and (misfit := find_step_back(segment)) is not None:
+            # Between two index entries: Kafka leaves that, and the log it cannot find the end of.
+            return removed_bytes + self._cut_misfit(segment, misfit, None if removed_bytes else before_cut)
+        return removed_bytes
+
+    def _cut_misfit(self, segment: LogSegment, misfit: Misfit | None, before_cut: BeforeCut) -> int:
+        """The log ends where an offset cannot be: torn headers say anything. Kafka does not start then."""
+        assert misfit is not None, segment
+        removed_bytes = segment.size_bytes - misfit.position
+        self._note_cut(segment.path, misfit.reason, removed_bytes, misfit.position)
+        if before_cut is not None:
+            before_cut()
+        segment.cut_records(misfit.position)
+        if misfit.is_damage:  # what remains may be split after all
+            self._unsplittable.discard(segment.base_offset)
+        return removed_bytes + self._recover_or_cut(segment, None)
+
+    def _delete_snapshot(self, offset: int) -> None:
+        """Of a segment that went, if one was there before this start: also where a cut has just taken it anew."""
+        path = join(self._directory, snapshot_name(offset))
+        if basename(path) in self._names_at_start and self._file_system.exists(path):
+            self._file_system.unlink(path)
+
+    def _delete_following(self, doomed: list[LogSegment], cut: LogSegment) -> None:
+        """From the last on, each for good before the next: a crash between must not leave a hole in the log."""
+        for segment in reversed(doomed):
+            self._note_cut(segment.path, f"it follows the cut in {basename(cut.path)}", segment.size_bytes)
+            self._delete(segment)
+
+    def _delete(self, segment: LogSegment) -> None:
+        self.segments.remove(segment.base_offset)
+        segment.delete()
+        self._file_system.sync_directory(self._directory)
+
+    def _note_cut(self, path: str, reason: str, removed_bytes: int, position: int = 0) -> None:
+        self._removed_bytes += removed_bytes
+        cut = RecoveryCut(path=path, position=position, reason=reason, removed_bytes=removed_bytes)
+        report_cut(cut, self._request.report)
+
+    def _end_unless_below_start(self) -> int | None:
+        """None when nothing is left that the log start offset has not passed: then it starts anew there (LL18)."""
+        last, log_start_offset = self.segments.last, self._request.log_start_offset
+        if last is None:
+            return None
+        log_end_offset = last.read_next_offset()
+        if log_end_offset >= log_start_offset:
+            return log_end_offset
+        logger.warning(
+            "log end below its start, emptied: directory=%s end=%d start=%d",
+            self._directory,
+            log_end_offset,
+            log_start_offset,
+        )
+        for segment in self.segments:
+            size_bytes = segment.size_bytes
+            self._delete(segment)
+            self._note_cut(segment.path, f"it ends below the log start offset {log_start_offset}", size_bytes)
+        self._epochs.clear_and_flush()
+        self._new_producers().truncate_fully_and_start_at(log_start_offset)
+        return None
+
+    def _make_room_in_indexes(self, active: LogSegment) -> bool:
+        """LL21. Whether they stay: with more entries than the configuration allows they are made anew (Kafka stops)."""
+        try:
+            active.resize_indexes()
+        except (ValueError, CorruptIndex) as error:
+            logger.warning("indexes built anew: segment=%s reason=%s", active.path, error)
+            self._refused_by_kafka.add(active.base_offset)
+            self._recover_or_cut(active, None)
+            active.resize_indexes()
+            return False
+        return True
+
+    def _new_producers(self) -> ProducerStateManager:
+        return ProducerStateManager(
+            self._file_system,
+            self._directory,
+            producer_id_expiration_ms=self._request.config.producer_id_expiration_ms,
+        )

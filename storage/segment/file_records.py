@@ -1,0 +1,421 @@
+"""A segment's `.log` file: a sequence of record batches, appended, read as bytes, walked and truncated.
+
+The file may be longer than its records (a preallocated tail of zeros, cut when the segment closes);
+`size_bytes` is where the records end. A live file is read in blocks and never mapped: it is truncated and
+appended to while readers hold their position. Kafka: FileRecords, FileLogInputStream; rules FR1 to FR14.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from storage.batch import (
+    CURRENT_MAGIC,
+    HEADER,
+    HEADER_SIZE,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+    MIN_SIZE_FIELD,
+    RecordBatch,
+)
+from storage.batch.format import (
+    CRC_COVERS_FROM,
+    FIELD_CRC,
+    FIELD_MAGIC,
+    FIELD_SIZE,
+    SIZE_FIELD,
+    SIZE_FIELD_AT,
+)
+from storage.codec.buffer import Buffer
+from storage.codec.crc32c import crc32c, crc32c_from
+from storage.disk.filesystem import FileSystem, OpenMode, ReadMap, basename, join
+from storage.errors import CorruptBatch, StorageError
+
+# Positions have 32 bits in the offset index.
+MAX_FILE_BYTES: Final = 2**31 - 1
+# A search starts near its target: most need one small read.
+FIRST_BLOCK_BYTES: Final = 1 << 14
+# Fits the second-level cache, from which the checksum then reads it.
+BLOCK_BYTES: Final = 1 << 18
+
+# Above this a size field is trusted only after the checksum was verified.
+LONG_BATCH_BYTES: Final = 1 << 22
+
+# What `HEADER` unpacks. A walk over small batches would take a quarter longer if each were a tuple with named fields:
+# readers use the places `FIELD_…` of `storage/batch/format.py`.
+HeaderFields = tuple[int, ...]
+
+# Where a batch is: a block of the file, the place in the block, the position in the file, the size in bytes.
+Frame = tuple[bytes, int, int, int]
+_BASE_OFFSET: Final = struct.Struct(">q")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOffsetPosition:
+    """A batch found by offset: its last offset, and where its bytes are."""
+
+    offset: int
+    position: int
+    size_bytes: int
+    base_offset: int = field(default=-1, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimestampAndOffset:
+    """A record found by its timestamp in milliseconds, with its leader epoch if it has one."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int | None
+
+
+@final
+class FileRecords:
+    """The open `.log` file at `path`, which is created when missing unless `read_only`.
+
+    A new file with `preallocate_bytes` gets that length at once and has no records; with `file_already_exists`, or
+    without preallocation, the whole file counts as records (FR1). Raises StorageError above 2^31-1 bytes.
+    """
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        path: str,
+        *,
+        read_only: bool = False,
+        file_already_exists: bool = False,
+        preallocate_bytes: int = 0,
+    ) -> None:
+        self._file_system = file_system
+        self._file = file_system.open(path, OpenMode.READ if read_only else OpenMode.CREATE)
+        self._path = path
+        self._read_only = read_only
+        length = self._file.size()
+        if length > MAX_FILE_BYTES:
+            self._file.close()
+            raise StorageError(f"{path}: {length} bytes, above the most that a segment may have")
+        # The position at which the records end.
+        self.size_bytes = length
+        if preallocate_bytes and not file_already_exists and not read_only:
+            self._file.set_length(preallocate_bytes)
+            self.size_bytes = 0
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def append(self, data: Buffer) -> int:
+        """Append whole batches. Returns their position; raises ValueError above 2^31-1 bytes (FR4).
+
+        When the write fails the records end where they did before; the next write overwrites what it left.
+        """
+        position = self.size_bytes
+        end = position + len(data)
+        if end > MAX_FILE_BYTES:
+            raise ValueError(f"{self._path}: {len(data)} bytes do not fit after {position}")
+        self._file.write_at(position, data)
+        self.size_bytes = end
+        return position
+
+    def read_slice(self, position: int, size: int) -> bytes:
+        """The bytes from `position`, `size` of them or up to the end of the records (FR3).
+
+        Raises ValueError outside the records; StorageError where the file has become shorter than the records (FR15).
+        """
+        if position < 0 or size < 0 or position > self.size_bytes:
+            raise ValueError(f"{self._path}: slice of {size} at {position} of {self.size_bytes} bytes")
+        wanted = min(size, self.size_bytes - position)
+        data = self._file.read_at(position, wanted)
+        if len(data) < wanted:
+            raise StorageError(
+                f"{self._path}: {len(data)} bytes at byte {position}, where {wanted} of the records should be"
+            )
+        return data
+
+    def batches(self, start: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
+        """The batches in [start, end), framed by their size fields (FR8); each view has its own bytes and may be kept.
+
+        Ends silently at an incomplete last batch and at a tail of 17 bytes or less. Raises CorruptBatch on a
+        size field below 14 and where the file is shorter than `end`. Checks neither magic nor checksum.
+        """
+        for block, at, position, size_bytes in self._frames(start, end, with_bodies=True):
+            batch = RecordBatch(block, at, size_bytes, position)
+            if size_bytes < HEADER_SIZE and batch.magic >= CURRENT_MAGIC:
+                batch = self._headed_by_what_follows(batch)
+            yield batch
+
+    def scan_headers(
+        self, start: int = 0, end: int | None = None
+    ) -> Generator[tuple[memoryview, int, int, HeaderFields], None, None]:
+        """Walk [start, end) as `batches` does and check each checksum.
+
+        Yields the buffer, the place in the buffer, the position in the file and the header fields. The next step
+        overwrites the buffer: copy what must last. The fields of magic 0 and 1 are in the places of magic 2. Raises
+        CorruptBatch at the first batch that is not sound.
+        """
+        limit = self.size_bytes if end is None else end
+        buffer = memoryview(bytearray(min(BLOCK_BYTES, max(limit - start, HEADER_SIZE))))
+        unpack, checksum, position = HEADER.unpack_from, crc32c, start
+        while position < limit - HEADER_SIZE_UP_TO_MAGIC:
+            filled = self._file.read_into(position, buffer[: limit - position])
+            at, last_start = 0, filled - HEADER_SIZE
+            while at <= last_start:
+                header = unpack(buffer, at)
+                batch_end = at + LOG_OVERHEAD + header[FIELD_SIZE]
+                if batch_end > filled:
+                    break
+                if header[FIELD_MAGIC] < CURRENT_MAGIC or batch_end - at < HEADER_SIZE:
+                    header = self._checked_odd(buffer, at, position + at, header[FIELD_SIZE])
+                elif checksum(buffer[at + CRC_COVERS_FROM : batch_end]) != header[FIELD_CRC]:
+                    RecordBatch(buffer, at, batch_end - at, position + at).check_valid(self._path)
+                yield buffer, at, position + at, header
+                at = batch_end
+            position += at
+            if at > 0:
+                continue
+            # No whole batch of 61 bytes or more: the buffer is too small, or the records end here, or are damaged.
+            frame = next(self._frames(position, limit, with_bodies=False), None)
+            if frame is None:
+                return
+            size_bytes = frame[3]
+            if size_bytes > len(buffer):
+                self._check_long(position, size_bytes)
+                buffer = memoryview(bytearray(max(size_bytes, 2 * len(buffer))))
+            elif size_bytes > filled:
+                raise CorruptBatch(self._path, position, "unexpected end of the file")
+            else:
+                yield buffer, 0, position, self._checked_odd(buffer, 0, position, size_bytes - LOG_OVERHEAD)
+                position += size_bytes
+
+    def _check_long(self, position: int, size_bytes: int) -> None:
+        """Check a long batch in blocks, so that nothing is allocated for a damaged size field. Raises CorruptBatch."""
+        if size_bytes <= LONG_BATCH_BYTES:
+            return
+        header = self._file.read_at(position, HEADER_SIZE)
+        batch = RecordBatch(header, 0, len(header), position)
+        if batch.magic < CURRENT_MAGIC:
+            return
+        crc, done = crc32c(header[CRC_COVERS_FROM:]), len(header)
+        while done < size_bytes:
+            block = self._file.read_at(position + done, min(BLOCK_BYTES, size_bytes - done))
+            if not block:
+                raise CorruptBatch(self._path, position, "unexpected end of the file")
+            crc, done = crc32c_from(crc, block), done + len(block)
+        if crc != batch.crc:
+            reason = f"the checksum of {size_bytes} bytes does not match (stored {batch.crc})"
+            raise CorruptBatch(self._path, position, reason)
+
+    def _checked_odd(self, buffer: Buffer, at: int, position: int, size_field: int) -> HeaderFields:
+        """The fields of a batch that the quick loop does not read: magic 0 or 1. Raises CorruptBatch for a
+        damaged one.
+        """
+        if size_field < MIN_SIZE_FIELD:
+            raise self._bad_size(position, size_field)
+        batch = RecordBatch(buffer, at, LOG_OVERHEAD + size_field, position)
+        batch.check_valid(self._path)
+        return (
+            batch.base_offset,
+            size_field,
+            batch.partition_leader_epoch,
+            batch.magic,
+            batch.crc,
+            batch.attributes,
+            batch.last_offset_delta,
+            batch.base_timestamp,
+            batch.max_timestamp,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            batch.record_count,
+        )
+
+    def search_for_offset_with_size(self, target_offset: int, start: int = 0) -> LogOffsetPosition | None:
+        """The batch from byte `start` on that holds `target_offset`, else the first that begins above it (FR12).
+
+        Kafka 4.1 compares base offsets, and reads the last offset only of the batch before one that begins higher, and
+        of the last: where offsets go back, the last batch below the target decides. This does the same.
+        """
+        before: Frame | None = None
+        # Headers are read whole only where they decide: a search passes many batches.
+        for frame in self._frames(start, None, with_bodies=False):
+            (base_offset,) = _BASE_OFFSET.unpack_from(frame[0], frame[1])
+            if base_offset >= target_offset:
+                if base_offset > target_offset and before is not None:
+                    batch = self._header_in(before)
+                    if batch.last_offset >= target_offset:
+                        return _place_of(batch)
+                return _place_of(self._header_in(frame))
+            before = frame
+        if before is None:
+            return None
+        batch = self._header_in(before)
+        return None if batch.last_offset < target_offset else _place_of(batch)
+
+    def search_for_timestamp(
+        self, target_timestamp: int, start: int = 0, start_offset: int = 0
+    ) -> TimestampAndOffset | None:
+        """The first record from byte `start` on with at least that timestamp and that offset (FR13)."""
+        for header in self._headers(start):
+            if header.max_timestamp < target_timestamp:
+                continue
+            data = self.read_slice(header.position, header.size_bytes)
+            for record in RecordBatch(data, 0, len(data), header.position).records():
+                if record.timestamp >= target_timestamp and record.offset >= start_offset:
+                    epoch = header.partition_leader_epoch
+                    return TimestampAndOffset(
+                        timestamp=record.timestamp,
+                        offset=record.offset,
+                        leader_epoch=epoch if epoch >= 0 else None,
+                    )
+        return None
+
+    def last_batch(self, start: int = 0) -> RecordBatch | None:
+        """The last batch from byte `start` on; None without one. Only its header may be read (FR16). Walks over all."""
+        last = None
+        # Only the last one counts.
+        for last in self._headers(start):  # noqa: B007
+            pass
+        return last
+
+    def largest_timestamp_after(self, start: int = 0) -> TimestampAndOffset:
+        """The greatest batch timestamp from byte `start` on, with the earliest such batch's last offset.
+
+        It is (-1, -1, None) when there is no batch (FR14).
+        """
+        found = TimestampAndOffset(timestamp=-1, offset=-1, leader_epoch=None)
+        for batch in self._headers(start):
+            if batch.max_timestamp > found.timestamp:
+                epoch = batch.partition_leader_epoch
+                found = TimestampAndOffset(
+                    timestamp=batch.max_timestamp,
+                    offset=batch.last_offset,
+                    leader_epoch=epoch if epoch >= 0 else None,
+                )
+        return found
+
+    def truncate_to(self, target_size_bytes: int) -> int:
+        """Cut the records to that size. Returns how many bytes of records were cut (FR5).
+
+        The file is changed only if it is longer, so that an equal size does not change its modification time. Raises
+        StorageError when the records are shorter.
+        """
+        original = self.size_bytes
+        if not 0 <= target_size_bytes <= original:
+            raise StorageError(f"{self._path}: cannot truncate {original} bytes to {target_size_bytes}")
+        if target_size_bytes < self._file.size():
+            self._file.truncate(target_size_bytes)
+            self.size_bytes = target_size_bytes
+        assert self.size_bytes <= target_size_bytes, (self._path, self.size_bytes, target_size_bytes)
+        return original - target_size_bytes
+
+    def trim(self) -> None:
+        """Cut off a preallocated tail (FR6)."""
+        self.truncate_to(self.size_bytes)
+
+    def flush(self) -> None:
+        self._file.sync()
+
+    def map_for_reading(self) -> ReadMap:
+        """Map the whole file; while it is mapped nobody may truncate it. Raises ValueError when it is empty."""
+        return self._file.map_for_reading()
+
+    def rename_to(self, path: str) -> None:
+        self._file_system.rename(self._path, path)
+        self._path = path
+
+    def update_parent_directory(self, directory: str) -> None:
+        """Take over the new name of the directory; only the remembered path changes."""
+        self._path = join(directory, basename(self._path))
+
+    def set_modified(self, modified_ms: int) -> None:
+        self._file_system.set_modified(self._path, modified_ms)
+
+    def modified_ms(self) -> int:
+        return self._file_system.stat(self._path).modified_ms
+
+    def close(self) -> None:
+        """Sync, trim and close; a read-only file is only closed (FR6)."""
+        if not self._read_only:
+            self.flush()
+            self.trim()
+        self._file.close()
+
+    def close_handlers(self) -> None:
+        """Close without sync or trim, as a crash would."""
+        self._file.close()
+
+    def delete_if_exists(self) -> bool:
+        """Close and delete the file. Returns whether there was one."""
+        self._file.close()
+        try:
+            self._file_system.unlink(self._path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _headers(self, start: int) -> Iterator[RecordBatch]:
+        """Views of which only the header may be read: the bodies of large batches are not read from the disk (FR9)."""
+        for frame in self._frames(start, None, with_bodies=False):
+            yield self._header_in(frame)
+
+    def _header_in(self, frame: Frame) -> RecordBatch:
+        """The view of one frame, of which only the header may be read."""
+        block, at, position, size_bytes = frame
+        batch = RecordBatch(block, at, size_bytes, position)
+        if size_bytes < HEADER_SIZE and batch.magic >= CURRENT_MAGIC:
+            return self._headed_by_what_follows(batch)
+        return batch
+
+    def _headed_by_what_follows(self, batch: RecordBatch) -> RecordBatch:
+        """The batch with a header of 61 bytes, although its size field ends within the header. That is damage, but
+        Kafka reads 61 bytes: by them it decides where a log ends after an orderly stop, and its dump tool shows them.
+        """
+        header = self._file.read_at(batch.position, HEADER_SIZE)
+        if len(header) < HEADER_SIZE:
+            return batch
+        read = RecordBatch(header, 0, HEADER_SIZE, batch.position)
+        read.size_bytes = batch.size_bytes
+        return read
+
+    def _frames(self, start: int, end: int | None, *, with_bodies: bool) -> Iterator[Frame]:
+        """Frame [start, end) by size fields (FR8)."""
+        limit = self.size_bytes if end is None else end
+        position, block, block_position, block_bytes = start, b"", start, FIRST_BLOCK_BYTES
+        while position < limit - HEADER_SIZE_UP_TO_MAGIC:
+            at = position - block_position
+            present = len(block) - at
+            needed, size_bytes = HEADER_SIZE_UP_TO_MAGIC, 0
+            if present >= HEADER_SIZE_UP_TO_MAGIC:
+                (size_field,) = SIZE_FIELD.unpack_from(block, at + SIZE_FIELD_AT)
+                if size_field < MIN_SIZE_FIELD:
+                    raise self._bad_size(position, size_field)
+                size_bytes = LOG_OVERHEAD + size_field
+                if size_bytes > limit - position:
+                    return
+                needed = size_bytes if with_bodies else min(size_bytes, HEADER_SIZE)
+            if present >= needed:
+                yield block, at, position, size_bytes
+                position += size_bytes
+                continue
+            block = self._file.read_at(position, min(max(block_bytes, needed), limit - position))
+            if len(block) < needed:
+                raise CorruptBatch(self._path, position, "unexpected end of the file")
+            block_position = position
+            if with_bodies:
+                block_bytes = min(2 * block_bytes, BLOCK_BYTES)
+
+    def _bad_size(self, position: int, size_field: int) -> CorruptBatch:
+        reason = f"a size field of {size_field}, below the least of {MIN_SIZE_FIELD}"
+        return CorruptBatch(self._path, position, reason)
+
+
+def _place_of(batch: RecordBatch) -> LogOffsetPosition:
+    return LogOffsetPosition(
+        offset=batch.last_offset,
+        position=batch.position,
+        size_bytes=batch.size_bytes,
+        base_offset=batch.base_offset,
+    )

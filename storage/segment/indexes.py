@@ -1,0 +1,190 @@
+"""The three indexes of one segment, and what happens to them together.
+
+They tell where to look; the `.log` alone is the truth: what contradicts it is emptied or left out, and never stops
+an append, a roll or a close. Kafka: LogSegment, which holds them; rules LS1, LS13 to LS16.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import final
+
+from storage.disk.filesystem import FileSystem, join
+from storage.errors import InvalidOffset
+from storage.index.due_entries import IndexEntries
+from storage.index.lazy import LazyIndex, lazy_offset_index, lazy_time_index
+from storage.index.offset_index import OffsetIndex
+from storage.index.time_index import TimeIndex, TimestampOffset
+from storage.index.transaction_index import TransactionIndex
+from storage.segment.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_name
+
+logger = logging.getLogger(__name__)
+
+
+@final
+class SegmentIndexes:
+    """`max_bytes` is what an active segment's offset and time index have each; a full segment's are trimmed."""
+
+    __slots__ = ("_max_bytes", "lazy_offset", "lazy_time", "transactions")
+
+    def __init__(
+        self, file_system: FileSystem, directory: str, base_offset: int, *, max_bytes: int, suffix: str = ""
+    ) -> None:
+        def path(kind: str) -> str:
+            return join(directory, offset_name(base_offset) + kind + suffix)
+
+        self._max_bytes = max_bytes
+        self.lazy_offset: LazyIndex[OffsetIndex] = lazy_offset_index(
+            file_system, path(INDEX_SUFFIX), base_offset, max_index_size=max_bytes
+        )
+        self.lazy_time: LazyIndex[TimeIndex] = lazy_time_index(
+            file_system, path(TIME_INDEX_SUFFIX), base_offset, max_index_size=max_bytes
+        )
+        self.transactions = TransactionIndex(file_system, path(TRANSACTION_INDEX_SUFFIX), base_offset)
+
+    @property
+    def offset(self) -> OffsetIndex:
+        """Opened, and created when missing, at the first use."""
+        return self.lazy_offset.get()
+
+    @property
+    def time(self) -> TimeIndex:
+        """Opened, and created when missing, at the first use."""
+        return self.lazy_time.get()
+
+    @property
+    def are_full(self) -> bool:
+        """Whether either of them is."""
+        offset_index, time_index = self.lazy_offset.index, self.lazy_time.index
+        if offset_index is None or time_index is None:
+            offset_index, time_index = self.offset, self.time
+        return offset_index.is_full or time_index.is_full
+
+    def append_all(self, entries: IndexEntries) -> None:
+        """Those of one set, by one write an index; one by one where an index has no room or contradicts them."""
+        offset_index, time_index = self.offset, self.time
+        if 1 < len(entries) < min(offset_index.free_entries, time_index.free_entries):
+            before = time_index.last_entry
+            if (
+                entries.offsets[0] > offset_index.last_offset
+                and entries.times[0] >= before.timestamp
+                and entries.time_offsets[0] >= before.offset
+            ):
+                offset_index.append_all(entries.offsets, entries.positions)
+                time_index.append_all(*entries.rising_times(before.timestamp))
+                return
+        columns = entries.offsets, entries.positions, entries.times, entries.time_offsets
+        for offset, position, timestamp, time_offset in zip(*columns, strict=True):
+            self.append(offset, position, TimestampOffset(timestamp, time_offset))
+
+    def append(self, last_offset: int, position: int, max_timestamp: TimestampOffset) -> None:
+        """The next entry of each.
+
+        An index that contradicts the bytes just written was damaged before a clean start, which trusts it (LL17).
+
+        It is emptied: a lookup then scans from further back. The append must not fail for it, its bytes are there.
+        """
+        try:
+            self.offset.append(last_offset, position)
+        except InvalidOffset as error:
+            logger.error("offset index emptied: path=%s reason=%s", self.lazy_offset.path, error)
+            self.offset.truncate()
+        try:
+            self.time.maybe_append(*max_timestamp)
+        except (InvalidOffset, ValueError) as error:
+            logger.error("time index emptied: path=%s reason=%s", self.lazy_time.path, error)
+            self.time.truncate()
+
+    def append_last_time_entry(self, last: TimestampOffset) -> None:
+        """What a damaged time index refuses is logged: neither a roll nor a stop may fail for it (LS15)."""
+        index = self.time
+        if index.entries == index.max_entries and last.timestamp > index.last_entry.timestamp:
+            logger.warning("time index full, last entry left out: path=%s", index.path)
+            return
+        try:
+            index.maybe_append(*last, skip_full_check=True)
+        except (InvalidOffset, ValueError) as error:
+            logger.warning("last time entry left out: path=%s reason=%s", index.path, error)
+
+    def truncate_to(self, offset: int) -> None:
+        """Without the entries of `offset` and above; of full size again (LS13).
+
+        One with more entries than that size holds, as after a lower segment.index.bytes, is emptied: a lookup then
+        scans from further back. Kafka's truncation fails.
+        """
+        self.offset.truncate_to(offset)
+        self.time.truncate_to(offset)
+        self.transactions.truncate_to(offset)
+        for index in (self.offset, self.time):
+            if index.size_bytes > self._max_bytes:
+                logger.warning("index emptied: path=%s entries=%d", index.path, index.entries)
+                index.truncate()
+        self.resize()
+
+    def resize(self) -> None:
+        """To the full size that an active segment's have."""
+        self.offset.resize(self._max_bytes)
+        self.time.resize(self._max_bytes)
+
+    def reset(self) -> None:
+        """All empty, of full size."""
+        self.offset.reset()
+        self.time.reset()
+        self.transactions.reset()
+
+    def begin_anew(self) -> None:
+        """As those of a segment just made: no transaction index until a transaction aborts (IX26)."""
+        self.offset.reset()
+        self.time.reset()
+        self.transactions.begin_anew()
+
+    def trim(self) -> None:
+        self.offset.trim_to_valid_size()
+        self.time.trim_to_valid_size()
+
+    def flush(self) -> None:
+        self.offset.flush()
+        self.time.flush()
+        self.transactions.flush()
+
+    def close(self) -> None:
+        """Trimmed and synced; one that nobody used stays as it is (IX25).
+
+        Kafka does not sync the trimmed indexes. The next start trusts them, and a tail of zeros that a power loss
+        brought back would count as entries.
+        """
+        for index in (self.lazy_offset, self.lazy_time):
+            if index.is_open:
+                index.get().trim_to_valid_size()
+                index.get().flush()
+            index.close()
+        self.transactions.flush()
+        self.transactions.close()
+
+    def close_handlers(self) -> None:
+        """Without trim or sync, as a crash would."""
+        self.lazy_offset.close_handler()
+        self.lazy_time.close_handler()
+        self.transactions.close()
+
+    def delete(self) -> list[str]:
+        """Gives the paths at which there was no file, which is no error."""
+        indexes = (self.lazy_offset, self.lazy_time, self.transactions)
+        return [index.path for index in indexes if not index.delete_if_exists()]
+
+    def change_suffix(self, old: str, new: str) -> None:
+        """Rename the files that are there (LS24)."""
+        for index in (self.lazy_offset, self.lazy_time, self.transactions):
+            index.rename_to(with_suffix(index.path, old, new))
+
+    def update_parent_directory(self, directory: str) -> None:
+        """The directory was renamed: only the remembered paths change."""
+        for index in (self.lazy_offset, self.lazy_time, self.transactions):
+            index.update_parent_directory(directory)
+
+
+def with_suffix(path: str, old: str, new: str) -> str:
+    """`path` with `new` in place of `old` at its end. ValueError when it does not end so (LS24)."""
+    if not path.endswith(old):
+        raise ValueError(f"{path} does not end in {old!r}")
+    return path[: len(path) - len(old)] + new

@@ -1,0 +1,124 @@
+"""The segments of one log, in order of base offset. Kafka: LogSegments."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import final
+
+from storage.segment.segment import LogSegment
+
+
+@final
+class LogSegments:
+    """The segments of one log by base offset. Ranges are in offsets, from inclusive to exclusive."""
+
+    __slots__ = ("_bases", "_by_base", "_last")
+
+    def __init__(self) -> None:
+        self._bases: list[int] = []
+        self._by_base: dict[int, LogSegment] = {}
+        # Kept apart, because every append reads it.
+        self._last: LogSegment | None = None
+
+    def __len__(self) -> int:
+        return len(self._bases)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter([self._by_base[base] for base in self._bases])
+
+    def __contains__(self, base_offset: int) -> bool:
+        return base_offset in self._by_base
+
+    @property
+    def base_offsets(self) -> list[int]:
+        """The base offsets, ascending; a copy."""
+        return self._bases[:]
+
+    @property
+    def first(self) -> LogSegment | None:
+        return self._by_base[self._bases[0]] if self._bases else None
+
+    @property
+    def last(self) -> LogSegment | None:
+        return self._last
+
+    @property
+    def active(self) -> LogSegment:
+        """The last segment, which takes appends. Every open log has one."""
+        active = self._last
+        assert active is not None, "a log without a segment"
+        return active
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._by_base.values())
+
+    def get(self, base_offset: int) -> LogSegment | None:
+        return self._by_base.get(base_offset)
+
+    def add(self, segment: LogSegment) -> LogSegment | None:
+        """Add a segment. Returns the one that had its base offset, if any: the caller closes or deletes it."""
+        before = self._by_base.get(segment.base_offset)
+        if before is None:
+            self._bases.insert(bisect_left(self._bases, segment.base_offset), segment.base_offset)
+        self._by_base[segment.base_offset] = segment
+        self._last = self._by_base[self._bases[-1]]
+        assert len(self._bases) == len(self._by_base), (self._bases, segment.base_offset)
+        return before
+
+    def remove(self, base_offset: int) -> None:
+        """Remove the segment with that base offset, if there is one."""
+        if self._by_base.pop(base_offset, None) is not None:
+            del self._bases[bisect_left(self._bases, base_offset)]
+            self._last = self._by_base[self._bases[-1]] if self._bases else None
+            assert len(self._bases) == len(self._by_base), (self._bases, base_offset)
+
+    def clear(self) -> None:
+        self._bases.clear()
+        self._by_base.clear()
+        self._last = None
+
+    def update_parent_directory(self, directory: str) -> None:
+        """Take over the new name of the directory; only the remembered paths change."""
+        for segment in self:
+            segment.update_parent_directory(directory)
+
+    def floor(self, offset: int) -> LogSegment | None:
+        """The last segment whose base offset is at most `offset`; None without one."""
+        index = bisect_right(self._bases, offset)
+        return self._by_base[self._bases[index - 1]] if index > 0 else None
+
+    def lower(self, offset: int) -> LogSegment | None:
+        """The last segment whose base offset is below `offset`; None without one."""
+        index = bisect_left(self._bases, offset)
+        return self._by_base[self._bases[index - 1]] if index > 0 else None
+
+    def higher(self, offset: int) -> LogSegment | None:
+        """The first segment whose base offset is above `offset`; None without one."""
+        index = bisect_right(self._bases, offset)
+        return self._by_base[self._bases[index]] if index < len(self._bases) else None
+
+    def from_offset(self, offset: int) -> list[LogSegment]:
+        """The segments whose base offset is at least `offset`."""
+        return [self._by_base[base] for base in self._bases[bisect_left(self._bases, offset) :]]
+
+    def values(self, from_offset: int, to_offset: int) -> list[LogSegment]:
+        """The segments that may hold offsets in [from, to), beginning with the floor of `from_offset` or, without a
+        floor, with the first segment.
+
+        Empty when both are equal; raises ValueError when `to_offset` is below `from_offset` (FL3).
+        """
+        if from_offset == to_offset:
+            return []
+        if to_offset < from_offset:
+            raise ValueError(f"segments from {from_offset} up to {to_offset}: the range is inverted")
+        first = max(bisect_right(self._bases, from_offset) - 1, 0)
+        end = bisect_left(self._bases, to_offset)
+        return [self._by_base[base] for base in self._bases[first:end]]
+
+    def non_active_from(self, offset: int) -> list[LogSegment]:
+        """The segments but the active one whose base offset is at least `offset`. Kafka: nonActiveLogSegmentsFrom."""
+        if not self._bases or offset > self._bases[-1]:
+            return []
+        return self.values(offset, self._bases[-1])

@@ -1,0 +1,1 @@
+"""What must hold before a byte is written, and the batch as it is then stored."""

@@ -1,0 +1,188 @@
+"""What a leader checks in a produced set, and what it stamps into it before it is written.
+
+Offsets, leader epoch and timestamps go into the batch in place wherever its records may stay as they are; another
+codec, another format or odd inner offsets have it built anew (`rebuild.py`). The checksum is renewed only
+where the type or the value of the max timestamp changed. Kafka: LogValidator.
+
+Differs from Kafka in one point: an uncompressed batch whose offset deltas are not 0, 1, 2 … is built anew, as a
+compressed one is; Kafka stores it as it came, with offsets twice or below the log end.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from storage.batch import (
+    CURRENT_MAGIC,
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    Record,
+    RecordBatch,
+    TimestampType,
+    is_one_batch,
+    iterate_batches,
+    set_max_timestamp,
+    stamp,
+)
+from storage.batch.scan import RecordScan, RecordScanner
+from storage.codec.buffer import Buffer
+from storage.codec.compression import Compression, decompress
+from storage.errors import InvalidRecord
+from storage.producers.entry import AppendOrigin
+from storage.validation.checked import CheckedSet, stamped_set
+from storage.validation.rebuild import build_and_assign
+from storage.validation.rules import NO_LIMIT, Assignment, RecordChecks, ValidationRules, check_batch
+from storage.validation.sets import SetValidation
+
+__all__ = ["CheckedSet", "ValidationRules", "validate_and_assign"]
+
+
+def validate_and_assign(
+    records: Buffer,
+    rules: ValidationRules,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    now_ms: int,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    only: RecordBatch | None = None,
+) -> CheckedSet:
+    """Check the set in `records`, whose checksums hold, and give its records offsets from `base_offset` on; `only` is
+    the batch that all of it is, where somebody has read its header already.
+
+    It is one batch, or messages of magic 0 and 1 without a codec. A bytearray is changed in place, also when a raise
+    follows; other buffers are copied first. What follows and is no whole batch is dropped. Raises InvalidRecord or
+    its child InvalidTimestamp with every record's error in `record_errors`, CorruptBatch, UnsupportedForMessageFormat,
+    UnsupportedCompression.
+    """
+    buffer = records if isinstance(records, bytearray) else bytearray(records)
+    assignment = Assignment(base_offset, leader_epoch, now_ms, origin)
+    if only is not None and only.magic == CURRENT_MAGIC:
+        batches = [only]
+    elif is_one_batch(buffer):
+        batches = [RecordBatch(buffer, 0, len(buffer))]
+    else:
+        batches = _batches(buffer)
+        del buffer[batches[-1].start + batches[-1].size_bytes :]
+    source = batches[0].compression
+    if len(batches) > 1:
+        source = _source_codec(batches)
+    if batches[0].magic == CURRENT_MAGIC == rules.target_magic:
+        return _BatchValidation(buffer, batches[0], rules, assignment).run(source)
+    return SetValidation(buffer, batches, rules, assignment).run(source)
+
+
+def _batches(buffer: bytearray) -> list[RecordBatch]:
+    """Views over `buffer` itself: no memoryview stays open on it, which is to be cut (LV3)."""
+    with memoryview(buffer) as view:
+        places = [(batch.start, batch.size_bytes, batch.magic) for batch in iterate_batches(view)]
+    if not places:
+        raise InvalidRecord("no whole batch in a produce request")
+    for start, size_bytes, magic in places:
+        if magic >= CURRENT_MAGIC and size_bytes < HEADER_SIZE:
+            raise InvalidRecord(f"a batch of {size_bytes} bytes at byte {start}, smaller than its header")
+    return [RecordBatch(buffer, start, size_bytes) for start, size_bytes, _ in places]
+
+
+def _source_codec(batches: list[RecordBatch]) -> Compression:
+    """Of the last compressed one (AP6); but many may stand side by side only in magic 0 and 1, and none of them
+    compressed (LV3). Raises InvalidRecord, UnsupportedCompression.
+    """
+    source = Compression.NONE
+    for batch in batches:
+        codec = batch.compression
+        source = source if codec is Compression.NONE else codec
+    if batches[0].magic >= CURRENT_MAGIC or source is not Compression.NONE:
+        raise InvalidRecord("more than one batch in a produce request for one partition")
+    return source
+
+
+@final
+class _BatchValidation:
+    """One batch of magic 2, for a topic of magic 2, on its way through the checks."""
+
+    __slots__ = ("assignment", "batch", "buffer", "rules")
+
+    def __init__(
+        self, buffer: bytearray, batch: RecordBatch, rules: ValidationRules, assignment: Assignment
+    ) -> None:
+        self.buffer, self.batch, self.rules, self.assignment = buffer, batch, rules, assignment
+
+    def run(self, source: Compression) -> CheckedSet:
+        batch, rules = self.batch, self.rules
+        target = rules.target_for(source)
+        check_batch(batch, rules, self.assignment.origin)
+        # Control records are never compressed: readers of markers do not decompress (LV21).
+        stays = source is target or (batch.is_control and source is Compression.NONE)
+        target = source if stays else target
+        stays = stays and batch.record_count == batch.last_offset_delta + 1
+        scan = self._scan(source) if stays else None
+        if scan is not None and not self._may_break_a_rule(scan):
+            return self._finish_in_place(self._max_timestamp(scan), target)
+        records = list(batch.records())  # raises where the structure is broken
+        self._check_records(records)
+        is_dense = all(record.offset - batch.base_offset == i for i, record in enumerate(records))
+        if not stays or not is_dense:  # LV23, LV25
+            return build_and_assign(records, batch, rules, target, self.assignment)
+        return self._finish_in_place(max((record.timestamp for record in records), default=-1), target)
+
+    def _scan(self, source: Compression) -> RecordScan | None:
+        count = self.batch.record_count
+        if source is Compression.NONE:
+            return RecordScanner(HEADER_SIZE).scan(self.buffer, count)
+        with memoryview(self.buffer) as view, view[HEADER_SIZE:] as compressed:
+            return RecordScanner(0).scan(decompress(source, compressed) if count > 0 else b"", count)
+
+    def _max_timestamp(self, scan: RecordScan) -> int:
+        batch = self.batch
+        if batch.record_count <= 0:
+            return NO_TIMESTAMP
+        if batch.timestamp_type is TimestampType.LOG_APPEND:
+            return batch.max_timestamp
+        return batch.base_timestamp + scan.greatest_timestamp_delta
+
+    def _may_break_a_rule(self, scan: RecordScan) -> bool:
+        """Whether the records have to be looked at one by one, to name the ones at fault."""
+        batch, rules, now_ms = self.batch, self.rules, self.assignment.now_ms
+        if rules.is_compacted and scan.has_null_key:
+            return True
+        least = batch.base_timestamp + scan.least_timestamp_delta
+        greatest = batch.base_timestamp + scan.greatest_timestamp_delta
+        if least < NO_TIMESTAMP or greatest > NO_LIMIT:  # or the sum overflows 64 bits
+            return True
+        if batch.timestamp_type is TimestampType.LOG_APPEND:
+            return True
+        if rules.timestamp_type is not TimestampType.CREATE or not rules.limits_timestamps:
+            return False
+        return now_ms - least > rules.before_max_ms or greatest - now_ms > rules.after_max_ms
+
+    def _check_records(self, records: list[Record]) -> None:
+        checks = RecordChecks(self.batch, self.rules, self.assignment.now_ms)
+        for record in records:
+            checks.check(record.key, record.timestamp)
+        checks.finish()
+
+    def _finish_in_place(self, max_timestamp: int, target: Compression) -> CheckedSet:
+        """LV10 to LV14, LV24: the delta in the header stays, and so do the payload's bytes."""
+        batch, rules, assignment = self.batch, self.rules, self.assignment
+        if batch.record_count <= 0:
+            raise InvalidRecord("a batch without records")
+        first_offset = assignment.base_offset
+        last_offset = first_offset + batch.last_offset_delta
+        max_timestamp = assignment.now_ms if rules.is_log_append else max(max_timestamp, NO_TIMESTAMP)
+        stamp(self.buffer, 0, base_offset=first_offset, partition_leader_epoch=assignment.leader_epoch)
+        if batch.max_timestamp != max_timestamp or batch.timestamp_type is not rules.timestamp_type:
+            set_max_timestamp(
+                self.buffer, 0, timestamp_type=rules.timestamp_type, max_timestamp=max_timestamp
+            )
+        has_no_time = max_timestamp == NO_TIMESTAMP and target is Compression.NONE
+        return stamped_set(
+            self.buffer,
+            first_offset=first_offset,
+            last_offset=last_offset,
+            max_timestamp=max_timestamp,
+            offset_of_max_timestamp=-1 if has_no_time else last_offset,
+            log_append_time_ms=assignment.now_ms if rules.is_log_append else NO_TIMESTAMP,
+            leader_epoch=assignment.leader_epoch,
+            has_producer_id=batch.producer_id >= 0,
+        )

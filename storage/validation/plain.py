@@ -1,0 +1,99 @@
+"""The batch that nearly every client sends, checked and stamped by its leader in one go.
+
+Plain is a set that is exactly one batch of magic 2, without codec, transaction or any other attribute, to be stored as
+it is on a topic of create time, and with nothing in it that a check could object to. One look at the header and one
+walk over the records tell that. Everything else is left to `analysis.py` and `batch.py`: these are where the
+rules stand, and what is refused is refused there. What this takes comes out of them with the same bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import final
+
+from storage.batch import RecordBatch, set_max_timestamp
+from storage.batch.format import CRC_COVERS_FROM, CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, TimestampType
+from storage.batch.record import MAX_INT64
+from storage.batch.scan import RecordScanner
+from storage.codec.buffer import Buffer
+from storage.codec.compression import Compression
+from storage.codec.crc32c import crc32c
+from storage.validation.checked import CheckedSet
+from storage.validation.rules import ValidationRules
+
+# Base offset, size field, magic, CRC, attributes, last offset delta, base timestamp, max timestamp, producer id, base
+# sequence, record count
+_FIELDS = struct.Struct(">qi4xbIhiqqq2xii").unpack_from
+_STAMP = struct.Struct(">qii").pack_into  # base offset, size field, leader epoch
+
+
+@final
+class PlainBatches:
+    """Of one topic: what stays the same from batch to batch is read from the rules once."""
+
+    __slots__ = ("_after_max_ms", "_before_max_ms", "_is_compacted", "_largest_bytes", "_scanner")
+
+    def __init__(self, rules: ValidationRules) -> None:
+        takes_plain = (
+            rules.target_codec in (None, Compression.NONE)
+            and rules.target_magic == CURRENT_MAGIC
+            and not rules.is_log_append
+        )
+        self._largest_bytes = rules.max_message_bytes if takes_plain else 0
+        self._is_compacted = rules.is_compacted
+        self._scanner = RecordScanner(HEADER_SIZE)
+        self._before_max_ms, self._after_max_ms = rules.before_max_ms, rules.after_max_ms
+
+    def check(self, records: Buffer, base_offset: int, leader_epoch: int, now_ms: int) -> CheckedSet | None:
+        """Check and stamp a client's set, as `validate_and_assign` would; None, with nothing changed, if not plain."""
+        size_bytes = len(records)
+        if not HEADER_SIZE <= size_bytes <= self._largest_bytes:
+            return None
+        (
+            produced,
+            size_field,
+            magic,
+            crc,
+            attributes,
+            last_delta,
+            base_time,
+            max_time,
+            producer_id,
+            sequence,
+            count,
+        ) = _FIELDS(records)
+        if (
+            magic != CURRENT_MAGIC
+            or size_field != size_bytes - LOG_OVERHEAD
+            or attributes
+            or produced
+            or count <= 0
+            or count != last_delta + 1
+            or (producer_id >= 0 and sequence < 0)
+            or crc32c(memoryview(records)[CRC_COVERS_FROM:]) != crc
+        ):
+            return None
+        buffer = records if isinstance(records, bytearray) else bytearray(records)
+        scan = self._scanner.scan(buffer, count)
+        if scan is None:
+            return None
+        least_delta, greatest_delta, has_null_key = scan
+        if has_null_key and self._is_compacted:
+            return None
+        least, greatest = base_time + least_delta, base_time + greatest_delta
+        if (
+            least < 0  # or without a timestamp
+            or greatest > MAX_INT64
+            or now_ms - least > self._before_max_ms
+            or greatest - now_ms > self._after_max_ms
+        ):
+            return None
+        _STAMP(buffer, 0, base_offset, size_field, leader_epoch)
+        if max_time != greatest:
+            set_max_timestamp(buffer, 0, timestamp_type=TimestampType.CREATE, max_timestamp=greatest)
+        last_offset = base_offset + last_delta
+        return CheckedSet(
+            buffer, base_offset, last_offset, greatest, last_offset, leader_epoch,
+            None,
+            (RecordBatch(buffer, 0, size_bytes),) if producer_id >= 0 else (),
+        )  # fmt: skip

@@ -1,0 +1,122 @@
+"""Records that a leader has checked, built anew: in another codec, another format, or with their gaps closed.
+
+Kafka: LogValidator.buildRecordsAndAssignOffsets, convertAndAssignOffsetsNonCompressed; rules LV15 to LV19, LV25.
+"""
+
+from __future__ import annotations
+
+from storage.batch import (
+    CURRENT_MAGIC,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    Compression,
+    Record,
+    RecordBatch,
+    TimestampType,
+    build_batch,
+)
+from storage.batch.legacy.builder import build_message_set
+from storage.errors import InvalidRecord
+from storage.validation.checked import CheckedSet, stamped_set
+from storage.validation.rules import Assignment, ValidationRules, check_batch_size
+
+
+def build_and_assign(
+    records: list[Record],
+    first: RecordBatch,
+    rules: ValidationRules,
+    target: Compression,
+    assignment: Assignment,
+) -> CheckedSet:
+    """One set of them all, from the base offset on without a gap (LV16, LV28); producer fields are those of
+    `first`.
+
+    Raises InvalidRecord: none at all, headers that the format has no place for, producer fields that cannot be.
+    UnsupportedCompression for zstd in magic 0 or 1, RecordTooLarge for what has grown above max.message.bytes (AP8).
+    """
+    if not records:
+        raise InvalidRecord("a batch without records")
+    base_offset = assignment.base_offset
+    numbered = [record._replace(offset=base_offset + index) for index, record in enumerate(records)]
+    if rules.target_magic == CURRENT_MAGIC:
+        content = _build_batch(numbered, first, rules, target, assignment)
+    else:
+        is_plain = rules.target_magic == 0
+        content = build_message_set(
+            numbered,
+            magic=rules.target_magic,
+            base_offset=base_offset,
+            compression=target,
+            compression_level=rules.target_level,
+            timestamp_type=TimestampType.NO if is_plain else rules.timestamp_type,
+            log_append_time_ms=assignment.now_ms,
+        )
+    max_timestamp, offset_of_max = _max_timestamp(numbered, rules, target, assignment)
+    check_batch_size(len(content), rules)
+    return stamped_set(
+        content,
+        first_offset=base_offset,
+        last_offset=numbered[-1].offset,
+        max_timestamp=max_timestamp,
+        offset_of_max_timestamp=offset_of_max,
+        log_append_time_ms=assignment.now_ms if rules.is_log_append else NO_TIMESTAMP,
+        leader_epoch=assignment.leader_epoch,
+        has_producer_id=first.has_producer_id,
+    )
+
+
+def _build_batch(
+    records: list[Record],
+    first: RecordBatch,
+    rules: ValidationRules,
+    target: Compression,
+    assignment: Assignment,
+) -> bytes:
+    _check_producer_fields(first)
+    return build_batch(
+        records,
+        base_offset=assignment.base_offset,
+        compression=target,
+        compression_level=rules.target_level,
+        timestamp_type=rules.timestamp_type,
+        producer_id=first.producer_id,
+        producer_epoch=first.producer_epoch,
+        base_sequence=first.base_sequence,
+        partition_leader_epoch=assignment.leader_epoch,
+        is_transactional=first.is_transactional,
+        is_control=first.is_control,
+        log_append_time_ms=assignment.now_ms,
+    )
+
+
+def _check_producer_fields(first: RecordBatch) -> None:
+    producer_id = first.producer_id
+    if producer_id == NO_PRODUCER_ID:
+        if first.is_transactional:
+            raise InvalidRecord("a transactional batch without a producer id")
+        return
+    if producer_id < 0:
+        raise InvalidRecord(f"a batch of producer {producer_id}")
+    if first.producer_epoch < 0:
+        raise InvalidRecord(f"producer {producer_id} writes with epoch {first.producer_epoch}")
+    if first.base_sequence < 0 and not first.is_control:
+        raise InvalidRecord(f"producer {producer_id} writes with sequence {first.base_sequence}")
+
+
+def _max_timestamp(
+    records: list[Record], rules: ValidationRules, target: Compression, assignment: Assignment
+) -> tuple[int, int]:
+    """With its offset, -1 and -1 when there is none (LV17, LV18)."""
+    is_loose = rules.target_magic < CURRENT_MAGIC and target is Compression.NONE
+    if rules.is_log_append:
+        return assignment.now_ms, records[0].offset if is_loose else records[-1].offset
+    if rules.target_magic == 0:
+        return NO_TIMESTAMP, -1
+    latest = max(records, key=_timestamp_of)  # the first of the greatest
+    if latest.timestamp == NO_TIMESTAMP:
+        return NO_TIMESTAMP, -1
+    return latest.timestamp, latest.offset if is_loose else records[-1].offset
+
+
+def _timestamp_of(record: Record) -> int:
+    return record.timestamp
