@@ -1,6 +1,6 @@
 """The port through which every durable byte of a log is written and read.
 
-Two implementations pass one contract test-suite (`tests/storage/filesystem_contract.py`): `OsFileSystem`, the real
+Two implementations pass one contract test-suite (`tests/storage/disk/filesystem_contract.py`): `OsFileSystem`, the real
 disk, and `sim.disk.SimFileSystem`, the disk that forgets. Paths are plain strings with `/`; an implementation raises
 `OSError` (or its usual subclasses: FileNotFoundError, FileExistsError, PermissionError, errno ENOSPC, EIO …) with the
 file's name; where a limit of the system stopped the call, the message has the count and the setting.

@@ -22,7 +22,7 @@ from cluster.core.node import Node
 from sim.disk import SimDisk
 from sim.disk.life import Life
 from storage.draws import Draws
-from tests.cluster.harness import batch
+from tests.cluster.broker.cluster_by_hand import batch
 
 NOW_MS = 1_000_000
 

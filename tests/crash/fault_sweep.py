@@ -12,7 +12,7 @@ from tests.crash.recovery import START_MS, start_and_check
 from tests.crash.stage import Recording, Stage
 from tests.crash.states import Loss
 from tests.crash.workloads import Workload, record
-from tests.storage.log_helpers import produced
+from tests.storage.logs import produced
 
 MANAGER_VERBS = ("checkpoint", "create", "delete", "start", "stop")
 

@@ -15,7 +15,7 @@ from tests.crash.recovery import START_MS, start_and_check
 from tests.crash.stage import CrashPoint, Recording
 from tests.crash.states import AFTER_AN_APPEND, Loss, StateName, few_losses, survivor_sets, torn_losses
 from tests.crash.workloads import Workload, record
-from tests.storage.log_helpers import batch
+from tests.storage.logs import batch
 
 REPRESENTATIVES = (
     1  # of the states on which a start makes the same calls, so many are crashed at each of them

@@ -13,7 +13,7 @@ from storage.errors import StorageError
 from storage.log import PartitionLog
 from storage.segment.names import CLEANED_SUFFIX, SWAP_SUFFIX
 from storage.segment.replace import create_cleaned_segment, replace_segments
-from tests.storage.log_helpers import (
+from tests.storage.logs import (
     DIRECTORY,
     NOW_MS,
     append_each,

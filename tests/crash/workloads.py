@@ -13,7 +13,7 @@ from storage.log import PartitionLog
 from storage.segment.replace import create_cleaned_segment, replace_segments
 from tests.crash.model import Batch
 from tests.crash.stage import CONFIG, ROOT, Recording, Stage
-from tests.storage.log_helpers import batch, produced
+from tests.storage.logs import batch, produced
 
 TOPIC_ID, OTHER_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "BBBBBBBBBBBBBBBBBBBBBQ"
 

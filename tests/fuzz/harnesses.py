@@ -47,7 +47,7 @@ from storage.producers.snapshot import decode_snapshot
 from storage.segment.file_records import FileRecords
 from storage.topics import check_topic_name, parse_directory_name
 from tests.places import GOLDEN
-from tests.storage.log_helpers import DIRECTORY, NOW_MS, new_file_system
+from tests.storage.logs import DIRECTORY, NOW_MS, new_file_system
 
 CORPUS = Path(__file__).parent / "corpus"
 LIMIT_BYTES = 1 << 20

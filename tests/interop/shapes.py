@@ -16,7 +16,7 @@ from storage.codec.compression import Compression
 from storage.config import LogConfig
 from storage.draws import Draws
 from storage.log import AppendOrigin, PartitionLog
-from tests.storage.log_helpers import marker
+from tests.storage.logs import marker
 
 START_MS: Final = 1_700_000_000_000
 CODECS: Final = tuple(Compression)

@@ -47,7 +47,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 def records_in_dump(topic: str) -> int:
-    """Of all segments, by our dump, which `tests/storage/test_dump.py` holds equal to Kafka's where Kafka's is kept."""
+    """The records of all segments by our dump, which `tests/storage/inspection/test_dump.py` holds equal to Kafka's."""
     files = sorted((GOLDEN / "kafka-4.1" / "clean" / f"{topic}-0").glob("*.log"))
     command = [
         sys.executable,

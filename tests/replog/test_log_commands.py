@@ -25,7 +25,7 @@ from storage.draws import Draws
 from storage.inspection.verify.directory import OFFSET_CHECKPOINTS
 from storage.inspection.verify.partition import PartitionReport
 from tests.places import GOLDEN
-from tests.storage.log_helpers import NOW_MS, append_each
+from tests.storage.logs import NOW_MS, append_each
 
 
 def run(*arguments: str | Path) -> Result:

@@ -10,8 +10,8 @@ from sim.disk.life import Dead, Life
 from storage.disk.filesystem import OpenMode, read_file
 from storage.errors import CorruptCheckpoint, InvalidRecord
 from storage.leader_epochs import UNDEFINED, LeaderEpochCache
-from tests.storage.epoch_helpers import PATH, A, cache_of, file_content
-from tests.storage.producers import new_disk
+from tests.storage.epochs import PATH, A, cache_of, file_content
+from tests.storage.producers.producers import new_disk
 
 
 def test_ep1_a_file_out_of_order_is_put_right_when_loaded() -> None:

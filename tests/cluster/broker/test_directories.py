@@ -1,0 +1,415 @@
+"""A broker over two log directories, of which one fails. Kafka: KIP-112, KIP-858; rules LL1, LL4, AP16, PRO-9."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from cluster.core.effects import Effect, Reply, RunJob, Send, Stop
+from cluster.core.errors import ErrorCode
+from cluster.core.events import JobDone
+from cluster.core.messages import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    TopicPartition,
+)
+from cluster.core.metadata.records import (
+    ClusterRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from sim.disk import SimDisk
+from sim.disk.life import Life
+from storage.batch import Record, build_batch
+from storage.disk.checkpoints import MetaProperties, MetaPropertiesFile
+from storage.draws import Draws
+from storage.errors import ForeignDirectory, NoLogDirectory, StorageError
+from tests.cluster.broker.setup import BrokerSetup
+from tests.cluster.replica.setup import observed, of, only, only_sent
+
+TWO = ("one", "two")
+TOPIC_ID = "1f" * 16
+PARTITIONS = tuple(TopicPartition("t", number) for number in range(4))
+IN_ONE, IN_TWO = PARTITIONS[::2], PARTITIONS[1::2]  # as they are placed
+
+
+def topic(name: str = "t", topic_id: str = TOPIC_ID, **configs: str) -> list[MetadataRecord]:
+    """Four partitions, all led by broker 1, the last in sync."""
+    dotted = tuple((key.replace("_", "."), value) for key, value in configs.items())
+    return [
+        TopicRecord(name=name, topic_id=topic_id, configs=dotted),
+        *(
+            PartitionRecord(topic=name, partition=number, replicas=(1, 2), isr=(1,), leader=1)
+            for number in range(4)
+        ),
+    ]
+
+
+def booted(disk: SimDisk | None = None, *, life: int = 1, **settings: int) -> BrokerSetup:
+    setup = BrokerSetup(disk, life=life, directories=TWO, **settings)
+    setup.boot()
+    return setup
+
+
+def leading(**configs: str) -> BrokerSetup:
+    setup = booted()
+    setup.metadata(*topic(**configs))
+    return setup
+
+
+def produce(setup: BrokerSetup, *partitions: TopicPartition, acks: int = 1) -> list[Effect]:
+    records = build_batch([Record(0, setup.now_ms, b"k", b"x"), Record(1, setup.now_ms, b"k", b"y")])
+    asked = tuple(ProducePartition(topic_partition=each, records=records) for each in partitions)
+    return setup.ask(ProduceRequest(acks=acks, timeout_ms=1_000, partitions=asked))
+
+
+def outcomes(effects: list[Effect]) -> dict[int, ErrorCode]:
+    """Of the produce requests that were answered, by partition."""
+    bodies = [reply.body for reply in of(effects, Reply)]
+    return {
+        each.topic_partition.partition: each.error
+        for body in bodies
+        if isinstance(body, ProduceResponse)
+        for each in body.partitions
+    }
+
+
+def placed(setup: BrokerSetup) -> dict[str, list[str]]:
+    return {manager.directory: list(manager.logs) for manager in setup.broker._logs.directories.online}
+
+
+def told_offline(effects: list[Effect]) -> tuple[TopicPartition, ...]:
+    body = only_sent(effects, BrokerHeartbeatRequest).body
+    assert isinstance(body, BrokerHeartbeatRequest)
+    return body.offline_partitions
+
+
+def beaten(setup: BrokerSetup) -> None:
+    """The heartbeat that is in flight is answered."""
+    for send in of(setup.fire("broker.heartbeat", 2_000), Send):
+        if isinstance(send.body, BrokerHeartbeatRequest):
+            setup.answer(send.call, BrokerHeartbeatResponse(is_fenced=False, is_caught_up=True))
+
+
+def fail_two(setup: BrokerSetup) -> list[Effect]:
+    """The disk of the second directory breaks; the next write there tells."""
+    setup.disk.break_directory("two")
+    return produce(setup, PARTITIONS[1])
+
+
+def restarted(setup: BrokerSetup, *, life: int = 2) -> BrokerSetup:
+    setup.disk.crash_process()
+    again = BrokerSetup(setup.disk, life=life, directories=TWO)
+    return again
+
+
+# Placement and start
+
+
+def test_new_partitions_go_where_the_fewest_are() -> None:
+    setup = leading()
+    assert placed(setup) == {"one": ["t-0", "t-2"], "two": ["t-1", "t-3"]}
+    assert outcomes(produce(setup, *PARTITIONS)) == dict.fromkeys(range(4), ErrorCode.NONE)
+
+
+def test_ll1_a_directory_that_fails_at_start_is_offline_and_named_and_the_other_serves() -> None:
+    disk = SimDisk(Draws(3), lambda: 0)
+    disk.break_directory("two")
+    setup = BrokerSetup(disk, directories=TWO)
+    (told,) = observed(setup.start(), "log_directory.offline")
+    assert told["directory"] == "two" and "two" in str(told["reason"])
+    setup = BrokerSetup(restarted(setup).disk, life=3, directories=TWO)
+    setup.boot()
+    setup.metadata(*topic())
+    assert placed(setup) == {"one": ["t-0", "t-1", "t-2", "t-3"]}
+    assert outcomes(produce(setup, *PARTITIONS)) == dict.fromkeys(range(4), ErrorCode.NONE)
+
+
+def test_ll1_with_no_directory_left_there_is_no_start() -> None:
+    disk = SimDisk(Draws(3), lambda: 0)
+    for directory in TWO:
+        disk.break_directory(directory)
+    with pytest.raises(NoLogDirectory, match=r"no log directory can be used: one: .*; two: "):
+        BrokerSetup(disk, directories=TWO).start()
+
+
+def test_a_partition_that_may_lie_in_an_offline_directory_is_not_made_anew() -> None:
+    """KIP-112: an empty log would pass for all that this broker ever had."""
+    setup = leading()
+    produce(setup, *PARTITIONS)
+    setup.disk.break_directory("two")
+    again = restarted(setup)
+    again.boot(*topic())
+    assert placed(again) == {"one": ["t-0", "t-2"]}
+    assert again.broker._context.offline == set(IN_TWO)
+    assert outcomes(produce(again, PARTITIONS[1])) == {1: ErrorCode.KAFKA_STORAGE_ERROR}
+    again.metadata(*topic("u", "2f" * 16))  # made in this life: it lies nowhere yet
+    assert placed(again) == {"one": ["t-0", "t-2", "u-0", "u-1", "u-2", "u-3"]}
+
+
+def test_the_controller_hears_of_it_before_it_lets_the_broker_in() -> None:
+    setup = leading()
+    setup.disk.break_directory("two")
+    again = restarted(setup)
+    registration = only_sent(again.start(), RegisterBrokerRequest)
+    effects = again.answer(registration.call, RegisterBrokerResponse(broker_epoch=1, cluster_id="c"))
+    again.answer(only_sent(effects, BrokerHeartbeatRequest).call, BrokerHeartbeatResponse(is_fenced=True))
+    effects = again.metadata(ClusterRecord(cluster_id="c"), again.own_registration(), *topic())
+    body = only_sent(effects, BrokerHeartbeatRequest).body
+    assert isinstance(body, BrokerHeartbeatRequest)
+    assert not body.want_fence and body.offline_partitions == IN_TWO
+
+
+def test_ll4_a_partition_in_two_directories_is_refused() -> None:
+    setup = leading()
+    for directory in TWO:
+        one = BrokerSetup(setup.disk, life=2, directories=directory)
+        setup.disk.crash_process()
+        one = BrokerSetup(setup.disk, life=3, directories=directory)
+        one.boot()
+        one.metadata(*topic())
+    with pytest.raises(StorageError, match=r"t-\d is in two log directories: one/t-\d and two/t-\d"):
+        restarted(setup, life=9).start()
+
+
+def test_all_directories_are_the_same_nodes() -> None:
+    setup = booted()
+    eye = setup.disk.file_system(Life("eye"))
+    owners = [MetaPropertiesFile(eye, directory).read() for directory in TWO]
+    assert owners[0] is not None and owners[0] == owners[1] and owners[0].node_id == 1
+    MetaPropertiesFile(eye, "two").write(MetaProperties(node_id=2, cluster_id=owners[0].cluster_id))
+    with pytest.raises(ForeignDirectory, match=r"several owners: one of node 1 .*, two of node 2"):
+        restarted(setup).start()
+
+
+def test_a_directory_that_is_added_is_marked_as_this_clusters() -> None:
+    one = BrokerSetup(directories="one")
+    one.boot()
+    setup = restarted(one)
+    setup.boot()
+    owner = MetaPropertiesFile(setup.disk.file_system(Life("eye")), "two").read()
+    assert owner is not None and owner.cluster_id == setup.broker._logs.cluster_id
+
+
+# A directory that fails at run time
+
+
+def test_ap16_a_disk_error_takes_the_directory_offline_and_the_others_go_on() -> None:
+    setup = leading()
+    effects = fail_two(setup)
+    assert of(effects, Stop) == []
+    assert outcomes(effects) == {1: ErrorCode.KAFKA_STORAGE_ERROR}
+    (told,) = observed(effects, "log_directory.offline")
+    assert told["directory"] == "two" and "t-1: append failed" in str(told["reason"])
+    assert [each["topic_partition"] for each in observed(effects, "replica.offline")] == ["t-1", "t-3"]
+    assert sorted(setup.broker.replicas()) == list(IN_ONE)
+    effects = produce(setup, *PARTITIONS)
+    error = ErrorCode.KAFKA_STORAGE_ERROR
+    assert outcomes(effects) == {0: ErrorCode.NONE, 1: error, 2: ErrorCode.NONE, 3: error}
+
+
+def test_ap16_in_one_request_the_later_partitions_of_the_directory_are_refused() -> None:
+    """KAFKA-10778: no append is taken behind the one that failed."""
+    setup = leading()
+    setup.disk.fail(1, verbs={"append", "write_at"}, path_suffix=f"two/t-1/{0:020d}.log")
+    error = ErrorCode.KAFKA_STORAGE_ERROR
+    expected = {0: ErrorCode.NONE, 1: error, 2: ErrorCode.NONE, 3: error}
+    assert outcomes(produce(setup, *PARTITIONS)) == expected
+
+
+def test_ap16_the_controller_hears_at_once_and_each_time_of_what_went() -> None:
+    setup = leading()
+    beaten(setup)
+    effects = fail_two(setup)
+    assert told_offline(effects) == IN_TWO
+    beat = only_sent(effects, BrokerHeartbeatRequest)
+    setup.answer(beat.call, BrokerHeartbeatResponse(is_fenced=False, is_caught_up=True))
+    assert told_offline(setup.fire("broker.heartbeat", 2_000)) == IN_TWO
+
+
+def test_ap16_who_waits_for_a_partition_that_goes_is_answered() -> None:
+    setup = booted()
+    in_sync = (
+        PartitionRecord(topic="t", partition=number, replicas=(1, 2), isr=(1, 2), leader=1)
+        for number in range(4)
+    )
+    setup.metadata(TopicRecord(name="t", topic_id=TOPIC_ID), *in_sync)
+    assert outcomes(produce(setup, *PARTITIONS[2:], acks=-1)) == {}
+    effects = fail_two(setup)
+    assert outcomes(effects) == {1: ErrorCode.KAFKA_STORAGE_ERROR}  # one still waits for the other directory
+    effects = setup.fire("produce.expiry", 1_000)
+    assert outcomes(effects) == {2: ErrorCode.REQUEST_TIMED_OUT, 3: ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+def test_ap16_reads_and_lookups_are_refused_too() -> None:
+    setup = leading()
+    produce(setup, *PARTITIONS)
+    setup.disk.break_directory("two")
+    asked = tuple(FetchPartition(topic_partition=each, fetch_offset=0) for each in PARTITIONS)
+    effects = setup.ask(FetchRequest(replica_id=-1, max_wait_ms=0, partitions=asked))
+    body = only(effects, Reply).body
+    assert isinstance(body, FetchResponse)
+    error = ErrorCode.KAFKA_STORAGE_ERROR
+    assert [each.error for each in body.partitions] == [ErrorCode.NONE, error, ErrorCode.NONE, error]
+    effects = setup.ask(ListOffsetsRequest(topic_partition=PARTITIONS[3], timestamp=-1))
+    body = only(effects, Reply).body
+    assert isinstance(body, ListOffsetsResponse) and body.error is error
+
+
+def test_ap16_metadata_does_not_bring_a_partition_back_in_this_life() -> None:
+    setup = leading()
+    fail_two(setup)
+    setup.disk.mend()
+    setup.metadata(PartitionChangeRecord(topic="t", partition=1, leader=2, isr=None))
+    assert sorted(setup.broker.replicas()) == list(IN_ONE)
+    setup.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID))
+    setup.metadata(*topic(topic_id="2f" * 16))
+    assert placed(setup) == {"one": ["t-0", "t-1", "t-2", "t-3"]}
+    assert sorted(setup.broker.replicas()) == list(PARTITIONS)
+
+
+def test_ap16_the_files_are_closed_behind_the_jobs_that_use_them() -> None:
+    setup = leading()
+    log = setup.broker.replicas()[PARTITIONS[3]].log
+    effects = fail_two(setup)
+    (close,) = [job for job in of(effects, RunJob) if job.kind == "close"]
+    assert log.local.segments.active.records.size_bytes == 0
+    close.work()
+    with pytest.raises(OSError):
+        log.local.segments.active.records.flush()
+    assert of(setup.broker.step(setup.now_ms, JobDone(job=close.job)), Stop) == []
+
+
+def test_pro9_the_last_directory_ends_the_broker() -> None:
+    setup = leading()
+    fail_two(setup)
+    setup.disk.break_directory("one")
+    effects = produce(setup, PARTITIONS[0])
+    assert "t-0: append failed" in only(effects, Stop).reason
+    assert outcomes(effects) == {}
+
+
+def test_pro9_a_flush_that_fails_takes_its_directory_only() -> None:
+    setup = leading(flush_messages="1")
+    effects = produce(setup, PARTITIONS[1])
+    (flush,) = [job for job in of(effects, RunJob) if job.kind == "flush"]
+    effects = setup.finish(flush, OSError(errno.EIO, "input/output error"))
+    assert of(effects, Stop) == []
+    assert outcomes(effects) == {1: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert sorted(setup.broker.replicas()) == list(IN_ONE)
+
+
+@pytest.mark.parametrize("timer", ["checkpoint.high_watermark", "checkpoint.recovery_point"])
+def test_a_checkpoint_that_cannot_be_written_takes_its_directory_only(timer: str) -> None:
+    setup = leading()
+    setup.disk.break_directory("two")
+    effects = setup.fire(timer, 60_000)
+    for job in of(effects, RunJob):
+        if job.kind == "checkpoint":
+            effects += setup.finish(job)
+    assert of(effects, Stop) == [] and sorted(setup.broker.replicas()) == list(IN_ONE)
+    assert [each["directory"] for each in observed(effects, "log_directory.offline")] == ["two"]
+    eye = setup.disk.file_system(Life("eye"))
+    assert eye.exists("one/recovery-point-offset-checkpoint")
+    assert setup.fire(timer, 60_000) != []  # it goes on
+
+
+def test_a_role_that_cannot_be_taken_does_not_keep_the_others_from_theirs() -> None:
+    setup = leading()
+    setup.disk.break_directory("two")
+    changes = [
+        PartitionChangeRecord(topic="t", partition=number, leader=1, isr=(1, 2)) for number in range(4)
+    ]
+    effects = setup.metadata(*changes)
+    assert of(effects, Stop) == [] and sorted(setup.broker.replicas()) == list(IN_ONE)
+    assert [replica.leader_epoch for replica in setup.broker.replicas().values()] == [1, 1]
+    assert setup.metadata_fetch >= 0 and told_offline(effects) == IN_TWO
+
+
+def test_a_partition_is_made_in_the_next_directory_when_the_disk_of_the_first_fails() -> None:
+    setup = booted()
+    setup.disk.break_directory("one")
+    effects = setup.metadata(*topic())
+    assert of(effects, Stop) == []
+    assert placed(setup) == {"two": ["t-0", "t-1", "t-2", "t-3"]}
+    assert sorted(setup.broker.replicas()) == list(PARTITIONS)
+
+
+# Maintenance, an orderly stop, and the next start
+
+
+def test_each_directory_has_its_own_cleaner_and_the_filthiest_log_of_all_comes_first() -> None:
+    setup = booted()
+    setup.metadata(*topic(segment_bytes="200", cleanup_policy="compact"))
+    for _ in range(3):
+        produce(setup, PARTITIONS[0], PARTITIONS[1])
+    for _ in range(9):
+        produce(setup, PARTITIONS[1])
+    effects = setup.fire("logs.cleaner", 15_000)
+    told: list[str] = []
+    while jobs := [job for job in of(effects, RunJob) if job.kind == "compact"]:
+        effects = [effect for job in jobs for effect in setup.finish(job)]
+        told += [str(each["topic_partition"]) for each in observed(effects, "log.compacted")]
+    assert told and set(told) <= {"t-0", "t-1"}
+    for directory, number in (("one", 0), ("two", 1)):
+        cleaned = setup.broker.maintenance.cleaners[directory].checkpoints
+        assert set(cleaned) <= {("t", number)}
+    assert setup.disk.file_system(Life("eye")).exists("two/cleaner-offset-checkpoint")
+
+
+def test_a_compaction_whose_disk_fails_is_dropped_and_the_next_one_is_due() -> None:
+    setup = booted()
+    setup.metadata(*topic(segment_bytes="200", cleanup_policy="compact"))
+    for _ in range(9):
+        produce(setup, PARTITIONS[1])
+    job = only(setup.fire("logs.cleaner", 15_000), RunJob)
+    setup.disk.break_directory("two")
+    effects = setup.broker.step(setup.now_ms, JobDone(job=job.job, error=OSError(errno.EIO, "gone")))
+    assert of(effects, Stop) == [] and list(setup.broker.maintenance.cleaners) == ["one"]
+    for _ in range(9):
+        produce(setup, PARTITIONS[0])
+    assert [each.kind for each in of(setup.fire("logs.cleaner", 15_000), RunJob)] == ["compact"]
+
+
+def test_retention_goes_on_where_the_disk_works() -> None:
+    setup = leading(segment_bytes="200", retention_ms="60000", message_timestamp_type="LogAppendTime")
+    for _ in range(4):
+        produce(setup, *PARTITIONS)
+    setup.disk.break_directory("two")
+    effects = setup.fire("logs.retention", 600_000)
+    assert of(effects, Stop) == [] and sorted(setup.broker.replicas()) == list(IN_ONE)
+    shortened = [each["topic_partition"] for each in observed(effects, "log.segments_deleted")]
+    assert shortened == ["t-0", "t-2"]
+
+
+def test_ll5_only_directories_that_work_are_marked_and_all_comes_back_with_the_disk() -> None:
+    setup = leading()
+    produce(setup, *PARTITIONS)
+    fail_two(setup)
+    setup.broker.lifecycle.end(setup.now_ms)
+    (job,) = [job for job in of(setup.broker._outbox.take(), RunJob) if job.kind == "shutdown"]
+    job.work()
+    eye = setup.disk.file_system(Life("eye"))
+    marks = [eye.exists(f"{directory}/.kafka_cleanshutdown") for directory in TWO]
+    assert marks == [True, False]
+    setup.disk.mend()
+    again = restarted(setup)
+    again.boot(*topic())
+    assert again.broker._logs.previous_broker_epoch == -1
+    ends = {each.partition: replica.log.log_end_offset for each, replica in again.broker.replicas().items()}
+    assert ends == dict.fromkeys(range(4), 2)
+    assert placed(again) == {"one": ["t-0", "t-2"], "two": ["t-1", "t-3"]}

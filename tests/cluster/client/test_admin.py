@@ -1,0 +1,95 @@
+"""The admin core: one rule a test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cluster.core.client.admin import AdminCore
+from cluster.core.client.config import AdminConfig
+from cluster.core.client.effects import AdminEffect, Answered, Described
+from cluster.core.effects import BOOTSTRAP, Send, SetTimer
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Response, TimerFired, TransportError
+from cluster.core.messages import (
+    CreateTopicRequest,
+    CreateTopicResponse,
+    DeleteTopicRequest,
+    DeleteTopicResponse,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from tests.cluster.client.fake_cluster import FakeCluster
+
+WAKE = TimerFired(key="admin.wake")
+CREATE = CreateTopicRequest(name="t")
+
+
+def sends(effects: Sequence[AdminEffect]) -> list[Send]:
+    return [effect for effect in effects if isinstance(effect, Send)]
+
+
+def test_call_goes_to_the_bootstrap_address_and_its_answer_comes_back() -> None:
+    admin = AdminCore(AdminConfig())
+    (send,) = sends(admin.ask(0, CREATE, ticket=5))
+    assert (send.to, send.body) == (BOOTSTRAP, CREATE)
+    body = CreateTopicResponse(topic_id="x")
+    assert admin.step(0, Response(call=send.call, body=body)) == [Answered(ticket=5, body=body)]
+
+
+def test_refusal_is_an_answer() -> None:
+    admin = AdminCore(AdminConfig())
+    (send,) = sends(admin.ask(0, CREATE, ticket=5))
+    body = CreateTopicResponse(error=ErrorCode.TOPIC_ALREADY_EXISTS, message="there")
+    (answered,) = admin.step(0, Response(call=send.call, body=body))
+    assert isinstance(answered, Answered)
+    assert (answered.error, answered.message) == (ErrorCode.TOPIC_ALREADY_EXISTS, "there")
+
+
+def test_unknown_topic_is_an_answer_and_not_tried_again() -> None:
+    admin = AdminCore(AdminConfig())
+    (send,) = sends(admin.ask(0, DeleteTopicRequest(name="t"), ticket=5))
+    body = DeleteTopicResponse(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    (answered,) = admin.step(0, Response(call=send.call, body=body))
+    assert isinstance(answered, Answered)
+
+
+def test_call_without_an_answer_is_tried_again_after_the_back_off() -> None:
+    admin = AdminCore(AdminConfig())
+    (send,) = sends(admin.ask(0, CREATE, ticket=5))
+    effects = admin.step(0, Response(call=send.call, body=TransportError(reason="cut")))
+    assert effects == [SetTimer(key="admin.wake", at_ms=100)]
+    assert sends(admin.step(100, WAKE))
+
+
+def test_a_broker_that_is_starting_is_no_answer_and_another_is_asked() -> None:
+    admin = AdminCore(AdminConfig())
+    (send,) = sends(admin.ask(0, MetadataRequest(), ticket=5))
+    starting = MetadataResponse(error=ErrorCode.BROKER_NOT_AVAILABLE)
+    assert admin.step(0, Response(call=send.call, body=starting)) == [SetTimer(key="admin.wake", at_ms=100)]
+    assert sends(admin.step(100, WAKE))
+
+
+def test_call_is_given_up_after_its_time_with_the_last_reason() -> None:
+    admin = AdminCore(AdminConfig(default_api_timeout_ms=150))
+    (send,) = sends(admin.ask(0, CREATE, ticket=5))
+    admin.step(10, Response(call=send.call, body=CreateTopicResponse(error=ErrorCode.NOT_CONTROLLER)))
+    (again,) = sends(admin.step(110, WAKE))
+    admin.step(149, Response(call=again.call, body=TransportError(reason="cut")))
+    (answered,) = admin.step(250, WAKE)
+    expected = Answered(ticket=5, body=None, error=ErrorCode.NETWORK_EXCEPTION, message="cut")
+    assert answered == expected
+
+
+def test_description_asks_every_broker_and_leaves_out_who_is_silent() -> None:
+    admin, cluster = AdminCore(AdminConfig()), FakeCluster({"t": 1}, broker_count=2)
+    (send,) = sends(admin.describe(0, ("t",), ticket=5))
+    asked = sends(admin.step(0, Response(call=send.call, body=cluster.metadata(("t",)))))
+    assert [each.to for each in asked] == [1, 2]
+    assert all(each.body == DescribeReplicasRequest(topics=("t",)) for each in asked)
+    held = DescribeReplicasResponse(broker_id=2, state="running")
+    admin.step(0, Response(call=asked[0].call, body=TransportError(reason="cut")))
+    (described,) = admin.step(0, Response(call=asked[1].call, body=held))
+    assert isinstance(described, Described)
+    assert described.metadata is not None and described.replicas == (held,)

@@ -1,0 +1,313 @@
+"""The consumer core: one rule a test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from cluster.core.client.config import ConsumerConfig, OffsetReset
+from cluster.core.client.consumer import ConsumerCore, Start
+from cluster.core.client.effects import (
+    ConsumerEffect,
+    EndOfPartition,
+    Fetched,
+    PositionLost,
+    PositionReset,
+    TopicMissing,
+    Truncated,
+)
+from cluster.core.effects import Observe, Send
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Response, TimerFired, TransportError
+from cluster.core.messages import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    EpochEnd,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    TopicPartition,
+)
+from storage.batch import build_batch
+from storage.batch.record import Record
+from tests.cluster.client.fake_cluster import FakeCluster
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+WAKE = TimerFired(key="consumer.wake")
+
+
+def batch(base_offset: int, count: int, *, epoch: int = 0, is_control: bool = False) -> bytes:
+    records = [Record(base_offset + n, 7, None, b"v%d" % (base_offset + n)) for n in range(count)]
+    fields = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0} if is_control else {}
+    return build_batch(
+        records,
+        base_offset=base_offset,
+        partition_leader_epoch=epoch,
+        is_control=is_control,
+        is_transactional=is_control,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def reading(
+    start: Start = 0, *, reset: OffsetReset = OffsetReset.EARLIEST, partitions: int = 1
+) -> tuple[ConsumerCore, FakeCluster, list[Send]]:
+    """Metadata is known; returns what was sent then."""
+    consumer = ConsumerCore(ConsumerConfig(auto_offset_reset=reset))
+    cluster = FakeCluster({"t": partitions}, broker_count=1)
+    keys = [TopicPartition("t", number) for number in range(partitions)]
+    (ask,) = sends(consumer.assign(0, [(key, start) for key in keys]))
+    assert isinstance(ask.body, MetadataRequest)
+    answer = Response(call=ask.call, body=cluster.metadata(("t",)))
+    return consumer, cluster, sends(consumer.step(0, answer))
+
+
+def sends(effects: Sequence[ConsumerEffect]) -> list[Send]:
+    return [effect for effect in effects if isinstance(effect, Send)]
+
+
+def fetches(effects: Sequence[ConsumerEffect]) -> list[Send]:
+    return [send for send in sends(effects) if isinstance(send.body, FetchRequest)]
+
+
+def asked_offset(send: Send) -> int:
+    assert isinstance(send.body, FetchRequest)
+    return send.body.partitions[0].fetch_offset
+
+
+def fetched(
+    send: Send,
+    records: bytes = b"",
+    *,
+    high_watermark: int = 100,
+    error: ErrorCode = ErrorCode.NONE,
+    diverging: EpochEnd | None = None,
+    leader_id: int = -1,
+    leader_epoch: int = 0,
+) -> Response:
+    answer = FetchPartitionResponse(
+        topic_partition=T0,
+        error=error,
+        high_watermark=high_watermark,
+        diverging=diverging,
+        leader_id=leader_id,
+        leader_epoch=leader_epoch,
+        records=records,
+    )
+    return Response(call=send.call, body=FetchResponse(partitions=(answer,)))
+
+
+def offsets(effects: Sequence[ConsumerEffect]) -> list[int]:
+    return [record.offset for effect in effects if isinstance(effect, Fetched) for record in effect.records]
+
+
+@pytest.mark.parametrize(
+    ("start", "timestamp"),
+    [(OffsetReset.EARLIEST, EARLIEST_TIMESTAMP), (OffsetReset.LATEST, LATEST_TIMESTAMP)],
+)
+def test_start_at_an_end_is_looked_up_at_the_leader(start: OffsetReset, timestamp: int) -> None:
+    consumer, _, (ask,) = reading(start)
+    assert isinstance(ask.body, ListOffsetsRequest)
+    assert ask.body.timestamp == timestamp
+    answer = ListOffsetsResponse(topic_partition=T0, offset=42)
+    effects = consumer.step(0, Response(call=ask.call, body=answer))
+    assert effects[0] == PositionReset(topic_partition=T0, offset=42, reason=start.value)
+    assert [asked_offset(send) for send in fetches(effects)] == [42]
+
+
+def test_explicit_offset_is_fetched_without_a_look_up() -> None:
+    _, _, (fetch,) = reading(17)
+    assert asked_offset(fetch) == 17
+
+
+def test_one_fetch_a_leader_holds_all_its_partitions() -> None:
+    _, _, (fetch,) = reading(0, partitions=3)
+    assert isinstance(fetch.body, FetchRequest)
+    assert [part.topic_partition.partition for part in fetch.body.partitions] == [0, 1, 2]
+
+
+def test_no_second_fetch_to_a_leader_while_one_is_in_flight() -> None:
+    consumer, _, _ = reading(0)
+    assert not fetches(consumer.step(50, WAKE))
+
+
+def test_position_follows_what_was_read() -> None:
+    consumer, _, (fetch,) = reading(0)
+    effects = consumer.step(0, fetched(fetch, batch(0, 3) + batch(3, 2)))
+    assert offsets(effects) == [0, 1, 2, 3, 4]
+    assert [asked_offset(send) for send in fetches(effects)] == [5]
+    assert consumer.positions() == {T0: 5}
+
+
+def test_records_below_the_position_are_skipped() -> None:
+    consumer, _, (fetch,) = reading(2)
+    assert offsets(consumer.step(0, fetched(fetch, batch(0, 4)))) == [2, 3]
+
+
+def test_incomplete_last_batch_is_ignored() -> None:
+    consumer, _, (fetch,) = reading(0)
+    assert offsets(consumer.step(0, fetched(fetch, batch(0, 2) + batch(2, 2)[:-1]))) == [0, 1]
+
+
+def test_nothing_at_or_above_the_high_watermark_is_returned() -> None:
+    consumer, _, (fetch,) = reading(0)
+    effects = consumer.step(0, fetched(fetch, batch(0, 2) + batch(2, 4) + batch(6, 1), high_watermark=3))
+    assert offsets(effects) == [0, 1, 2]
+    assert consumer.positions() == {T0: 3}
+
+
+def test_control_batches_move_the_position_only() -> None:
+    consumer, _, (fetch,) = reading(0)
+    effects = consumer.step(0, fetched(fetch, batch(0, 1) + batch(1, 1, is_control=True)))
+    assert offsets(effects) == [0]
+    assert consumer.positions() == {T0: 2}
+
+
+def test_damaged_batch_is_not_given_out_and_is_fetched_again_after_the_back_off() -> None:
+    consumer, _, (fetch,) = reading(0)
+    damaged = bytearray(batch(1, 1))
+    damaged[-1] ^= 1
+    effects = consumer.step(0, fetched(fetch, batch(0, 1) + bytes(damaged)))
+    assert offsets(effects) == [0]
+    assert [each.kind for each in effects if isinstance(each, Observe)] == ["consumer.damaged_batch"]
+    assert not fetches(effects)
+    (again,) = fetches(consumer.step(100, WAKE))
+    assert asked_offset(again) == 1
+
+
+def test_fetch_names_the_leader_epoch_and_the_epoch_of_the_last_record() -> None:
+    """KIP-320."""
+    consumer, _, (fetch,) = reading(0)
+    (then,) = fetches(consumer.step(0, fetched(fetch, batch(0, 1, epoch=0) + batch(1, 1, epoch=3))))
+    assert isinstance(then.body, FetchRequest)
+    part = then.body.partitions[0]
+    assert (part.current_leader_epoch, part.last_fetched_epoch) == (0, 3)
+
+
+def test_diverging_answer_truncates_and_reading_goes_on_there() -> None:
+    """KIP-320."""
+    consumer, _, (fetch,) = reading(0)
+    (then,) = fetches(consumer.step(0, fetched(fetch, batch(0, 10, epoch=2))))
+    effects = consumer.step(0, fetched(then, diverging=EpochEnd(epoch=1, end_offset=4)))
+    assert effects[0] == Truncated(topic_partition=T0, from_offset=10, to_offset=4, epoch=1)
+    (again,) = fetches(effects)
+    assert isinstance(again.body, FetchRequest)
+    part = again.body.partitions[0]
+    assert (part.fetch_offset, part.last_fetched_epoch) == (4, 1)
+
+
+def test_diverging_answer_carries_no_records() -> None:
+    consumer, _, (fetch,) = reading(5)
+    effects = consumer.step(0, fetched(fetch, batch(5, 2), diverging=EpochEnd(epoch=0, end_offset=3)))
+    assert offsets(effects) == []
+
+
+def test_out_of_range_resets_by_policy() -> None:
+    consumer, _, (fetch,) = reading(500, reset=OffsetReset.EARLIEST)
+    (ask,) = sends(consumer.step(0, fetched(fetch, error=ErrorCode.OFFSET_OUT_OF_RANGE)))
+    assert isinstance(ask.body, ListOffsetsRequest)
+    assert ask.body.timestamp == EARLIEST_TIMESTAMP
+    answer = ListOffsetsResponse(topic_partition=T0, offset=9)
+    effects = consumer.step(0, Response(call=ask.call, body=answer))
+    assert effects[0] == PositionReset(topic_partition=T0, offset=9, reason="out_of_range")
+
+
+def test_out_of_range_without_a_policy_ends_reading() -> None:
+    consumer, _, (fetch,) = reading(500, reset=OffsetReset.NONE)
+    effects = consumer.step(0, fetched(fetch, error=ErrorCode.OFFSET_OUT_OF_RANGE))
+    assert PositionLost(topic_partition=T0, offset=500, error=ErrorCode.OFFSET_OUT_OF_RANGE) in effects
+    assert not sends(consumer.step(1000, WAKE))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    ],
+)
+def test_errors_of_leadership_back_off_and_ask_for_metadata(error: ErrorCode) -> None:
+    consumer, _, (fetch,) = reading(0)
+    effects = consumer.step(200, fetched(fetch, error=error))
+    assert [type(send.body) for send in sends(effects)] == [MetadataRequest]
+    assert [asked_offset(send) for send in fetches(consumer.step(300, WAKE))] == [0]
+
+
+def test_leader_hint_is_followed_at_once() -> None:
+    consumer, cluster, (fetch,) = reading(0)
+    cluster.broker_count = 2
+    consumer.metadata.cache.update(cluster.metadata(("t",)))
+    hint = fetched(fetch, error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=2, leader_epoch=4)
+    (again,) = fetches(consumer.step(0, hint))
+    assert again.to == 2
+
+
+def test_unanswered_fetch_is_asked_again_after_the_back_off() -> None:
+    consumer, _, (fetch,) = reading(0)
+    effects = consumer.step(0, Response(call=fetch.call, body=TransportError(reason="cut")))
+    assert not fetches(effects)
+    assert fetches(consumer.step(100, WAKE))
+
+
+def test_answer_to_an_old_position_is_dropped() -> None:
+    """FET-4."""
+    consumer, _, (fetch,) = reading(0)
+    consumer.seek(0, T0, 50)
+    effects = consumer.step(0, fetched(fetch, batch(0, 2)))
+    assert offsets(effects) == []
+    assert [asked_offset(send) for send in fetches(effects)] == [50]
+
+
+def test_paused_partition_is_not_fetched_until_it_is_resumed() -> None:
+    consumer, _, (fetch,) = reading(0)
+    consumer.pause(T0)
+    effects = consumer.step(0, fetched(fetch, batch(0, 2)))
+    assert offsets(effects) == [] and not fetches(effects)
+    assert [asked_offset(send) for send in fetches(consumer.resume(0, T0))] == [0]
+
+
+def test_fetch_that_held_no_whole_batch_grows() -> None:
+    consumer, _, (fetch,) = reading(0)
+    (again,) = fetches(consumer.step(0, fetched(fetch, batch(0, 2)[:-1])))
+    assert isinstance(again.body, FetchRequest)
+    assert again.body.partitions[0].max_bytes == 2 << 20
+
+
+def test_end_of_partition_is_told_once_each_time_it_is_reached() -> None:
+    consumer, _, (fetch,) = reading(0)
+    effects = consumer.step(0, fetched(fetch, batch(0, 2), high_watermark=2))
+    assert EndOfPartition(topic_partition=T0, offset=2) in effects
+    (again,) = fetches(effects)
+    effects = consumer.step(0, fetched(again, high_watermark=2))
+    assert not any(isinstance(effect, EndOfPartition) for effect in effects)
+
+
+def test_subscription_reads_all_partitions_and_those_that_appear_later() -> None:
+    consumer = ConsumerCore(ConsumerConfig())
+    (ask,) = sends(consumer.subscribe(0, ["t"], OffsetReset.EARLIEST))
+    small, large = FakeCluster({"t": 1}), FakeCluster({"t": 2})
+    consumer.step(0, Response(call=ask.call, body=small.metadata(("t",))))
+    assert list(consumer.positions()) == [T0]
+    consumer.metadata.request()
+    (again,) = [each for each in sends(consumer.step(100, WAKE)) if isinstance(each.body, MetadataRequest)]
+    consumer.step(100, Response(call=again.call, body=large.metadata(("t",))))
+    assert list(consumer.positions()) == [T0, T1]
+
+
+def test_missing_topic_is_told_once_and_asked_for_again() -> None:
+    consumer = ConsumerCore(ConsumerConfig())
+    (ask,) = sends(consumer.subscribe(0, ["nowhere"], OffsetReset.EARLIEST))
+    effects = consumer.step(0, Response(call=ask.call, body=FakeCluster({}).metadata(("nowhere",))))
+    missing = TopicMissing(topic="nowhere", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert missing in effects
+    effects = consumer.step(100, WAKE)
+    assert missing not in effects
+    assert sends(effects)

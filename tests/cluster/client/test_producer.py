@@ -1,0 +1,481 @@
+"""The producer core: one rule a test; then order and uniqueness under random failures."""
+
+from __future__ import annotations
+
+from itertools import chain, repeat
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.core.client.config import ProducerConfig
+from cluster.core.client.effects import Delivered, Flushed, ProducerEffect
+from cluster.core.client.partitioner import partition_for_key
+from cluster.core.client.producer import ProducerCore
+from cluster.core.effects import BOOTSTRAP, LearnEndpoint, Send, Stop
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Response, Shutdown, TimerFired, TransportError
+from cluster.core.messages import (
+    InitProducerIdRequest,
+    MetadataRequest,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicPartition,
+)
+from storage.batch import RecordBatch, iterate_batches
+from storage.codec.compression import Compression
+from storage.draws import Draws
+from storage.errors import ConfigError
+from tests.cluster.client.fake_cluster import FATES, FakeCluster, FakeShell
+
+T0 = TopicPartition("t", 0)
+
+
+def ready_producer(
+    *, config: ProducerConfig | None = None, partitions: int = 1
+) -> tuple[ProducerCore, FakeCluster]:
+    """Knows the topic `t` and has an id."""
+    producer = ProducerCore(config or ProducerConfig(linger_ms=0), Draws(1))
+    cluster = FakeCluster({"t": partitions}, broker_count=2)
+    producer.metadata.watch(("t",))
+    answer_all(producer, cluster, producer.start(0))
+    return producer, cluster
+
+
+def answer_all(producer: ProducerCore, cluster: FakeCluster, effects: list[ProducerEffect]) -> None:
+    for send in sends(effects):
+        body = cluster.answer(1 if send.to == BOOTSTRAP else send.to, send.body)
+        producer.step(0, Response(call=send.call, body=body))
+
+
+def sends(effects: list[ProducerEffect]) -> list[Send]:
+    return [effect for effect in effects if isinstance(effect, Send)]
+
+
+def produced(effects: list[ProducerEffect]) -> list[Send]:
+    return [send for send in sends(effects) if isinstance(send.body, ProduceRequest)]
+
+
+def batch_of(send: Send) -> RecordBatch:
+    assert isinstance(send.body, ProduceRequest)
+    (batch,) = iterate_batches(send.body.partitions[0].records)
+    return batch
+
+
+def delivered(effects: list[ProducerEffect]) -> list[Delivered]:
+    return [effect for effect in effects if isinstance(effect, Delivered)]
+
+
+def failed(
+    send: Send, error: ErrorCode, *, base_offset: int = -1, leader_id: int = -1, leader_epoch: int = -1
+) -> Response:
+    answer = ProducePartitionResponse(
+        topic_partition=T0,
+        error=error,
+        base_offset=base_offset,
+        leader_id=leader_id,
+        leader_epoch=leader_epoch,
+    )
+    return Response(call=send.call, body=ProduceResponse(partitions=(answer,)))
+
+
+def accepted(send: Send, base_offset: int) -> Response:
+    return failed(send, ErrorCode.NONE, base_offset=base_offset)
+
+
+def proven(producer: ProducerCore, ticket: int = 1000) -> None:
+    """The first batch is acknowledged, so that more than one may be in flight."""
+    (first,) = produced(producer.send(0, "t", None, b"first", ticket=ticket))
+    producer.step(0, accepted(first, 0))
+
+
+def test_start_asks_the_bootstrap_address_for_brokers_and_an_id() -> None:
+    effects = ProducerCore(ProducerConfig(), Draws(1)).start(0)
+    asked = [(send.to, type(send.body)) for send in sends(effects)]
+    assert asked == [(BOOTSTRAP, MetadataRequest), (BOOTSTRAP, InitProducerIdRequest)]
+
+
+def test_metadata_answer_tells_the_shell_where_brokers_are() -> None:
+    producer, cluster = ProducerCore(ProducerConfig(), Draws(1)), FakeCluster({"t": 1})
+    metadata = sends(producer.start(0))[0]
+    effects = producer.step(0, Response(call=metadata.call, body=cluster.metadata(())))
+    learned = [effect.node_id for effect in effects if isinstance(effect, LearnEndpoint)]
+    assert learned == [1, 2]
+
+
+def test_record_goes_to_the_leader_as_one_idempotent_batch() -> None:
+    producer, _ = ready_producer()
+    (send,) = produced(producer.send(5, "t", b"k", b"v", headers=(("h", None),), ticket=1))
+    batch = batch_of(send)
+    assert send.to == 1
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (8, 0, 0)
+    (record,) = batch.records()
+    assert (record.timestamp, record.key, record.value, record.headers) == (5, b"k", b"v", (("h", None),))
+
+
+def test_records_linger_and_share_a_batch() -> None:
+    producer, _ = ready_producer(config=ProducerConfig(linger_ms=5))
+    assert not produced(producer.send(0, "t", None, b"a", ticket=1))
+    assert not produced(producer.send(3, "t", None, b"b", ticket=2))
+    (send,) = produced(producer.step(5, TimerFired(key="producer.wake")))
+    assert batch_of(send).record_count == 2
+
+
+def test_full_batch_does_not_linger() -> None:
+    producer, _ = ready_producer(config=ProducerConfig(linger_ms=1000, batch_size=200))
+    effects = list(chain.from_iterable(producer.send(0, "t", None, bytes(90), ticket=n) for n in range(3)))
+    assert [batch_of(send).record_count for send in produced(effects)] == [1]
+
+
+def test_gzip_batches_are_compressed() -> None:
+    producer, _ = ready_producer(config=ProducerConfig(linger_ms=0, compression_type=Compression.GZIP))
+    (send,) = produced(producer.send(0, "t", None, bytes(5000), ticket=1))
+    assert batch_of(send).compression is Compression.GZIP
+    assert batch_of(send).size_bytes < 200
+
+
+def test_keyed_records_go_to_the_keys_partition() -> None:
+    producer, _ = ready_producer(partitions=4)
+    (send,) = produced(producer.send(0, "t", b"abc", b"", ticket=1))
+    assert isinstance(send.body, ProduceRequest)
+    assert send.body.partitions[0].topic_partition.partition == partition_for_key(b"abc", 4)
+
+
+def test_delivered_names_offset_and_ticket_of_each_record() -> None:
+    producer, _ = ready_producer(config=ProducerConfig(linger_ms=10))
+    producer.send(0, "t", None, b"a", ticket=11)
+    producer.send(0, "t", None, b"b", ticket=12)
+    (send,) = produced(producer.flush(0, 1))
+    told = delivered(producer.step(0, accepted(send, 40)))
+    assert [(each.ticket, each.offset) for each in told] == [(11, 40), (12, 41)]
+
+
+def test_duplicate_sequence_is_a_success() -> None:
+    producer, _ = ready_producer()
+    (send,) = produced(producer.send(0, "t", None, b"a", ticket=1))
+    (told,) = delivered(producer.step(0, failed(send, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, base_offset=9)))
+    assert (told.error, told.offset) == (ErrorCode.NONE, 9)
+
+
+def test_retry_keeps_the_sequence_and_the_bytes() -> None:
+    producer, _ = ready_producer()
+    (send,) = produced(producer.send(0, "t", None, b"a", ticket=1))
+    producer.step(0, Response(call=send.call, body=TransportError(reason="cut")))
+    (again,) = produced(producer.step(100, accepted(send, 0)))
+    assert again.body == send.body
+
+
+def test_retry_waits_for_the_back_off() -> None:
+    producer, _ = ready_producer()
+    (send,) = produced(producer.send(0, "t", None, b"a", ticket=1))
+    early = producer.step(0, failed(send, ErrorCode.NOT_ENOUGH_REPLICAS))
+    assert not produced(early)
+    assert not produced(producer.flush(99, 1))
+    assert produced(producer.flush(100, 2))
+
+
+def test_leader_hint_is_followed_at_once() -> None:
+    """KIP-951."""
+    producer, _ = ready_producer()
+    (send,) = produced(producer.send(0, "t", None, b"a", ticket=1))
+    hint = failed(send, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=2, leader_epoch=1)
+    (again,) = produced(producer.step(0, hint))
+    assert again.to == 2
+
+
+def test_not_leader_without_a_hint_asks_for_metadata() -> None:
+    producer, _ = ready_producer()
+    (send,) = produced(producer.send(0, "t", None, b"a", ticket=1))
+    effects = producer.step(200, failed(send, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert any(isinstance(each.body, MetadataRequest) for each in sends(effects))
+
+
+def test_partition_waits_for_the_old_leaders_answers_before_the_new_one_is_asked() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    first, second = (produced(producer.send(0, "t", None, b"x", ticket=n))[0] for n in range(2))
+    hint = failed(first, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=2, leader_epoch=1)
+    assert not produced(producer.step(0, hint))
+    late = failed(second, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    (again,) = produced(producer.step(300, late))
+    assert (again.to, batch_of(again).base_sequence) == (2, batch_of(first).base_sequence)
+
+
+def test_first_batch_of_an_identity_goes_alone() -> None:
+    producer, _ = ready_producer()
+    assert produced(producer.send(0, "t", None, b"a", ticket=1))
+    assert not produced(producer.send(0, "t", None, b"b", ticket=2))
+
+
+def test_at_most_five_requests_are_in_flight_to_a_leader() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    counts = [len(produced(producer.send(0, "t", None, b"x", ticket=n))) for n in range(8)]
+    assert counts == [1, 1, 1, 1, 1, 0, 0, 0]
+
+
+def test_failed_batch_goes_before_later_ones() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    first, second = (produced(producer.send(0, "t", None, b"x", ticket=n))[0] for n in range(2))
+    producer.step(0, failed(first, ErrorCode.NOT_ENOUGH_REPLICAS))
+    producer.step(0, failed(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    (again,) = produced(producer.flush(100, 1))
+    assert batch_of(again).base_sequence == batch_of(first).base_sequence
+    (then,) = produced(producer.step(100, accepted(again, 1)))
+    assert batch_of(then).base_sequence == batch_of(second).base_sequence
+
+
+def test_later_retry_waits_for_the_earlier_batch_in_flight() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    first, second = (produced(producer.send(0, "t", None, b"x", ticket=n))[0] for n in range(2))
+    producer.step(0, failed(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    assert not produced(producer.flush(200, 1))
+    assert produced(producer.step(200, accepted(first, 1)))
+
+
+def test_definitive_failure_bumps_the_epoch_and_sequences_begin_again() -> None:
+    """KIP-360."""
+    producer, _ = ready_producer()
+    proven(producer)
+    first, second = (produced(producer.send(0, "t", None, b"x", ticket=n))[0] for n in range(2))
+    (told,) = delivered(producer.step(0, failed(first, ErrorCode.INVALID_RECORD)))
+    assert (told.error, told.is_unknown) == (ErrorCode.INVALID_RECORD, False)
+    (again,) = produced(producer.step(0, failed(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)))
+    assert (batch_of(again).producer_epoch, batch_of(again).base_sequence) == (1, 0)
+
+
+def test_batches_behind_one_that_is_certainly_missing_do_not_wait_for_an_answer_of_their_own() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    first, second, third = (produced(producer.send(0, "t", None, b"x", ticket=n))[0] for n in range(3))
+    producer.step(0, failed(first, ErrorCode.INVALID_RECORD))
+    producer.step(0, failed(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    (again,) = produced(producer.step(0, Response(call=third.call, body=TransportError(reason="cut"))))
+    assert (batch_of(again).producer_epoch, batch_of(again).base_sequence) == (1, 0)
+    (then,) = produced(producer.step(0, accepted(again, 1)))
+    assert (batch_of(then).producer_epoch, batch_of(then).base_sequence) == (1, 1)
+
+
+def test_other_partitions_keep_their_epoch_after_a_bump() -> None:
+    producer, _ = ready_producer(partitions=3)
+    (one,) = produced(producer.send(0, "t", None, b"x", partition=0, ticket=1))
+    (other,) = produced(producer.send(0, "t", None, b"x", partition=2, ticket=2))
+    answer = ProducePartitionResponse(topic_partition=TopicPartition("t", 2), base_offset=0)
+    producer.step(0, Response(call=other.call, body=ProduceResponse(partitions=(answer,))))
+    producer.step(0, failed(one, ErrorCode.INVALID_RECORD))
+    (next_one,) = produced(producer.send(0, "t", None, b"x", partition=0, ticket=3))
+    (next_other,) = produced(producer.send(0, "t", None, b"x", partition=2, ticket=4))
+    assert (batch_of(next_one).producer_epoch, batch_of(next_one).base_sequence) == (1, 0)
+    assert (batch_of(next_other).producer_epoch, batch_of(next_other).base_sequence) == (0, 1)
+
+
+def test_expired_batch_of_unknown_outcome_holds_new_ones_until_it_is_answered() -> None:
+    config = ProducerConfig(linger_ms=0, request_timeout_ms=100, delivery_timeout_ms=200)
+    producer, _ = ready_producer(config=config)
+    proven(producer)
+    (sent,) = produced(producer.send(0, "t", None, b"x", ticket=1))
+    effects = producer.send(200, "t", None, b"y", ticket=2)
+    (told,) = delivered(effects)
+    assert (told.ticket, told.error, told.is_unknown) == (1, ErrorCode.REQUEST_TIMED_OUT, True)
+    assert not produced(effects)
+    (then,) = produced(producer.step(210, Response(call=sent.call, body=TransportError(reason="late"))))
+    assert (batch_of(then).producer_epoch, batch_of(then).base_sequence) == (1, 0)
+
+
+def test_late_success_of_an_expired_batch_needs_no_new_epoch() -> None:
+    config = ProducerConfig(linger_ms=0, request_timeout_ms=100, delivery_timeout_ms=200)
+    producer, _ = ready_producer(config=config)
+    proven(producer)
+    (sent,) = produced(producer.send(0, "t", None, b"x", ticket=1))
+    producer.send(200, "t", None, b"y", ticket=2)
+    effects = producer.step(210, accepted(sent, 1))
+    (then,) = produced(effects)
+    assert not delivered(effects)
+    assert (batch_of(then).producer_epoch, batch_of(then).base_sequence) == (0, 2)
+
+
+def test_batch_that_was_never_sent_expires_as_known_and_leaves_no_gap() -> None:
+    config = ProducerConfig(linger_ms=0, request_timeout_ms=100, delivery_timeout_ms=200)
+    producer, _ = ready_producer(config=config)
+    (sent,) = produced(producer.send(0, "t", None, b"x", ticket=1))
+    producer.send(1, "t", None, b"y", ticket=2)
+    producer.step(150, accepted(sent, 0))
+    assert producer.unfinished_count == 1
+
+
+def test_too_large_batch_is_split_under_its_own_sequences() -> None:
+    producer, _ = ready_producer(config=ProducerConfig(linger_ms=10))
+    for ticket in range(5):
+        producer.send(0, "t", None, b"x", ticket=ticket)
+    (send,) = produced(producer.flush(0, 9))
+    (half,) = produced(producer.step(0, failed(send, ErrorCode.MESSAGE_TOO_LARGE)))
+    (rest,) = produced(producer.step(0, accepted(half, 0)))
+    assert (batch_of(half).base_sequence, batch_of(half).record_count) == (0, 2)
+    assert (batch_of(rest).base_sequence, batch_of(rest).record_count) == (2, 3)
+
+
+def test_too_large_record_fails() -> None:
+    producer, _ = ready_producer()
+    (send,) = produced(producer.send(0, "t", None, b"x", ticket=1))
+    (told,) = delivered(producer.step(0, failed(send, ErrorCode.MESSAGE_TOO_LARGE)))
+    assert told.error is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_record_above_max_request_size_is_refused_at_once() -> None:
+    producer, _ = ready_producer()
+    (told,) = delivered(producer.send(0, "t", None, bytes(2 << 20), ticket=1))
+    assert told.error is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_full_buffer_refuses_and_says_so() -> None:
+    producer, _ = ready_producer(config=ProducerConfig(linger_ms=10, buffer_memory=1000))
+    producer.send(0, "t", None, bytes(800), ticket=1)
+    (told,) = delivered(producer.send(0, "t", None, bytes(800), ticket=2))
+    assert (told.ticket, told.error, told.message) == (
+        2,
+        ErrorCode.REQUEST_TIMED_OUT,
+        "buffer.memory is exhausted",
+    )
+
+
+def test_acks_0_is_delivered_when_sent_without_an_offset() -> None:
+    producer, _ = ready_producer(config=ProducerConfig(linger_ms=0, acks=0))
+    effects = producer.send(0, "t", None, b"x", ticket=1)
+    (send,) = produced(effects)
+    assert not send.expects_reply
+    assert not batch_of(send).has_producer_id
+    assert [(told.ticket, told.offset) for told in delivered(effects)] == [(1, -1)]
+
+
+def test_idempotence_needs_acks_all() -> None:
+    with pytest.raises(ConfigError, match="acks=all"):
+        ProducerConfig(acks=1, enable_idempotence=True)
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_batch_goes_out_in_the_codec_of_the_configuration(codec: Compression) -> None:
+    producer, _ = ready_producer(config=ProducerConfig(linger_ms=0, compression_type=codec))
+    (send,) = produced(producer.send(0, "t", None, b"x" * 100, ticket=1))
+    batch = batch_of(send)
+    assert batch.compression is codec
+    assert [record.value for record in batch.records()] == [b"x" * 100]
+
+
+def test_unknown_topic_fails_after_max_block() -> None:
+    shell = FakeShell(FakeCluster({"t": 1}))
+    producer = ProducerCore(ProducerConfig(max_block_ms=1000), Draws(1))
+    shell.carry_out(producer.start(0))
+    shell.carry_out(producer.send(0, "nowhere", None, b"x", ticket=1))
+    shell.run(producer.step, 1000)
+    (told,) = shell.delivered
+    assert told.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_partition_that_the_topic_lacks_is_refused() -> None:
+    producer, _ = ready_producer()
+    (told,) = delivered(producer.send(0, "t", None, b"x", partition=4, ticket=1))
+    assert told.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_flush_ends_when_what_was_sent_before_has_its_end() -> None:
+    producer, _ = ready_producer(config=ProducerConfig(linger_ms=10))
+    producer.send(0, "t", None, b"a", ticket=1)
+    (send,) = produced(producer.flush(0, 77))
+    producer.send(0, "t", None, b"b", ticket=2)
+    effects = producer.step(0, accepted(send, 0))
+    assert Flushed(ticket=77) in effects
+    assert producer.unfinished_count == 1
+
+
+def test_shutdown_sends_what_lingers_then_stops() -> None:
+    producer, _ = ready_producer(config=ProducerConfig(linger_ms=1000))
+    producer.send(0, "t", None, b"a", ticket=1)
+    (send,) = produced(producer.step(0, Shutdown()))
+    effects = producer.step(0, accepted(send, 0))
+    assert effects[-1] == Stop(reason="shutdown")
+
+
+def test_abort_gives_every_record_its_end() -> None:
+    producer, _ = ready_producer()
+    producer.send(0, "t", None, b"a", ticket=1)
+    producer.send(0, "t", None, b"b", ticket=2)
+    effects = producer.abort(0)
+    assert [(told.ticket, told.is_unknown) for told in delivered(effects)] == [(1, True), (2, False)]
+    assert effects[-1] == Stop(reason="shutdown")
+
+
+# order and uniqueness
+
+
+RANDOM_RUN = {
+    "fates": st.lists(st.sampled_from(FATES), max_size=60),
+    "gaps": st.lists(st.integers(0, 30), min_size=1, max_size=60),
+    "delivery_timeout_ms": st.sampled_from([150, 400, 100_000]),
+    "batch_size": st.sampled_from([80, 200]),
+    "max_message_bytes": st.sampled_from([100, 1 << 20]),
+}
+
+
+@settings(max_examples=20, deadline=None)
+@given(**RANDOM_RUN)
+def test_log_order_is_send_order_without_repetitions(
+    fates: list[str], gaps: list[int], delivery_timeout_ms: int, batch_size: int, max_message_bytes: int
+) -> None:
+    check_order(fates, gaps, delivery_timeout_ms, batch_size, max_message_bytes)
+
+
+@pytest.mark.slow
+@settings(max_examples=1500, deadline=None)
+@given(**RANDOM_RUN)
+def test_log_order_is_send_order_without_repetitions_in_many_runs(
+    fates: list[str], gaps: list[int], delivery_timeout_ms: int, batch_size: int, max_message_bytes: int
+) -> None:
+    check_order(fates, gaps, delivery_timeout_ms, batch_size, max_message_bytes)
+
+
+def check_order(
+    fates: list[str], gaps: list[int], delivery_timeout_ms: int, batch_size: int, max_message_bytes: int
+) -> None:
+    """Whatever is lost, refused, moved or expired; and a failure that is not `unknown` left nothing in the
+    log.
+    """
+    config = ProducerConfig(
+        linger_ms=3,
+        batch_size=batch_size,
+        retry_backoff_ms=10,
+        request_timeout_ms=100,
+        delivery_timeout_ms=delivery_timeout_ms,
+    )
+    cluster = FakeCluster({"t": 2})
+    for partition in cluster.partitions.values():
+        partition.max_message_bytes = max_message_bytes
+    drawn = chain(fates, repeat("served"))
+    shell = FakeShell(cluster, lambda: next(drawn))
+    producer = ProducerCore(config, Draws(1))
+    shell.carry_out(producer.start(0))
+    for ticket, gap in enumerate(gaps):
+        value = b"%06d" % ticket
+        shell.carry_out(producer.send(shell.now_ms, "t", None, value, partition=ticket % 2, ticket=ticket))
+        shell.run(producer.step, shell.now_ms + gap)
+    shell.carry_out(producer.step(shell.now_ms, Shutdown()))
+    shell.run(producer.step, shell.now_ms + 200_000)
+
+    assert shell.told[-1] == Stop(reason="shutdown")
+    ends = {told.ticket: told for told in shell.delivered}
+    assert sorted(ends) == list(range(len(gaps))) == sorted(told.ticket for told in shell.delivered)
+    for key, partition in cluster.partitions.items():
+        assert partition.values == sorted(set(partition.values)), key
+        in_log = {int(value): offset for offset, value in enumerate(partition.values)}
+        for ticket in range(key.partition, len(gaps), 2):
+            told = ends[ticket]
+            if told.error is ErrorCode.NONE:
+                assert in_log[ticket] == told.offset
+            elif not told.is_unknown:
+                assert ticket not in in_log
+    if delivery_timeout_ms == 100_000:  # nothing expires: what fails was refused for good
+        expected = (ErrorCode.NONE, ErrorCode.INVALID_RECORD)
+        assert all(told.error in expected for told in shell.delivered)
+    assert producer.buffered_bytes == 0

@@ -1,0 +1,105 @@
+"""What the controller makes of a broker that cannot read some of its partitions. Kafka: KIP-858; ELE-2, ELE-5."""
+
+from __future__ import annotations
+
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import NO_LEADER, TopicPartition
+from tests.cluster.controller.setup import T0, ControllerBench
+
+T1 = TopicPartition("t", 1)
+
+
+def two_partitions(*, unclean: bool = False) -> ControllerBench:
+    bench = ControllerBench().unfenced(1, 2, 3)
+    configs = (("unclean.leader.election.enable", "true"),) if unclean else ()
+    bench.create(assignment=((1, 2, 3), (1, 2, 3)), configs=configs)
+    return bench
+
+
+def test_its_leader_is_another_and_it_leaves_the_isr_of_that_partition_only() -> None:
+    bench = two_partitions()
+    assert not bench.heartbeat(1, offline=(T0,)).is_fenced
+    offline, online = bench.partition(T0), bench.partition(T1)
+    assert (offline.leader, offline.isr, offline.leader_epoch) == (2, (2, 3), 1)
+    assert (online.leader, online.isr, online.leader_epoch) == (1, (1, 2, 3), 0)
+
+
+def test_a_follower_leaves_the_isr_and_the_leader_stays() -> None:
+    bench = two_partitions()
+    bench.heartbeat(3, offline=(T0,))
+    partition = bench.partition(T0)
+    assert (partition.leader, partition.isr, partition.leader_epoch) == (1, (1, 2), 0)
+
+
+def test_the_same_said_again_changes_nothing() -> None:
+    bench = two_partitions()
+    bench.heartbeat(1, offline=(T0,))
+    before = bench.controller.image.next_offset
+    bench.heartbeat(1, offline=(T0,))
+    assert bench.controller.image.next_offset == before
+
+
+def test_what_it_cannot_read_it_is_never_elected_for() -> None:
+    bench = two_partitions()
+    bench.heartbeat(2, offline=(T0,))
+    bench.fence(3)
+    bench.fence(1)
+    assert bench.partition(T0).leader == NO_LEADER
+    assert bench.partition(T0).isr == (1,)
+    assert bench.partition(T1).leader == 2
+
+
+def test_not_even_uncleanly() -> None:
+    bench = two_partitions(unclean=True)
+    bench.heartbeat(2, offline=(T0,))
+    bench.fence(1)
+    assert bench.partition(T0).leader == 3
+    bench.fence(3)
+    assert bench.partition(T0).leader == NO_LEADER
+
+
+def test_ele5_the_last_in_sync_stays_so_and_leads_again_when_its_disk_is_back() -> None:
+    bench = two_partitions()
+    bench.fence(2)
+    bench.fence(3)
+    bench.heartbeat(1, offline=(T0,))
+    partition = bench.partition(T0)
+    assert (partition.leader, partition.isr) == (NO_LEADER, (1,))
+    bench.fire("controller.session")
+    bench.register(1, "second")
+    bench.heartbeat(1)
+    assert bench.partition(T0).leader == 1
+
+
+def test_it_does_not_come_back_into_the_isr_by_a_late_fetch() -> None:
+    bench = two_partitions()
+    bench.heartbeat(3, offline=(T0,))
+    assert bench.alter(1, 2, 3).error is ErrorCode.INELIGIBLE_REPLICA
+    assert bench.alter(1, 2, 3, topic_partition=T1).error is ErrorCode.NONE
+
+
+def test_a_broker_that_comes_without_a_directory_leads_nothing_of_it() -> None:
+    bench = two_partitions()
+    bench.fence(2)
+    bench.fence(3)
+    bench.fence(1)
+    bench.heartbeat(1, offline=(T0,))
+    assert bench.partition(T0).leader == NO_LEADER
+    assert bench.partition(T1).leader == 1
+
+
+def test_a_controller_that_restarts_hears_it_again_and_mends_what_it_did_meanwhile() -> None:
+    bench = two_partitions()
+    bench.heartbeat(2, offline=(T0,))
+    bench.crash_and_restart()
+    bench.fence(3)
+    bench.alter(1, 2)  # it cannot know
+    bench.fence(1)
+    assert bench.partition(T0).leader == 2
+    bench.heartbeat(2, offline=(T0,))
+    assert bench.partition(T0).leader == NO_LEADER
+
+
+def test_a_partition_of_a_topic_that_is_gone_is_no_matter() -> None:
+    bench = two_partitions()
+    assert not bench.heartbeat(1, offline=(TopicPartition("gone", 0),)).is_fenced

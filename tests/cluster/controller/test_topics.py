@@ -1,0 +1,184 @@
+"""Topics at the controller: creation, deletion, configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.core.controller.config import ControllerConfig
+from cluster.core.controller.topics import stripe
+from cluster.core.effects import Reply
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import (
+    AlterTopicConfigsRequest,
+    AlterTopicConfigsResponse,
+    CreateTopicRequest,
+    CreateTopicResponse,
+    DeleteTopicRequest,
+    DeleteTopicResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from tests.cluster.controller.setup import ControllerBench
+
+
+def configure(bench: ControllerBench, name: str, *configs: tuple[str, str]) -> AlterTopicConfigsResponse:
+    answer = bench.ask(AlterTopicConfigsRequest(name=name, configs=configs))
+    assert isinstance(answer, AlterTopicConfigsResponse)
+    return answer
+
+
+def delete(bench: ControllerBench, name: str) -> DeleteTopicResponse:
+    answer = bench.ask(DeleteTopicRequest(name=name))
+    assert isinstance(answer, DeleteTopicResponse)
+    return answer
+
+
+def test_created_topic_is_led_and_in_sync() -> None:
+    bench = ControllerBench().unfenced(1, 2, 3)
+    answer = bench.create(partitions=6, replication_factor=3)
+    assert answer.error is ErrorCode.NONE and len(answer.topic_id) == 32
+    partitions = list(bench.controller.image.partitions())
+    assert sorted(each.leader for each in partitions) == [1, 1, 2, 2, 3, 3]
+    assert all(sorted(each.isr) == [1, 2, 3] and each.leader == each.replicas[0] for each in partitions)
+    assert bench.observed("controller.topic_created") == [{"topic": "t"}]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a" * 250, "sp ace"])
+def test_bad_topic_name_is_refused(name: str) -> None:
+    assert ControllerBench().unfenced(1).create(name).error is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_the_metadata_topic_is_not_a_users() -> None:
+    """Kafka: ControllerApis.createTopics."""
+    answer = ControllerBench().unfenced(1).create("__cluster_metadata")
+    assert answer.error is ErrorCode.INVALID_REQUEST
+
+
+def test_existing_topic_is_refused() -> None:
+    bench = ControllerBench().unfenced(1)
+    bench.create()
+    assert bench.create().error is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_name_that_collides_in_metrics_is_refused() -> None:
+    bench = ControllerBench().unfenced(1)
+    bench.create("a.b")
+    assert bench.create("a_b").error is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_topic_that_is_not_committed_yet_exists_already() -> None:
+    """Later changes build on what is appended."""
+    bench = ControllerBench().unfenced(1)
+    first, _ = bench.step(CreateTopicRequest(name="t"))
+    second, _ = bench.step(CreateTopicRequest(name="t"))
+    replies = {
+        each.call: each.body.error
+        for each in bench.run_jobs()
+        if isinstance(each, Reply) and isinstance(each.body, CreateTopicResponse)
+    }
+    assert replies == {first: ErrorCode.NONE, second: ErrorCode.TOPIC_ALREADY_EXISTS}
+
+
+@pytest.mark.parametrize("partitions", [0, -2, 10_001])
+def test_bad_partition_count_is_refused(partitions: int) -> None:
+    assert ControllerBench().unfenced(1).create(partitions=partitions).error is ErrorCode.INVALID_PARTITIONS
+
+
+@pytest.mark.parametrize("factor", [0, -2, 3])
+def test_bad_replication_factor_is_refused(factor: int) -> None:
+    bench = ControllerBench().unfenced(1, 2)
+    assert bench.create(replication_factor=factor).error is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_fenced_brokers_take_no_new_replicas() -> None:
+    bench = ControllerBench().unfenced(1, 2)
+    bench.fence(2)
+    assert bench.create(replication_factor=2).error is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_minus_one_takes_the_configured_counts() -> None:
+    bench = ControllerBench(ControllerConfig(num_partitions=4, default_replication_factor=2)).unfenced(1, 2)
+    bench.create(partitions=-1, replication_factor=-1)
+    assert [len(each.replicas) for each in bench.controller.image.partitions()] == [2] * 4
+
+
+@pytest.mark.parametrize(
+    "config", [("no.such", "1"), ("segment.bytes", "many"), ("min.insync.replicas", "0")]
+)
+def test_bad_config_is_refused_with_its_name(config: tuple[str, str]) -> None:
+    answer = ControllerBench().unfenced(1).create(configs=(config,))
+    assert answer.error is ErrorCode.INVALID_CONFIG
+    assert config[0] in answer.message
+
+
+@pytest.mark.parametrize("assignment", [((1, 1),), ((1,), (1, 2)), ((9,),), ((),)])
+def test_bad_assignment_is_refused(assignment: tuple[tuple[int, ...], ...]) -> None:
+    bench = ControllerBench().unfenced(1, 2)
+    assert bench.create(assignment=assignment).error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_assignment_to_a_fenced_broker_begins_outside_the_isr() -> None:
+    bench = ControllerBench().unfenced(1, 2)
+    bench.fence(1)
+    bench.create(assignment=((1, 2),))
+    assert (bench.partition().leader, bench.partition().isr) == (2, (2,))
+
+
+def test_stripes_spread_leaders_and_followers() -> None:
+    placed = [stripe([1, 2, 3, 4], 0, number, 2) for number in range(12)]
+    assert sorted(placed) == sorted((a, b) for a in range(1, 5) for b in range(1, 5) if a != b)
+
+
+def test_placement_is_a_function_of_the_seed() -> None:
+    images = []
+    for _ in range(2):
+        bench = ControllerBench().unfenced(1, 2, 3)
+        bench.create(partitions=3, replication_factor=2)
+        images.append([each.replicas for each in bench.controller.image.partitions()])
+    assert images[0] == images[1]
+
+
+def test_deleted_topic_is_gone_and_its_name_is_free_under_another_id() -> None:
+    bench = ControllerBench().unfenced(1)
+    first = bench.create()
+    assert delete(bench, "t").error is ErrorCode.NONE
+    assert not bench.controller.image.topics
+    assert bench.create().topic_id != first.topic_id
+
+
+def test_deleting_an_unknown_topic_is_refused() -> None:
+    assert delete(ControllerBench(), "t").error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_altered_configs_are_merged_and_an_empty_value_restores_the_default() -> None:
+    bench = ControllerBench().unfenced(1)
+    bench.create(configs=(("flush.messages", "1"), ("segment.bytes", "1000000")))
+    configure(bench, "t", ("flush.messages", ""), ("min.insync.replicas", "2"))
+    configs = bench.controller.image.topics["t"].configs
+    assert configs == (("min.insync.replicas", "2"), ("segment.bytes", "1000000"))
+
+
+def test_bad_alteration_changes_nothing() -> None:
+    bench = ControllerBench().unfenced(1)
+    bench.create()
+    answer = configure(bench, "t", ("flush.messages", "1"), ("no.such", "1"))
+    assert answer.error is ErrorCode.INVALID_CONFIG
+    assert bench.controller.image.topics["t"].configs == ()
+
+
+def test_allowing_unclean_election_elects_where_there_is_no_leader() -> None:
+    bench = ControllerBench().unfenced(1, 2)
+    bench.create(assignment=((1, 2),))
+    bench.alter(1)
+    bench.fence(1)
+    configure(bench, "t", ("unclean.leader.election.enable", "true"))
+    assert (bench.partition().leader, bench.partition().isr) == (2, (2,))
+
+
+def test_metadata_is_answered_with_unfenced_brokers_and_the_controller() -> None:
+    bench = ControllerBench(ControllerConfig(host="c", port=1)).unfenced(1, 2)
+    bench.fence(2)
+    answer = bench.ask(MetadataRequest())
+    assert isinstance(answer, MetadataResponse)
+    assert [broker.broker_id for broker in answer.brokers] == [1]
+    assert answer.controller is not None and answer.controller.host == "c"

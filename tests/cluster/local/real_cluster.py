@@ -1,0 +1,156 @@
+"""`replog up` as a child process: what tests of the real world run against."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from replog.cli import main
+
+HOST = "127.0.0.1"
+DEADLINE_S = 60.0
+LOOK_S = 0.02  # between two questions of one that waits
+REPLOG = [sys.executable, "-m", "replog"]
+# Kafka's session timeout is 9 s: what waits for the death of a node to be noticed waits less here.
+FAST_SESSIONS = ("--config", "broker.session.timeout.ms=2000", "--config", "broker.heartbeat.interval.ms=300")
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def free_port(nodes: int) -> int:
+    """A port with the next ones, and the controller's, free at this moment."""
+    for port in range(30_000 + os.getpid() % 997 * 20, 60_000, 20):
+        with contextlib.ExitStack() as held, contextlib.suppress(OSError):
+            for number in (*range(port, port + nodes), port + 1000):
+                probe = held.enter_context(socket.socket())
+                probe.bind((HOST, number))
+            return port
+    raise AssertionError("no free ports")
+
+
+def replog(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """The command inside this process, for a new one takes most of a second; with its own standard streams."""
+    streams = sys.stdin, sys.stdout, sys.stderr
+    stdin, stdout, stderr = (io.TextIOWrapper(io.BytesIO(data)) for data in (given, b"", b""))
+    sys.stdin, sys.stdout, sys.stderr = stdin, stdout, stderr
+    try:
+        status = main(arguments)
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 0
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = streams
+    stdout.flush()
+    stderr.flush()
+    told, complained = stdout.buffer, stderr.buffer
+    assert isinstance(told, io.BytesIO) and isinstance(complained, io.BytesIO)
+    return subprocess.CompletedProcess(arguments, status, told.getvalue(), complained.getvalue())
+
+
+def replog_process(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*REPLOG, *arguments], input=given, capture_output=True, timeout=DEADLINE_S, cwd=ROOT, check=False
+    )
+
+
+def _is_over(pid: int, within_s: float) -> bool:
+    """Waits for the end of a process, our child or not: the kernel tells."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], max(within_s, 0))[0])
+    finally:
+        os.close(handle)
+
+
+def assert_all_end(pids: Iterable[int], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    for pid in pids:
+        assert _is_over(pid, deadline - time.monotonic()), what
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+class Up:
+    """A running `replog up`."""
+
+    def __init__(self, data: Path, nodes: int, *options: str, port: int | None = None) -> None:
+        self.data, self.nodes, self.port = data, nodes, port or free_port(nodes)
+        self.bootstrap = f"{HOST}:{self.port}"
+        self.bootstrap_servers = ",".join(
+            f"{HOST}:{self.port + index}" for index in range(nodes)
+        )  # one may be dead
+        arguments = ["up", "--nodes", str(nodes), "--port", str(self.port), "--data", str(data), *options]
+        self.process = subprocess.Popen(
+            [*REPLOG, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
+        )
+
+    def wait_ready(self) -> None:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().decode().strip()
+        assert line == f"ready {self.bootstrap}", (line, self.stop(), self.errors())
+
+    def assert_soon(self, condition: Callable[[], bool], what: str) -> None:
+        """What only asking can tell comes to hold before the deadline, and while this `up` runs."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert not _is_over(self.process.pid, LOOK_S), f"{what}: `up` has ended"
+            assert time.monotonic() < deadline, what
+
+    def pid(self, node: int | str) -> int:
+        directory = "controller" if node == "controller" else f"node-{node}"
+        return int((self.data / directory / "pid").read_text())
+
+    def pids(self) -> list[int]:
+        return [self.pid("controller"), *(self.pid(node) for node in range(1, self.nodes + 1))]
+
+    def kill(self, node: int | str) -> None:
+        os.kill(self.pid(node), signal.SIGKILL)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(DEADLINE_S)
+
+    def errors(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.read().decode()
+
+    def run(self, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return replog(*arguments, "--bootstrap-server", self.bootstrap_servers, given=given)
+
+    def describe(self, topic: str) -> list[dict[str, object]]:
+        done = self.run("topics", "describe", topic, "--json")
+        assert done.returncode == 0, done.stderr
+        partitions: list[dict[str, object]] = json.loads(done.stdout)["partitions"]
+        return partitions
+
+
+@contextlib.contextmanager
+def running(data: Path, nodes: int, *options: str, port: int | None = None) -> Iterator[Up]:
+    up = Up(data, nodes, *options, port=port)
+    try:
+        up.wait_ready()
+        yield up
+    finally:
+        if up.process.poll() is None:
+            up.stop()
+        for stream in (up.process.stdout, up.process.stderr):
+            if stream is not None:
+                stream.close()

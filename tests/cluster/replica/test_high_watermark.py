@@ -1,0 +1,209 @@
+"""HWM: when a leader's high watermark moves, and when it must not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cluster.core.errors import ErrorCode
+from cluster.core.events import TransportError
+from cluster.core.messages import AlterPartitionRequest
+from tests.cluster.replica.setup import NO_CONFIGS, Setup, observed, only_sent
+
+
+def leading(
+    *,
+    isr: tuple[int, ...] = (1, 2, 3),
+    replicas: tuple[int, ...] = (1, 2, 3),
+    records: int = 10,
+    configs: Mapping[str, str] = NO_CONFIGS,
+) -> Setup:
+    setup = Setup()
+    setup.place(leader=1, isr=isr, replicas=replicas, configs=configs)
+    for number in range(records):
+        setup.append(b"%d" % number)
+    return setup
+
+
+def test_hwm1_it_is_the_lowest_end_of_all_members() -> None:
+    setup = leading()
+    setup.fetch(2, 9)
+    assert setup.high_watermark == 0  # 3 has not fetched
+    effects = setup.fetch_effects(3, 7)
+    assert setup.high_watermark == 7
+    assert observed(effects, "replica.high_watermark") == [
+        {"topic_partition": "t-0", "leader_epoch": 0, "high_watermark": 7, "role": "leader"}
+    ]
+
+
+def test_hwm1_a_caught_up_outsider_that_may_join_is_waited_for() -> None:
+    setup = leading(isr=(1, 2), records=0)
+    setup.fetch(3, 0)  # caught up, and proposed
+    setup.append(b"a")
+    setup.fetch(2, 1)
+    assert setup.high_watermark == 0
+    setup.fetch(3, 1)
+    assert setup.high_watermark == 1
+
+
+def test_hwm1_an_outsider_that_cannot_join_holds_nothing_back() -> None:
+    setup = leading(isr=(1, 2), records=0)
+    setup.register(3, fenced=True)
+    setup.fetch(3, 0)  # KAFKA-15021
+    setup.append(b"a")
+    setup.fetch(2, 1)
+    assert setup.high_watermark == 1
+
+
+def test_high_watermark_waits_for_a_joining_follower() -> None:
+    setup = leading(isr=(1, 2), records=0)
+    send = only_sent(setup.fetch_effects(3, 0), AlterPartitionRequest)  # HWM-2: counts at once (KIP-497)
+    setup.append(b"a", b"b")
+    setup.now_ms += 60_000  # no longer within the lag time, so it is the proposal alone that counts
+    setup.fetch(2, 2)
+    assert setup.high_watermark == 0
+    setup.answer_alter(send)
+    assert setup.high_watermark == 0
+    setup.fetch(3, 1)
+    assert setup.high_watermark == 1
+
+
+def test_hwm2_a_leaver_counts_until_its_leave_is_committed() -> None:
+    setup = leading()
+    setup.fetch(2, 10)
+    setup.fetch(3, 4)
+    setup.now_ms += 31_000
+    setup.fetch(2, 10)
+    send = only_sent(setup.wait(0, "isr.lag"), AlterPartitionRequest)
+    setup.append(b"more")
+    setup.fetch(2, 11)
+    assert setup.high_watermark == 4
+    setup.answer_alter(send)
+    assert setup.high_watermark == 11  # HWM-5: evaluated on the accepted change (KAFKA-13091)
+
+
+def test_hwm3_nothing_is_committed_by_fewer_than_min_insync_replicas() -> None:
+    setup = leading(isr=(1,), configs={"min.insync.replicas": "2"})
+    assert setup.high_watermark == 0  # KAFKA-15583
+    setup.place(leader=1, isr=(1, 2), partition_epoch=1)
+    setup.fetch(2, 10)
+    assert setup.high_watermark == 10
+
+
+def test_hwm3_a_topic_with_fewer_replicas_than_min_insync_replicas_asks_for_all_of_them() -> None:
+    setup = leading(isr=(1,), replicas=(1,), configs={"min.insync.replicas": "2"})
+    assert (setup.leader.min_isr, setup.high_watermark) == (1, 10)
+
+
+def test_hwm4_it_never_falls() -> None:
+    setup = leading(isr=(1, 2))
+    setup.fetch(2, 8)
+    setup.fetch(2, 3)
+    assert setup.high_watermark == 8
+    setup.place(leader=1, isr=(1, 2, 3), partition_epoch=1)
+    setup.fetch(3, 1)
+    assert setup.high_watermark == 8
+
+
+def test_hwm5_an_append_commits_where_the_leader_is_alone() -> None:
+    assert leading(isr=(1,)).high_watermark == 10
+
+
+def test_hwm5_taking_leadership_evaluates_it() -> None:
+    setup = leading()
+    setup.place(leader=1, isr=(1,), leader_epoch=1, partition_epoch=1)
+    assert setup.high_watermark == 10
+
+
+def test_hwm6_a_new_leader_keeps_its_own_until_followers_fetch() -> None:
+    setup = leading()
+    for follower in (2, 3):
+        setup.fetch(follower, 6)
+    setup.place(leader=1, leader_epoch=1, partition_epoch=1)
+    assert setup.high_watermark == 6
+    setup.fetch(2, 10)
+    setup.fetch(3, 10)
+    assert setup.high_watermark == 10
+
+
+def test_isr8_a_re_elected_leader_forgets_what_followers_had_in_an_older_epoch() -> None:
+    """B-21: followers may have cut, under another leader, what they had here; epochs 1 to 4 came as one."""
+    setup = leading()
+    setup.fetch(2, 4)
+    setup.fetch(3, 9)
+    assert setup.high_watermark == 4
+    setup.place(leader=1, isr=(1, 3), leader_epoch=5, partition_epoch=5)
+    assert setup.leader.followers[3].log_end_offset == -1
+    assert setup.high_watermark == 4  # 9 if the offset of epoch 0 counted
+    setup.fetch(3, 8, last_fetched_epoch=0)
+    assert setup.high_watermark == 8
+
+
+def test_a_flush_promise_holds_the_leaders_own_end_back() -> None:
+    setup = Setup()
+    setup.place(leader=1, isr=(1, 2), configs={"flush.messages": "1"})
+    records = setup.request_append(b"a")
+    setup.fetch(2, 1)
+    assert setup.high_watermark == 0  # 2 has flushed it, the leader has not
+    setup.run_jobs(records)
+    assert setup.high_watermark == 1
+
+
+def test_hwm1_nobody_waits_for_a_member_that_the_controller_took_out() -> None:
+    """Its log directory failed: it was caught up a moment ago, is active, and will not fetch."""
+    setup = leading()
+    for follower in (2, 3):
+        setup.fetch(follower, 10)
+    setup.place(leader=1, isr=(1, 2), partition_epoch=1)
+    setup.append(b"x")
+    setup.fetch(2, 11)
+    assert setup.high_watermark == 11
+    setup.append(b"y")
+    setup.fetch(3, 11)  # it is back: it may join, and is waited for
+    setup.fetch(2, 12)
+    assert setup.high_watermark == 11
+
+
+def test_hwm1_nobody_waits_for_one_that_may_not_join() -> None:
+    setup = leading(isr=(1, 2))
+    setup.fetch(2, 10)
+    effects = setup.fetch_effects(3, 10)
+    proposal = only_sent(effects, AlterPartitionRequest)
+    setup.append(b"x")
+    setup.fetch(2, 11)
+    assert setup.high_watermark == 10
+    setup.answer_alter(proposal, error=ErrorCode.INELIGIBLE_REPLICA)
+    assert setup.high_watermark == 11
+
+
+def test_hwm2_a_joiner_is_waited_for_though_the_controller_takes_out_another_member() -> None:
+    """KIP-497: whoever may be in the ISR by a proposal of ours is waited for; who was taken out is not."""
+    setup = leading()
+    for follower in (2, 3):
+        setup.fetch(follower, 10)
+    setup.place(leader=1, isr=(1, 2), partition_epoch=1)  # 3 is out
+    only_sent(setup.fetch_effects(3, 10), AlterPartitionRequest)  # and proposed again
+    setup.now_ms += 60_000  # the proposal alone counts
+    setup.append(b"x")
+    setup.fetch(2, 11)
+    assert setup.high_watermark == 10
+    setup.place(leader=1, isr=(1, 3), partition_epoch=2)  # it was accepted, then 2 was taken out
+    assert setup.high_watermark == 10
+    setup.place(leader=1, isr=(1, 3), partition_epoch=3)
+    assert setup.high_watermark == 10
+    setup.fetch(3, 11)
+    assert setup.high_watermark == 11
+
+
+def test_hwm2_a_joiner_that_may_have_been_let_in_is_waited_for() -> None:
+    """The first copy of the proposal was taken, its answer lost; the second is refused as superseded."""
+    setup = leading(isr=(1, 2))
+    setup.fetch(2, 10)
+    first = only_sent(setup.fetch_effects(3, 10), AlterPartitionRequest)
+    setup.answer(first.call, TransportError(reason="timed out"))
+    second = only_sent(setup.wait(1_000, "isr.retry:t-0"), AlterPartitionRequest)
+    setup.append(b"x")
+    setup.fetch(2, 11)
+    setup.answer_alter(second, error=ErrorCode.INVALID_UPDATE_VERSION)
+    setup.now_ms += 60_000
+    setup.fetch(2, 11)
+    assert setup.high_watermark == 10

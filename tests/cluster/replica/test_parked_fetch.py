@@ -1,0 +1,102 @@
+"""PRO-8: fetches that wait, and what ends the wait."""
+
+from __future__ import annotations
+
+from cluster.core.effects import Reply
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import NO_EPOCH
+from tests.cluster.replica.setup import Setup, fetched, first_values, of
+
+
+def leading() -> Setup:
+    setup = Setup()
+    setup.place(leader=1, isr=(1, 2))
+    return setup
+
+
+def test_pro8_an_append_answers_a_waiting_follower_at_once() -> None:
+    setup = leading()
+    assert fetched(setup.fetch_effects(2, 0, max_wait_ms=500)) is None
+    answer = fetched(setup.request_append(b"a"))
+    assert answer is not None and first_values(answer) == [b"a"]
+
+
+def test_pro8_an_append_alone_answers_no_waiting_consumer() -> None:
+    setup = leading()
+    setup.fetch_effects(-1, 0, max_wait_ms=500, last_fetched_epoch=NO_EPOCH)
+    assert fetched(setup.request_append(b"a")) is None
+    effects = setup.fetch_effects(2, 1, max_wait_ms=500)  # the high watermark rises: HWM-7
+    answer = fetched(effects)
+    assert answer is not None and first_values(answer) == [b"a"]
+    assert answer.high_watermark == 1
+
+
+def test_pro8_the_wait_ends_empty_after_max_wait() -> None:
+    setup = leading()
+    setup.fetch_effects(2, 0, max_wait_ms=500)
+    answer = fetched(setup.wait(500, "fetch.expiry"))
+    assert answer is not None and answer.error is ErrorCode.NONE and answer.records == b""
+
+
+def test_pro8_it_goes_on_until_min_bytes_are_there() -> None:
+    setup = leading()
+    setup.fetch_effects(2, 0, max_wait_ms=500, min_bytes=150)
+    assert fetched(setup.request_append(b"a")) is None
+    answer = fetched(setup.request_append(b"b" * 80))
+    assert answer is not None and len(answer.records) >= 150
+
+
+def test_pro8_no_wait_is_answered_at_once() -> None:
+    setup = leading()
+    assert fetched(setup.fetch_effects(2, 0, max_wait_ms=0)) is not None
+
+
+def test_pro8_an_error_or_a_divergence_does_not_wait() -> None:
+    setup = leading()
+    setup.append(b"a")
+    fenced = fetched(setup.fetch_effects(2, 1, leader_epoch=5, max_wait_ms=500))
+    diverging = fetched(setup.fetch_effects(2, 3, last_fetched_epoch=0, max_wait_ms=500))
+    assert fenced is not None and fenced.error is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert diverging is not None and diverging.diverging is not None
+
+
+def test_pro8_a_new_leader_epoch_ends_the_wait_with_the_fence() -> None:
+    setup = leading()
+    setup.fetch_effects(2, 0, max_wait_ms=500)
+    answer = fetched(setup.place(leader=1, leader_epoch=1, partition_epoch=1))
+    assert answer is not None and answer.error is ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_pro8_losing_leadership_ends_the_wait() -> None:
+    setup = leading()
+    setup.fetch_effects(2, 0, leader_epoch=NO_EPOCH, max_wait_ms=500)
+    answer = fetched(setup.place(leader=3, leader_epoch=1, partition_epoch=1))
+    assert answer is not None and answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_pro8_deletion_ends_the_wait() -> None:
+    setup = leading()
+    setup.fetch_effects(2, 0, max_wait_ms=500)
+    setup.image.topics.clear()
+    setup.manager.roles.remove(setup.replica)
+    answer = fetched(setup.settle())
+    assert answer is not None and answer.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_full_purgatory_answers_at_once() -> None:
+    setup = Setup(max_parked_requests=1)
+    setup.place(leader=1, isr=(1, 2))
+    setup.fetch_effects(2, 0, max_wait_ms=500)
+    assert fetched(setup.fetch_effects(3, 0, max_wait_ms=500)) is not None
+    refused = None if setup.produce(b"a") is None else 0
+    assert refused is None  # one may wait
+    answer = setup.produce(b"b")
+    assert answer is not None and answer.error is ErrorCode.REQUEST_TIMED_OUT
+    assert setup.values() == [b"a"]
+
+
+def test_both_who_wait_for_the_same_append_are_answered() -> None:
+    setup = leading()
+    setup.fetch_effects(2, 0, max_wait_ms=500)
+    setup.fetch_effects(3, 0, max_wait_ms=500)
+    assert len(of(setup.request_append(b"a"), Reply)) == 3  # the producer too

@@ -1,0 +1,95 @@
+"""What arrives in two turns of the loop is one step: one answer to a follower for all that was produced in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from cluster.core.effects import Effect, Reply
+from cluster.core.events import Event, Request, Shutdown
+from cluster.core.messages import (
+    FetchResponse,
+    MetadataRequest,
+    ProducePartition,
+    ProduceRequest,
+    ResponseBody,
+)
+from cluster.shell.runtime import Runtime
+from tests.cluster.broker.cluster_by_hand import batch
+from tests.cluster.replica.setup import T0, Setup, first_values
+from tests.cluster.shell.echo_core import answer_to
+
+
+class ManyCore:
+    """Remembers which events came together."""
+
+    def __init__(self) -> None:
+        self.turns: list[list[Event]] = []
+
+    def step(self, now_ms: int, event: Event) -> list[Effect]:
+        return self.steps(now_ms, (event,))
+
+    def steps(self, now_ms: int, events: Sequence[Event]) -> list[Effect]:
+        self.turns.append(list(events))
+        return [
+            Reply(call=event.call, body=answer_to(event.body))
+            for event in events
+            if isinstance(event, Request)
+        ]
+
+
+async def two_turns() -> None:
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+def test_a_request_of_the_next_turn_joins_the_step() -> None:
+    async def main() -> None:
+        core = ManyCore()
+        runtime = Runtime(core)
+        runtime.start()
+        answers: list[ResponseBody] = []
+        runtime.ask(MetadataRequest(topics=("first",)), answers.append)
+        await asyncio.sleep(0)
+        assert core.turns == []
+        runtime.ask(MetadataRequest(topics=("second",)), answers.append)
+        await asyncio.sleep(0)
+        assert [len(turn) for turn in core.turns] == [2]
+        assert len(answers) == 2
+        await runtime.close()
+
+    asyncio.run(main())
+
+
+def test_requests_of_one_turn_are_one_step_and_keep_their_order_before_what_follows() -> None:
+    async def main() -> None:
+        core = ManyCore()
+        runtime = Runtime(core)
+        runtime.start()
+        answers: list[ResponseBody] = []
+        calls = [runtime.ask(MetadataRequest(topics=(str(number),)), answers.append) for number in range(3)]
+        assert core.turns == []
+        runtime.shut_down()
+        later = runtime.ask(MetadataRequest(), answers.append)
+        await two_turns()
+        asked = [[event.call for event in turn if isinstance(event, Request)] for turn in core.turns]
+        assert asked == [calls, [], [later]]
+        assert core.turns[1] == [Shutdown()]
+        assert len(answers) == 4
+        await runtime.close()
+
+    asyncio.run(main())
+
+
+def test_pro8_batches_produced_in_one_step_reach_a_waiting_follower_in_one_answer() -> None:
+    setup = Setup()
+    setup.place(leader=1, isr=(1, 2))
+    setup.fetch_effects(2, 0, max_wait_ms=500)
+    for value in (b"a", b"b", b"c"):
+        asked = ProducePartition(topic_partition=T0, records=batch(value))
+        setup.manager.produces.on_request(
+            setup.now_ms, setup.call(), ProduceRequest(acks=-1, partitions=(asked,))
+        )
+    replies = [effect.body for effect in setup.settle() if isinstance(effect, Reply)]
+    answers = [body.partitions[0] for body in replies if isinstance(body, FetchResponse)]
+    assert [first_values(answer) for answer in answers] == [[b"a", b"b", b"c"]]

@@ -1,0 +1,120 @@
+"""Compacted logs under the checkers' eyes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sim.checkers.chain import Chain, Mark, marks_of
+from sim.disk import SimDisk
+from sim.disk.life import Life
+from sim.run import Verdict, run_scenario
+from sim.witness.compacted import CompactedPartition
+from sim.witness.log_reader import DiskEye, LogReader
+from storage.batch import Record, build_batch
+from storage.cleaner.offset_map import OffsetMap
+from storage.codec.crc32c import crc32c
+from storage.disk.filesystem import OpenMode
+from storage.draws import Draws
+
+SCENARIO = Path(__file__).resolve().parents[3] / "scenarios" / "compaction-crashes.yaml"
+
+
+def batch(*records: tuple[int, str, str], last_offset: int | None = None) -> bytes:
+    """(offset, key, value); `last_offset` where the last records of the batch have gone."""
+    made = [Record(offset, 5, key.encode(), value.encode()) for offset, key, value in records]
+    end = made[-1].offset if last_offset is None else last_offset
+    data = bytearray(build_batch(made, base_offset=made[0].offset, partition_leader_epoch=0))
+    data[23:27] = (end - made[0].offset).to_bytes(4, "big")
+    data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
+    return bytes(data)
+
+
+APPENDED = [
+    batch((0, "a", "1"), (1, "b", "1")),
+    batch((2, "a", "2")),
+    batch((3, "c", "1"), (4, "b", "2")),
+]
+
+
+class Replica:
+    """A log on a disk of its own, as appended, and as it is afterwards."""
+
+    def __init__(self, *after: bytes) -> None:
+        self.disk = SimDisk(Draws(1), lambda: 0)
+        self.file_system = self.disk.file_system(Life())
+        self.file_system.make_directory("data/t-0")
+        self.write(*APPENDED)
+        truth = Chain(marks_of(b"".join(APPENDED)))
+        self.partition = CompactedPartition(truth)
+        self.reader = LogReader(DiskEye(self.disk), "data/t-0", is_compacted=True)
+        self.partition.remember(self.reader, self.reader.read_on())
+        self.write(*after)
+        self.reader.read_all()
+
+    def write(self, *batches: bytes) -> None:
+        file = self.file_system.open(f"data/t-0/{0:020d}.log", OpenMode.CREATE)
+        file.set_length(0)
+        file.append(b"".join(batches))
+        file.close()
+
+    def marks(self) -> list[Mark]:
+        return [place.mark for place in self.reader.places]
+
+
+def test_what_was_superseded_may_be_gone() -> None:
+    replica = Replica(APPENDED[1], APPENDED[2])
+    assert replica.partition.judge(replica.reader, 0) is None
+
+
+def test_a_batch_that_is_gone_or_shorter_is_put_back() -> None:
+    for after in ([APPENDED[1], APPENDED[2]], [batch((0, "a", "1"), last_offset=1), *APPENDED[1:]]):
+        replica = Replica(*after)
+        assert replica.partition.whole(replica.marks(), 0) == marks_of(b"".join(APPENDED))
+
+
+def test_the_last_value_of_a_key_must_stay() -> None:
+    replica = Replica(APPENDED[0], APPENDED[2])
+    what = replica.partition.judge(replica.reader, 0)
+    assert what == "the last value of key b'a', at offset 2, is gone"
+
+
+def test_a_record_must_stay_at_its_offset() -> None:
+    replica = Replica(APPENDED[0], batch((2, "a", "1")), APPENDED[2])
+    what = replica.partition.judge(replica.reader, 0)
+    assert what == "offset 2 holds b'1', which was not written there"
+
+
+def test_the_order_must_stay() -> None:
+    replica = Replica(APPENDED[2], APPENDED[1])
+    what = replica.partition.judge(replica.reader, 0)
+    assert what is not None and "offset 2 follows 4" in what
+
+
+def test_a_hole_that_was_never_committed_stays_one() -> None:
+    replica = Replica(APPENDED[2])
+    unknown = CompactedPartition(Chain())
+    assert unknown.whole(replica.marks(), 0) == tuple(replica.marks())
+
+
+@pytest.mark.slow
+def test_the_scenario_holds_and_is_a_function_of_its_seed() -> None:
+    first, second = run_scenario(SCENARIO, 7), run_scenario(SCENARIO, 7)
+    assert first.verdict is Verdict.HELD, first.violations
+    assert first.trace_hash == second.trace_hash
+    assert any("compact" in line for line in first.story)
+
+
+@pytest.mark.slow
+def test_a_compaction_that_takes_last_values_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    put = OffsetMap.put
+
+    def put_too_high(self: OffsetMap, key: bytes, offset: int) -> int:
+        return put(self, key, offset + 1 if key == b"k3" else offset)
+
+    monkeypatch.setattr(OffsetMap, "put", put_too_high)
+    monkeypatch.setattr("storage.cleaner.marks.MAX_OFFSETS", 0)
+    result = run_scenario(SCENARIO, 7)
+    assert result.verdict is Verdict.VIOLATED
+    assert {found.checker for found in result.violations} >= {"compaction"}

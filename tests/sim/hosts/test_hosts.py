@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+from cluster.core.effects import CancelTimer, Observe, RunJob, Send, Stop
+from cluster.core.events import JobDone, Shutdown, TimerFired
+from sim.hosts.node import Node
+from sim.world.network import Transport
+from sim.world.time import ORIGIN_MS
+from storage.disk.filesystem import FileSystem, OpenMode
+from tests.sim.hosts.fake_cores import Echo, Site, ask, timer
+
+SECOND = 1_000_000
+
+
+def pair(
+    asks: int = 20, *, seed: int = 1, transport: Transport = Transport.STREAM, loss: int = 0, twice: int = 0
+) -> tuple[Site, Echo, Echo]:
+    """Node 1 asks node 2 `asks` things at once."""
+    asker, echo = Echo([ask(2, number, number) for number in range(asks)]), Echo()
+    site = Site(
+        lambda number: asker if number == 1 else echo,
+        seed=seed,
+        transport=transport,
+        loss_percent=loss,
+        duplicate_percent=twice,
+    )
+    return site, asker, echo
+
+
+def test_each_send_has_exactly_one_response() -> None:
+    for loss in (0, 40):
+        for transport in Transport:
+            site, asker, _ = pair(transport=transport, loss=loss, twice=30)
+            site.start()
+            site.world.run_to(10 * SECOND)
+            assert sorted(asker.answers()) == list(range(20))
+
+
+def test_stream_keeps_the_order_even_when_packets_are_lost() -> None:
+    for seed in range(5):
+        site, _, echo = pair(seed=seed, loss=30)
+        site.start()
+        site.world.run_to(20 * SECOND)
+        assert echo.asked() == list(range(20))
+
+
+def test_datagrams_overtake_each_other_are_lost_and_doubled() -> None:
+    site, asker, echo = pair(50, transport=Transport.DATAGRAM, loss=20, twice=20)
+    site.start()
+    site.world.run_to(3 * SECOND)
+    asked = echo.asked()
+    assert asked != sorted(asked)
+    assert len(set(asked)) < len(asked)
+    assert set(asked) != set(range(50))
+    assert "timed out" in asker.errors()
+
+
+def test_a_cut_stream_delivers_after_the_heal() -> None:
+    site, asker, echo = pair(3)
+    site.network.link(1, 2).cuts = 1
+    site.start()
+    site.world.run_to(300_000)
+    assert echo.asked() == []
+    site.network.link(1, 2).heal()
+    site.world.run_to(900_000)
+    assert echo.asked() == [0, 1, 2] and asker.errors() == []
+
+
+def test_a_cut_longer_than_the_timeout_is_a_transport_error() -> None:
+    site, asker, _ = pair(3)
+    site.network.link(2, 1).cuts = 1  # one way: the requests arrive, the answers do not
+    site.start()
+    site.world.run_to(2 * SECOND)
+    assert asker.errors() == ["timed out"] * 3
+
+
+def test_a_stream_that_cannot_deliver_breaks() -> None:
+    asker = Echo([ask(2, 0, timeout_ms=60_000)])
+    site = Site(lambda number: asker if number == 1 else Echo())
+    site.network.link(1, 2).cuts = 1
+    site.start()
+    site.world.run_to(10 * SECOND)
+    assert asker.errors() == ["connection broken"]
+
+
+def test_a_dead_process_refuses_and_a_machine_without_power_is_silent() -> None:
+    for ending, reason in (
+        (Node.crash, "connection refused"),
+        (lambda node: node.lose_power("none"), "timed out"),
+    ):
+        asker = Echo([timer("later", ORIGIN_MS + 100)])
+        site = Site(lambda number, asker=asker: asker if number == 1 else Echo())  # type: ignore[misc]
+        site.start()
+        site.world.run_to(50_000)
+        ending(site.nodes[2])
+        site.nodes[1].perform([ask(2, 7)])
+        site.world.run_to(3 * SECOND)
+        assert asker.errors() == [reason]
+
+
+def test_a_crash_resets_the_requests_that_it_took_with_it() -> None:
+    silent = Echo()
+    silent.step = lambda now_ms, event: []  # type: ignore[method-assign]
+    asker = Echo([ask(2, 1, timeout_ms=60_000)])
+    site = Site(lambda number: asker if number == 1 else silent)
+    site.start()
+    site.world.run_to(SECOND)
+    site.nodes[2].crash()
+    site.world.run_to(2 * SECOND)
+    assert asker.errors() == ["connection reset"]
+
+
+def test_answers_for_an_earlier_life_reach_nobody() -> None:
+    lives: list[Echo] = []
+
+    def make(number: int) -> Echo:
+        if number == 2:
+            return Echo()
+        lives.append(Echo([ask(2, 1)] if not lives else []))
+        return lives[-1]
+
+    site = Site(make)
+    site.start()
+    site.world.run_to(5_050)  # the request is on its way
+    site.nodes[1].crash()
+    site.nodes[1].start()
+    site.world.run_to(SECOND)
+    assert len(lives) == 2 and lives[1].log == []
+
+
+def test_timers_replace_each_other_and_can_be_cancelled() -> None:
+    first = [timer("a", ORIGIN_MS + 100), timer("a", ORIGIN_MS + 300), timer("b", ORIGIN_MS + 50)]
+    echo = Echo([*first, CancelTimer(key="b"), timer("c", ORIGIN_MS + 500), timer("c", ORIGIN_MS + 200)])
+    site = Site(lambda number: echo, nodes=1)
+    site.start()
+    site.world.run_to(SECOND)
+    fired = [(now_ms - ORIGIN_MS, event.key) for now_ms, event in echo.log if isinstance(event, TimerFired)]
+    assert fired == [(200, "c"), (300, "a")]
+
+
+def test_a_paused_node_keeps_its_sockets_and_fires_late() -> None:
+    echo = Echo([timer("a", ORIGIN_MS + 100)])
+    site = Site(lambda number: echo if number == 1 else Echo())
+    site.start()
+    site.world.run_to(50_000)
+    site.nodes[1].pause()
+    site.world.run_to(600_000)
+    assert echo.log == []
+    site.nodes[1].resume()
+    site.world.run_to(SECOND)
+    assert [now_ms - ORIGIN_MS for now_ms, _ in echo.log] == [600]
+
+
+def test_jobs_run_one_at_a_time_in_order_and_their_error_comes_back() -> None:
+    ran: list[int] = []
+
+    def fail() -> None:
+        raise OSError("no")
+
+    jobs = [RunJob(job=n, kind="flush", work=lambda n=n: ran.append(n)) for n in range(3)]  # type: ignore[misc]
+    echo = Echo([*jobs, RunJob(job=3, kind="flush", work=fail)])
+    site = Site(lambda number: echo, nodes=1)
+    site.start()
+    site.world.run_to(SECOND)
+    done = [event for _, event in echo.log if isinstance(event, JobDone)]
+    assert ran == [0, 1, 2] and [event.job for event in done] == [0, 1, 2, 3]
+    assert isinstance(done[3].error, OSError)
+
+
+def test_a_crash_point_ends_the_life_before_or_after_the_job() -> None:
+    for side, ran_before_death in (("before", 0), ("after", 1)):
+        ran: list[int] = []
+        echo = Echo([RunJob(job=1, kind="flush", work=lambda ran=ran: ran.append(1))])  # type: ignore[misc]
+        site = Site(lambda number, echo=echo: echo, nodes=1)  # type: ignore[misc]
+        node = site.nodes[1]
+        node.arm_crash_point(side, "flush", node.crash)
+        site.start()
+        site.world.run_to(SECOND)
+        assert len(ran) == ran_before_death and not node.is_up and echo.log == []
+
+
+class Writer(Echo):
+    """Appends to a file in each step; `finally` must repair nothing on a dead node's disk."""
+
+    def __init__(self, file_system: FileSystem) -> None:
+        super().__init__([timer("write", ORIGIN_MS + 20)])
+        file_system.make_directory("data/t-0")
+        self.file = file_system.open("data/t-0/00000000000000000000.log", OpenMode.CREATE)
+
+    def step(self, now_ms: int, event: object) -> list[object]:
+        try:
+            self.file.append(b"0123456789")
+        finally:
+            self.file.sync()
+        return [timer("write", now_ms + 20), Observe(kind="wrote")]
+
+
+def writer_site() -> tuple[Site, Node]:
+    site = Site(lambda number: Echo(), nodes=1)
+    node = site.nodes[1]
+    node._make_core = lambda file_system, draws: Writer(file_system)
+    site.start()
+    return site, node
+
+
+def test_a_partial_write_ends_the_life_inside_the_call() -> None:
+    site, node = writer_site()
+    site.world.run_to(50_000)
+    ended: list[int] = []
+
+    def end() -> None:
+        ended.append(site.world.now_us)
+        node.crash()
+
+    node.arm_partial_write("t-0", 4, end)
+    site.world.run_to(SECOND)
+    assert len(ended) == 1 and not node.is_up
+    assert site.onlooker.ends == [("node-1", False, False)]
+    node.start()
+    size = node.disk.file_system(node.life).stat("data/t-0/00000000000000000000.log").size_bytes
+    assert size % 10 == 4
+
+
+def test_a_failing_core_is_told_and_its_life_ends() -> None:
+    echo = Echo([timer("a", ORIGIN_MS + 10)])
+
+    def fail(now_ms: int, event: object) -> list[object]:
+        raise AssertionError("broken invariant")
+
+    echo.step = fail  # type: ignore[method-assign]
+    site = Site(lambda number: echo, nodes=1)
+    site.start()
+    site.world.run_to(SECOND)
+    assert [str(error) for error in site.onlooker.failures] == ["broken invariant"]
+    assert not site.nodes[1].is_up
+
+
+def test_an_orderly_stop_ends_with_the_effect_stop() -> None:
+    class Obedient(Echo):
+        def step(self, now_ms: int, event: object) -> list[object]:
+            return [Stop(reason="shutdown")] if isinstance(event, Shutdown) else []
+
+    site = Site(lambda number: Obedient(), nodes=1)
+    site.start()
+    site.world.run_to(50_000)
+    site.nodes[1].stop()
+    site.world.run_to(SECOND)
+    assert site.onlooker.stops == ["shutdown"] and not site.nodes[1].is_up
+    assert site.onlooker.ends == [("node-1", False, True)]
+
+
+def test_acks_0_expects_no_reply() -> None:
+    silent = Send(to=2, call=1, body=ask(2, 1, 5).body, timeout_ms=100, expects_reply=False)
+    asker, echo = Echo([silent]), Echo()
+    site = Site(lambda number: asker if number == 1 else echo)
+    site.start()
+    site.world.run_to(SECOND)
+    assert echo.asked() == [5] and asker.log == []

@@ -1,0 +1,90 @@
+"""One of several log directories of a broker fails in the simulated world, and the other goes on. Rules AP16, LL1."""
+
+from __future__ import annotations
+
+import errno
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from sim.disk import SimDisk
+from sim.disk.life import Life
+from sim.run import RunResult, Verdict, run_scenario
+from sim.scenario.model import ScenarioError, parse_scenario
+from storage.disk.filesystem import OpenMode
+from storage.draws import Draws
+
+SCENARIO = Path(__file__).resolve().parents[3] / "scenarios" / "log-directory-fails.yaml"
+SMALL = """\
+scenario: one-of-two
+duration: 4s
+cluster: {directories: 2}
+topics:
+  t: {partitions: 2, replicas: 3, config: {min.insync.replicas: 2}}
+producers:
+  - {topic: t, rate: 10/s, acks: all}
+consumers:
+  - {topic: t}
+steps:
+  - at: 1s
+    break_disk: broker 1
+    directory: 2
+"""
+
+
+def run_small(seed: int) -> RunResult:
+    return run_scenario(parse_scenario(SMALL, "small.yaml"), seed)
+
+
+def test_ap16_the_partitions_of_the_other_directory_are_served_and_all_comes_back() -> None:
+    result = run_small(1)
+    assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
+    broken = [line for line in result.story if "log directory data-2 is offline: " in line]
+    assert len(broken) == 1 and "broker-1" in broken[0]
+    assert [line.split()[-4:] for line in result.story if "offline here" in line] == [
+        ["broker-1", "t-1:", "offline", "here"]
+    ]
+    assert any("t-1: in sync are" in line and "1" not in line.rsplit(" ", 1)[1] for line in result.story)
+    assert any("every replica agrees" in line for line in result.story)
+    assert not result.excused
+
+
+@pytest.mark.slow
+def test_a_run_with_a_disk_that_breaks_is_a_function_of_its_seed() -> None:
+    assert run_small(2).trace_hash == run_small(2).trace_hash
+
+
+@pytest.mark.slow
+def test_ap16_whatever_else_happens_nothing_acknowledged_is_lost() -> None:
+    for seed in range(3, 11):
+        result = run_scenario(SCENARIO, seed)
+        assert result.verdict is Verdict.HELD, (result.replay, result.violations, result.starved_because)
+
+
+def test_a_directory_that_the_brokers_do_not_have_is_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"small\.yaml:13: .*the brokers have 2"):
+        parse_scenario(SMALL.replace("directory: 2", "directory: 3"), "small.yaml")
+
+
+def test_a_broken_directory_answers_with_eio_until_it_is_mended_also_in_the_next_life() -> None:
+    disk = SimDisk(Draws(1), lambda: 0)
+    life = disk.file_system(Life("first"))
+    for path in ("one", "two"):
+        life.make_directory(path)
+        file = life.open(f"{path}/a", OpenMode.CREATE_NEW)
+        file.append(b"abc")
+    disk.break_directory("two")
+    for _ in range(2):
+        file = life.open("two/a", OpenMode.WRITE)
+        for call in (partial(file.read_at, 0, 3), partial(file.append, b"d"), file.sync):
+            with pytest.raises(OSError) as caught:
+                call()
+            assert caught.value.errno == errno.EIO
+        assert life.open("one/a", OpenMode.READ).read_at(0, 3) == b"abc"
+        disk.crash_process()
+        life = disk.file_system(Life("next"))
+    eye = disk.file_system(Life("eye", sees_through=True))
+    assert eye.open("two/a", OpenMode.READ).read_at(0, 3) == b"abc"
+    disk.mend()
+    assert life.open("two/a", OpenMode.READ).read_at(0, 3) == b"abc"

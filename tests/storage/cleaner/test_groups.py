@@ -1,0 +1,145 @@
+"""Which segments a round puts together, and the one it puts in their place. Kafka: LogCleanerTest; rules CL10, CL11."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from storage.cleaner.plan import group_segments
+from storage.disk.filesystem import join, read_file
+from tests.storage.cleaner.compacted_logs import COMPACTED, HUGE, CleanedLog, bases_of, segments_of
+from tests.storage.logs import DIRECTORY, NOW_MS, batch, new_file_system, open_segment
+
+
+@pytest.mark.covers("LogCleanerTest.testSegmentGrouping")
+def test_cl10_neighbours_are_grouped_up_to_the_size_of_a_segment() -> None:
+    segments = segments_of([2] * 7)
+    size = segments[0].size_bytes
+    assert bases_of(group_segments(segments, HUGE, HUGE, 70)) == [[0, 10, 20, 30, 40, 50, 60]]
+    assert bases_of(group_segments(segments, 1, HUGE, 70)) == [[10 * place] for place in range(7)]
+    assert bases_of(group_segments(segments, 3 * size, HUGE, 70)) == [[0, 10, 20], [30, 40, 50], [60]]
+    assert bases_of(group_segments(segments, 3 * size - 1, HUGE, 70)) == [[0, 10], [20, 30], [40, 50], [60]]
+
+
+def test_cl10_neighbours_are_grouped_up_to_the_size_of_an_index() -> None:
+    segments = segments_of([4] * 5)
+    offset_bytes = segments[0].offset_index.size_bytes
+    time_bytes = segments[0].time_index.size_bytes
+    assert (offset_bytes, time_bytes) == (24, 36)
+    assert bases_of(group_segments(segments, HUGE, 1, 50)) == [[0], [10], [20], [30], [40]]
+    assert bases_of(group_segments(segments, HUGE, 3 * time_bytes, 50)) == [[0, 10, 20], [30, 40]]
+    assert bases_of(group_segments(segments, HUGE, 3 * time_bytes - 1, 50)) == [[0, 10], [20, 30], [40]]
+    for segment in segments:
+        segment.time_index.truncate()
+    assert bases_of(group_segments(segments, HUGE, 3 * offset_bytes - 1, 50)) == [[0, 10], [20, 30], [40]]
+
+
+@pytest.mark.covers(
+    "LogCleanerTest.testSegmentGroupingWithSparseOffsets",
+    "LogCleanerTest.testSegmentGroupingFollowingLoadOfZeroIndex",
+)
+def test_cl10_a_group_spans_at_most_31_bits_of_offsets_by_the_base_that_follows() -> None:
+    """What a segment holds last is told by the next one's base: an index that was lost would say too little."""
+    file_system = new_file_system()
+    bases = [0, 100, 2**31, 2**31 + 100]
+    segments = [open_segment(file_system, base) for base in bases]
+    for segment in segments:
+        segment.append(segment.base_offset, batch(segment.base_offset))
+        segment.offset_index.truncate()
+    groups = group_segments(segments, HUGE, HUGE, 2**31 + 200)
+    assert bases_of(groups) == [[0, 100], [2**31, 2**31 + 100]]  # 100 ends below 2^31; the third might not
+    assert bases_of(group_segments(segments[:3], HUGE, HUGE, 2**31)) == [[0, 100, 2**31]]
+
+
+@pytest.mark.covers("LogCleanerTest.testSegmentGroupingWithSparseOffsetsAndEmptySegments")
+def test_cl10_empty_segments_join_a_group_however_far_they_lie() -> None:
+    file_system = new_file_system()
+    segments = [open_segment(file_system, base) for base in (0, 2**31, 2**32, 2**32 + 2**31)]
+    last = segments[-1]
+    last.append(last.base_offset, batch(last.base_offset))
+    groups = group_segments(segments, HUGE, HUGE, last.base_offset + 1)
+    assert bases_of(groups) == [[0, 2**31, 2**32], [last.base_offset]]
+
+
+def test_t47_clean_segments_are_copied_again_together_with_dirty_ones() -> None:
+    log = CleanedLog()
+    log.put_each(1, 2, 3)
+    log.roll()
+    assert log.clean() == 3
+    log.put_each(4, 5)
+    log.roll()
+    log.clean(3)
+    assert log.log.local.segments.base_offsets == [0, 5]
+    assert log.offsets() == [0, 1, 2, 3, 4]
+
+
+def test_cl11_the_new_segment_has_the_time_of_the_last_one_it_replaces() -> None:
+    """T52: retention of old formats, and of segments without timestamps, counts on it."""
+    log = CleanedLog()
+    log.put(1)
+    log.roll()
+    log.put(2)
+    log.roll()
+    first, second, _ = log.log.local.segments
+    first.set_modified(NOW_MS - 5000)
+    second.set_modified(NOW_MS - 3000)
+    log.clean()
+    merged = log.log.local.segments.first
+    assert merged is not None and merged is not first
+    paths = (merged.path, merged.offset_index_path, merged.time_index_path)
+    assert [log.file_system.stat(path).modified_ms for path in paths] == [NOW_MS - 3000] * 3
+
+
+@pytest.mark.covers("LogCleanerTest.testSizeTrimmedForPreallocatedAndCompactedTopic")
+def test_kafka_5431_a_preallocated_segment_is_cut_to_what_was_written() -> None:
+    log = CleanedLog(replace(COMPACTED, preallocate=True))
+    log.put_each(*range(5), *range(5))
+    log.roll()
+    log.clean()
+    first = log.log.local.segments.first
+    assert first is not None
+    assert log.file_system.stat(first.path).size_bytes == first.size_bytes < 1024
+    assert log.file_system.stat(first.offset_index_path).size_bytes == first.offset_index.size_bytes
+
+
+def test_cl11_the_new_segment_is_on_the_disk_before_it_is_seen() -> None:
+    log = CleanedLog()
+    log.put_each(1, 2, 1)
+    log.roll()
+    pieces = iter(compaction := log.prepare())
+    for work in pieces:
+        work()
+        cleaned = join(DIRECTORY, f"{0:020d}.log.cleaned")
+        if log.file_system.exists(cleaned) and compaction.stats.bytes_written:
+            file = read_file(log.file_system, cleaned)
+            assert len(file) == compaction.stats.bytes_written > 0
+    assert compaction.end_offset == 3
+    assert not [name for name in log.file_system.list(DIRECTORY) if re.search("cleaned|swap|deleted", name)]
+
+
+@pytest.mark.covers("LogCleanerTest.testCleanSegmentsWithConcurrentSegmentDeletion")
+def test_kafka_7278_a_segment_that_retention_took_meanwhile_is_passed_over() -> None:
+    log = CleanedLog()
+    for key in (1, 2, 1):
+        log.put(key)
+        log.roll()
+    pieces = iter(log.prepare())
+    next(pieces)()
+    next(pieces)()
+    log.log.marks.maybe_increment_log_start_offset(1)
+    log.log.retention.delete_old(NOW_MS)
+    assert log.log.local.segments.base_offsets == [1, 2, 3]
+    assert list(pieces) == []
+    assert log.keys() == [2, 1]
+
+
+def test_cl11_snapshots_of_segments_that_went_into_another_go_with_them() -> None:
+    log = CleanedLog()
+    for key in (1, 2, 3):
+        log.put(key, producer_id=5)
+        log.roll()
+    assert log.log.producers.snapshot_offsets == [1, 2, 3]
+    log.clean()
+    assert log.log.producers.snapshot_offsets == [3]

@@ -1,0 +1,329 @@
+"""Compaction, one step to either side of each rule: CL1 to CL11, CL24 to CL28."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from storage.batch import Record, build_batch
+from storage.cleaner.plan import Source, group_segments
+from storage.disk.filesystem import read_file
+from tests.storage.cleaner.compacted_logs import (
+    COMPACTED,
+    DAY_MS,
+    HUGE,
+    CleanedLog,
+    bases_of,
+    run,
+    segments_of,
+)
+from tests.storage.directory.dirty_logs import DIRTY, Directory, filled
+from tests.storage.logs import NOW_MS, batch
+
+# Which log, and what of it
+
+
+def test_cl1_without_a_checkpoint_a_log_is_dirty_from_its_start_on() -> None:
+    log = filled(20)
+    log.marks.update_high_watermark(20)
+    log.marks.maybe_increment_log_start_offset(7)
+    found = log.compactions.cleanable_offsets(None, NOW_MS)
+    assert found.first_dirty_offset == 7 and not found.is_checkpoint_invalid
+
+
+@pytest.mark.parametrize(("checkpoint", "valid"), [(9, False), (10, True), (20, True), (21, False)])
+def test_cl1_a_checkpoint_counts_from_the_log_start_to_its_end(checkpoint: int, valid: bool) -> None:
+    log = filled(20)
+    log.marks.update_high_watermark(20)
+    log.marks.maybe_increment_log_start_offset(10)
+    found = log.compactions.cleanable_offsets(checkpoint, NOW_MS)
+    assert found.first_dirty_offset == (checkpoint if valid else 10)
+    assert found.is_checkpoint_invalid == (not valid)
+
+
+def test_cl1_a_checkpoint_outside_the_log_is_written_anew() -> None:
+    directory = Directory()
+    directory.add("t", 20, checkpoint=99)
+    directory.grab()
+    assert directory.stored() == {("t", 0): 0}
+
+
+def test_cl2_neither_what_is_undecided_nor_the_active_segment_nor_below_the_first_dirty_offset() -> None:
+    log = CleanedLog(DIRTY)
+    log.put(9)
+    log.roll()
+    log.in_transaction(1, 1)
+    log.put(2)
+    log.roll()
+    assert (
+        log.log.compactions.cleanable_offsets(0, NOW_MS).first_uncleanable_offset == 1
+    )  # the high watermark is 3
+    assert log.log.compactions.cleanable_offsets(2, NOW_MS).first_uncleanable_offset == 2
+
+
+def test_cl2_a_young_segment_below_the_first_dirty_offset_is_not_looked_at() -> None:
+    log = CleanedLog(replace(DIRTY, min_compaction_lag_ms=1000))
+    for age_ms in (0, 5000, 5000):  # times need not rise with the offsets
+        log.now_ms = NOW_MS - age_ms
+        log.put(1)
+        log.roll()
+    assert log.log.compactions.cleanable_offsets(0, NOW_MS).first_uncleanable_offset == 0
+    assert log.log.compactions.cleanable_offsets(1, NOW_MS).first_uncleanable_offset == 3
+
+
+def ratio_of(directory: Directory, checkpoint: int) -> float:
+    log = directory.logs["t-0"]
+    filth = log.compactions.log_to_clean(log.compactions.cleanable_offsets(checkpoint, NOW_MS), NOW_MS)
+    assert filth.cleanable_ratio == filth.cleanable_bytes / (filth.clean_bytes + filth.cleanable_bytes)
+    return filth.cleanable_ratio
+
+
+def test_cl4_a_log_as_dirty_as_the_limit_is_not_due() -> None:
+    directory = Directory()
+    log = directory.add("t", 21, checkpoint=10)
+    ratio = ratio_of(directory, 10)
+    assert ratio == 0.5  # two segments cleaned, two not
+    log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=ratio))
+    assert directory.grab() is None
+    log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=0.499))
+    assert directory.grab() == "t"
+
+
+@pytest.mark.parametrize(("checkpoint", "due"), [(10, True), (20, False)])
+def test_cl4_an_overdue_log_is_due_whatever_its_share_but_not_without_dirty_bytes(
+    checkpoint: int, due: bool
+) -> None:
+    directory = Directory()
+    log = directory.add("t", 21, checkpoint=checkpoint)
+    log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1))
+    offsets = log.compactions.cleanable_offsets(checkpoint, NOW_MS + 2)
+    assert (log.compactions.log_to_clean(offsets, NOW_MS + 2).compaction_delay_ms > 0) == due
+    assert (directory.manager.grab_filthiest(NOW_MS + 2) is not None) == due
+
+
+def test_cl4_what_is_overdue_has_cleanable_bytes() -> None:
+    """A log whose dirty segments are all undecided may be overdue and has nothing to clean."""
+    directory = Directory()
+    log = directory.add("t", 21)
+    log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1))
+    log.marks.set_high_watermark(log.marks._maybe_resolve(0))
+    offsets = log.compactions.cleanable_offsets(None, NOW_MS + 2)
+    filth = log.compactions.log_to_clean(offsets, NOW_MS + 2)
+    assert filth.compaction_delay_ms > 0 and filth.cleanable_bytes == 0
+    assert directory.manager.grab_filthiest(NOW_MS + 2) is None
+
+
+def test_cl4_an_overdue_log_with_clean_bytes_only_is_not_due() -> None:
+    """The dirty segments are not replicated yet: the clean ones alone would be copied, and nothing come of it."""
+    directory = Directory()
+    log = directory.add("t", 21, checkpoint=10)
+    log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1))
+    log.marks.update_high_watermark(10)
+    filth = log.compactions.log_to_clean(log.compactions.cleanable_offsets(10, NOW_MS + 2), NOW_MS + 2)
+    assert filth.compaction_delay_ms > 0 and filth.clean_bytes > 0 and filth.cleanable_bytes == 0
+    assert directory.manager.grab_filthiest(NOW_MS + 2) is None
+    log.marks.update_high_watermark(21)
+    assert directory.manager.grab_filthiest(NOW_MS + 2) is not None
+
+
+def with_first_times(*times: int) -> CleanedLog:
+    """A segment for each; the last one is active."""
+    log = CleanedLog(replace(DIRTY, max_compaction_lag_ms=100))
+    for number, time in enumerate(times):
+        data = build_batch([Record(0, time, b"%d" % number, b"v")])
+        log.append(data)
+        if number < len(times) - 1:
+            log.roll()
+    return log
+
+
+@pytest.mark.parametrize(
+    ("times", "delay_ms"),
+    [
+        ((5_000, 4_000, 6_000, 9_000), 900),  # the earliest counts
+        ((0, 4_500, 9_000), 400),  # a time of zero does not
+        ((-1, 4_500, 9_000), 400),
+        ((4_999, 3_000), 0),  # nor does the active segment; 100 ms are allowed
+        ((4_899, 3_000), 1),
+    ],
+)
+def test_cl5_the_earliest_first_time_of_a_dirty_segment_decides(
+    times: tuple[int, ...], delay_ms: int
+) -> None:
+    log = with_first_times(*times).log
+    filth = log.compactions.log_to_clean(log.compactions.cleanable_offsets(0, 5_000), 5_000)
+    assert filth.compaction_delay_ms == delay_ms
+
+
+# The map
+
+
+def without_key(log: CleanedLog) -> None:
+    """A batch as no leader takes it for a compacted topic; the next round drops it."""
+    log.log.append_as_follower(batch(log.log.log_end_offset), leader_epoch=0, now_ms=NOW_MS)
+    log.log.marks.update_high_watermark(log.log.log_end_offset)
+
+
+def test_cl8_markers_and_records_without_a_key_take_no_room() -> None:
+    log = CleanedLog()
+    log.in_transaction(1, 5)
+    log.commit(1)
+    without_key(log)
+    log.roll()
+    compaction = log.prepare()
+    run(compaction)
+    assert len(compaction._offsets) == 1 and compaction.end_offset == 3
+
+
+def test_cl8_at_the_end_of_a_segment_the_map_reaches_up_to_the_next_one() -> None:
+    log = CleanedLog()
+    log.put_each(1, 2)
+    log.roll()
+    log.put(3)
+    log.roll()
+    segments = log.log.local.segments
+    source = log.log.compactions.plan_source(segments.values(0, 1)[0], 9, 0)  # as if the next one began at 9
+    compaction = log.prepare(end=2)
+    compaction._log = _OfOneSource(log, source)  # type: ignore[assignment]
+    for _ in compaction._build_map():
+        pass
+    assert compaction._offsets.latest_offset == 8
+
+
+class _OfOneSource:
+    def __init__(self, log: CleanedLog, source: Source) -> None:
+        self._log, self._source = log.log.compactions, source
+
+    def plan_source(self, *_: object) -> Source:
+        return self._source
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+
+def test_cl8_a_batch_without_keys_counts_as_read_when_the_next_one_finds_no_room() -> None:
+    log = CleanedLog()
+    log.put_each(1, 2, 3)
+    without_key(log)
+    log.put(4)
+    log.roll()
+    compaction = log.prepare(slots=4)  # three of them are used
+    run(compaction)
+    assert compaction.end_offset == 4
+
+
+def test_cl9_a_round_that_the_map_ended_is_clean_up_to_there_and_no_further() -> None:
+    log = CleanedLog()
+    log.put_each(1, 2, 3, 4, 5, 6)
+    log.roll()
+    assert log.clean(slots=4) == 3
+
+
+def test_cl9_reading_of_the_first_segment_begins_where_its_index_says() -> None:
+    log = CleanedLog(replace(COMPACTED, segment_bytes=1 << 20, index_interval_bytes=0))
+    log.put_each(*range(20))
+    log.roll()
+    segment = log.log.local.segments.first
+    assert segment is not None
+    starts = [log.log.compactions.plan_source(segment, 20, offset).start_position for offset in (0, 7, 19)]
+    found = segment.offset_index.lookup(7).position
+    assert starts[0] == 0 and starts[1] == found > 0 and starts[2] > found
+
+
+# Groups, and the new segment
+
+
+def test_cl10_what_was_cleaned_before_is_copied_again_without_what_was_written_since() -> None:
+    log = CleanedLog()
+    log.put_each(1, 2, 3)
+    log.roll()
+    assert log.clean() == 3
+    log.put_each(2, 4)
+    log.roll()
+    assert log.clean(3) == 5
+    assert log.offsets() == [0, 2, 3, 4] and log.log.local.segments.base_offsets == [0, 5]
+
+
+def test_cl10_index_sizes_may_reach_the_limit() -> None:
+    segments = segments_of([4] * 4)
+    for segment in segments:
+        segment.time_index.truncate()
+    size = segments[0].offset_index.size_bytes
+    assert size > 0
+    assert bases_of(group_segments(segments, HUGE, 2 * size, 40)) == [[0, 10], [20, 30]]
+
+
+def test_cl11_the_new_segment_is_closed_for_appends_and_synced() -> None:
+    log = CleanedLog(replace(COMPACTED, preallocate=True))
+    log.put_each(1, 2, 1, 3)
+    log.roll()
+    log.disk.sync_all()
+    log.clean()
+    first = log.log.local.segments.first
+    assert first is not None
+    assert first.time_index.last_entry.timestamp == first.max_timestamp.timestamp == NOW_MS
+    paths = [first.path, first.offset_index_path, first.time_index_path]
+    assert log.file_system.stat(first.time_index_path).size_bytes == 12
+    assert log.file_system.stat(first.path).size_bytes == first.size_bytes < 1024
+    for path in paths:
+        assert log.disk.durable_bytes(path) == read_file(log.file_system, path)
+
+
+# Guarantees
+
+
+def test_cl24_a_tombstone_is_seen_for_its_retention_after_the_first_round() -> None:
+    log = CleanedLog()
+    log.put_each(1, (1, None), 2)
+    log.roll()
+    for after_ms, seen in ((0, True), (1, True), (DAY_MS - 1, True), (DAY_MS, False)):
+        log.clean(now_ms=NOW_MS + after_ms)
+        assert (1 in log.keys()) == seen, after_ms
+
+
+def test_cl25_neither_the_active_segment_nor_what_is_young_is_touched() -> None:
+    log = CleanedLog(replace(DIRTY, min_compaction_lag_ms=1000))
+    log.put_each(1, 1)
+    log.roll()
+    log.put_each(1, 1)
+    before = [each.tobytes() for each in log.batches()]
+    assert log.log.compactions.cleanable_offsets(0, NOW_MS + 999).first_uncleanable_offset == 0
+    assert log.log.compactions.cleanable_offsets(0, NOW_MS + 9000).first_uncleanable_offset == 2
+    log.clean(end=2, now_ms=NOW_MS + 9000)
+    assert [each.tobytes() for each in log.batches()][-2:] == before[-2:]
+
+
+def test_cl26_a_marker_goes_only_after_its_data_and_a_horizon() -> None:
+    log = CleanedLog()
+    log.in_transaction(1, 1)
+    log.abort(1)
+    log.in_transaction(1, 2)
+    log.commit(1)
+    log.roll()
+    present = []
+    for after_ms in (0, 0, DAY_MS - 1, DAY_MS):
+        log.clean(now_ms=NOW_MS + after_ms)
+        present.append(1 in [each.last_offset for each in log.batches()])
+    assert present == [True, True, True, False]
+
+
+def test_cl27_the_last_batch_of_a_round_stays_though_nobody_produced_it_by_name() -> None:
+    log = CleanedLog()
+    log.put_each(1, 2)
+    without_key(log)
+    log.roll()
+    log.clean()
+    assert [(each.last_offset, each.record_count) for each in log.batches()] == [(0, 1), (1, 1), (2, 0)]
+    log.reopen()
+    assert log.log.log_end_offset == 3
+
+
+def test_cl28_a_truncation_lowers_a_checkpoint_and_neither_raises_nor_makes_one() -> None:
+    directory = Directory()
+    directory.add("t", 20, checkpoint=10)
+    directory.add("u", 20)
+    for offset, expected in ((15, 10), (10, 10), (4, 4)):
+        directory.manager.truncate_checkpoint(("t", 0), offset)
+        directory.manager.truncate_checkpoint(("u", 0), offset)
+        assert directory.stored() == {("t", 0): expected}

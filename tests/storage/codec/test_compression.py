@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.codec.compression import Compression, check_level, compress, compression_of, decompress
+from storage.errors import ConfigError, InvalidRecord, UnsupportedCompression
+from tests.storage.batch.strategies import mutated, quick
+
+CODECS = list(Compression)
+STREAMS = CODECS[1:]
+WRITTEN_BY_KAFKA = {
+    Compression.GZIP: "1f8b08000000000000ff4b492c494cc183015dab25a620000000",
+    Compression.SNAPPY: "82534e4150505900000000010000000100000009200c646174616e0400",
+    Compression.LZ4: "04224d186040820e0000004f6461746104000450616461746100000000",
+    Compression.ZSTD: "28b52ffd005854000020646174610100338e08010000",
+}
+"""Kafka 4.1's streams of `data` eight times, at its default levels."""
+
+
+@quick
+@given(st.sampled_from(CODECS), st.integers(0, 2), st.binary(max_size=300), st.integers(1, 400))
+def test_codec_gives_back_what_it_took(codec: Compression, magic: int, data: bytes, times: int) -> None:
+    magic = 2 if codec is Compression.ZSTD else magic
+    packed = compress(codec, data * times, magic=magic)
+    assert decompress(codec, memoryview(packed), magic=magic) == data * times
+
+
+@pytest.mark.covers(
+    "GzipCompressionTest.testCompressionDecompression",
+    "NoCompressionTest.testCompressionDecompression",
+    "SnappyCompressionTest.testCompressionDecompression",
+    "Lz4CompressionTest.testCompressionDecompression",
+    "ZstdCompressionTest.testCompressionDecompression",
+)
+@pytest.mark.parametrize(
+    "codec",
+    [*CODECS[:-1], pytest.param(Compression.ZSTD, marks=pytest.mark.slow)],  # level 22 fills 128 MiB
+)
+def test_every_level_of_a_codec_gives_back_what_it_took(codec: Compression) -> None:
+    data = b"data" * 256
+    levels = (
+        [None] if codec.levels is None else [None, codec.levels[0], codec.default_level, codec.levels[-1]]
+    )
+    for magic in (2,) if codec is Compression.ZSTD else (0, 1, 2):
+        for level in levels:
+            packed = compress(codec, data, magic=magic, level=level)
+            assert decompress(codec, packed, magic=magic) == data
+
+
+@pytest.mark.covers(
+    "GzipCompressionTest.testCompressionLevels",
+    "GzipCompressionTest.testLevelValidator",
+    "Lz4CompressionTest.testCompressionLevels",
+    "ZstdCompressionTest.testCompressionLevels",
+)
+@pytest.mark.parametrize(
+    ("codec", "good", "bad"),
+    [
+        (Compression.GZIP, (1, 9, -1), (0, 10, -2)),
+        (Compression.LZ4, (1, 9, 17), (0, 18, -1)),
+        (Compression.ZSTD, (-131072, 22), (-131073, 23)),
+        (Compression.SNAPPY, (), (1,)),
+        (Compression.NONE, (), (0,)),
+    ],
+)
+def test_levels_have_kafkas_bounds(codec: Compression, good: Sequence[int], bad: Sequence[int]) -> None:
+    for level in good:
+        check_level(codec, level)
+    for level in bad:
+        with pytest.raises(ConfigError, match=codec.label):
+            compress(codec, b"", level=level)
+
+
+@pytest.mark.parametrize("codec", STREAMS)
+def test_bomb_stops_at_the_limit(codec: Compression) -> None:
+    bomb = compress(codec, bytes(1_000_000))
+    assert len(bomb) < 50_000
+    assert decompress(codec, bomb, 1_000_000) == bytes(1_000_000)
+    with pytest.raises(InvalidRecord, match="more than 999999 bytes"):
+        decompress(codec, bomb, 999_999)
+
+
+@pytest.mark.parametrize("codec", STREAMS)
+def test_bomb_holds_no_more_than_the_limit_and_a_block(codec: Compression) -> None:
+    bomb = compress(codec, bytes(12_000_000))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRecord, match="more than 1000000 bytes"):
+            decompress(codec, bomb, 1_000_000)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 4_000_000
+
+
+@pytest.mark.parametrize("codec", STREAMS)
+def test_stream_cut_anywhere_is_invalid_or_gives_less(codec: Compression) -> None:
+    data = b"a record or two" * 9
+    packed = compress(codec, data)
+    for size_bytes in range(len(packed)):
+        with suppress(InvalidRecord):
+            assert decompress(codec, packed[:size_bytes]) != data
+
+
+@quick
+@given(st.sampled_from(STREAMS), st.integers(0, 2), st.data())
+def test_mutated_stream_raises_nothing_but_invalid_record(
+    codec: Compression, magic: int, data: st.DataObject
+) -> None:
+    magic = 2 if codec is Compression.ZSTD else magic
+    changed = data.draw(mutated(compress(codec, b"some records, some records" * 5, magic=magic)))
+    try:
+        assert len(decompress(codec, changed, 10_000, magic=magic)) <= 10_000
+    except InvalidRecord:
+        pass
+
+
+@pytest.mark.parametrize("codec", STREAMS)
+def test_streams_that_kafka_wrote_are_read(codec: Compression) -> None:
+    assert decompress(codec, bytes.fromhex(WRITTEN_BY_KAFKA[codec])) == b"data" * 8
+
+
+@pytest.mark.parametrize("codec", STREAMS)
+def test_streams_are_byte_for_byte_those_of_kafka_where_the_libraries_agree(codec: Compression) -> None:
+    assert compress(codec, b"data" * 8).hex() == WRITTEN_BY_KAFKA[codec]
+
+
+def test_t17_gzip_header_is_that_of_the_jdk_since_16_at_every_level() -> None:
+    for level in range(1, 10):
+        assert compress(Compression.GZIP, b"value", level=level)[:10].hex() == "1f8b08000000000000ff"
+    compressed = compress(Compression.GZIP, b"value" * 100)
+    assert compressed[:10].hex() == "1f8b08000000000000ff"
+    assert gzip.decompress(compressed) == b"value" * 100
+
+
+def test_gzip_reads_views_and_concatenated_members_and_ignores_what_is_none() -> None:
+    members = compress(Compression.GZIP, b"one") + gzip.compress(b"two")
+    assert decompress(Compression.GZIP, memoryview(members)) == b"onetwo"
+    assert decompress(Compression.GZIP, members + b"\x00\x00junk") == b"onetwo"
+
+
+def test_gzip_bomb_stops_at_the_limit() -> None:
+    bomb = compress(Compression.GZIP, bytes(1_000_000))
+    assert len(bomb) < 2000
+    assert len(decompress(Compression.GZIP, bomb, 1_000_000)) == 1_000_000
+    with pytest.raises(InvalidRecord, match="more than 999999 bytes"):
+        decompress(Compression.GZIP, bomb, 999_999)
+    with pytest.raises(InvalidRecord, match="more than 1500000 bytes"):
+        decompress(Compression.GZIP, bomb * 2, 1_500_000)
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 9, 10, 15, -8, -1])
+def test_gzip_that_ends_early_is_invalid(size_bytes: int) -> None:
+    with pytest.raises(InvalidRecord, match="gzip stream"):
+        decompress(Compression.GZIP, compress(Compression.GZIP, b"a record or two" * 9)[:size_bytes])
+
+
+def test_t17_reserved_gzip_flags_are_not_looked_at() -> None:
+    packed = bytearray(compress(Compression.GZIP, b"value" * 9))
+    packed[3] |= 0xA0
+    given_bytes = bytes(packed)
+    assert decompress(Compression.GZIP, packed) == b"value" * 9
+    assert packed == given_bytes
+
+
+def test_codec_five_to_seven_is_unknown() -> None:
+    assert [compression_of(codec_id) for codec_id in range(5)] == list(Compression)
+    for codec_id in (5, 6, 7):
+        with pytest.raises(UnsupportedCompression, match=str(codec_id)):
+            compression_of(codec_id)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_t20_zstd_is_of_magic_2_alone(magic: int) -> None:
+    with pytest.raises(UnsupportedCompression, match=f"zstd does not exist in magic {magic}"):
+        compress(Compression.ZSTD, b"x", magic=magic)
+    with pytest.raises(UnsupportedCompression, match=f"zstd does not exist in magic {magic}"):
+        decompress(Compression.ZSTD, compress(Compression.ZSTD, b"x"), magic=magic)

@@ -1,0 +1,284 @@
+"""Several log directories, of which one may fail. Kafka: LogManagerTest; rules LL1, LL4, LL5, AP16."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from sim.disk import SimDisk
+from sim.disk.life import Life
+from storage.directory.directories import LogDirectories
+from storage.directory.manager import LogManager
+from storage.disk.checkpoints import MetaProperties, MetaPropertiesFile
+from storage.disk.filesystem import OpenMode, join, read_file
+from storage.draws import Draws
+from storage.errors import (
+    ConfigError,
+    CorruptBatch,
+    CorruptCheckpoint,
+    DirectoryFailed,
+    DirectoryInUse,
+    InvalidTopic,
+    StorageError,
+)
+from tests.storage.logs import NOW_MS, SMALL, append_each, new_disk, read_offsets
+
+THREE = ("one", "two", "three")
+
+
+def opened(disk: SimDisk, directories: Sequence[str] = THREE) -> LogDirectories:
+    return LogDirectories(disk.file_system(Life()), directories, SMALL, NOW_MS, Draws(1))
+
+
+def started(disk: SimDisk, directories: Sequence[str] = THREE) -> LogDirectories:
+    logs = opened(disk, directories)
+    logs.load(NOW_MS)
+    return logs
+
+
+def exists(disk: SimDisk, path: str) -> bool:
+    return disk.file_system(Life()).exists(path)
+
+
+def counts(logs: LogDirectories) -> list[int]:
+    return [len(manager.logs) for manager in logs.online]
+
+
+@pytest.mark.covers("LogManagerTest.testLeastLoadedAssignment", "LogManagerTest.testCreateLog")
+def test_new_logs_are_spread_over_the_directories() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    for partition in range(20):
+        logs.create("t", partition)
+        assert max(counts(logs)) - min(counts(logs)) <= 1
+    logs.shutdown()
+    logs = started(disk)
+    assert sum(counts(logs)) == 20 and logs.get("t", 19) is not None
+    assert logs.create("t", 7) is logs.get("t", 7)
+
+
+@pytest.mark.covers("LogManagerTest.testCreateLogOnTargetedLogDirectory")
+def test_a_log_is_made_in_the_directory_asked_for() -> None:
+    logs = started(new_disk())
+    assert logs.create("t", 0, directory="three").directory == "three/t-0"
+    with pytest.raises(StorageError, match="no log directory four"):
+        logs.create("t", 1, directory="four")
+
+
+@pytest.mark.covers("LogManagerTest.testGetNonExistentLog")
+def test_there_is_no_log_that_nobody_made() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    assert logs.get("t", 0) is None and not logs.delete("t", 0)
+    assert not any(exists(disk, join(directory, "t-0")) for directory in THREE)
+
+
+@pytest.mark.covers(
+    "LogManagerTest.testCreateLogWithLogDirFallback", "LogManagerTest.testCreateLogWithInvalidLogDir"
+)
+def test_a_directory_that_cannot_take_a_log_goes_offline_and_the_next_is_tried() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    disk.fail(1, verbs={"make_directory"}, path_suffix="one/t-0")
+    disk.fail(1, verbs={"make_directory"}, path_suffix="two/t-0")
+    assert logs.create("t", 0).directory == "three/t-0"
+    assert [each.directory for each in logs.offline] == ["one", "two"]
+    with pytest.raises(InvalidTopic):  # not the disk's fault
+        logs.create("no topic", 0)
+    assert len(logs.online) == 1
+
+
+@pytest.mark.covers("LogManagerTest.testInvalidLogDirNotFailLogManager")
+def test_ll1_a_directory_that_cannot_be_used_at_start_is_offline_and_the_others_go_on() -> None:
+    disk = new_disk()
+    disk.fail(1, verbs={"make_directory"}, path_suffix="two")
+    logs = started(disk)
+    assert [manager.directory for manager in logs.online] == ["one", "three"]
+    assert logs.offline[0].directory == "two" and "two" in logs.offline[0].reason
+    logs.create("t", 0)
+
+
+def test_ll1_without_a_directory_that_works_there_is_no_start() -> None:
+    disk = new_disk()
+    for directory in THREE:
+        disk.fail(1, verbs={"make_directory"}, path_suffix=directory)
+    with pytest.raises(StorageError, match=r"no log directory can be used: one: .*; two: .*; three: "):
+        opened(disk)
+
+
+@pytest.mark.parametrize("directories", [("one", "one"), ("one", "one/"), ("one", "./one"), ("",), ()])
+def test_ll1_a_directory_given_twice_or_not_at_all_is_refused(directories: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=r"log\.dirs"):
+        opened(new_disk(), directories)
+
+
+@pytest.mark.covers("LogManagerTest.testTwoLogManagersUsingSameDirFails")
+def test_ll1_a_directory_in_use_keeps_all_from_starting_and_no_lock_behind() -> None:
+    disk = new_disk()
+    other = LogManager(disk.file_system(Life()), "two", SMALL, NOW_MS, Draws(1))
+    with pytest.raises(DirectoryInUse, match="two"):
+        opened(disk)
+    other.close_handles()
+    started(disk)
+
+
+def test_a_disk_that_fails_while_loading_takes_its_logs_offline_only() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    for partition, directory in enumerate(THREE):
+        append_each(logs.create("t", partition, directory=directory), 4)
+    disk.crash_process()
+    disk.fail(1, verbs={"read"}, path_suffix=f"two/t-1/{0:020d}.log")
+    logs = started(disk)
+    assert [each.directory for each in logs.offline] == ["two"]
+    assert logs.get("t", 1) is None
+    for partition in (0, 2):
+        log = logs.get("t", partition)
+        assert log is not None and read_offsets(log) == [0, 1, 2, 3]
+
+
+def test_damage_is_not_the_disks_fault_and_stops_the_start() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    append_each(logs.create("t", 0, directory="two"), 4)
+    logs.shutdown()
+    file = disk.file_system(Life()).open(f"two/t-0/{0:020d}.log", OpenMode.WRITE)
+    file.append(b"\x00" * 40)
+    file.close()
+    with pytest.raises(CorruptBatch):
+        started(disk)
+    assert opened(disk).online  # no lock is left
+
+
+def test_ll4_a_partition_in_two_directories_is_refused() -> None:
+    disk = new_disk()
+    for directory in ("one", "two"):
+        logs = started(disk, [directory])
+        logs.create("t", 0)
+        logs.shutdown()
+    with pytest.raises(StorageError, match="t-0 is in two log directories: one/t-0 and two/t-0"):
+        started(disk)
+
+
+@pytest.mark.covers("LogManagerTest.testHandlingExceptionsDuringShutdown")
+def test_ll5_a_directory_that_does_not_stop_in_order_keeps_the_others_not_from_it() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    for partition, directory in enumerate(THREE):
+        append_each(logs.create("t", partition, directory=directory), 4)
+    disk.fail(1, verbs={"sync"}, path_suffix=f"one/t-0/{0:020d}.log")
+    assert logs.shutdown(5) is False
+    assert [exists(disk, join(name, ".kafka_cleanshutdown")) for name in THREE] == [False, True, True]
+    logs = started(disk)
+    assert logs.was_clean is False and logs.previous_broker_epoch is None
+
+
+@pytest.mark.covers("LogManagerTest.testCleanShutdownFileWithBrokerEpoch")
+def test_ll5_the_broker_epoch_is_known_where_all_directories_agree() -> None:
+    disk = new_disk()
+    assert started(disk).shutdown(3)
+    logs = opened(disk)
+    assert logs.was_clean and logs.previous_broker_epoch == 3
+
+
+def test_ap16_a_directory_that_fails_later_is_not_marked_and_its_logs_are_gone() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    for partition, directory in enumerate(THREE):
+        append_each(logs.create("t", partition, directory=directory), 4)
+    gone = logs.get("t", 1)
+    assert logs.fail("two", OSError("the disk is gone")) == ["t-1"] and logs.fail("two", OSError()) == []
+    assert logs.get("t", 1) is None and logs.get("t", 2) is not None
+    assert gone is not None
+    with pytest.raises(StorageError, match="two/t-1 is offline: log directory failed: the disk is gone"):
+        append_each(gone, 1)
+    assert logs.shutdown()
+    assert [exists(disk, join(name, ".kafka_cleanshutdown")) for name in THREE] == [True, False, True]
+
+
+def test_ap16_the_last_directory_does_not_fail_alone() -> None:
+    logs = started(new_disk(), ("one", "two"))
+    logs.fail("one", OSError("the disk is gone"))
+    with pytest.raises(OSError, match="this one too"):
+        logs.fail("two", OSError("this one too"))
+    assert [manager.directory for manager in logs.online] == ["two"]
+
+
+def test_ap16_who_works_on_the_files_closes_them() -> None:
+    """A descriptor that is closed under another thread's write may be another file's by then."""
+    logs = started(new_disk())
+    log = logs.create("t", 0, directory="two")
+    append_each(log, 4)
+    told: list[tuple[str, str]] = []
+    logs.on_offline = lambda manager, reason: told.append((manager.directory, reason))
+    logs.fail("two", OSError("the disk is gone"))
+    assert told == [("two", "the disk is gone")]
+    assert log.local.segments.active.records.size_bytes > 0
+    assert sum(batch.record_count for batch in log.local.segments.active.records.batches()) == 4
+
+
+def test_the_directory_of_a_path_is_told_of_those_that_work() -> None:
+    logs = started(new_disk())
+    assert logs.directory_of("two/t-0/x.log") == "two" and logs.directory_of("two") == "two"
+    assert logs.directory_of("twos/t-0") is None and logs.directory_of(None) is None
+    logs.fail("two", OSError("the disk is gone"))
+    assert logs.directory_of("two/t-0/x.log") is None
+
+
+def test_ll1_the_error_of_an_only_directory_is_raised_as_it_came() -> None:
+    disk = new_disk()
+    disk.fail(1, verbs={"make_directory"}, path_suffix="one")
+    with pytest.raises(DirectoryFailed, match=r"^one: open failed: one: "):
+        opened(disk, ["one"])
+    logs = started(disk, ["one"])
+    append_each(logs.create("t", 0), 4)
+    disk.crash_process()
+    disk.fail(1, verbs={"read"}, path_suffix=f"one/t-0/{0:020d}.log")
+    with pytest.raises(StorageError, match="t-0 cannot be loaded"):
+        started(disk, ["one"])
+
+
+@pytest.mark.covers(
+    "LogManagerTest.testCheckpointRecoveryPoints", "LogManagerTest.testCheckpointForOnlyAffectedLogs"
+)
+def test_each_directory_has_the_checkpoints_of_its_own_logs() -> None:
+    disk = new_disk()
+    logs = started(disk, ["one/", "./two"])
+    for partition, directory in enumerate(("one", "two")):
+        log = logs.create("t", partition, directory=directory)
+        append_each(log, 50 + partition)
+        log.flushes.flush()
+    logs.checkpoint()
+    file_system = disk.file_system(Life())
+    name = "recovery-point-offset-checkpoint"
+    assert read_file(file_system, join("one", name)) == b"0\n1\nt 0 50\n"
+    assert read_file(file_system, join("two", name)) == b"0\n1\nt 1 51\n"
+
+
+def test_a_directory_that_cannot_write_its_checkpoints_goes_offline() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    disk.fail(1, verbs={"rename"}, path_suffix="three/replication-offset-checkpoint.tmp")
+    logs.checkpoint()
+    assert [each.directory for each in logs.offline] == ["three"]
+
+
+@pytest.mark.covers("LogManagerTest.testLoadDirectoryIds")
+def test_owners_are_read_and_must_be_one() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    file_system = disk.file_system(Life())
+    assert logs.read_owners() == {}
+    for directory in ("one", "two"):
+        owner = MetaProperties(node_id=1, cluster_id="c", directory_id=f"id-of-{directory}")
+        MetaPropertiesFile(file_system, directory).write(owner)
+    assert [owner.directory_id for owner in logs.read_owners().values()] == ["id-of-one", "id-of-two"]
+    MetaPropertiesFile(file_system, "three").write(
+        MetaProperties(node_id=1, cluster_id="c", directory_id="id-of-one")
+    )
+    with pytest.raises(CorruptCheckpoint, match=r"directory\.id"):
+        logs.read_owners()
+    MetaPropertiesFile(file_system, "three").write(MetaProperties(node_id=2, cluster_id="c"))
+    with pytest.raises(ConfigError, match="several owners"):
+        logs.read_owners()

@@ -1,0 +1,348 @@
+"""LogManager: lock, checkpoints, start and stop of a log directory. Kafka: LogManagerTest; rules LL1 to LL5."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.disk import PowerLoss
+from sim.disk.life import Dead, Life
+from storage.config import LogConfig
+from storage.disk.filesystem import OpenMode, join
+from storage.draws import Draws
+from storage.errors import DirectoryInUse, InconsistentTopicId, InvalidTopic, StorageError
+from storage.recovery.cut import RecoveryCut
+from storage.topics import BadDirectoryName
+from tests.storage.directory.directories import DIRECTORY, TOPIC_ID, content, manager, started
+from tests.storage.logs import NOW_MS, SMALL, append_each, new_disk, read_offsets
+
+
+@pytest.mark.covers("LogManagerTest.testLock")
+def test_ll1_a_directory_in_use_is_refused_and_free_after_stop_and_crash() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    with pytest.raises(DirectoryInUse, match=DIRECTORY):
+        manager(disk)
+    logs.shutdown()
+    logs = started(disk)
+    disk.crash_process()
+    started(disk)
+
+
+def test_ll5_an_orderly_stop_leaves_its_mark_and_the_broker_epoch_once() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    assert (logs.was_clean, logs.previous_broker_epoch) == (False, None)
+    append_each(logs.create("t", 0), 5)
+    assert logs.shutdown(77)
+    assert content(disk, ".kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":77}'
+    logs = started(disk)
+    assert (logs.was_clean, logs.previous_broker_epoch) == (True, 77)
+    assert not disk.file_system(Life()).exists(join(DIRECTORY, ".kafka_cleanshutdown"))
+    disk.crash_process()
+    assert started(disk).was_clean is False
+
+
+def test_ll2_the_mark_is_gone_for_good_before_a_log_is_loaded() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    append_each(logs.create("t", 0), 5)
+    logs.shutdown()
+    manager(disk)
+    disk.lose_power("none")
+    assert manager(disk).was_clean is False
+
+
+def test_ll5_the_checkpoints_say_where_each_log_stands() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    for partition in range(2):
+        append_each(logs.create("t", partition), 5 + partition)
+    log = logs.get("t", 0)
+    assert log is not None
+    log.marks.update_high_watermark(4)
+    log.marks.maybe_increment_log_start_offset(2)
+    logs.shutdown()
+    assert content(disk, "recovery-point-offset-checkpoint") == b"0\n2\nt 0 5\nt 1 6\n"
+    assert content(disk, "log-start-offset-checkpoint") == b"0\n1\nt 0 2\n"
+    assert content(disk, "replication-offset-checkpoint") == b"0\n2\nt 0 4\nt 1 0\n"
+    log = started(disk).logs["t-0"]
+    assert (log.log_start_offset, log.high_watermark, log.local.recovery_point) == (2, 4, 5)
+
+
+def test_ll4_a_damaged_checkpoint_counts_as_zero() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    append_each(logs.create("t", 0), 5)
+    logs.shutdown()
+    file = disk.file_system(Life()).open(join(DIRECTORY, "recovery-point-offset-checkpoint"), OpenMode.WRITE)
+    file.write_at(0, b"x")
+    assert started(disk).logs["t-0"].log_end_offset == 5
+
+
+def test_a_log_survives_a_power_loss_once_flushed_with_all_its_names() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0, topic_id=TOPIC_ID)
+    append_each(log, 5)
+    log.flushes.flush()
+    disk.lose_power("none")
+    logs = started(disk)
+    assert read_offsets(logs.logs["t-0"]) == [0, 1, 2, 3, 4] and logs.topic_ids == {"t-0": TOPIC_ID}
+
+
+def test_rt16_a_truncation_lowers_the_recovery_point_on_disk_before_the_next_append() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    append_each(log, 10)
+    log.flushes.flush()
+    logs.checkpoint_recovery_points()
+    log.truncate_to(4, now_ms=NOW_MS)
+    assert content(disk, "recovery-point-offset-checkpoint") == b"0\n1\nt 0 4\n"
+
+
+def test_hwm8_a_high_watermark_of_records_that_are_lost_says_nothing_of_those_that_come_after() -> None:
+    """The log begins anew within the checkpoint's interval; what it holds then nobody has committed."""
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    append_each(log, 5)
+    log.marks.update_high_watermark(5)
+    logs.checkpoint_high_watermarks()
+    disk.lose_power("none")
+    logs = started(disk)
+    log = logs.logs["t-0"]
+    assert (log.high_watermark, log.log_end_offset) == (0, 0)
+    append_each(log, 3)
+    log.flushes.flush()
+    disk.lose_power("none")
+    log = started(disk).logs["t-0"]
+    assert (log.high_watermark, log.log_end_offset) == (0, 3)
+
+
+def test_hwm8_a_start_that_finds_the_log_as_high_as_its_checkpoint_writes_nothing() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    append_each(log, 5)
+    log.flushes.flush()
+    log.marks.update_high_watermark(5)
+    logs.checkpoint_high_watermarks()
+    disk.crash_process()
+    path = join(DIRECTORY, "replication-offset-checkpoint")
+    disk.file_system(Life()).set_modified(path, 7)
+    assert started(disk).logs["t-0"].high_watermark == 5
+    assert disk.file_system(Life()).stat(path).modified_ms == 7
+
+
+def test_a_start_that_ends_below_the_checkpoint_writes_it_anew() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    append_each(log, 10)
+    log.flushes.flush()
+    logs.checkpoint_recovery_points()
+    disk.crash_process()
+    file = disk.file_system(Life()).open(log.local.segments.active.path, OpenMode.WRITE)
+    file.truncate(300)
+    disk.crash_process()
+    cuts: list[RecoveryCut] = []
+    logs = started(disk, cuts)
+    end = logs.logs["t-0"].log_end_offset
+    assert end < 10 and cuts and cuts[0].path == "data/t-0/00000000000000000000.log"
+    assert content(disk, "recovery-point-offset-checkpoint") == b"0\n1\nt 0 %d\n" % end
+
+
+@pytest.mark.covers(
+    "PartitionMetadataFileTest.testSetRecordWithDifferentTopicId",
+    "PartitionMetadataFileTest.testSetRecordWithSameTopicId",
+)
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a b", "ä", "x" * 250, "a\n"])
+def test_a_bad_topic_name_is_refused_and_nothing_is_made(name: str) -> None:
+    disk = new_disk()
+    logs = started(disk)
+    before = disk.file_system(Life()).list(DIRECTORY)
+    with pytest.raises(InvalidTopic):
+        logs.create(name, 0)
+    assert disk.file_system(Life()).list(DIRECTORY) == before
+
+
+def test_create_gives_the_log_that_is_there_and_refuses_another_topic_id() -> None:
+    logs = started(new_disk())
+    log = logs.create("t", 0, topic_id=TOPIC_ID)
+    assert logs.create("t", 0) is log and logs.create("t", 0, topic_id=TOPIC_ID) is log
+    with pytest.raises(InconsistentTopicId):
+        logs.create("t", 0, topic_id="B" * 21 + "w")
+
+
+def test_a_deleted_partition_is_gone_and_its_offsets_do_not_haunt_a_new_one() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    append_each(logs.create("t", 0), 10)
+    logs.logs["t-0"].flushes.flush()
+    logs.checkpoint_recovery_points()
+    assert logs.delete("t", 0) and not logs.delete("t", 0)
+    assert logs.get("t", 0) is None
+    assert not [name for name in disk.file_system(Life()).list(DIRECTORY) if name.startswith("t-0")]
+    append_each(logs.create("t", 0), 2)
+    disk.crash_process()
+    assert started(disk).logs["t-0"].log_end_offset == 2
+
+
+def test_a_deletion_cut_short_at_any_call_is_finished_by_the_next_start() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    append_each(logs.create("t", 0), 10)
+    append_each(logs.create("u", 0), 3)
+    logs.shutdown()
+    for call in range(1, 60):
+        twin = disk.snapshot()
+        logs = started(twin)
+        twin.arm_crash(call)
+        try:
+            logs.delete("t", 0)
+        except Dead:
+            pass
+        else:
+            break
+        logs = started(twin)
+        assert read_offsets(logs.logs["u-0"]) == [0, 1, 2]
+        if "t-0" in logs.logs:
+            assert read_offsets(logs.logs["t-0"]) == list(range(10)), call
+        names = twin.file_system(Life()).list(DIRECTORY)
+        assert not [name for name in names if name.endswith("-delete")]
+    assert call > 8
+
+
+MODES: list[PowerLoss] = ["none", "prefix", "subset", "torn", "all"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+def test_a_power_loss_at_any_call_of_a_stop_loses_nothing_that_was_flushed(mode: PowerLoss) -> None:
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    append_each(log, 20)
+    log.flushes.flush()
+    for call in range(1, 100):
+        twin = disk.snapshot(Draws(call))
+        logs = started(twin)
+        append_each(logs.logs["t-0"], 10)
+        twin.arm_crash(call)
+        try:
+            logs.shutdown()
+        except Dead:
+            pass
+        else:
+            break
+        twin.lose_power(mode)
+        logs = started(twin)
+        offsets = read_offsets(logs.logs["t-0"])
+        assert offsets[:20] == list(range(20)) and offsets == list(range(len(offsets))), call
+        if logs.was_clean:
+            assert len(offsets) == 30
+    assert call > 10
+
+
+def test_ll5_a_log_that_does_not_close_keeps_the_stop_from_being_clean() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    append_each(logs.create("t", 0), 3)
+    disk.fail(1, verbs={"sync"}, path_suffix=".log")
+    assert logs.shutdown() is False
+    again = started(disk)
+    assert again.was_clean is False and again.logs["t-0"].log_end_offset == 3
+
+
+@pytest.mark.covers("LogManagerTest.testLoadLogsSkipRemoteIndexCache")
+def test_ll3_a_directory_that_is_no_partition_is_refused_and_the_lock_is_free_again() -> None:
+    disk = new_disk()
+    logs = manager(disk)
+    disk.file_system(Life()).make_directory("data/photos")
+    with pytest.raises(BadDirectoryName, match="photos"):
+        logs.load(NOW_MS)
+    with pytest.raises(StorageError):
+        started(disk)
+
+
+def test_ll3_the_metadata_log_and_strays_are_left_alone() -> None:
+    disk = new_disk()
+    file_system = disk.file_system(Life())
+    stray = "t-0." + "a" * 32 + "-stray"
+    for name in ("__cluster_metadata-0", stray, "remote-log-index-cache"):
+        file_system.make_directory(join(DIRECTORY, name))
+    logs = started(disk)
+    assert logs.logs == {} and file_system.exists(join(DIRECTORY, stray))
+
+
+def test_topics_have_their_own_configuration() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    logs.create("t", 0)
+    logs.create("u", 0)
+    logs.shutdown()
+    logs = manager(disk)
+    logs.load(NOW_MS, config_of=lambda topic: LogConfig(retention_ms=5 if topic == "u" else 7))
+    assert [logs.logs[name].config.retention_ms for name in ("t-0", "u-0")] == [7, 5]
+
+
+@pytest.mark.covers("LogManagerTest.testLoadLogRenameLogThatShouldBeStray")
+def test_prepared_checkpoints_are_those_of_their_moment() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    append_each(log, 5)
+    log.marks.update_high_watermark(3)
+    write = logs.prepare_checkpoint()
+    log.marks.update_high_watermark(5)
+    write()
+    assert content(disk, "replication-offset-checkpoint") == b"0\n1\nt 0 3\n"
+
+
+def test_ll4_a_stray_log_is_set_aside_whole_and_not_loaded_again() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    append_each(logs.create("t", 0), 3)
+    path = logs.set_aside("t", 0)
+    assert path is not None and path.endswith("-stray") and logs.logs == {}
+    assert logs.set_aside("t", 0) is None
+    disk.lose_power("none")
+    assert started(disk).logs == {}
+    file_system = disk.file_system(Life())
+    assert file_system.stat(join(path, f"{0:020d}.log")).size_bytes > 0
+
+
+@pytest.mark.covers(
+    "LogManagerTest.testFileReferencesAfterAsyncDelete", "LogManagerTest.testCreateAndDeleteOverlyLongTopic"
+)
+@pytest.mark.parametrize("topic", ["t", "x" * 249])
+def test_rt15_a_log_that_is_deleted_later_is_readable_in_its_new_directory_until_then(topic: str) -> None:
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create(topic, 0)
+    append_each(log, 4)
+    assert logs.delete_later(topic, 0, NOW_MS) and not logs.delete_later(topic, 0, NOW_MS)
+    assert logs.get(topic, 0) is None and logs.next_deletion_ms == NOW_MS + SMALL.file_delete_delay_ms
+    name = log.directory.rsplit("/", 1)[-1]
+    assert name.endswith("-delete") and len(name) <= 255
+    assert log.local.segments.active.path == join(log.directory, f"{0:020d}.log")
+    assert read_offsets(log) == [0, 1, 2, 3]
+    again = logs.create(topic, 0)
+    assert logs.delete_due(NOW_MS + SMALL.file_delete_delay_ms - 1) == []
+    assert logs.delete_due(NOW_MS + SMALL.file_delete_delay_ms) == [log.directory]
+    file_system = disk.file_system(Life())
+    assert not file_system.exists(log.directory) and file_system.exists(again.directory)
+    assert logs.next_deletion_ms is None
+
+
+@pytest.mark.covers("LogManagerTest.testShutdownWithZeroFileDeleteDelayMs")
+def test_ll4_a_deletion_that_waits_is_finished_by_the_next_start() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    append_each(logs.create("t", 0), 4)
+    logs.delete_later("t", 0, NOW_MS)
+    assert logs.shutdown()
+    logs = started(disk)
+    assert logs.logs == {}
+    assert not [name for name in disk.file_system(Life()).list(DIRECTORY) if name.endswith("-delete")]

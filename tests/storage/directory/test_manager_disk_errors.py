@@ -1,0 +1,80 @@
+"""A disk that refuses what a log directory needs beside its logs: one kind of error of every verb. Rules LL1 to LL5."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from sim.disk import SimDisk
+from storage.directory.manager import LogManager
+from storage.errors import DirectoryFailed, StorageError
+from tests.storage.directory.directories import DIRECTORY, TOPIC_ID, manager, started
+from tests.storage.logs import NOW_MS, append_each, new_disk
+
+VERBS: dict[str, Callable[[LogManager], object]] = {
+    "create": lambda logs: logs.create("new", 0, topic_id=TOPIC_ID),
+    "delete": lambda logs: logs.delete("t", 0),
+    "delete_later": lambda logs: logs.delete_later("t", 0, NOW_MS),
+    "set_aside": lambda logs: logs.set_aside("t", 0),
+    "checkpoint_recovery_points": lambda logs: logs.checkpoint_recovery_points(),
+    "checkpoint_log_start_offsets": lambda logs: logs.checkpoint_log_start_offsets(),
+    "checkpoint_high_watermarks": lambda logs: logs.checkpoint_high_watermarks(),
+    "prepare_checkpoint": lambda logs: logs.prepare_checkpoint()(),
+    "shutdown": lambda logs: logs.shutdown(),
+}
+
+
+def with_a_log(disk: SimDisk) -> LogManager:
+    logs = started(disk)
+    append_each(logs.create("t", 0), 5)
+    return logs
+
+
+def operations_of(verb: str) -> int:
+    disk = new_disk()
+    logs = with_a_log(disk)
+    before = disk.operations
+    VERBS[verb](logs)
+    return disk.operations - before
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_whatever_the_disk_refuses_is_a_storage_error_in_one_line(verb: str) -> None:
+    """Its first step, its second, and so on; the machine's reason is told once and is the cause."""
+    told: list[StorageError] = []
+    for number in range(1, operations_of(verb) + 1):
+        disk = new_disk()
+        logs = with_a_log(disk)
+        disk.fail(number, errno.ENOSPC)
+        try:
+            VERBS[verb](logs)
+        except StorageError as error:
+            told.append(error)
+    assert told
+    assert all(isinstance(each.__cause__, OSError) for each in told)
+    lines = [str(each) for each in told]
+    assert all(line.count("No space left") == 1 and "\n" not in line for line in lines)
+    assert all(line.startswith(DIRECTORY) for line in lines)
+
+
+def test_ll1_so_is_what_it_refuses_at_the_start() -> None:
+    disk = new_disk()
+    started(disk)
+    for number in range(1, disk.operations + 1):
+        disk = new_disk()
+        disk.fail(number, errno.EIO)
+        with pytest.raises(DirectoryFailed, match="Input/output error") as told:
+            manager(disk).load(NOW_MS)
+        assert isinstance(told.value.__cause__, OSError), number
+
+
+def test_rt16_a_checkpoint_that_fails_within_a_truncation_takes_the_log_offline() -> None:
+    disk = new_disk()
+    log = with_a_log(disk).logs["t-0"]
+    log.flushes.flush()
+    disk.fail(1, errno.ENOSPC, path_suffix="recovery-point-offset-checkpoint.tmp")
+    with pytest.raises(StorageError, match=r"truncate failed: .*No space left"):
+        log.truncate_to(2, now_ms=NOW_MS)
+    assert log.online.reason is not None

@@ -1,0 +1,83 @@
+"""A reader at the high watermark beside a replica that changes roles and truncates. Kafka: LogConcurrencyTest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import final
+
+import pytest
+
+from storage.batch import iterate_batches, stamp
+from storage.config import LogConfig
+from storage.draws import Draws
+from storage.log import Isolation, PartitionLog
+from tests.storage.logs import NOW_MS, SMALL, batch, new_file_system, open_log, produced
+
+Read = tuple[int, int]  # base offset and leader epoch of a batch
+
+
+@final
+class Replica:
+    """Each turn it appends one to nine records or changes its role; a new follower cuts to its high watermark."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self.log = log
+        self.epoch = 1
+        self.leads = True
+        self.cuts = 0
+
+    def append(self, count: int) -> None:
+        log, end = self.log, self.log.local.log_end
+        if self.leads:
+            log.append_as_leader(produced(count), leader_epoch=self.epoch, now_ms=NOW_MS)
+            log.marks.maybe_increment_high_watermark(end)
+        else:
+            data = bytearray(batch(end.offset, count))
+            stamp(data, 0, base_offset=end.offset, partition_leader_epoch=self.epoch)
+            log.append_as_follower(bytes(data), leader_epoch=self.epoch, now_ms=NOW_MS)
+            log.marks.update_high_watermark(end.offset)
+
+    def change_role(self) -> None:
+        self.leads = not self.leads
+        self.epoch += 1
+        if not self.leads:
+            self.cuts += self.log.truncate_to(self.log.high_watermark, now_ms=NOW_MS)
+
+
+def consume(log: PartitionLog, offset: int) -> list[Read]:
+    """One read at most one batch long, as far as it is committed."""
+    data = log.read(offset, max_size=1, isolation=Isolation.HIGH_WATERMARK).records
+    return [(each.base_offset, each.partition_leader_epoch) for each in iterate_batches(data)]
+
+
+@pytest.mark.covers(
+    "LogConcurrencyTest.testUncommittedDataNotConsumed",
+    "LogConcurrencyTest.testUncommittedDataNotConsumedFrequentSegmentRolls",
+)
+@pytest.mark.parametrize("segment_bytes", [LogConfig().segment_bytes, 237])
+@pytest.mark.parametrize("seed", range(3))
+def test_rd3_what_was_read_is_never_truncated_afterwards(seed: int, segment_bytes: int) -> None:
+    log = open_log(new_file_system(), replace(SMALL, segment_bytes=segment_bytes))
+    replica, draws = Replica(log), Draws(seed)
+    consumed: list[Read] = []
+    for turn in range(150):
+        if draws.below(3, "role", turn) == 0:
+            replica.change_role()
+        else:
+            replica.append(draws.between(1, 9, "count", turn))
+        for each in range(draws.below(4, "reads", turn)):
+            offset = log.reads.place_of(0).offset if not consumed else next_offset(log, consumed[-1])
+            assert offset <= log.high_watermark, (turn, each)
+            consumed += consume(log, offset)
+    stored = [
+        (each.base_offset, each.partition_leader_epoch)
+        for segment in log.local.segments
+        for each in segment.records.batches()
+    ]
+    assert replica.cuts > 10 and len(consumed) > 30
+    assert consumed == stored[: len(consumed)]
+
+
+def next_offset(log: PartitionLog, last: Read) -> int:
+    data = log.read(last[0], max_size=1).records
+    return next(iter(iterate_batches(data))).next_offset

@@ -1,0 +1,69 @@
+"""What a roll and a flush owe the disk and the marks, step by step. Rules RO2, RO3, FL1, FL2, FL5."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from storage.errors import StorageError
+from storage.segment.place import LogOffsetMetadata
+from tests.storage.logs import NOW_MS, SIZE, THREE, append_each, new_disk, new_file_system, open_log
+from tests.storage.recovery.stopped_logs import file_of
+
+
+def test_ro2_the_log_end_lies_in_the_new_segment() -> None:
+    log = open_log(new_file_system())
+    append_each(log, 3)
+    assert log.local.log_end == LogOffsetMetadata(3, 0, 3 * SIZE)
+    log.flushes.roll(now_ms=NOW_MS)
+    assert log.local.log_end == LogOffsetMetadata(3, 3, 0)
+
+
+def test_ro2_an_empty_segment_that_is_made_anew_is_on_the_disk_and_the_recovery_point_there() -> None:
+    disk = new_disk()
+    file_system = new_file_system(disk)
+    disk.sync_all()
+    log = open_log(file_system)
+    append_each(log, 2)
+    log.flushes.roll(now_ms=NOW_MS)
+    log.flushes.roll(now_ms=NOW_MS)
+    assert disk.durable_bytes(file_of(2)) == b""
+    assert (log.local.segments.base_offsets, log.local.recovery_point) == ([0, 2], 2)
+    log.truncate_to(0, now_ms=NOW_MS)
+    log.flushes.roll(now_ms=NOW_MS)
+    assert disk.durable_bytes(file_of(0)) == b"" and log.local.recovery_point == 0
+
+
+def test_fl5_a_flush_that_a_later_one_overtook_moves_no_recovery_point_beyond_the_end() -> None:
+    log = open_log(new_file_system())
+    append_each(log, 10)
+    early, late = log.flushes.prepare(5), log.flushes.prepare(10)
+    early()
+    late()
+    log.flushes.done(late.offset)
+    assert log.local.recovery_point == 10
+    log.truncate_to(3, now_ms=NOW_MS)
+    log.flushes.done(early.offset)
+    assert (log.log_end_offset, log.local.recovery_point) == (3, 3)
+
+
+def test_fl2_what_a_truncation_deleted_meanwhile_needs_no_sync() -> None:
+    log = open_log(new_file_system(), THREE)
+    log.flushes.flush()
+    append_each(log, 2)
+    prepared = log.flushes.prepare()
+    log.truncation.truncate_fully_and_start_at(50, now_ms=NOW_MS)
+    prepared()
+    log.flushes.done(prepared.offset)
+    assert log.local.recovery_point <= log.log_end_offset and log.online.reason is None
+
+
+def test_fl2_what_is_there_and_cannot_be_synced_is_an_error() -> None:
+    disk = new_disk()
+    log = open_log(new_file_system(disk), THREE)
+    append_each(log, 2)
+    disk.fail(1, errno.EIO, verbs={"sync"}, path_suffix=".log")
+    with pytest.raises(StorageError, match=r"flush failed: .*Input/output error"):
+        log.flushes.flush()
+    assert log.local.recovery_point == 0

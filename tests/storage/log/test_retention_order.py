@@ -1,0 +1,87 @@
+"""In which order retention goes, and what lies at a boundary. Rules RT3, RT4, RT11, RD2."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from storage.log import LogOffsetMetadata, PartitionLog
+from storage.segment import LogSegment
+from storage.segment.fetch_data import Isolation
+from tests.storage.disk.recorded_calls import recorded
+from tests.storage.logs import (
+    NOW_MS,
+    SIZE,
+    SMALL,
+    THREE,
+    append_each,
+    new_file_system,
+    open_log,
+    produced,
+    read_offsets,
+)
+
+
+def test_rt3_the_log_starts_behind_a_segment_before_that_leaves() -> None:
+    """KAFKA-16073: a reader would be told of offsets that no segment has."""
+    log = open_log(new_file_system(), replace(THREE, retention_ms=1000))
+    append_each(log, 12)
+    log.marks.update_high_watermark(12)
+    starts: list[int] = []
+
+    def note(segment: LogSegment) -> None:
+        starts.append(log.log_start_offset)
+        segment.delete()
+
+    log.retention.delete_files_with(note)
+    assert log.retention.delete_old(NOW_MS + 5000) == 4
+    assert starts == [12, 12, 12, 12]
+
+
+def of_times(*times: int) -> PartitionLog:
+    """A segment for each, and an empty active one."""
+    config = replace(SMALL, retention_ms=1000, retention_bytes=2 * SIZE)
+    log = open_log(new_file_system(), config)
+    for time in times:
+        log.append_as_leader(produced(timestamp=time), leader_epoch=0, now_ms=NOW_MS)
+        log.flushes.roll(now_ms=NOW_MS)
+    log.marks.update_high_watermark(len(times))
+    return log
+
+
+def test_rt4_what_is_too_much_goes_before_what_is_too_old_is_looked_for() -> None:
+    """The first segment is young and keeps the old ones behind it from being looked at, until size takes it away."""
+    log = of_times(NOW_MS, NOW_MS - 5000, NOW_MS)
+    assert log.retention.delete_old(NOW_MS) == 2
+    assert read_offsets(log) == [2]
+    log = of_times(NOW_MS, NOW_MS - 5000)  # not too much
+    assert log.retention.delete_old(NOW_MS) == 0
+
+
+# Truncation and reads at a boundary
+
+
+def test_rt11_the_first_segment_is_emptied_and_not_made_anew_where_the_truncation_meets_its_base() -> None:
+    calls: list[str] = []
+    file_system = new_file_system()
+    log = open_log(recorded(file_system, calls), THREE)
+    append_each(log, 8)
+    log.marks.update_high_watermark(8)
+    log.marks.maybe_increment_log_start_offset(3)
+    assert log.retention.delete_old(NOW_MS) == 1
+    kept = log.local.segments.first
+    del calls[:]
+    assert log.truncate_to(3, now_ms=NOW_MS)
+    assert log.local.segments.active is kept and kept.size_bytes == 0
+    assert "unlink 6.log" in calls and not [call for call in calls if "3.log" in call]
+    assert (log.log_start_offset, log.log_end_offset) == (3, 3)
+
+
+def test_rd2_a_read_that_begins_at_its_bound_tells_the_bound_itself() -> None:
+    """Not the batch that holds it, which may begin below."""
+    log = open_log(new_file_system())
+    append_each(log, 1)
+    log.append_as_leader(produced(3), leader_epoch=0, now_ms=NOW_MS)
+    bound = LogOffsetMetadata(2, 0, SIZE)
+    assert log.marks.maybe_increment_high_watermark(bound)
+    found = log.read(2, max_size=1000, isolation=Isolation.HIGH_WATERMARK)
+    assert found.records == b"" and found.offset_metadata == bound

@@ -1,0 +1,188 @@
+"""A log that was reloaded knows again what its producers may still send a second time."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from sim.disk import SimDisk
+from sim.disk.life import Life
+from storage.config import LogConfig
+from storage.directory.manager import LogManager
+from storage.disk.filesystem import OpenMode
+from storage.draws import Draws
+from storage.errors import OutOfOrderSequence
+from storage.log import AppendInfo, PartitionLog
+from storage.producers.recall import RECALLED_ENTRIES
+from tests.storage.logs import NOW_MS, SMALL, batch, new_disk, new_file_system, produced
+from tests.storage.logs import open_log as open_plain_log
+
+DENSE = LogConfig(index_interval_bytes=0, segment_bytes=1 << 20)  # an index entry each batch but the first
+
+open_log = partial(open_plain_log, recalls_batches=True)
+
+
+def send(log: PartitionLog, sequence: int, *, producer_id: int = 7, producer_epoch: int = 0) -> AppendInfo:
+    records = produced(producer_id=producer_id, producer_epoch=producer_epoch, sequence=sequence)
+    return log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS)
+
+
+def offsets_of_retries(log: PartitionLog, sequences: range) -> list[int]:
+    retries = [send(log, sequence) for sequence in sequences]
+    assert all(retry.is_duplicate for retry in retries)
+    return [retry.first_offset for retry in retries]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_each_of_the_last_five_batches_is_known_after_each_of_two_restarts(clean: bool) -> None:
+    file_system = new_file_system()
+    log = open_log(file_system)
+    for sequence in range(8):
+        send(log, sequence)
+    for _ in range(2):
+        log.close() if clean else log.close_handles()
+        log = open_log(file_system, clean=clean)
+        assert offsets_of_retries(log, range(3, 8)) == [3, 4, 5, 6, 7]
+        with pytest.raises(OutOfOrderSequence):
+            send(log, 2)
+    assert log.log_end_offset == 8
+
+
+def test_batches_of_segments_below_the_snapshot_are_known() -> None:
+    file_system = new_file_system()
+    log = open_log(file_system)
+    for sequence in range(5):
+        send(log, sequence)
+        log.flushes.roll(now_ms=NOW_MS)
+    log.close_handles()
+    assert offsets_of_retries(open_log(file_system), range(5)) == [0, 1, 2, 3, 4]
+
+
+def test_batches_are_known_after_a_truncation_and_those_that_went_are_not() -> None:
+    log = open_log(new_file_system())
+    for offset in range(6):
+        records = batch(offset, producer_id=7, producer_epoch=0, sequence=offset)
+        log.append_as_follower(records, leader_epoch=0, now_ms=NOW_MS)
+        log.flushes.roll(now_ms=NOW_MS)
+    log.truncate_to(4, now_ms=NOW_MS)
+    assert offsets_of_retries(log, range(4)) == [0, 1, 2, 3]
+    assert not send(log, 4).is_duplicate
+
+
+def test_producers_that_take_turns_each_have_their_own() -> None:
+    file_system = new_file_system()
+    log = open_log(file_system)
+    for sequence in range(4):
+        send(log, sequence)
+        send(log, sequence, producer_id=8)
+    log.close()
+    log = open_log(file_system, clean=True)
+    assert offsets_of_retries(log, range(4)) == [0, 2, 4, 6]
+
+
+def test_batches_of_an_older_producer_epoch_are_not_recalled() -> None:
+    file_system = new_file_system()
+    log = open_log(file_system)
+    for sequence in range(3):
+        send(log, sequence)
+    for sequence in range(2):
+        send(log, sequence, producer_epoch=1)
+    log.close()
+    entry = open_log(file_system, clean=True).producers.producers[7]
+    assert [each.last_offset for each in entry.batch_metadata] == [3, 4]
+
+
+def test_batches_before_a_gap_in_the_sequences_are_not_recalled() -> None:
+    file_system = new_file_system()
+    log = open_log(file_system)
+    for offset, sequence in enumerate(
+        (0, 1, 5, 6)
+    ):  # as a follower may have them, after its leader lost some
+        records = batch(offset, producer_id=7, producer_epoch=0, sequence=sequence)
+        log.append_as_follower(records, leader_epoch=0, now_ms=NOW_MS)
+    log.close()
+    entry = open_log(file_system, clean=True).producers.producers[7]
+    assert [each.last_sequence for each in entry.batch_metadata] == [5, 6]
+
+
+def test_batches_below_the_log_start_are_not_recalled() -> None:
+    file_system = new_file_system()
+    log = open_log(file_system)
+    for sequence in range(4):
+        send(log, sequence)
+    log.close()
+    log = open_log(file_system, clean=True, log_start_offset=2)
+    entry = log.producers.producers[7]
+    assert [each.last_offset for each in entry.batch_metadata] == [2, 3]
+
+
+def test_the_look_back_is_bounded() -> None:
+    file_system = new_file_system()
+    log = open_log(file_system, DENSE)
+    send(log, 0)
+    send(log, 1)
+    for sequence in range(2 * RECALLED_ENTRIES):
+        send(log, sequence, producer_id=8)
+    log.close()
+    log = open_log(file_system, DENSE, clean=True)
+    assert send(log, 1).is_duplicate
+    with pytest.raises(OutOfOrderSequence):
+        send(log, 0)
+
+
+def test_a_damaged_index_stops_no_start() -> None:
+    file_system = new_file_system()
+    log = open_log(file_system, DENSE)
+    for sequence in range(4):
+        send(log, sequence)
+    index = log.local.segments.active.offset_index_path
+    log.close()
+    file = file_system.open(index, OpenMode.WRITE)
+    file.write_at(4, b"\x00\x00\x00\x07")  # an entry that points into a batch
+    file.close()
+    assert open_log(file_system, DENSE, clean=True).producers.producers[7].last_sequence == 3
+
+
+def test_nothing_is_looked_for_where_nobody_is_known() -> None:
+    file_system = new_file_system()
+    log = open_log(file_system, SMALL)
+    log.append_as_leader(produced(), leader_epoch=0, now_ms=NOW_MS)
+    log.close()
+    assert dict(open_log(file_system, SMALL, clean=True).producers.producers) == {}
+
+
+# Where it is on
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_opened_alone_knows_what_kafkas_knows(clean: bool) -> None:
+    file_system = new_file_system()
+    log = open_plain_log(file_system)
+    for sequence in range(3):
+        send(log, sequence)
+    log.close()
+    log = open_plain_log(file_system, clean=clean)
+    assert offsets_of_retries(log, range(2, 3)) == [2]
+    with pytest.raises(OutOfOrderSequence):
+        send(log, 1)
+
+
+def test_the_logs_of_a_node_recall_after_a_start_and_a_truncation() -> None:
+    disk = new_disk()
+    manager = loaded_manager(disk)
+    log = manager.create("t", 0)
+    for sequence in range(4):
+        send(log, sequence)
+        log.flushes.roll(now_ms=NOW_MS)
+    manager.shutdown()
+    log = loaded_manager(disk).logs["t-0"]
+    assert offsets_of_retries(log, range(4)) == [0, 1, 2, 3]
+    log.truncate_to(3, now_ms=NOW_MS)
+    assert offsets_of_retries(log, range(3)) == [0, 1, 2]
+
+
+def loaded_manager(disk: SimDisk) -> LogManager:
+    manager = LogManager(disk.file_system(Life()), "data", SMALL, NOW_MS, Draws(1))
+    manager.load(NOW_MS)
+    return manager

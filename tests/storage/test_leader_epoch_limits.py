@@ -1,0 +1,123 @@
+"""Leader epochs one step to either side of each rule, and what of them is on the disk when. Rules EP2 to EP12."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.disk.filesystem import read_file
+from storage.leader_epochs import LeaderEpochCache
+from tests.storage.epochs import PATH, A, cache_of, file_content
+from tests.storage.logs import DIRECTORY, append_each, new_epochs, new_file_system, open_log
+from tests.storage.producers.producers import new_disk
+
+THREE_LINES = b"0\n3\n2 6\n3 8\n4 11\n"
+
+
+def test_ep2_epoch_zero_and_offset_zero_are_as_good_as_any() -> None:
+    cache = cache_of()
+    assert cache.assign(0, 0) and cache.entries == [(0, 0)]
+
+
+@pytest.mark.parametrize(("epoch", "start_offset"), [(9, 11), (3, 9), (9, 5)])
+def test_ep3_what_is_dropped_is_off_the_disk_when_assign_returns(epoch: int, start_offset: int) -> None:
+    cache = cache_of(*A)
+    cache.assign(epoch, start_offset)
+    lines = "".join(f"{each.epoch} {each.start_offset}\n" for each in cache.entries)
+    assert file_content(cache) == f"0\n{len(cache)}\n{lines}".encode() and not cache.is_dirty
+
+
+def test_ep4_a_repeated_epoch_in_the_file_keeps_its_first_start() -> None:
+    file_system = new_disk()[1]
+    plain = LeaderEpochCache(file_system, PATH)
+    plain._checkpoint.write([(2, 6), (2, 9)])
+    assert LeaderEpochCache(file_system, PATH).entries == [(2, 6)]
+
+
+def test_ep6_a_truncation_from_the_end_is_scheduled_not_written() -> None:
+    scheduled: list[int] = []
+    cache = LeaderEpochCache(new_disk()[1], PATH, schedule=lambda: scheduled.append(1))
+    for entry in A:
+        cache.assign(*entry)
+    assert cache.truncate_from_end(11)
+    assert scheduled == [1] and cache.is_dirty and file_content(cache) == THREE_LINES
+    cache.flush()
+    assert file_content(cache) == b"0\n2\n2 6\n3 8\n" and not cache.is_dirty
+
+
+def test_ep6_a_flush_that_fails_in_a_directory_that_is_there_is_an_error() -> None:
+    class Gone:
+        """A disk that denies its own directory at the renaming."""
+
+        def __init__(self, cache: LeaderEpochCache) -> None:
+            self._file_system = cache._file_system
+
+        def rename(self, old: str, new: str) -> None:
+            raise FileNotFoundError(old)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._file_system, name)
+
+    cache = LeaderEpochCache(Gone(cache_of(*A)), PATH)  # type: ignore[arg-type]
+    assert cache.truncate_from_end(11)
+    with pytest.raises(FileNotFoundError):
+        cache.flush()
+
+
+def test_ep7_a_truncation_from_the_start_is_scheduled_not_written() -> None:
+    scheduled: list[int] = []
+    cache = LeaderEpochCache(new_disk()[1], PATH, schedule=lambda: scheduled.append(1))
+    for entry in A:
+        cache.assign(*entry)
+    assert cache.truncate_from_start(9)
+    assert scheduled == [1] and cache.is_dirty and file_content(cache) == THREE_LINES
+    cache.flush()
+    assert file_content(cache) == b"0\n2\n3 9\n4 11\n" and not cache.is_dirty
+
+
+def test_ep8_an_end_of_zero_is_not_negative() -> None:
+    cache = cache_of((0, 0), *A)
+    assert cache.truncate_from_end(0) and cache.entries == []
+
+
+def test_ep10_a_copy_knows_its_latest_epoch_and_owes_its_file_a_write() -> None:
+    file_system = new_disk()[1]
+    cache = LeaderEpochCache(file_system, PATH)
+    for entry in A:
+        cache.assign(*entry)
+    copy = cache.copy_to(file_system, "/log/other")
+    assert copy.latest_entry == (4, 11) and not copy.assign(4, 20)
+    assert copy.end_offset_for(4, 30) == (4, 30)
+    assert copy.is_dirty and read_file(file_system, "/log/other") == b""
+    copy.flush()
+    assert read_file(file_system, "/log/other") == THREE_LINES
+
+
+def test_ep11_negative_bounds_bound_nothing() -> None:
+    cache = cache_of((0, 0), *A)
+    assert cache.entries_in_range(-1, -1) == [(0, 0), *A]
+    assert cache.entries_in_range(8, -1) == A[1:]
+    assert cache.entries_in_range(-1, 8) == [(0, 0), A[0]]
+
+
+def test_ep12_a_start_clips_entries_too_many_at_both_ends() -> None:
+    file_system = new_file_system()
+    log = open_log(file_system)
+    for epoch in range(4):
+        append_each(log, 3, epoch=epoch)
+    log.close_handles()
+    epochs = new_epochs(file_system)
+    epochs.assign(8, 12)  # of records that a crash took
+    log = open_log(file_system, log_start_offset=4)
+    expected = [(1, 4), (2, 6), (3, 9)]
+    assert log.epochs.entries == expected
+    log.close_handles()
+    assert new_epochs(file_system).entries == expected
+    assert read_file(file_system, f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n3\n1 4\n2 6\n3 9\n"
+
+
+def test_ep12_what_recovery_notes_waits_for_the_flush() -> None:
+    cache = cache_of(*A)
+    cache.note(9, 20)
+    assert cache.is_dirty and file_content(cache) == THREE_LINES
+    cache.flush()
+    assert not cache.is_dirty and file_content(cache) == THREE_LINES.replace(b"3\n", b"4\n", 1) + b"9 20\n"
