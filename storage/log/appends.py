@@ -21,13 +21,14 @@ from storage.producers.verification import VerificationGuard
 from storage.segment import LogSegment
 from storage.validation.analysis import analyze, check_in_order, check_produced, largest_batch_bytes
 from storage.validation.batch import validate_and_assign
-from storage.validation.checked import CheckedSet, EpochStart
+from storage.validation.checked import CheckedSet, EpochStart, NumberedSet
 from storage.validation.plain import PlainBatches
 from storage.validation.rules import ValidationRules, check_batch_size
 
 # A member of an enumeration takes as long to look up as a short call.
 _CLIENT: Final = AppendOrigin.CLIENT
 _RAFT_LEADER: Final = AppendOrigin.RAFT_LEADER
+_NEW: Final = tuple.__new__
 
 
 @final
@@ -85,11 +86,11 @@ class Appends:
             self._online.check()
         if origin is _RAFT_LEADER:
             return self._append_numbered(records, leader_epoch, now_ms)
-        checked = None
         if origin is _CLIENT:
-            checked = self._plain.check(records, self._local.log_end_offset, leader_epoch, now_ms)
-        if checked is None:
-            checked = self._validate(records, leader_epoch, now_ms, origin)
+            plain = self._plain.check(records, self._local.log_end_offset, leader_epoch, now_ms)
+            if plain is not None:
+                return self._write(plain, now_ms, origin, guard)
+        checked = self._validate(records, leader_epoch, now_ms, origin)
         return self._nothing() if checked is None else self._write(checked, now_ms, origin, guard)
 
     def _validate(
@@ -122,14 +123,14 @@ class Appends:
     def _append_numbered(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Write what the leader of a quorum has numbered and stamped itself."""
         checked = analyze(records, INT_MAX)
-        for epoch, offset in checked.epoch_starts or ():
+        for epoch, offset in checked.epoch_starts:
             if epoch != leader_epoch:
                 raise InvalidRecord(f"epoch {epoch} at offset {offset} is not the leader's {leader_epoch}")
         if checked.columns:
-            check_batch_size(largest_batch_bytes(checked, checked.columns), self._rules)
+            check_batch_size(largest_batch_bytes(checked), self._rules)
         return self._append_in_order(checked, now_ms, _RAFT_LEADER)
 
-    def _append_in_order(self, checked: CheckedSet, now_ms: int, origin: AppendOrigin) -> AppendInfo:
+    def _append_in_order(self, checked: NumberedSet, now_ms: int, origin: AppendOrigin) -> AppendInfo:
         """Write batches that have their offsets, which must follow one another and the log end (AP4, AP10)."""
         if not checked.columns:
             return self._nothing(checked.skipped_bytes)
@@ -169,10 +170,12 @@ class Appends:
                 f"{LONG_MAX} is the last there is"
             )
         try:
-            if checked.epoch_starts is None:
-                self._epochs.assign(checked.leader_epoch, checked.first_offset)
-            else:
-                self._note_epochs(checked.epoch_starts)
+            leader_epoch, epoch_starts = checked.leader_epoch, checked.epoch_starts
+            if epoch_starts is not None:
+                self._note_epochs(epoch_starts)
+            elif leader_epoch != self._epochs.last_epoch or leader_epoch < 0:
+                # Else it is known: the last epoch began at or below the log end, where a leader appends.
+                self._epochs.assign(leader_epoch, checked.first_offset)
             active, has_rolled = local.segments.active, False
             if not active.has_room_for(
                 size_bytes,
@@ -188,30 +191,36 @@ class Appends:
                 prepared = self._check_producers(checked.producer_batches, active, origin, guard)
                 if prepared.duplicate is not None:
                     return self._duplicate(prepared.duplicate, checked)
-            local.append(checked)
+            active.append(last_offset, checked.records, checked.columns, checked.max_timestamp)
+            # Whatever fails from here on, these offsets are used (T35).
+            local.end_at(last_offset + 1, active.base_offset, active.records.size_bytes)
             if prepared is not None:
                 self._commit_producers(prepared)
         except OSError as error:
             raise self._online.failed("append", error) from error
         self._producers.reached(last_offset + 1)
         # What has no producer makes nothing unstable.
-        if prepared is not None or self._marks.is_unstable:
+        if prepared is not None or self._marks.first_unstable is not None:
             self._marks.refresh_first_unstable()
         assert before <= checked.first_offset or checked.first_offset < 0, (before, checked.first_offset)
         assert local.log_end_offset == last_offset + 1, (local.log_end, last_offset)
-        return AppendInfo(
-            checked.first_offset,
-            last_offset,
-            checked.max_timestamp,
-            checked.offset_of_max_timestamp,
-            checked.log_append_time_ms,
-            self._marks.log_start_offset,
-            checked.leader_epoch,
-            1 if checked.columns is None else len(checked.columns),
-            size_bytes,
-            False,
-            has_rolled,
-            checked.skipped_bytes,
+        # Every field in order, without the constructor, which takes twice as long.
+        return _NEW(
+            AppendInfo,
+            (
+                checked.first_offset,
+                last_offset,
+                checked.max_timestamp,
+                checked.offset_of_max_timestamp,
+                checked.log_append_time_ms,
+                self._marks.log_start_offset,
+                leader_epoch,
+                1 if checked.columns is None else len(checked.columns),
+                size_bytes,
+                False,
+                has_rolled,
+                checked.skipped_bytes,
+            ),
         )
 
     def _note_epochs(self, epoch_starts: Sequence[EpochStart]) -> None:

@@ -20,7 +20,6 @@ from storage.segment import SEGMENT_SUFFIXES, LogSegment, offset_name
 from storage.segment.fetch_data import FetchData
 from storage.segment.place import LogOffsetMetadata
 from storage.segment.segments import LogSegments
-from storage.validation.checked import CheckedSet
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +64,8 @@ class LocalLog:
             self._log_end = LogOffsetMetadata(*self._log_end_place)
         return self._log_end
 
-    def _set_log_end(self, offset: int, segment_base_offset: int, position: int) -> None:
+    def end_at(self, offset: int, segment_base_offset: int, position: int) -> None:
+        """Move the log end to `offset`, which is at byte `position` of the segment: all before it is written."""
         self.log_end_offset = offset
         self._log_end_place = (offset, segment_base_offset, position)
         self._log_end = None
@@ -77,19 +77,8 @@ class LocalLog:
     def update_log_end(self, offset: int) -> None:
         """The place is that of the active segment's end, whatever it was before a roll or a truncation."""
         active = self.segments.active
-        self._set_log_end(offset, active.base_offset, active.size_bytes)
+        self.end_at(offset, active.base_offset, active.size_bytes)
         self.lower_recovery_point(offset)
-
-    def append(self, checked: CheckedSet) -> None:
-        """Write `checked` to the active segment and move the log end behind it.
-
-        The log end moves once the bytes are written: whatever fails later, these offsets are used (T35).
-        """
-        last_offset = checked.last_offset
-        assert last_offset >= self.log_end_offset, (last_offset, self.log_end)
-        active = self.segments.active
-        active.append(last_offset, checked.records, checked.columns, checked.max_timestamp)
-        self._set_log_end(last_offset + 1, active.base_offset, active.records.size_bytes)
 
     def read(
         self,

@@ -23,17 +23,17 @@ class Marks:
     """Where readers may begin and end. The high watermark is at most the log end offset, always.
 
     It is below the log start offset only within the batch that holds that. `log_start_offset`, the first offset that
-    readers may ask for, and `high_watermark`, the first offset that is not committed, are plain to read; only the
-    methods here set them.
+    readers may ask for, `high_watermark`, the first offset that is not committed, and `first_unstable`, the place of
+    the first open or not yet replicated transaction, are plain to read; only the methods here set them.
     """
 
     __slots__ = (
         "_epochs",
-        "_first_unstable",
         "_high_watermark_place",
         "_local",
         "_online",
         "_producers",
+        "first_unstable",
         "high_watermark",
         "log_start_offset",
     )
@@ -51,7 +51,7 @@ class Marks:
         self.log_start_offset = log_start_offset
         self.high_watermark = log_start_offset
         self._high_watermark_place = LogOffsetMetadata(log_start_offset)
-        self._first_unstable: LogOffsetMetadata | None = None
+        self.first_unstable: LogOffsetMetadata | None = None
         self.refresh_first_unstable()
 
     @property
@@ -114,24 +114,19 @@ class Marks:
             self.set_high_watermark(self._local.log_end)
 
     @property
-    def is_unstable(self) -> bool:
-        """Whether a transaction is open, or decided and not yet replicated."""
-        return self._first_unstable is not None
-
-    @property
     def last_stable_offset(self) -> int:
         """The offset below which every transaction is decided and replicated; at most the high watermark (RD7)."""
-        unstable = self._first_unstable
+        unstable = self.first_unstable
         return self.high_watermark if unstable is None else min(unstable.offset, self.high_watermark)
 
     @property
     def last_stable_metadata(self) -> LogOffsetMetadata:
         """The last stable offset with its place, looked up when only the offset is known."""
-        high_watermark, unstable = self.high_watermark_metadata, self._first_unstable
+        high_watermark, unstable = self.high_watermark_metadata, self.first_unstable
         if unstable is None or unstable.offset >= high_watermark.offset:
             return high_watermark
         if unstable.is_message_only:
-            unstable = self._first_unstable = self._maybe_resolve(unstable.offset)
+            unstable = self.first_unstable = self._maybe_resolve(unstable.offset)
         return unstable
 
     def refresh_first_unstable(self) -> None:
@@ -142,12 +137,12 @@ class Marks:
         """
         unstable = self._producers.first_unstable_transaction
         if unstable is None:
-            self._first_unstable = None
+            self.first_unstable = None
             return
         place = unstable.place
         if place.is_message_only or place.offset < self.log_start_offset:
             place = self._maybe_resolve(max(place.offset, self.log_start_offset))
-        self._first_unstable = place
+        self.first_unstable = place
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
         """Whether it moved: readers cannot ask for records below it any more (RT1).

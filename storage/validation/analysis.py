@@ -11,7 +11,6 @@ from storage.batch import (
     HEADER_SIZE_UP_TO_MAGIC,
     LOG_OVERHEAD,
     MIN_SIZE_FIELD,
-    NO_TIMESTAMP,
     RecordBatch,
     is_one_batch,
     iterate_batches,
@@ -21,7 +20,7 @@ from storage.batch.format import CRC_COVERS_FROM, MAGIC_AT, SIZE_FIELD, SIZE_FIE
 from storage.codec.buffer import Buffer
 from storage.codec.crc32c import crc32c
 from storage.errors import CorruptBatch, InvalidRecord, OffsetsOutOfOrder
-from storage.validation.checked import NO_EPOCH, NO_OFFSET, NOTHING_SKIPPED, CheckedSet, EpochStart
+from storage.validation.checked import NO_EPOCH, NO_OFFSET, NOTHING_SKIPPED, EpochStart, NumberedSet
 from storage.validation.rules import ValidationRules, check_batch_size
 
 NO_MAGIC = -1
@@ -29,7 +28,7 @@ NO_MAGIC = -1
 _FIELDS = struct.Struct(">qiibI2xi8xqq")
 
 
-def analyze(records: Buffer, leader_epoch: int) -> CheckedSet:
+def analyze(records: Buffer, leader_epoch: int) -> NumberedSet:
     """Check the frame and the CRC of every batch in one pass, up to the first batch of an epoch above `leader_epoch`.
 
     Returns a set whose `records` end before an incomplete last batch; without a batch its offsets are -1. Raises
@@ -86,21 +85,9 @@ def analyze(records: Buffer, leader_epoch: int) -> CheckedSet:
         add_timestamp(timestamp)
         position = batch_end
     whole = records if position == end else view[:position]
-    last_offset, max_timestamp, offset_of_max = _summary(columns)
-    return CheckedSet(
-        whole, first_offset, last_offset, max_timestamp, offset_of_max, last_epoch, epoch_starts,
-        producer_batches, NO_TIMESTAMP, columns, skipped_bytes,
-    )  # fmt: skip
-
-
-def _summary(columns: BatchColumns) -> tuple[int, int, int]:
-    """Returns the last offset, the greatest timestamp and the last offset of the first batch that has it."""
-    if not columns.starts:
-        return NO_OFFSET, NO_TIMESTAMP, NO_OFFSET
-    last_offset, greatest = columns.last_offsets[-1], max(columns.max_timestamps)
-    if greatest <= NO_TIMESTAMP:
-        return last_offset, NO_TIMESTAMP, NO_OFFSET
-    return last_offset, greatest, columns.last_offsets[columns.max_timestamps.index(greatest)]
+    return NumberedSet(
+        whole, first_offset, last_epoch, columns, epoch_starts, producer_batches, skipped_bytes
+    )
 
 
 def _frame(view: memoryview, position: int, end: int) -> int:
@@ -127,9 +114,9 @@ def check_in_order(columns: BatchColumns) -> None:
         )
 
 
-def largest_batch_bytes(checked: CheckedSet, columns: BatchColumns) -> int:
+def largest_batch_bytes(checked: NumberedSet) -> int:
     """The size of the largest batch of a set that has one."""
-    starts = columns.starts
+    starts = checked.columns.starts
     sizes: list[int] = list(map(sub, [*starts[1:], len(checked.records)], starts))
     return max(sizes)
 

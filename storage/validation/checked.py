@@ -18,18 +18,14 @@ NO_EPOCH: Final = -1
 NOTHING_SKIPPED: Final = 0
 
 
-@final
 class CheckedSet:
-    """Whole, sound batches in `records`, with all that a write needs to know of them.
+    """A set that a leader has checked and stamped, with all that a write needs to know of it.
 
-    `first_offset` and `last_offset` are both inclusive, -1 for a set without a batch. `columns` is None for what a
-    leader was handed as one set: the indexes take it for one batch. `epoch_starts` is None too then: all of it is of
-    `leader_epoch`. `producer_batches` are the batches with a
-    producer id, as views of `records`. `leader_epoch` is that of the last batch, -1 for magic 0 and 1.
-    `offset_of_max_timestamp` is the last offset of the batch that has it; uncompressed magic 1 tells it exactly. It is
-    -1 without a timestamp, but of a compressed batch that stayed in place the last offset all the same (LV24; Kafka
-    before 4.1, which dropped it). `log_append_time_ms` is -1 on a topic of create time.
-    `skipped_bytes` is the size of the batches that a follower left out, of a later leader epoch (FET-9).
+    `first_offset` and `last_offset` are both inclusive. `offset_of_max_timestamp` is the last offset of the batch that
+    has it; uncompressed magic 1 has the exact one. It is -1 without a timestamp, but of a compressed batch that stayed
+    in place the last offset all the same (LV24; Kafka before 4.1, which dropped it). `producer_batches` are the
+    batches with a producer id, as views of `records`. `log_append_time_ms` is -1 on a topic of create time.
+    The indexes take a leader's set for one batch: `columns` and `epoch_starts` are None.
     """
 
     __slots__ = (
@@ -54,26 +50,77 @@ class CheckedSet:
         max_timestamp: int,
         offset_of_max_timestamp: int,
         leader_epoch: int,
-        epoch_starts: Sequence[EpochStart] | None = None,
-        producer_batches: Sequence[RecordBatch] = (),
-        log_append_time_ms: int = NO_TIMESTAMP,
-        columns: BatchColumns | None = None,
-        skipped_bytes: int = NOTHING_SKIPPED,
+        producer_batches: Sequence[RecordBatch],
+        log_append_time_ms: int,
     ) -> None:
         self.records = records
         self.first_offset, self.last_offset = first_offset, last_offset
         self.max_timestamp, self.offset_of_max_timestamp = max_timestamp, offset_of_max_timestamp
-        self.leader_epoch, self.epoch_starts = leader_epoch, epoch_starts
+        self.leader_epoch, self.log_append_time_ms = leader_epoch, log_append_time_ms
         self.producer_batches = producer_batches
-        self.log_append_time_ms = log_append_time_ms
-        self.columns, self.skipped_bytes = columns, skipped_bytes
+        self.columns: BatchColumns | None = None
+        self.epoch_starts: Sequence[EpochStart] | None = None
+        self.skipped_bytes = NOTHING_SKIPPED
+
+    @property
+    def roll_offset(self) -> int:
+        """The least offset that the set may begin with (AP11)."""
+        return self.first_offset
+
+
+@final
+class NumberedSet(CheckedSet):
+    """Whole batches that have their offsets: a follower's fetch, or what the leader of a quorum writes.
+
+    Both offsets are -1 without a batch. `columns` has a row for each batch, `epoch_starts` each place where the leader
+    epoch differs from the batch before; `leader_epoch` is that of the last batch, -1 for magic 0 and 1.
+    `skipped_bytes` is the size of the batches that were left out, of a later leader epoch (FET-9).
+    """
+
+    __slots__ = ()
+
+    columns: BatchColumns
+    epoch_starts: Sequence[EpochStart]
+
+    def __init__(
+        self,
+        records: Buffer,
+        first_offset: int,
+        leader_epoch: int,
+        columns: BatchColumns,
+        epoch_starts: Sequence[EpochStart],
+        producer_batches: Sequence[RecordBatch],
+        skipped_bytes: int,
+    ) -> None:
+        last_offset, max_timestamp, offset_of_max_timestamp = _summary(columns)
+        super().__init__(
+            records,
+            first_offset,
+            last_offset,
+            max_timestamp,
+            offset_of_max_timestamp,
+            leader_epoch,
+            producer_batches,
+            NO_TIMESTAMP,
+        )
+        self.columns, self.epoch_starts, self.skipped_bytes = columns, epoch_starts, skipped_bytes
 
     @property
     def roll_offset(self) -> int:
         """The least offset that the set may begin with: of magic 0 and 1 only the last one is known (AP11)."""
         starts = self.epoch_starts
-        is_legacy = starts is not None and len(starts) > 0 and starts[0][0] is None
+        is_legacy = len(starts) > 0 and starts[0][0] is None
         return self.last_offset - INT_MAX if is_legacy else self.first_offset
+
+
+def _summary(columns: BatchColumns) -> tuple[int, int, int]:
+    """The last offset, the greatest timestamp and the last offset of the first batch that has it; -1 for none."""
+    if not columns.starts:
+        return NO_OFFSET, NO_TIMESTAMP, NO_OFFSET
+    last_offset, greatest = columns.last_offsets[-1], max(columns.max_timestamps)
+    if greatest <= NO_TIMESTAMP:
+        return last_offset, NO_TIMESTAMP, NO_OFFSET
+    return last_offset, greatest, columns.last_offsets[columns.max_timestamps.index(greatest)]
 
 
 def stamped_set(
@@ -95,7 +142,6 @@ def stamped_set(
         max_timestamp,
         offset_of_max_timestamp,
         leader_epoch,
-        None,
         (RecordBatch(records, 0, len(records)),) if has_producer_id else (),
         log_append_time_ms,
     )

@@ -9,11 +9,11 @@ rules stand, and what is refused is refused there. What this takes comes out of 
 from __future__ import annotations
 
 import struct
-from typing import final
+from typing import Final, final
 
 from storage.batch import RecordBatch, set_max_timestamp
 from storage.batch.format import CRC_COVERS_FROM, CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, TimestampType
-from storage.batch.record import MAX_INT64
+from storage.batch.record import MAX_INT64, NO_TIMESTAMP
 from storage.batch.scan import RecordScanner
 from storage.codec.buffer import Buffer
 from storage.codec.compression import Compression
@@ -24,6 +24,7 @@ from storage.validation.rules import ValidationRules
 # Base offset, size field, magic, CRC, attributes, last offset delta, base timestamp, max timestamp, producer id, base
 # sequence, record count
 _FIELDS = struct.Struct(">qi4xbIhiqqq2xii").unpack_from
+_COPIED_BYTES: Final = 1 << 12
 _STAMP = struct.Struct(">qii").pack_into  # base offset, size field, leader epoch
 
 
@@ -62,6 +63,8 @@ class PlainBatches:
             sequence,
             count,
         ) = _FIELDS(records)
+        # A copy of a short batch costs less than a view of it.
+        is_short = size_bytes <= _COPIED_BYTES
         if (
             magic != CURRENT_MAGIC
             or size_field != size_bytes - LOG_OVERHEAD
@@ -70,11 +73,12 @@ class PlainBatches:
             or count <= 0
             or count != last_delta + 1
             or (producer_id >= 0 and sequence < 0)
-            or crc32c(memoryview(records)[CRC_COVERS_FROM:]) != crc
+            or crc32c(records[CRC_COVERS_FROM:] if is_short else memoryview(records)[CRC_COVERS_FROM:]) != crc
         ):
             return None
-        buffer = records if isinstance(records, bytearray) else bytearray(records)
-        scan = self._scanner.scan(buffer, count)
+        buffer = records if type(records) is bytearray else bytearray(records)
+        # Slices of bytes cost less than slices of a bytearray.
+        scan = self._scanner.scan(records if type(records) is bytes else buffer, count)
         if scan is None:
             return None
         least_delta, greatest_delta, has_null_key = scan
@@ -93,7 +97,12 @@ class PlainBatches:
             set_max_timestamp(buffer, 0, timestamp_type=TimestampType.CREATE, max_timestamp=greatest)
         last_offset = base_offset + last_delta
         return CheckedSet(
-            buffer, base_offset, last_offset, greatest, last_offset, leader_epoch,
-            None,
+            buffer,
+            base_offset,
+            last_offset,
+            greatest,
+            last_offset,
+            leader_epoch,
             (RecordBatch(buffer, 0, size_bytes),) if producer_id >= 0 else (),
-        )  # fmt: skip
+            NO_TIMESTAMP,
+        )
