@@ -33,7 +33,7 @@ ORDERS = {
     "cluster.shell": "clients server runtime transport streams wire",
     "sim": "commands run judgement cluster watch story witness faults checkers hosts disk world scenario bugs",
 }
-LONGEST_CHAIN_IN_STORAGE = 17
+LONGEST_CHAIN_IN_STORAGE = 15
 DEEPEST_CLASS = 3
 # Steps of a scenario are models of the lines of a file: they share fields by inheritance.
 MODELS = "sim.scenario"

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, final
 from storage.disk.checkpoints import OffsetCheckpoint
 from storage.disk.filesystem import FileSystem, join
 from storage.errors import CorruptCheckpoint, StorageError
-from storage.log import PartitionLog
+from storage.log.partition_log import PartitionLog
 from storage.log.compaction import CleanableOffsets, LogToClean
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from storage.errors import (
     StorageError,
     reason_of,
 )
-from storage.log import PartitionLog
+from storage.log.partition_log import PartitionLog
 from storage.recovery.cut import ReportCut, ignore_cut
 from storage.topics import directory_name
 

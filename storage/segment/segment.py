@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import final
 
 from storage.batch import RecordBatch
-from storage.batch.columns import BatchColumns, columns_of
+from storage.batch.columns import BatchColumns
 from storage.codec.buffer import Buffer
 from storage.config import LogConfig
 from storage.disk.filesystem import FileSystem
@@ -22,6 +22,7 @@ from storage.index.memory_mapped import MAX_RELATIVE_OFFSET
 from storage.index.offset_index import OffsetIndex, OffsetPosition
 from storage.index.time_index import TimeIndex, TimestampOffset
 from storage.index.transaction_index import AbortedTransaction, AbortedTransactions, TransactionIndex
+from storage.segment.batch_frames import columns_of
 from storage.segment.fetch_data import FetchData
 from storage.segment.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
 from storage.segment.indexes import SegmentIndexes, with_suffix
