@@ -14,8 +14,8 @@ from typing import Final, NamedTuple, final
 from storage.disk.checkpoints import OffsetCheckpoint
 from storage.disk.filesystem import FileSystem, join
 from storage.errors import CorruptCheckpoint, StorageError
-from storage.log.partition_log import PartitionLog
 from storage.log.compaction import CleanableOffsets, LogToClean
+from storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
