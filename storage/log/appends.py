@@ -1,4 +1,8 @@
-"""Appending to a partition's log, as its leader and as a follower. Kafka: UnifiedLog.append; rules AP1 to AP15."""
+"""Appending to a partition's log, as its leader and as a follower.
+
+A leader's set is checked and stamped, by the quick check if it is plain, else by the rules; a follower's is only
+analyzed. One method then writes what was checked. Kafka: UnifiedLog.append; rules AP1 to AP15.
+"""
 
 from __future__ import annotations
 
@@ -75,12 +79,13 @@ class Appends:
         origin: AppendOrigin = _CLIENT,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Give the records offsets from the log end on, stamp the epoch, and write them.
+        """Number the records from the log end on, stamp them with the leader epoch, and write them.
 
-        A known retry of a client writes nothing and gives the offsets of then. With origin RAFT_LEADER offsets and
-        epoch are in the records already. Raises CorruptBatch, RecordTooLarge, RecordBatchTooLarge, InvalidRecord and
+        A known retry of a client writes nothing: the offsets returned are those of the first time. With origin
+        RAFT_LEADER the records have their offsets and epoch already. A bytearray is stamped in place, also when a
+        raise follows. Raises CorruptBatch, RecordTooLarge, RecordBatchTooLarge, InvalidRecord and
         its children, OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState,
-        TransactionCoordinatorFenced, UnsupportedCompression, OffsetsExhausted; nothing is written then.
+        TransactionCoordinatorFenced, UnsupportedCompression, OffsetsExhausted, StorageError; nothing is written then.
         """
         if self._online.reason is not None:
             self._online.check()
@@ -111,11 +116,12 @@ class Appends:
         )
 
     def as_follower(self, records: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Write whole batches as the leader has them: offsets kept, gaps upward allowed, an incomplete tail dropped.
+        """Write whole batches as the leader has them: they keep their offsets, between which there may be gaps.
 
-        Batches of an epoch above `leader_epoch`, the one the fetch was sent in, and all behind them are skipped
-        (FET-9, KAFKA-18723). Raises CorruptBatch, OffsetsOutOfOrder, UnexpectedAppendOffset for a first offset below
-        the log end, RecordBatchTooLarge, InvalidTransactionState, OffsetsExhausted; nothing is written then.
+        An incomplete batch at the end is dropped. The first batch of an epoch above `leader_epoch`, in which the fetch
+        was sent, is skipped with all after it (FET-9, KAFKA-18723). Raises CorruptBatch, OffsetsOutOfOrder,
+        UnexpectedAppendOffset for a first offset below the log end, RecordBatchTooLarge, InvalidTransactionState,
+        OffsetsExhausted, StorageError; nothing is written then.
         """
         self._online.check()
         return self._append_in_order(analyze(records, leader_epoch), now_ms, AppendOrigin.REPLICATION)
@@ -191,6 +197,7 @@ class Appends:
                 prepared = self._check_producers(checked.producer_batches, active, origin, guard)
                 if prepared.duplicate is not None:
                     return self._duplicate(prepared.duplicate, checked)
+            assert before <= checked.first_offset or checked.first_offset < 0, (before, checked.first_offset)
             active.append(last_offset, checked.records, checked.columns, checked.max_timestamp)
             # Whatever fails from here on, these offsets are used (T35).
             local.end_at(last_offset + 1, active.base_offset, active.records.size_bytes)
@@ -202,7 +209,6 @@ class Appends:
         # What has no producer makes nothing unstable.
         if prepared is not None or self._marks.first_unstable is not None:
             self._marks.refresh_first_unstable()
-        assert before <= checked.first_offset or checked.first_offset < 0, (before, checked.first_offset)
         assert local.log_end_offset == last_offset + 1, (local.log_end, last_offset)
         # Every field in order, without the constructor, which takes twice as long.
         return _NEW(
@@ -224,7 +230,7 @@ class Appends:
         )
 
     def _note_epochs(self, epoch_starts: Sequence[EpochStart]) -> None:
-        """AP9. Raises InvalidRecord for a batch that no leader has stamped (T32)."""
+        """Note where leader epochs begin (AP9). Raises InvalidRecord for a batch that no leader has stamped (T32)."""
         for epoch, start_offset in epoch_starts:
             if epoch is not None:
                 self._epochs.assign(epoch, start_offset)
@@ -279,7 +285,7 @@ class Appends:
             self._producers.complete_transaction(completed)
 
     def _duplicate(self, found: BatchMetadata, checked: CheckedSet) -> AppendInfo:
-        """The offsets and the time are those of then; the largest timestamp is the set's that came now (AP12)."""
+        """The result for a known retry: offsets and time of the first time, the greatest timestamp of now (AP12)."""
         return AppendInfo(
             first_offset=found.first_offset,
             last_offset=found.last_offset,

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 @final
 class Marks:
-    """Where readers may begin and end. The high watermark is at most the log end offset, always.
+    """The offsets that bound what readers may see. The high watermark is at most the log end offset, always.
 
     It is below the log start offset only within the batch that holds that. `log_start_offset`, the first offset that
     readers may ask for, `high_watermark`, the first offset that is not committed, and `first_unstable`, the place of

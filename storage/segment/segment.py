@@ -1,8 +1,7 @@
 """One segment of a log: a `.log` file of record batches and its indexes (`indexes.py`).
 
-The indexes tell where to look; the `.log` alone is the truth: recovery (`storage/recovery/walk.py`) makes the indexes
-from it.
-Kafka: LogSegment; rules LS1 to LS20.
+The indexes say where to look; the `.log` alone is the truth: recovery (`storage/recovery/walk.py`) builds the indexes
+from it. Kafka: LogSegment; rules LS1 to LS20.
 """
 
 from __future__ import annotations
@@ -36,9 +35,10 @@ from storage.segment.place import LogOffsetMetadata
 
 @final
 class LogSegment:
-    """All batches have offsets in [base_offset, base_offset + 2^31); one writer.
+    """One segment. The offsets of its batches are in [base_offset, base_offset + 2^31); it has one writer.
 
-    `created_ms` and the interval counter live in the object, not on disk: a reopened segment counts from 0 (LS2).
+    `created_ms` and the bytes since the last index entry are kept in memory only: a segment that is opened again
+    counts from 0 (LS2).
     """
 
     __slots__ = (
@@ -100,7 +100,11 @@ class LogSegment:
         suffix: str = "",
         draws: Draws | None = None,
     ) -> LogSegment:
-        """With `file_already_exists` its bytes are records up to the file's end, not a preallocated tail."""
+        """Open the segment based at `base_offset`; its files are created when missing.
+
+        With `file_already_exists` the bytes up to the file's end are records, not a preallocated tail. `suffix` is
+        appended to the files' names; `draws` decide the jitter of the roll (LS6). Raises OSError.
+        """
         return cls(
             file_system,
             directory,
@@ -112,8 +116,6 @@ class LogSegment:
             draws=draws,
         )
 
-    # What it is
-
     @property
     def size_bytes(self) -> int:
         return self.records.size_bytes
@@ -124,12 +126,12 @@ class LogSegment:
 
     @property
     def offset_index(self) -> OffsetIndex:
-        """Opened, and created when missing, at the first use."""
+        """The offset index, which is opened, and created when missing, at the first use."""
         return self.indexes.offset
 
     @property
     def time_index(self) -> TimeIndex:
-        """Opened, and created when missing, at the first use."""
+        """The time index, which is opened, and created when missing, at the first use."""
         return self.indexes.time
 
     def open_indexes(self) -> None:
@@ -169,8 +171,8 @@ class LogSegment:
     def max_timestamp(self) -> TimestampOffset:
         """The greatest timestamp and the last offset of the earliest batch that has it.
 
-        Taken from the time index's last entry at the first question: a segment that was closed in order has its
-        true maximum there (LS3).
+        It is read from the time index's last entry when it is first asked for: a segment that was closed in order has
+        its true maximum there (LS3).
         """
         if self._max_timestamp is None:
             self._max_timestamp = self.time_index.last_entry
@@ -178,21 +180,19 @@ class LogSegment:
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """The greatest timestamp, or for want of one when the file was last modified (LS19)."""
+        """The greatest timestamp; without one the time when the file was last modified (LS19)."""
         timestamp = self.max_timestamp.timestamp
         return timestamp if timestamp >= 0 else self.records.modified_ms()
 
     @property
     def has_overflow(self) -> bool:
-        """Whether its last offset does not fit the relative bits: written by an old broker (LS20)."""
+        """Whether its last offset is too far above its base: an old broker may have written such a segment (LS20)."""
         next_offset = self.read_next_offset()
         return next_offset > self.base_offset and not self.can_hold(next_offset - 1)
 
     def can_hold(self, offset: int) -> bool:
-        """Whether `offset` is representable here: at most 2^31-1 above the base offset."""
+        """Whether `offset` may stand in this segment: it is at most 2^31-1 above the base offset."""
         return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
-
-    # Append and roll
 
     def append(
         self,
@@ -204,20 +204,21 @@ class LogSegment:
         """Write whole batches as one set, in one write (LS1).
 
         A batch with more than index.interval.bytes between the last index entry and its start gets an entry in each
-        index. `columns` describe the batches, where somebody knows them; else `max_timestamp` stands for all of
-        `data`, taken as one batch; with neither, the frames of `data` are read. Raises SegmentOffsetOverflow before
-        a byte is written when `last_offset` does not fit.
+        index. `columns` describe the batches. Without them `data` counts as one batch whose greatest timestamp is
+        `max_timestamp`; without both, the frames of `data` are read. Raises SegmentOffsetOverflow, before a byte is
+        written, when `last_offset` does not fit, and OSError, after which the records end where they did.
         """
         if not data:
             return
         if not 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET:
             raise SegmentOffsetOverflow(self.path, self.base_offset, last_offset)
         position = self.records.append(data)
+        assert self.records.size_bytes == position + len(data), (self.records.size_bytes, position)
         if columns is not None or max_timestamp is None:
             columns = columns_of(memoryview(data), self.path) if columns is None else columns
             self._note_batches(position, len(data), columns)
             return
-        # One batch, the most frequent case: the same as `_note_batches`, without columns.
+        # The most frequent case, one batch, does the same as `_note_batches` without columns.
         greatest = self._max_timestamp
         if greatest is None:
             greatest = self.max_timestamp
@@ -230,7 +231,7 @@ class LogSegment:
         self._bytes_since_last_index_entry = unindexed_bytes + len(data)
 
     def _note_batches(self, position: int, size_bytes: int, columns: BatchColumns) -> None:
-        """Each batch may get an entry (T1): those that are due are looked for, the others are not looked at."""
+        """Give each batch that is due an entry in both indexes; only those that are due are looked for (T1)."""
         entries = IndexEntries()
         self._max_timestamp, counted_from = entries.find_due(
             columns,
@@ -255,7 +256,10 @@ class LogSegment:
         max_segment_bytes: int,
         max_segment_ms: int,
     ) -> bool:
-        """Whether one look tells that the next set fits here; where it does not, `should_roll` has to be asked."""
+        """Whether the next set certainly fits into this segment. If not, `should_roll` has to be asked.
+
+        `size_bytes`, `last_offset` and `max_timestamp` are those of the set, the limits those of the topic.
+        """
         first = self._first_batch_timestamp
         offset_index, time_index = self.indexes.lazy_offset.index, self.indexes.lazy_time.index
         return (
@@ -280,7 +284,7 @@ class LogSegment:
         max_segment_bytes: int,
         max_segment_ms: int,
     ) -> bool:
-        """Whether the next set must begin a segment of its own: by size, age, full index or offset (LS4)."""
+        """Whether the next set must begin a new segment: by size, age, a full index, or its offset (LS4)."""
         size = self.records.size_bytes
         if size > max_segment_bytes - messages_size or not self.can_hold(max_offset):
             return True
@@ -290,7 +294,11 @@ class LogSegment:
         return self.indexes.are_full
 
     def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
-        """Time of the messages where they carry one, else of the clock since this object was made (LS5)."""
+        """The age that decides about a roll, in milliseconds (LS5).
+
+        It is the time from the first batch to the message, if the first batch has a timestamp; else the time since
+        this object was made.
+        """
         first = self._first_batch_timestamp
         if first is None:
             first = self.first_batch_timestamp
@@ -308,12 +316,13 @@ class LogSegment:
         return self._first_batch_timestamp
 
     def on_become_inactive(self) -> None:
-        """Full: the last time entry goes in, the unused tails go (LS14)."""
+        """Finish the files of a segment that will take no more appends (LS14).
+
+        The time index gets its last entry; the unused ends of all three files are cut off.
+        """
         self.indexes.append_last_time_entry(self.max_timestamp)
         self.indexes.trim()
         self.records.trim()
-
-    # Read
 
     def translate_offset(self, offset: int, start_position: int = 0) -> LogOffsetPosition | None:
         """The first batch whose last offset is at least `offset`; None when there is none (LS7)."""
@@ -327,11 +336,11 @@ class LogSegment:
         max_position: int | None = None,
         min_one_message: bool = False,
     ) -> FetchData | None:
-        """Bytes from the batch that holds `start_offset`, at most `max_size` and not beyond `max_position`.
+        """The bytes from the batch that holds `start_offset`: at most `max_size`, up to `max_position` (exclusive).
 
-        `max_position` of None stands for a bound whose place here is unknown: no bytes. With `min_one_message`
-        the first batch comes whole even above `max_size`. None when the segment ends below `start_offset`.
-        ValueError for a negative size (LS8).
+        A `max_position` of None stands for a bound whose place in this segment is unknown: no bytes are returned then.
+        With `min_one_message` the first batch is returned whole even above `max_size`. Returns None when the segment
+        ends below `start_offset`. Raises ValueError for a negative size (LS8), OSError.
         """
         if max_size < 0:
             raise ValueError(f"a read of {max_size} bytes from {self.path}")
@@ -362,9 +371,9 @@ class LogSegment:
         return self.records.search_for_timestamp(timestamp, position, start_offset)
 
     def fetch_upper_bound_offset(self, position: int, size: int) -> int | None:
-        """An offset behind all of `size` bytes at `position`; None when the index has none (IX19).
+        """An offset above all of the `size` bytes at `position`; None when the index has none (IX19).
 
-        Where they end at the very first entry it is the second: Kafka's search never looks whether it hit that one.
+        If the bytes end at the first entry, it is the second entry's: Kafka's search does not check the first one.
         """
         index, end = self.offset_index, position + size
         entry = index.fetch_upper_bound_offset(OffsetPosition(0, position), size)
@@ -373,11 +382,11 @@ class LogSegment:
         return None if entry is None else entry.offset
 
     def collect_aborted(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTransactions:
-        """Those of this segment that reach into [fetch_offset, upper_bound_offset) (IX29)."""
+        """The aborted transactions of this segment that reach into [fetch_offset, upper_bound_offset) (IX29)."""
         return self.indexes.transactions.collect(fetch_offset, upper_bound_offset)
 
     def find_max_timestamp(self) -> TimestampAndOffset | None:
-        """The first record that has the segment's greatest timestamp; none in an empty segment (RD8)."""
+        """The first record that has the segment's greatest timestamp; None in an empty segment (RD8)."""
         latest = self.max_timestamp
         position = self.offset_index.lookup(latest.offset).position
         for batch in self.records.batches(position):
@@ -385,13 +394,11 @@ class LogSegment:
                 return _first_record_at(batch, latest.timestamp)
         return None
 
-    # Truncate
-
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Remove the batch that holds `offset`, whole, and all behind it; gives the bytes removed (LS13).
+        """Remove the batch that holds `offset`, whole, and all after it. Returns the bytes removed (LS13).
 
-        Beyond the end nothing is removed, though the indexes return to full size and the interval counter
-        restarts.
+        Beyond the end nothing is removed; the indexes get their full size and the interval counter restarts all the
+        same. Raises OSError.
         """
         found = self.translate_offset(offset)
         self.indexes.truncate_to(offset)
@@ -402,13 +409,14 @@ class LogSegment:
         self._bytes_since_last_index_entry = 0
         if self.max_timestamp.timestamp >= 0:
             self._max_timestamp = self._read_largest_timestamp()
+        assert found is None or self.records.size_bytes == found.position, (self.records.size_bytes, found)
         return removed_bytes
 
     def cut_records(self, position: int) -> int:
-        """Truncate the `.log`, durably: gives the bytes removed.
+        """Truncate the `.log` to `position` bytes, durably. Returns the bytes removed. Raises OSError.
 
-        Kafka leaves the sync out. Then a power loss may bring old blocks back between those of later appends,
-        and sound batches of two histories would stand in one file.
+        Kafka leaves the sync out. Then a power loss may bring old blocks back between those of later appends, and
+        one file holds sound batches of two histories.
         """
         removed_bytes = self.records.truncate_to(position)
         if removed_bytes > 0:
@@ -424,16 +432,16 @@ class LogSegment:
         return indexed
 
     def resize_indexes(self) -> None:
-        """To the full size that an active segment's have."""
+        """Give both indexes the full size that an active segment's have."""
         self.indexes.resize()
 
     def reset_indexes(self) -> None:
-        """Empty and of full size, the greatest timestamp forgotten: `recover` fills them anew."""
+        """Empty both indexes, at full size, and forget the greatest timestamp: recovery fills them again."""
         self.indexes.reset()
         self._max_timestamp = None
 
     def restart(self, now_ms: int) -> None:
-        """An empty segment that is to begin anew: fresh indexes, and its age counts from now (KAFKA-6388)."""
+        """Begin an empty segment again: with new indexes, and an age that counts from now (KAFKA-6388)."""
         assert self.records.size_bytes == 0, self
         self.indexes.begin_anew()
         self._max_timestamp = None
@@ -442,9 +450,9 @@ class LogSegment:
         self._bytes_since_last_index_entry = 0
 
     def note_recovered(self, max_timestamp: TimestampOffset) -> None:
-        """The `.log` was walked to its end: finish the indexes, as at the end of LogSegment.recover (LS10).
+        """Finish the indexes after recovery has walked the `.log` to its end (LS10).
 
-        Raises InvalidOffset where the batch of the greatest timestamp lies below the last index entry.
+        Raises InvalidOffset if the batch of the greatest timestamp is below the last entry of the time index.
         """
         self._max_timestamp = max_timestamp
         self.offset_index.trim_to_valid_size()
@@ -457,8 +465,6 @@ class LogSegment:
         self.time_index.trim_to_valid_size()
         self._bytes_since_last_index_entry = 0
 
-    # Files
-
     def has_offset_index_file(self) -> bool:
         return self._file_system.exists(self.offset_index_path)
 
@@ -466,43 +472,46 @@ class LogSegment:
         return self._file_system.exists(self.time_index_path)
 
     def sanity_check(self) -> None:
-        """Raises CorruptIndex. The offset and the time index are trusted (LS17)."""
+        """Check the transaction index; the offset and the time index are trusted (LS17). Raises CorruptIndex."""
         self.indexes.transactions.sanity_check()
 
     def flush(self) -> None:
-        """Log, offset index, time index, transaction index, in that order (LS16)."""
+        """Sync the log, the offset index, the time index and the transaction index, in that order (LS16)."""
         self.records.flush()
         self.indexes.flush()
 
     def close(self) -> None:
-        """In order: the last time entry if the maximum is known, then trimmed and synced files (LS15)."""
+        """Append the last time entry if the greatest timestamp is known, then sync, trim and close the files (LS15)."""
         if self._max_timestamp is not None:
             self.indexes.append_last_time_entry(self._max_timestamp)
         self.indexes.close()
         self.records.close()
 
     def close_handlers(self) -> None:
-        """Without trim or sync, as a crash would."""
+        """Close the files without a trim and without a sync, as a crash would."""
         self.indexes.close_handlers()
         self.records.close_handlers()
 
     def change_file_suffixes(self, old_suffix: str, new_suffix: str) -> None:
-        """Rename its files: `old_suffix` behind the names goes, `new_suffix` comes (LS24). Nothing is synced.
+        """Rename the files: `new_suffix` takes the place of `old_suffix` at the end of each name (LS24).
 
-        An index file that was never made is no error, a missing `.log` is. ValueError, with nothing renamed, where a
-        name does not end in `old_suffix`.
+        Nothing is synced. An index file that was never made is no error, a missing `.log` is. Raises ValueError, with
+        nothing renamed, if a name does not end in `old_suffix`.
         """
         self.records.rename_to(with_suffix(self.path, LOG_SUFFIX + old_suffix, LOG_SUFFIX + new_suffix))
         self.indexes.change_suffix(old_suffix, new_suffix)
 
     def update_parent_directory(self, directory: str) -> None:
-        """The directory was renamed: only the remembered paths change."""
+        """Take over the new name of the directory; only the remembered paths change."""
         self.directory = directory
         self.records.update_parent_directory(directory)
         self.indexes.update_parent_directory(directory)
 
     def set_modified(self, modified_ms: int) -> None:
-        """Of the `.log` and of both indexes; retention and compaction read it where records carry no time (LS23)."""
+        """Set the modification time of the `.log` and of both indexes.
+
+        Retention and compaction read it where records have no timestamp (LS23).
+        """
         self.records.set_modified(modified_ms)
         for path in (self.offset_index_path, self.time_index_path):
             if self._file_system.exists(path):
@@ -511,7 +520,7 @@ class LogSegment:
     def delete(self) -> None:
         """Close and unlink the files; one that is missing is no error (LS22).
 
-        A `-future` directory may have taken its live name while they waited to be deleted: then they are there.
+        If the directory was a `-future` one and has got its live name meanwhile, the files are looked for there.
         """
         self._is_deleted = True
         missing = [] if self.records.delete_if_exists() else [self.path]
@@ -536,7 +545,7 @@ def _first_record_at(batch: RecordBatch, timestamp: int) -> TimestampAndOffset |
 
 
 def _draw_jitter(config: LogConfig, draws: Draws | None, base_offset: int) -> int:
-    """So that the segments of many partitions do not all roll at once (LS6)."""
+    """Draw the time by which this segment rolls earlier, so that many partitions do not roll at once (LS6)."""
     bound = min(config.segment_jitter_ms, config.segment_ms)
     if draws is None or bound == 0:
         return 0

@@ -1,9 +1,9 @@
-"""The batch that nearly every client sends, checked and stamped by its leader in one go.
+"""The quick check of the batch that nearly every client sends.
 
-Plain is a set that is exactly one batch of magic 2, without codec, transaction or any other attribute, to be stored as
-it is on a topic of create time, and with nothing in it that a check could object to. One look at the header and one
-walk over the records tell that. Everything else is left to `analysis.py` and `batch.py`: these are where the
-rules stand, and what is refused is refused there. What this takes comes out of them with the same bytes.
+A set is plain if it is exactly one batch of magic 2, without codec, transaction or any other attribute, for a topic of
+create time that stores it as it is, and if no rule refuses any of it. One look at the header and one scan of the
+records decide that. Every other set is left to `analysis.py` and `batch.py`, which hold the rules and refuse what is
+wrong; for a plain set they return the same as this check, byte for byte.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from storage.validation.checked import CheckedSet
 from storage.validation.rules import ValidationRules
 
 # Base offset, size field, magic, CRC, attributes, last offset delta, base timestamp, max timestamp, producer id, base
-# sequence, record count
+# sequence, record count.
 _FIELDS = struct.Struct(">qi4xbIhiqqq2xii").unpack_from
+# Base offset, size field, leader epoch.
+_STAMP = struct.Struct(">qii").pack_into
+# Up to this size a copy for the checksum costs less than a view.
 _COPIED_BYTES: Final = 1 << 12
-_STAMP = struct.Struct(">qii").pack_into  # base offset, size field, leader epoch
 
 
 @final
 class PlainBatches:
-    """Of one topic: what stays the same from batch to batch is read from the rules once."""
+    """The quick check of one topic's sets; what its rules ask of every batch is read from them once."""
 
     __slots__ = ("_after_max_ms", "_before_max_ms", "_is_compacted", "_largest_bytes", "_scanner")
 
@@ -46,7 +48,11 @@ class PlainBatches:
         self._before_max_ms, self._after_max_ms = rules.before_max_ms, rules.after_max_ms
 
     def check(self, records: Buffer, base_offset: int, leader_epoch: int, now_ms: int) -> CheckedSet | None:
-        """Check and stamp a client's set, as `validate_and_assign` would; None, with nothing changed, if not plain."""
+        """Check a client's set and stamp it, if it is plain: its offsets begin at `base_offset`.
+
+        Returns what `validate_and_assign` returns for it. Returns None, with nothing changed, for any other set: the
+        rules have to be asked then. A bytearray is stamped in place, other buffers are copied first.
+        """
         size_bytes = len(records)
         if not HEADER_SIZE <= size_bytes <= self._largest_bytes:
             return None
@@ -63,7 +69,6 @@ class PlainBatches:
             sequence,
             count,
         ) = _FIELDS(records)
-        # A copy of a short batch costs less than a view of it.
         is_short = size_bytes <= _COPIED_BYTES
         if (
             magic != CURRENT_MAGIC
@@ -85,8 +90,9 @@ class PlainBatches:
         if has_null_key and self._is_compacted:
             return None
         least, greatest = base_time + least_delta, base_time + greatest_delta
+        # A negative one may stand for no timestamp.
         if (
-            least < 0  # or without a timestamp
+            least < 0
             or greatest > MAX_INT64
             or now_ms - least > self._before_max_ms
             or greatest - now_ms > self._after_max_ms
