@@ -1,1 +1,1 @@
-"""What decides: events and the time in, effects out; no I/O, clock or randomness of its own."""
+"""The part that decides: it takes events and the time, and returns effects; it has no I/O, clock or randomness."""

@@ -1,4 +1,4 @@
-"""What a broker is configured with: Kafka's names with underscores, and Kafka's defaults."""
+"""The properties of a broker: Kafka's names with underscores, and Kafka's defaults."""
 
 from __future__ import annotations
 
@@ -37,20 +37,23 @@ _POSITIVE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Raises ConfigError from the constructor. Kafka: KafkaConfig, ReplicationConfigs, ServerLogConfigs."""
+    """The properties of one broker. The constructor raises ConfigError.
+
+    Kafka: KafkaConfig, ReplicationConfigs, ServerLogConfigs.
+    """
 
     node_id: int
-    # Where others reach the broker, as it tells the controller.
+    # The address that the broker registers, so that others can reach it.
     host: str = "127.0.0.1"
     port: int = 0
     controller_id: int = CONTROLLER_ID
-    # What a topic does not set itself.
+    # Defaults for the properties that a topic does not set itself.
     log: LogConfig = field(default_factory=LogConfig)
 
     replica_lag_time_max_ms: int = 30_000
     replica_fetch_wait_max_ms: int = 500
     replica_fetch_min_bytes: int = 1
-    # The most that is asked of one partition.
+    # The most that a fetch asks from one partition.
     replica_fetch_max_bytes: int = 1 << 20
     replica_fetch_response_max_bytes: int = 10 << 20
     replica_fetch_backoff_ms: int = 1_000
@@ -58,7 +61,7 @@ class BrokerConfig:
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
-    # How often the flush.ms of topics is looked at; by default never.
+    # How often it is checked whether a topic's flush.ms has passed; by default never.
     log_flush_scheduler_interval_ms: int = LONG_MAX
     log_initial_task_delay_ms: int = 30_000
     log_retention_check_interval_ms: int = 300_000
@@ -70,14 +73,14 @@ class BrokerConfig:
     broker_heartbeat_interval_ms: int = 2_000
     broker_session_timeout_ms: int = 9_000
     controller_socket_timeout_ms: int = 30_000
-    # How long a stop waits until the controller grants it.
+    # How long an orderly stop waits for the controller's consent.
     controlled_shutdown_timeout_ms: int = 10_000
-    # Towards the controller; it doubles up to the maximum.
+    # The wait before a request to the controller is retried; registrations and heartbeats double it up to the maximum.
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
-    # The most that one answer holds, whatever is asked.
+    # The most that one fetch answer holds, whatever the request allows.
     fetch_max_bytes: int = 55 << 20
-    # The limit of each purgatory.
+    # How many requests may wait in each purgatory.
     max_parked_requests: int = 100_000
 
     def __post_init__(self) -> None:
@@ -114,5 +117,5 @@ class BrokerConfig:
 
     @property
     def heartbeat_timeout_ms(self) -> int:
-        """Half a session: a lost heartbeat must leave time for another one."""
+        """Half of the session timeout, so that a lost heartbeat leaves time for another one."""
         return max(1, self.broker_session_timeout_ms // 2)

@@ -1,4 +1,4 @@
-"""What a core asks of its shell. Effects are carried out in the order of the list."""
+"""The effects: what a core asks its shell to do, in the order of the list."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from cluster.core.messages import RequestBody, ResponseBody
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """Ask node `to`. The shell feeds back exactly one `Response` with this `call`, at the latest after `timeout_ms`.
+    """Sends a request. The shell feeds back exactly one `Response` with this `call`, after `timeout_ms` at the latest.
 
-    `call` is unique within one life of the core. `to` is a node id; `BOOTSTRAP` means any address the client was given.
+    `call` is unique within one life of the core. `to` is a node id, or `BOOTSTRAP` for any address that the client
+    was configured with.
     """
 
     to: int
@@ -36,7 +37,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTimer:
-    """`TimerFired(key)` at `at_ms` or soon after; replaces a pending timer of the same key."""
+    """Asks for `TimerFired(key)` at `at_ms` or soon after; replaces a pending timer of the same key."""
 
     key: str
     at_ms: int
@@ -44,17 +45,17 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelTimer:
-    """Forget the timer of that key, if one is pending."""
+    """Cancels the timer of that key, if one is pending."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunJob:
-    """Work that may wait on the disk, done off the step thread, in order, one at a time; `JobDone(job)` comes back.
+    """Runs work that may wait for the disk, off the step thread; `JobDone(job)` reports its end.
 
-    `work` touches only what it was given when it was made (pinned handles, bytes); `kind` names it in traces
-    (`flush`, `checkpoint`, `delete` …).
+    Jobs run in order, one at a time. `work` touches only what it got when it was made (pinned handles, bytes);
+    `kind` names it in traces (`flush`, `checkpoint`, `delete` …).
     """
 
     job: int
@@ -64,7 +65,7 @@ class RunJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnEndpoint:
-    """Node `node_id` can be reached there from now on."""
+    """Sets the address of node `node_id` from now on."""
 
     node_id: int
     host: str
@@ -73,7 +74,7 @@ class LearnEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observe:
-    """Something worth telling happened: traces, stories, tables, logs and checkers read it; nothing depends on it.
+    """Reports what happened to traces, stories, tables, logs and checkers; the core does not depend on it.
 
     `kind` is a dotted word (`replica.became_leader`, `log.truncated`, `isr.expanded`, `log.recovered` …);
     `fields` are ints and strings in a fixed order.
@@ -85,7 +86,7 @@ class Observe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """The core has ended: `reason` is `shutdown` after an orderly stop, else what broke."""
+    """Reports that the core has ended: `reason` is `shutdown` after an orderly stop, else what broke."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Kafka's protocol error codes that this cluster speaks, and the errors of its own processes."""
+"""The error codes of Kafka's protocol that this cluster uses, and the exception that carries one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Kafka's numbers (org.apache.kafka.common.protocol.Errors)."""
+    """An error code of Kafka's protocol, with Kafka's number (org.apache.kafka.common.protocol.Errors)."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -84,7 +84,7 @@ _RETRIABLE = frozenset(
 
 
 class ClusterError(Exception):
-    """A request that a peer refused: `code` is Kafka's, `detail` says of what."""
+    """A refused request: `code` is Kafka's error code, `detail` says in words what was refused."""
 
     def __init__(self, code: ErrorCode, detail: str) -> None:
         super().__init__(f"{code.name}: {detail}")

@@ -1,6 +1,7 @@
-"""What a shell feeds to a core (broker, controller, producer, consumer, admin).
+"""The events: what a shell feeds to a core (broker, controller, producer, consumer, admin).
 
-A core has one entry, `step(now_ms, event) -> list[Effect]`. The commands of clients are events of their own modules.
+A core has one entry, `step(now_ms, event) -> list[Effect]`. The commands of a client are events too; the client's
+module defines them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from cluster.core.messages import RequestBody, ResponseBody
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Somebody asks. `call` is the shell's; exactly one `Reply(call=…)` answers it (none for acks=0)."""
+    """A request from outside. The shell numbers the `call`; one `Reply(call=…)` answers it (none for acks=0)."""
 
     call: int
     body: RequestBody
@@ -20,7 +21,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportError:
-    """No answer: refused, cut, timed out. The outcome of the request is unknown."""
+    """A missing answer: refused, cut off or timed out. The outcome of the request is unknown."""
 
     reason: str
 
@@ -42,7 +43,7 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDone:
-    """The job ran; `error` is what it raised (StorageError or OSError), if it did."""
+    """The job has run; `error` is what it raised (StorageError or OSError), if anything."""
 
     job: int
     error: Exception | None = None
@@ -50,7 +51,7 @@ class JobDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shutdown:
-    """Begin an orderly stop; the core ends it with the effect `Stop`."""
+    """Begins an orderly stop, which the core ends with the effect `Stop`."""
 
 
 Event = Request | Response | TimerFired | JobDone | Shutdown

@@ -1,4 +1,4 @@
-"""What travels between nodes: the bodies of requests and responses, one frozen dataclass each."""
+"""The bodies of requests and responses that travel between nodes, one frozen dataclass each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_EPOCH = -1
 
 
 class TopicPartition(NamedTuple):
-    """A tuple, for it is the key of most tables: hashed and compared many times a batch."""
+    """A partition of a topic. It is a tuple, because it is hashed and compared many times for each batch."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class FetchPartition:
     current_leader_epoch: int = NO_EPOCH
     # The epoch of the sender's last record; -1: it has none.
     last_fetched_epoch: int = NO_EPOCH
-    # The follower's own; consumers leave it 0.
+    # The follower's own log start offset; consumers leave it 0.
     log_start_offset: int = 0
     max_bytes: int = 1 << 20
 
@@ -52,7 +52,7 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEnd:
-    """The largest epoch at most the asked one, and where it ends (exclusive) in the leader's log."""
+    """The largest leader epoch in the leader's log that is at most the requested one, and its end (exclusive)."""
 
     epoch: int
     end_offset: int
@@ -60,7 +60,7 @@ class EpochEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPartitionResponse:
-    """What is read of one partition, or why nothing is. Its bounds are those before the read."""
+    """The records read from one partition, or the error. The log's offsets are those from before the read."""
 
     topic_partition: TopicPartition
     error: ErrorCode = ErrorCode.NONE
@@ -68,17 +68,17 @@ class FetchPartitionResponse:
     log_start_offset: int = -1
     log_end_offset: int = -1
     diverging: EpochEnd | None = None
-    # A hint after NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH.
+    # The present leader: a hint after NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH.
     leader_id: int = NO_LEADER
-    # The epoch under which this was answered.
+    # The leader epoch in which the request was answered.
     leader_epoch: int = NO_EPOCH
-    # Whole batches, but the last may be cut by max_bytes.
+    # Whole batches; only the last may be cut short by max_bytes.
     records: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse:
-    """One answer a partition, in the order of the request; `error` refuses all of them."""
+    """The answers to a fetch, one for each partition in the order of the request; `error` refuses them all."""
 
     error: ErrorCode = ErrorCode.NONE
     partitions: tuple[FetchPartitionResponse, ...] = ()
@@ -86,7 +86,7 @@ class FetchResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducePartition:
-    """What is to be appended to one partition."""
+    """The batch to append to one partition."""
 
     topic_partition: TopicPartition
     # One magic-2 batch with base offset 0.
@@ -95,7 +95,7 @@ class ProducePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceRequest:
-    """Batches of a client, one a partition; they are answered together."""
+    """A client's batches, one for each partition; they are answered together."""
 
     # -1: all, 1: the leader, 0: none (no reply is sent).
     acks: int
@@ -105,7 +105,7 @@ class ProduceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducePartitionResponse:
-    """The place of the batch in the log, or why it has none."""
+    """The offsets of the batch in the log, or the error."""
 
     topic_partition: TopicPartition
     error: ErrorCode = ErrorCode.NONE
@@ -120,7 +120,7 @@ class ProducePartitionResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceResponse:
-    """One answer a partition, in the order of the request; `error` refuses all of them."""
+    """The answers to a produce request, one for each partition in its order; `error` refuses them all."""
 
     error: ErrorCode = ErrorCode.NONE
     partitions: tuple[ProducePartitionResponse, ...] = ()
@@ -132,7 +132,7 @@ LATEST_TIMESTAMP = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsetsRequest:
-    """Which offset a partition has at a point in time."""
+    """Asks which offset a partition has at a point in time."""
 
     topic_partition: TopicPartition
     # -1: the latest (the high watermark), -2: the earliest, else milliseconds.
@@ -142,7 +142,7 @@ class ListOffsetsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsetsResponse:
-    """The offset, or -1 where no record is as late as asked."""
+    """The offset, or -1 if no record is as late as the requested time."""
 
     topic_partition: TopicPartition
     error: ErrorCode = ErrorCode.NONE
@@ -170,7 +170,7 @@ class BrokerEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """One partition as the metadata log has it."""
+    """One partition as the metadata log describes it."""
 
     partition: int
     leader: int
@@ -181,7 +181,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """A topic with its partitions, or why there is none."""
+    """A topic with its partitions, or the error if there is no such topic."""
 
     name: str
     error: ErrorCode = ErrorCode.NONE
@@ -191,12 +191,12 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataResponse:
-    """The metadata as of `metadata_offset`; another broker may know less or more."""
+    """The metadata from all records below `metadata_offset`; another broker may know less or more."""
 
     error: ErrorCode = ErrorCode.NONE
     cluster_id: str = ""
     controller: BrokerEndpoint | None = None
-    # The unfenced ones.
+    # Only the brokers that are not fenced.
     brokers: tuple[BrokerEndpoint, ...] = ()
     topics: tuple[TopicMetadata, ...] = ()
     metadata_offset: int = -1
@@ -204,8 +204,9 @@ class MetadataResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeReplicasRequest:
-    """What this node holds, for tables and checks."""
+    """Asks a node to describe its replicas, for tables and checks."""
 
+    # None: all.
     topics: tuple[str, ...] | None = None
 
 
@@ -227,7 +228,7 @@ class ReplicaDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeReplicasResponse:
-    """All replicas of the broker that were asked for, by topic and partition."""
+    """The requested replicas of the broker, sorted by topic and partition."""
 
     broker_id: int
     # `starting`, `recovery`, `running` or `pending_shutdown`.
@@ -237,7 +238,7 @@ class DescribeReplicasResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerIdRequest:
-    """Clients ask a broker, which hands out ids of a block that the controller gave it."""
+    """A client asks a broker for a producer id; the broker takes it from a block that the controller allocated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +260,7 @@ class AllocateProducerIdsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocateProducerIdsResponse:
-    """The ids from `first_producer_id` on, `count` of them: nobody else is given them."""
+    """A block of `count` producer ids from `first_producer_id` on; no other broker gets any of them."""
 
     error: ErrorCode = ErrorCode.NONE
     first_producer_id: int = -1
@@ -268,7 +269,7 @@ class AllocateProducerIdsResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicRequest:
-    """A topic to be made. Any broker forwards the request to the controller."""
+    """A topic to create. Any broker forwards the request to the controller."""
 
     name: str
     partitions: int = 1
@@ -281,7 +282,7 @@ class CreateTopicRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicResponse:
-    """The id of the new topic, or why there is none."""
+    """The id of the new topic, or the error."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -290,14 +291,14 @@ class CreateTopicResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicRequest:
-    """A topic to be deleted. Any broker forwards the request to the controller."""
+    """A topic to delete. Any broker forwards the request to the controller."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicResponse:
-    """Whether the topic is deleted in the metadata; its files follow."""
+    """Whether the topic is deleted in the metadata; its files are deleted later."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -305,7 +306,7 @@ class DeleteTopicResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTopicConfigsRequest:
-    """Properties to be changed. Any broker forwards the request to the controller."""
+    """Properties of a topic to change. Any broker forwards the request to the controller."""
 
     name: str
     # What to set; an empty value restores the default.
@@ -322,7 +323,7 @@ class AlterTopicConfigsResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerRequest:
-    """Opens a life of a broker: the controller gives it a new epoch."""
+    """Registers a new life of a broker, to which the controller assigns a new broker epoch."""
 
     broker_id: int
     # 32 hex digits, drawn at each start.
@@ -336,7 +337,7 @@ class RegisterBrokerRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerResponse:
-    """The epoch of this life: the offset of its registration record."""
+    """The broker epoch of this life, which is the offset of its registration record (STA-3)."""
 
     error: ErrorCode = ErrorCode.NONE
     broker_epoch: int = -1
@@ -345,7 +346,7 @@ class RegisterBrokerResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerHeartbeatRequest:
-    """The broker is alive, and what it wants of the controller."""
+    """A sign of life from a broker, with what it wants from the controller."""
 
     broker_id: int
     broker_epoch: int
@@ -353,13 +354,13 @@ class BrokerHeartbeatRequest:
     metadata_offset: int
     want_fence: bool = False
     want_shutdown: bool = False
-    # Each time all that were found offline in this life (KIP-858).
+    # Every heartbeat names all that were found offline in this life (KIP-858).
     offline_partitions: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerHeartbeatResponse:
-    """What the controller makes of the broker."""
+    """The broker's state as the controller sees it."""
 
     error: ErrorCode = ErrorCode.NONE
     is_fenced: bool = True
@@ -378,7 +379,7 @@ class IsrMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartitionRequest:
-    """The leader proposes another ISR, on top of the one of `partition_epoch` (KIP-497)."""
+    """The leader proposes a new ISR to replace the one of `partition_epoch` (KIP-497)."""
 
     broker_id: int
     broker_epoch: int
@@ -390,7 +391,7 @@ class AlterPartitionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartitionResponse:
-    """The partition as it is committed now, or why the proposal is refused."""
+    """The partition as it is committed now, or the error if the proposal is refused."""
 
     topic_partition: TopicPartition
     error: ErrorCode = ErrorCode.NONE
@@ -402,7 +403,7 @@ class AlterPartitionResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchMetadataRequest:
-    """A broker, an observer of the metadata log, asks for what is committed from `offset` on."""
+    """A broker asks for the committed records of the metadata log from `offset` on."""
 
     broker_id: int
     offset: int
@@ -412,7 +413,7 @@ class FetchMetadataRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchMetadataResponse:
-    """Committed records from the asked offset on."""
+    """Committed records of the metadata log from the requested offset on."""
 
     error: ErrorCode = ErrorCode.NONE
     high_watermark: int = -1

@@ -1,7 +1,7 @@
 """One process: a broker, a controller, or both behind the same `start` and `step`.
 
-Both number their own calls, jobs and timers; the node keeps them apart: even numbers and a prefix are the
-controller's. What one asks of the other never leaves the process.
+Broker and controller each number their own calls and jobs, and name their own timers. The node keeps them apart: even
+numbers, and timers with a prefix, are the controller's. A request from one to the other never leaves the process.
 """
 
 from __future__ import annotations
@@ -41,23 +41,25 @@ _CONTROLLER_BODIES = (
     FetchMetadataRequest,
     RegisterBrokerRequest,
 )
-# The controller numbers the calls of the broker beside it downwards from here.
+# A call of the broker in the same process reaches the controller with this number minus its own: below 0, and so
+# different from the calls of the shell.
 LOCAL_CALLS = -1
 
 
 @final
 class Node:
-    """Give it one of the two, or both. An orderly stop ends the broker first, which needs the controller to leave."""
+    """Runs a broker, a controller, or both. On shutdown the broker stops first: it needs the controller to leave."""
 
     def __init__(self, *, broker: Broker | None = None, controller: Controller | None = None) -> None:
         assert broker is not None or controller is not None
         self.broker = broker
         self.controller = controller
-        # Whether it is for the controller, and the event.
+        # Events from one to the other that are not handled yet; True is for the controller.
         self._local: deque[tuple[bool, Event]] = deque()
         self._now_ms = 0
 
     def start(self, now_ms: int) -> list[Effect]:
+        """Starts the controller, then the broker. Raises what their `start` raises."""
         self._now_ms = now_ms
         effects: list[Effect] = []
         if self.controller is not None:
@@ -113,6 +115,7 @@ class Node:
         assert self.controller is not None
         match effect:
             case Send(to=to) if not is_controller and to == self.controller.node_id:
+                assert effect.call > 0, effect
                 self._local.append((True, Request(call=LOCAL_CALLS - effect.call, body=effect.body)))
                 return None
             case Send():
@@ -125,7 +128,7 @@ class Node:
             case SetTimer() | CancelTimer():
                 return replace(effect, key=CONTROLLER_TIMERS + effect.key) if is_controller else effect
             case Stop(reason="shutdown") if not is_controller:
-                # The broker has left: now the controller may.
+                # The broker has left the cluster, so the controller may stop too.
                 self._local.append((True, Shutdown()))
                 return None
             case Reply() | LearnEndpoint() | Observe() | Stop():

@@ -1,6 +1,6 @@
-"""What one step asks of its shell, in order, and who waits for which answer.
+"""The effects of one step in order, and the handlers that wait for answers, jobs and timers.
 
-The parts of a broker put their effects here; `Broker.step` hands the list out when the step has ended.
+The parts of a broker put their effects here; `Broker.step` returns the list at the end of the step.
 Calls and jobs are numbered in order, so a run is a function of its events.
 """
 
@@ -33,7 +33,10 @@ OnTime = Callable[[int], None]
 
 @final
 class Outbox:
-    """A handler is forgotten when it is called; an answer that nobody waits for is dropped."""
+    """Collects effects, and holds one handler for each call, job and timer.
+
+    A handler is forgotten when it is called; an event without a handler is dropped.
+    """
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
@@ -48,8 +51,10 @@ class Outbox:
         return effects
 
     def send(self, to: int, body: RequestBody, *, timeout_ms: int, then: OnAnswer) -> int:
-        """`then` is called exactly once in this life; returns the number of the call."""
+        """Sends `body` to node `to`; `then` is called with the answer, exactly once. Returns the number of the call."""
+        assert timeout_ms > 0, (to, timeout_ms)
         self._next_call += 1
+        assert self._next_call not in self._answers, self._next_call
         self._answers[self._next_call] = then
         self._effects.append(Send(to=to, call=self._next_call, body=body, timeout_ms=timeout_ms))
         return self._next_call
@@ -58,7 +63,7 @@ class Outbox:
         self._effects.append(Reply(call=call, body=body))
 
     def set_timer(self, key: str, at_ms: int, then: OnTime) -> None:
-        """Replaces a pending timer of the same key."""
+        """Calls `then` at `at_ms` or soon after. Replaces a pending timer of the same key."""
         self._timers[key] = then
         self._effects.append(SetTimer(key=key, at_ms=at_ms))
 
@@ -67,8 +72,9 @@ class Outbox:
             self._effects.append(CancelTimer(key=key))
 
     def run_job(self, kind: str, work: Callable[[], None], then: OnDone) -> int:
-        """Jobs run one at a time in the order of asking."""
+        """Runs `work` off the step thread after all earlier jobs, then calls `then`. Returns the number of the job."""
         self._next_job += 1
+        assert self._next_job not in self._jobs, self._next_job
         self._jobs[self._next_job] = then
         self._effects.append(RunJob(job=self._next_job, kind=kind, work=work))
         return self._next_job
@@ -98,7 +104,7 @@ class Outbox:
             then(now_ms)
 
     def forget_all(self) -> None:
-        """Nobody waits any more: the broker is ending."""
+        """Forgets all handlers, because the broker is ending: what comes later is dropped."""
         self._answers.clear()
         self._jobs.clear()
         self._timers.clear()

@@ -1,4 +1,4 @@
-"""The answers of requests that a node refuses as a whole."""
+"""The answers to requests that a node refuses as a whole."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from cluster.core.messages import (
 
 
 def refusal(body: RequestBody, refused: ClusterError) -> ResponseBody:
-    """Returns the answer of the request's own type that carries the error; a description of replicas carries none."""
+    """Returns the answer of the request's own type with the error; DescribeReplicasResponse has no field for it."""
     code, detail = refused.code, refused.detail
     match body:
         case FetchRequest():

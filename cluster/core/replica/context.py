@@ -1,4 +1,4 @@
-"""What the parts of one broker's replica layer share."""
+"""The state that the parts of one broker's replica layer share."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ NO_BROKER_EPOCH = -1
 
 @final
 class ReplicaContext:
-    """`touched` collects partitions whose end, high watermark, role or flush moved in this step.
+    """The replicas of one broker, and the partitions touched in this step: their log end, high watermark, role or flush
+    moved.
 
-    Whoever is parked on one of them is looked at before the step ends; where only the log grew, those who wait for
-    records: what has been produced is no safer for it.
+    Before the step ends, the requests that wait for a touched partition are looked at again. If only its log end moved,
+    these are the fetches alone: a longer log makes no produced record safer.
 
-    `offline` are the partitions placed here whose log directory cannot be used: there is no replica of them, and none
-    is made in this life.
+    `offline` holds the partitions placed here whose log directory cannot be used. They have no replica, and get none
+    in this life.
     """
 
     def __init__(self, config: BrokerConfig, image: MetadataImage, outbox: Outbox, logs: Logs) -> None:
@@ -33,14 +34,14 @@ class ReplicaContext:
         self.image = image
         self.outbox = outbox
         self.logs = logs
-        # That of this life, once registered.
+        # The broker epoch of this life, once it is registered.
         self.broker_epoch = NO_BROKER_EPOCH
         self.is_shutting_down = False
         self.replicas: dict[TopicPartition, Replica] = {}
         self.offline: set[TopicPartition] = set()
-        # Until the controller has been told.
+        # Whether the controller has not been told of some offline partition.
         self.has_newly_offline = False
-        # Whether more than the end of the log moved.
+        # By touched partition: whether more than its log end moved.
         self._touched: dict[TopicPartition, bool] = {}
 
     def touch(self, topic_partition: TopicPartition) -> None:
@@ -52,7 +53,11 @@ class ReplicaContext:
         return touched
 
     def replica(self, topic_partition: TopicPartition) -> Replica:
-        """Raises ClusterError: a partition of others is told apart from one that nobody knows."""
+        """Returns the replica of the partition.
+
+        Raises ClusterError, with different codes for a partition that is offline here, that other brokers have, or
+        that the metadata does not know.
+        """
         replica = self.replicas.get(topic_partition)
         if replica is not None:
             return replica
@@ -63,33 +68,39 @@ class ReplicaContext:
         raise ClusterError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic_partition} is not known")
 
     def leader_hint(self, topic_partition: TopicPartition) -> tuple[int, int]:
-        """(leader, leader epoch) for a client that asked the wrong broker."""
+        """Returns (leader, leader epoch), for a client that asked the wrong broker."""
         registration = self.image.partition(topic_partition)
         if registration is None:
             return NO_LEADER, NO_EPOCH
         return registration.leader, registration.leader_epoch
 
     def check_online(self, topic_partition: TopicPartition, error: StorageError) -> None:
-        """PRO-9: a log that went offline takes its directory with it before anything else is appended (KAFKA-10778).
+        """Takes the whole directory offline if the log went offline with `error`, before anything else is appended.
 
-        With the last directory the broker ends: raised again.
+        Raises `error` if it is the last directory: then the broker ends (PRO-9, KAFKA-10778).
         """
         replica = self.replicas.get(topic_partition)
         if replica is not None and replica.log.online.reason is not None:
             self.logs.on_disk_failed(replica.log, error)
 
     def take_offline(self, topic_partition: TopicPartition) -> None:
-        """Whoever waits for it is answered, and the controller told, at the end of the step."""
+        """Notes that the partition is offline. At the end of the step the requests that wait for it are answered, and
+        the controller is told.
+        """
+        assert topic_partition not in self.replicas, topic_partition
         self.offline.add(topic_partition)
         self.has_newly_offline = True
         self.touch(topic_partition)
 
     def forget_offline(self, topic: str) -> None:
-        """Forgets a deleted topic: one that is created again has nothing in an offline directory."""
+        """Forgets a deleted topic: a new topic of the same name has nothing in an offline directory."""
         self.offline = {each for each in self.offline if each.topic != topic}
 
     def advance_high_watermark(self, replica: Replica, now_ms: int) -> bool:
-        """On a leader, after one of the events of HWM-5."""
+        """Raises the high watermark of a leader as far as it may; called after each event that can move it (HWM-5).
+
+        Returns whether it moved, which is never on a follower.
+        """
         leader = replica.leader
         if leader is None or not leader.maybe_advance_high_watermark(now_ms):
             return False
@@ -97,7 +108,7 @@ class ReplicaContext:
         return True
 
     def tell_high_watermark(self, replica: Replica) -> None:
-        """HWM-7: it wakes who waits."""
+        """Reports a high watermark that moved, and wakes the requests that wait for it (HWM-7)."""
         self._touched[replica.topic_partition] = True
         self.outbox.observe(
             "replica.high_watermark",
@@ -108,6 +119,7 @@ class ReplicaContext:
         )
 
     def tell_appended(self, replica: Replica, first_offset: int, last_offset: int, origin: str) -> None:
+        """Reports an append of `first_offset` to `last_offset` (inclusive), and wakes the fetches that wait for it."""
         self._touched.setdefault(replica.topic_partition, False)
         self.outbox.observe(
             "replica.appended",

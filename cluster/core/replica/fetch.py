@@ -1,6 +1,7 @@
-"""A leader's answer to a fetch: checks first, then a snapshot, then the read, then the follower's progress.
+"""A leader's answer to a fetch: first the checks, then the read, then the follower's progress.
 
-The order is the protection: LED-1 to LED-7. Kafka: ReplicaManager.fetchMessages, Partition.fetchRecords.
+The order protects committed records: a fetch that fails a check must not count as progress (LED-1 to LED-7).
+Kafka: ReplicaManager.fetchMessages, Partition.fetchRecords.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class ParkedFetch:
 
     call: int
     request: FetchRequest
-    # Those of the replicas when the fetch was parked, in the order of its partitions.
+    # The leader epochs of the replicas when the fetch was parked, in the order of its partitions.
     leader_epochs: tuple[int, ...]
 
 
@@ -45,7 +46,7 @@ class ParkedFetch:
 class _Reading:
     answers: tuple[FetchPartitionResponse, ...]
     size_bytes: int
-    # It holds an error or a divergence, which the asker must know at once (PRO-8).
+    # Whether it holds an error or a divergence, which the reader must learn at once (PRO-8).
     is_final: bool
 
 
@@ -55,7 +56,7 @@ def is_from_follower(request: FetchRequest) -> bool:
 
 @final
 class FetchHandler:
-    """Answers the fetches of followers and consumers, at once or when there is enough."""
+    """Answers the fetches of followers and consumers, at once or when there are enough records."""
 
     def __init__(self, context: ReplicaContext, isr_changes: IsrChanges) -> None:
         self._context = context
@@ -64,6 +65,10 @@ class FetchHandler:
         self.purgatory: Purgatory[ParkedFetch] = Purgatory(context.outbox, EXPIRY_TIMER, self._on_expired)
 
     def on_request(self, now_ms: int, call: int, request: FetchRequest) -> None:
+        """Answers the fetch, or parks it if there is less than `min_bytes` to read and it may wait.
+
+        Raises StorageError if the disk under the last log directory fails.
+        """
         reading = self._read_all(now_ms, request, counts=is_from_follower(request))
         may_wait = request.max_wait_ms > 0 and request.partitions
         has_room = len(self.purgatory) < self._context.config.max_parked_requests
@@ -88,14 +93,16 @@ class FetchHandler:
         self._context.outbox.reply(call, FetchResponse(partitions=reading.answers))
 
     def on_touched(self, now_ms: int, topic_partition: TopicPartition) -> None:
-        """PRO-8: answers whoever waited for the end, high watermark, role or removal of the partition."""
+        """Answers the parked fetches that are ready, after the partition's log end, high watermark or role changed, or
+        the partition was removed (PRO-8).
+        """
         replica = self._context.replicas.get(topic_partition)
         for number, parked in self.purgatory.watching(topic_partition):
             if replica is None or not self._is_quiet(replica, parked):
                 self._look_again(now_ms, number, parked)
 
     def _is_quiet(self, replica: Replica, parked: ParkedFetch) -> bool:
-        """Nothing to say about this partition yet, told without a read."""
+        """Returns whether there is nothing new in this partition for the parked fetch; finds out without a read."""
         request = parked.request
         for asked, leader_epoch in zip(request.partitions, parked.leader_epochs, strict=True):
             if asked.topic_partition == replica.topic_partition:
@@ -107,7 +114,9 @@ class FetchHandler:
         return False
 
     def _look_again(self, now_ms: int, number: int, parked: ParkedFetch) -> None:
-        """The follower's progress was counted when it came, and is not counted a second time (LED-6)."""
+        """Reads again, and answers if there is enough now. The follower's progress was counted when the fetch came, and
+        is not counted a second time (LED-6).
+        """
         reading = self._read_all(now_ms, parked.request, counts=False)
         is_same = parked.leader_epochs == self._leader_epochs(parked.request)
         if not is_same or reading.is_final or self._is_enough(parked.request, reading):
@@ -118,16 +127,16 @@ class FetchHandler:
         self._answer(parked.call, self._read_all(now_ms, parked.request, counts=False))
 
     def answer_all(self, now_ms: int) -> None:
-        """The broker is ending."""
+        """Answers all parked fetches with what there is, because the broker is ending."""
         for number in self.purgatory.numbers():
             parked = self.purgatory.take(number)
             if parked is not None:
                 self._on_expired(now_ms, parked)
 
     def _read_all(self, now_ms: int, request: FetchRequest, *, counts: bool) -> _Reading:
-        """Reads in the order asked; at least one batch in all, be it above the limits (KIP-74).
+        """Reads the partitions in the order of the request: at least one batch in all, even above the limits (KIP-74).
 
-        `counts` says whether the request is a follower's promise, and has not been counted yet.
+        `counts` says whether this is a follower's fetch whose progress has not been counted yet.
         """
         answers: list[FetchPartitionResponse] = []
         size_bytes, is_final = 0, False
@@ -151,6 +160,11 @@ class FetchHandler:
         is_first: bool,
         counts: bool,
     ) -> FetchPartitionResponse:
+        """Returns the answer for one partition; if `counts` and all checks pass, counts the follower's progress.
+
+        `room` is how many bytes are left of the whole answer's limit; if `is_first`, one batch may exceed it. Errors
+        become answers, but StorageError is raised if the disk under the last log directory fails.
+        """
         replica: Replica | None = None
         place: LogOffsetMetadata | None = None
         try:
@@ -173,7 +187,7 @@ class FetchHandler:
         return answer
 
     def _check(self, replica: Replica, request: FetchRequest, asked: FetchPartition) -> None:
-        # The epoch comes before everything else (LED-1).
+        # The leader epoch is checked before everything else (LED-1).
         replica.check_leader_epoch(asked.current_leader_epoch)
         if is_from_follower(request):
             leader = replica.check_leads()
@@ -183,18 +197,27 @@ class FetchHandler:
             self.check_serves_consumers(replica)
 
     def is_promise(self, answer: FetchPartitionResponse) -> bool:
-        """LED-6: an offset that was refused (KAFKA-8400), or that diverges (KAFKA-13141), promises nothing."""
+        """Returns whether the fetch offset promises anything about the follower's log (LED-6).
+
+        An offset that was refused (KAFKA-8400), or that diverges (KAFKA-13141), promises nothing.
+        """
         return answer.error is ErrorCode.NONE and answer.diverging is None
 
     def check_is_replica(self, leader: Leader, request: FetchRequest) -> None:
-        """LED-2: one of the two lags in metadata, so the answer is retriable (KAFKA-13837)."""
+        """Raises ClusterError for a broker that is no replica of the partition (LED-2).
+
+        The follower or the leader has old metadata, so the error is retriable (KAFKA-13837).
+        """
         if request.replica_id not in leader.followers:
             raise ClusterError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {request.replica_id} is no replica here"
             )
 
     def check_incarnation(self, request: FetchRequest) -> None:
-        """LED-7 (KAFKA-15221): a fetch of an earlier life says nothing about what the present one holds."""
+        """Raises ClusterError for a fetch from an earlier life of the broker (LED-7, KAFKA-15221).
+
+        It says nothing about what the present life holds.
+        """
         if request.broker_epoch < self._context.image.broker_epoch(request.replica_id):
             raise ClusterError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -202,12 +225,16 @@ class FetchHandler:
             )
 
     def check_serves_consumers(self, replica: Replica) -> None:
-        """A follower serves too, up to its own high watermark (CON-4)."""
+        """Raises ClusterError before the first role; a follower serves too, up to its own high watermark (CON-4)."""
         if replica.leader is None and replica.follower is None:
             raise ClusterError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{replica.topic_partition} has no role yet")
 
     def find_divergence(self, replica: Replica, asked: FetchPartition) -> EpochEnd | None:
-        """LED-4; below the log start it is out of range even so (LED-3, KAFKA-12996)."""
+        """Returns up to where the follower's log agrees with this one; None if up to the fetch offset (LED-4).
+
+        Raises OffsetOutOfRange if the fetch is below the log start, even if it also diverges (LED-3, KAFKA-12996), or
+        if the log has no epoch as old as the last fetched one.
+        """
         log = replica.log
         if asked.fetch_offset < log.marks.log_start_offset:
             raise OffsetOutOfRange(asked.fetch_offset, log.marks.log_start_offset, log.local.log_end_offset)
@@ -223,9 +250,9 @@ class FetchHandler:
     def _read(
         self, replica: Replica, request: FetchRequest, asked: FetchPartition, *, room: int, is_first: bool
     ) -> tuple[FetchPartitionResponse, LogOffsetMetadata | None]:
-        """Returns the answer, and the place of the fetch offset where the read has found it.
+        """Returns the answer, and the place of the fetch offset if the read has found it.
 
-        The bounds that are told are those before the read, and never patched later (LED-5, CON-6).
+        The marks in the answer are those from before the read, and are not updated later (LED-5, CON-6).
         """
         log = replica.log
         if not log.marks.log_start_offset <= asked.fetch_offset <= log.local.log_end_offset:
@@ -235,7 +262,7 @@ class FetchHandler:
         if max_bytes > 0 or is_first:
             data = self._read_log(log, request, asked.fetch_offset, max_bytes, is_first)
             records = data.records
-            # Where the offset was compacted away, the place is that of a later one, and tells nothing.
+            # If the offset was compacted away, the place belongs to a later offset and is of no use.
             if data.offset_metadata.offset == asked.fetch_offset:
                 place = data.offset_metadata
         return self._report(replica, asked, records=records), place
@@ -257,7 +284,10 @@ class FetchHandler:
         asked: FetchPartition,
         place: LogOffsetMetadata | None,
     ) -> None:
-        """LED-6, LED-8: everything below the fetch offset is in that follower's log under our history."""
+        """Notes that the follower's log holds everything below the fetch offset as this log does (LED-6, LED-8).
+
+        The follower may then join the ISR, and the high watermark may rise.
+        """
         leader = replica.leader
         follower = None if leader is None else leader.followers.get(request.replica_id)
         if follower is None:
@@ -299,7 +329,7 @@ class FetchHandler:
     def _refuse(
         self, replica: Replica | None, asked: FetchPartition, error: ErrorCode
     ) -> FetchPartitionResponse:
-        """Returns the error; OFFSET_OUT_OF_RANGE with the leader's bounds, so that a follower need not ask (FET-11)."""
+        """Returns the answer with the error; OFFSET_OUT_OF_RANGE carries the marks that a follower needs (FET-11)."""
         if replica is not None and error is ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._report(replica, asked, error=error)
         leader_id, leader_epoch = self._context.leader_hint(asked.topic_partition)

@@ -1,4 +1,4 @@
-"""A follower's fetch loop: one request in flight to each leader broker, for all partitions that it leads.
+"""The fetch loops of a broker's followers: one request in flight to each broker, for all partitions that it leads.
 
 Kafka: AbstractFetcherThread, ReplicaFetcherThread; rules FET-1 to FET-13.
 """
@@ -12,6 +12,7 @@ from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
 from cluster.core.messages import (
     NO_EPOCH,
+    NO_LEADER,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -32,17 +33,18 @@ WAIT_TIMER = "replica.fetch:"
 
 @final
 class Fetcher:
-    """The partitions followed from one leader broker, in the order in which they are asked for."""
+    """The partitions followed from one leader broker, in the order of the next fetch."""
 
     def __init__(self, leader_id: int) -> None:
         self.leader_id = leader_id
         self.replicas: dict[TopicPartition, Replica] = {}
         self.is_in_flight = False
-        # Set after a request was lost.
+        # No fetch is sent before this time: the last one was lost, or every partition waits.
         self.delayed_until_ms = 0
 
     def move_to_end(self, replica: Replica) -> None:
-        """It got data; the others come first next time, or large ones would starve them (KIP-74)."""
+        """Puts a replica that got records last, so that large partitions do not starve the others (KIP-74)."""
+        assert replica.topic_partition in self.replicas, replica.name
         self.replicas[replica.topic_partition] = self.replicas.pop(replica.topic_partition)
 
 
@@ -58,21 +60,22 @@ class Fetchers:
         self._is_stopped = False
 
     def add(self, replica: Replica) -> None:
-        """Follows the replica from the next `pump` on."""
+        """Starts to follow the replica: the next `pump` fetches it."""
         assert replica.follower is not None, replica.topic_partition
         leader_id = replica.follower.leader_id
+        assert leader_id not in (NO_LEADER, self._context.broker_id), (replica.topic_partition, leader_id)
         fetcher = self._fetchers.get(leader_id)
         if fetcher is None:
             fetcher = self._fetchers[leader_id] = Fetcher(leader_id)
         fetcher.replicas[replica.topic_partition] = replica
-        # The newcomer need not wait for what others wait for.
+        # The new replica need not wait until the delay of the others is over.
         fetcher.delayed_until_ms = 0
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Follows the partition no more: what a fetch in flight brings for it is dropped.
+        """Stops following the partition; what a fetch in flight brings for it is dropped.
 
-        A fetcher without partitions ends, as Kafka's thread and its connection do: a later one must not wait for
-        an answer that a cut link has swallowed.
+        A fetcher without partitions ends, as Kafka's thread and its connection do: a later fetcher for the same leader
+        must not wait for an answer that was lost on a cut link.
         """
         for leader_id, fetcher in list(self._fetchers.items()):
             fetcher.replicas.pop(topic_partition, None)
@@ -84,13 +87,13 @@ class Fetchers:
         self._fetchers.clear()
 
     def pump(self, now_ms: int) -> None:
-        """Send what can be sent; called at the end of each step."""
+        """Sends the fetches that can be sent; called at the end of each step."""
         for fetcher in self._fetchers.values():
             self._maybe_send(now_ms, fetcher)
 
     def _maybe_send(self, now_ms: int, fetcher: Fetcher) -> None:
         if fetcher.is_in_flight or not fetcher.replicas or now_ms < fetcher.delayed_until_ms:
-            # FET-3; a delay ends with its timer.
+            # One fetch at a time is on its way to a leader (FET-3); a delay ends with its timer.
             return
         ready: list[Replica] = []
         delayed_until_ms: list[int] = []
@@ -98,7 +101,7 @@ class Fetchers:
             follower = replica.follower
             if follower is None or follower.state is not FetchState.FETCHING:
                 continue
-            # The next fetch acknowledges all below its offset: where a flush is promised, that comes first.
+            # The next fetch acknowledges all below its offset, so a promised flush must have ended before.
             if self._flushes.is_behind(replica):
                 return
             if follower.is_ready(now_ms):
@@ -131,6 +134,7 @@ class Fetchers:
             max_bytes=config.replica_fetch_response_max_bytes,
             partitions=tuple(asked.values()),
         )
+        assert not fetcher.is_in_flight, fetcher.leader_id
         fetcher.is_in_flight = True
         self._context.outbox.send(
             fetcher.leader_id,
@@ -140,7 +144,7 @@ class Fetchers:
         )
 
     def _ask(self, replica: Replica) -> FetchPartition:
-        """FET-1."""
+        """Returns what the fetch states of one partition: its log end, log start and epochs (FET-1)."""
         log = replica.log
         return FetchPartition(
             topic_partition=replica.topic_partition,
@@ -158,6 +162,7 @@ class Fetchers:
         now_ms: int,
         body: ResponseBody | TransportError,
     ) -> None:
+        assert fetcher.is_in_flight, fetcher.leader_id
         fetcher.is_in_flight = False
         if self._is_stopped:
             return
@@ -171,7 +176,10 @@ class Fetchers:
                 self.apply(now_ms, fetcher, replica, about, answer)
 
     def is_current(self, now_ms: int, replica: Replica, asked: FetchPartition) -> bool:
-        """FET-4, KAFKA-7786: what was asked in another leader epoch or at another end is not used at all."""
+        """Returns whether the replica is still in the leader epoch and at the log end of the fetch.
+
+        If not, the answer is not used at all (FET-4, KAFKA-7786).
+        """
         follower = replica.follower
         is_same_state = (
             replica.leader_epoch == asked.current_leader_epoch
@@ -187,6 +195,10 @@ class Fetchers:
         asked: FetchPartition,
         answer: FetchPartitionResponse,
     ) -> None:
+        """Handles the answer about one partition; `asked` is what its fetch stated.
+
+        A refused partition waits, is fenced or has failed. Raises StorageError if the last log directory fails.
+        """
         follower = replica.follower
         assert follower is not None and follower.leader_id == fetcher.leader_id, replica.topic_partition
         try:
@@ -198,7 +210,7 @@ class Fetchers:
                 case ErrorCode.OFFSET_OUT_OF_RANGE:
                     self.on_out_of_range(now_ms, replica, follower, answer)
                 case ErrorCode.FENCED_LEADER_EPOCH:
-                    # Until metadata brings a newer epoch (FET-10).
+                    # The follower waits until metadata brings a newer epoch (FET-10).
                     follower.state = FetchState.FENCED
                 case _:
                     self._delay(now_ms, follower)
@@ -217,7 +229,7 @@ class Fetchers:
         self._context.outbox.observe("replica.failed", topic_partition=replica.name, reason=str(error))
 
     def on_diverging(self, now_ms: int, replica: Replica, answer: FetchPartitionResponse) -> None:
-        """FET-5a: truncate and nothing else; high watermark and data of this answer are for another log."""
+        """Truncates, and uses nothing else of the answer: it describes a log that differs from this one (FET-5a)."""
         assert answer.diverging is not None
         self._truncations.on_diverging(now_ms, replica, answer.diverging)
 
@@ -229,7 +241,10 @@ class Fetchers:
         asked: FetchPartition,
         answer: FetchPartitionResponse,
     ) -> None:
-        """FET-5b to d, in this order; the follower learns here what its last fetch has committed (FET-13)."""
+        """Appends, then adopts the high watermark, then the log start, in this order (FET-5b to FET-5d).
+
+        The follower learns here what its last fetch has committed (FET-13).
+        """
         if answer.records:
             self.append(now_ms, replica, asked, answer.records)
             fetcher.move_to_end(replica)
@@ -239,7 +254,10 @@ class Fetchers:
             log.marks.maybe_increment_log_start_offset(min(answer.log_start_offset, log.marks.high_watermark))
 
     def append(self, now_ms: int, replica: Replica, asked: FetchPartition, records: bytes) -> None:
-        """FET-9 (KAFKA-18723): only what a leader of at most the asked epoch wrote; the log skips the rest."""
+        """Appends the batches of leader epochs up to that of the fetch; the log skips the rest (FET-9, KAFKA-18723).
+
+        Raises StorageError.
+        """
         log, leader_epoch = replica.log, asked.current_leader_epoch
         assert leader_epoch != NO_EPOCH, replica.topic_partition
         try:
@@ -255,7 +273,7 @@ class Fetchers:
             self._flushes.maybe_flush(replica)
 
     def adopt_high_watermark(self, replica: Replica, leader_high_watermark: int) -> None:
-        """FET-5c: the leader's, kept within the own log; it may go back (FET-6)."""
+        """Adopts the leader's high watermark, limited to the follower's log (FET-5c); it may go back (FET-6)."""
         before = replica.log.marks.high_watermark
         if (
             leader_high_watermark >= 0
@@ -266,18 +284,24 @@ class Fetchers:
     def on_out_of_range(
         self, now_ms: int, replica: Replica, follower: Follower, answer: FetchPartitionResponse
     ) -> None:
-        """FET-11; never fatal, and never from zero because of it (KAFKA-2143, KAFKA-7414)."""
+        """Cuts to the leader's end, starts again at the leader's start, or else asks again later (FET-11).
+
+        Being out of range is never fatal, and no reason to start at offset 0 (KAFKA-2143, KAFKA-7414).
+        """
         log = replica.log
         if 0 <= answer.log_end_offset < log.local.log_end_offset:
             self._truncations.truncate(now_ms, replica, answer.log_end_offset)
         elif answer.log_start_offset > log.local.log_end_offset:
             self._truncations.truncate_fully(now_ms, replica, answer.log_start_offset)
         else:
-            # The leader's log has meanwhile moved to where ours ends.
+            # The leader's log has moved meanwhile, so that it contains our end.
             self._delay(now_ms, follower)
 
 
 def _holds_log_start(log: PartitionLog, refused: UnexpectedAppendOffset) -> bool:
-    """The leader's log starts within its first batch, which an empty log must take whole (KAFKA-6975)."""
+    """Returns whether the refused batches reach across the start of an empty log.
+
+    The leader's log then starts within its first batch, which the follower must take whole (KAFKA-6975).
+    """
     is_empty = log.marks.log_start_offset == log.local.log_end_offset
     return is_empty and refused.first_offset < log.local.log_end_offset <= refused.last_offset

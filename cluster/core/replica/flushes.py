@@ -1,7 +1,7 @@
 """Flushes of partition logs as jobs, and the promises that wait for them.
 
-Kafka flushes inside the append; here the append returns and the promise waits: the leader counts itself, and a
-follower names its fetch offset, only up to what is flushed where flush.messages=1.
+Kafka flushes inside the append. Here the append returns at once and the promise waits: with flush.messages=1 the
+leader counts only what it has flushed of its own log, and a follower fetches on only when its log is flushed.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ OnFailure = Callable[[str], None]
 
 @final
 class Flushes:
-    """One flush in flight a partition; what is appended meanwhile shares the next one."""
+    """Runs at most one flush for each partition; what is appended meanwhile shares the next one."""
 
     def __init__(self, context: ReplicaContext, on_failure: OnFailure) -> None:
         self._context = context
         self._on_failure = on_failure
 
     def start(self, now_ms: int) -> None:
-        """Looks at flush.ms as often as log.flush.scheduler.interval.ms says: by default never, as in Kafka."""
+        """Sets the timer that checks flush.ms, every log.flush.scheduler.interval.ms: by default never, as in Kafka."""
         interval_ms = self._context.config.log_flush_scheduler_interval_ms
         if interval_ms < LONG_MAX:
             self._context.outbox.set_timer(FLUSH_TIMER, now_ms + interval_ms, self._on_timer)
 
     def _on_timer(self, now_ms: int) -> None:
-        """Kafka: LogManager.flushDirtyLogs."""
+        """Flushes the logs whose flush.ms has passed. Kafka: LogManager.flushDirtyLogs."""
         replicas = self._context.replicas
         for topic_partition in sorted(replicas):
-            # A flush that fails takes the other replicas of its directory along.
+            # A flush that fails removes the other replicas of its directory from the table.
             replica = replicas.get(topic_partition)
             if replica is None or replica.is_flushing or replica.log.local.unflushed_messages == 0:
                 continue
@@ -48,7 +48,7 @@ class Flushes:
         self.start(now_ms)
 
     def maybe_flush(self, replica: Replica) -> bool:
-        """After an append: flush.messages is reached, or a segment was closed and its bytes are due."""
+        """Starts a flush after an append that reached flush.messages or closed a segment. Returns whether it did."""
         up_to = replica.log.flushes.wanted
         if replica.is_flushing or up_to is None:
             return False
@@ -56,16 +56,18 @@ class Flushes:
         return True
 
     def on_new_role(self, replica: Replica) -> None:
-        """After a start, the end of the log may be in the page cache only."""
+        """Starts a flush if one is promised: after a start, the end of the log may be in the page cache only."""
         if self.is_behind(replica) and not replica.is_flushing:
             self._flush(replica, replica.log.local.log_end_offset)
 
     def is_behind(self, replica: Replica) -> bool:
-        """A promise has to wait for a flush."""
+        """Returns whether a promise has to wait for a flush."""
         log = replica.log
         return promises_flush(log) and log.local.recovery_point < log.local.log_end_offset
 
     def _flush(self, replica: Replica, up_to: int) -> None:
+        assert not replica.is_flushing, replica.name
+        assert up_to <= replica.log.local.log_end_offset, (up_to, replica.log.local.log_end_offset)
         try:
             prepared = replica.log.flushes.prepare(up_to)
         except StorageError as error:
@@ -79,6 +81,7 @@ class Flushes:
         self._context.outbox.run_job("flush", prepared, then)
 
     def _on_flushed(self, now_ms: int, replica: Replica, up_to: int, error: Exception | None) -> None:
+        assert replica.is_flushing, replica.name
         replica.is_flushing = False
         if self._context.replicas.get(replica.topic_partition) is not replica:
             # The replica was deleted meanwhile.
@@ -87,7 +90,7 @@ class Flushes:
             self._fail(replica, error)
             return
         replica.flushed_ms = now_ms
-        # A truncation that came between leaves less to be noted.
+        # After a truncation in between, less than `up_to` is noted.
         replica.log.flushes.done(up_to)
         if self.is_behind(replica):
             self._flush(replica, replica.log.local.log_end_offset)
@@ -97,7 +100,7 @@ class Flushes:
         self._context.touch(replica.topic_partition)
 
     def _fail(self, replica: Replica, error: Exception) -> None:
-        """PRO-9: what the disk holds is not known any more."""
+        """Takes the log's directory offline: it is not known any more what the disk holds (PRO-9)."""
         told = StorageError(f"flush of {replica.topic_partition}: {error}")
         told.__cause__ = error
         try:

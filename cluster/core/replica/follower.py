@@ -1,4 +1,4 @@
-"""What a replica is while it follows, all of one leader epoch."""
+"""The state of a replica while it follows, in one leader epoch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import final
 
 
 class FetchState(Enum):
-    """Whether a follower may ask for more."""
+    """Whether a follower may fetch."""
 
     FETCHING = "fetching"
     # Our leader epoch is over; only newer metadata helps (FET-10).
@@ -18,7 +18,7 @@ class FetchState(Enum):
 
 @final
 class Follower:
-    """The state of one follower. A new leader epoch makes a new one."""
+    """One follower's leader, and whether it may fetch. Each leader epoch makes a new one."""
 
     def __init__(self, *, leader_id: int, leader_epoch: int) -> None:
         # With NO_LEADER there is nothing to fetch, and the log stays (ROL-4).

@@ -1,7 +1,6 @@
 """In-sync replicas as the leader knows them: committed, or committed with one proposal on its way (KIP-497).
 
-Kafka: Partition.PartitionState. Pending and committed are different types, so that nobody takes one for
-the other.
+Pending and committed are different types, so that neither is mistaken for the other. Kafka: Partition.PartitionState.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedIsr:
-    """What the controller has committed, as of `partition_epoch`."""
+    """The in-sync replicas that the controller has committed, as of `partition_epoch`."""
 
     isr: frozenset[int]
     partition_epoch: int
@@ -19,7 +18,7 @@ class CommittedIsr:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingExpandIsr:
-    """`joiner` was proposed; the controller may already have admitted it."""
+    """A proposal that `joiner` joins; the controller may already have admitted it."""
 
     committed: CommittedIsr
     joiner: int
@@ -31,7 +30,7 @@ class PendingExpandIsr:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingShrinkIsr:
-    """It was proposed that `leavers` go; the controller may not have agreed yet."""
+    """A proposal that `leavers` leave; the controller may not have agreed yet."""
 
     committed: CommittedIsr
     leavers: frozenset[int]
@@ -50,7 +49,7 @@ def committed_isr(state: IsrState) -> CommittedIsr:
 
 
 def maximal_isr(state: IsrState) -> frozenset[int]:
-    """Whom the high watermark waits for: a joiner at once, a leaver until it is committed (HWM-2)."""
+    """Returns the replicas that the high watermark waits for: a joiner at once, a leaver until it has left (HWM-2)."""
     match state:
         case CommittedIsr(isr=isr):
             return isr
@@ -61,5 +60,5 @@ def maximal_isr(state: IsrState) -> frozenset[int]:
 
 
 def joined(isr: frozenset[int]) -> str:
-    """The ids in ascending order, separated by commas, as observers read them."""
+    """Returns the ids in ascending order, separated by commas, as observers read them."""
     return ",".join(map(str, sorted(isr)))
