@@ -18,11 +18,11 @@ NO_BROKER_EPOCH = -1
 
 @final
 class ReplicaContext:
-    """The replicas of one broker, and the partitions touched in this step: their log end, high watermark, role or flush
-    moved.
+    """The replicas of one broker, and the partitions touched in the present step.
 
-    Before the step ends, the requests that wait for a touched partition are looked at again. If only its log end moved,
-    these are the fetches alone: a longer log makes no produced record safer.
+    A partition is touched when its log end, high watermark, role or flush moves. Before the step ends, the requests
+    that wait for it are looked at again; if only its log end moved, just the fetches: a longer log makes no produced
+    record safer.
 
     `offline` holds the partitions placed here whose log directory cannot be used. They have no replica, and get none
     in this life.
@@ -99,7 +99,7 @@ class ReplicaContext:
     def advance_high_watermark(self, replica: Replica, now_ms: int) -> bool:
         """Raises the high watermark of a leader as far as it may; called after each event that can move it (HWM-5).
 
-        Returns whether it moved, which is never on a follower.
+        Returns whether it moved; on a follower it does not.
         """
         leader = replica.leader
         if leader is None or not leader.maybe_advance_high_watermark(now_ms):

@@ -48,7 +48,7 @@ class Flushes:
         self.start(now_ms)
 
     def maybe_flush(self, replica: Replica) -> bool:
-        """Starts a flush after an append that reached flush.messages or closed a segment. Returns whether it did."""
+        """Starts a flush if flush.messages is reached and none runs. Returns whether it did."""
         up_to = replica.log.flushes.wanted
         if replica.is_flushing or up_to is None:
             return False

@@ -1,4 +1,4 @@
-"""The leader's proposals to the controller: at most one in flight a partition, retried while the answer is lost.
+"""The leader's proposals of in-sync replicas: at most one in flight for each partition, repeated if its answer is lost.
 
 Kafka: AlterPartitionManager, Partition.submitAlterPartition.
 """
@@ -19,9 +19,9 @@ from cluster.core.replica.replica import Replica
 LAG_TIMER = "isr.lag"
 RETRY_TIMER = "isr.retry:"
 
-# ISR-6: refused for certain, so the proposal is void.
+# Definite refusals, which withdraw the proposal (ISR-6).
 _REJECTED = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-# ISR-6: superseded, or perhaps done: the larger ISR stays until metadata says more.
+# The proposal is superseded, or perhaps done: the larger ISR stays until metadata says more (ISR-6).
 _SUPERSEDED = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -36,7 +36,7 @@ _SUPERSEDED = frozenset(
 
 @final
 class IsrChanges:
-    """Proposes, for all partitions led here, who should be in their ISR."""
+    """Proposes changes of the ISR for all partitions led here, and adopts what is committed."""
 
     def __init__(self, context: ReplicaContext) -> None:
         self._context = context
@@ -45,7 +45,7 @@ class IsrChanges:
         self._arm_lag_timer(now_ms)
 
     def _arm_lag_timer(self, now_ms: int) -> None:
-        # Twice in the lag time (ISR-2).
+        # The members are checked twice within the lag time (ISR-2).
         at_ms = now_ms + max(1, self._context.config.replica_lag_time_max_ms // 2)
         self._context.outbox.set_timer(LAG_TIMER, at_ms, self._on_lag_timer)
 
@@ -55,6 +55,7 @@ class IsrChanges:
             self.maybe_shrink(now_ms, replica)
 
     def maybe_expand(self, now_ms: int, replica: Replica, follower: FollowerProgress) -> bool:
+        """Proposes that `follower` joins, if it may and nothing else is proposed (ISR-5). Returns whether it did."""
         leader = replica.leader
         proposal = None if leader is None else leader.expansion(follower)
         if leader is None or proposal is None:
@@ -63,6 +64,7 @@ class IsrChanges:
         return True
 
     def maybe_shrink(self, now_ms: int, replica: Replica) -> bool:
+        """Proposes that all lagging members leave, if nothing else is proposed (ISR-5). Returns whether it did."""
         leader = replica.leader
         proposal = None if leader is None else leader.shrinkage(now_ms)
         if leader is None or proposal is None:
@@ -71,6 +73,8 @@ class IsrChanges:
         return True
 
     def _propose(self, now_ms: int, replica: Replica, leader: Leader, proposal: PendingIsr) -> None:
+        assert leader.isr is proposal.committed, (leader.isr, proposal)
+        assert leader.proposal_call is None, (replica.name, leader.proposal_call)
         leader.isr = proposal
         self._context.outbox.observe(
             "isr.proposed",
@@ -82,6 +86,7 @@ class IsrChanges:
         self._send(now_ms, replica, leader, proposal)
 
     def _send(self, now_ms: int, replica: Replica, leader: Leader, proposal: PendingIsr) -> None:
+        assert self._context.broker_id in proposal.proposed, (replica.name, proposal)
         own_epoch = self._context.broker_epoch
         request = AlterPartitionRequest(
             broker_id=self._context.broker_id,
@@ -112,7 +117,7 @@ class IsrChanges:
         body: ResponseBody | TransportError,
     ) -> None:
         leader.proposal_call = None
-        # The answer is to an older leader epoch, which nothing here is about any more.
+        # The answer belongs to an older leader epoch, which is over.
         if replica.leader is not leader:
             return
         match body:
@@ -130,7 +135,7 @@ class IsrChanges:
                 self._retry_later(now_ms, replica, leader, proposal)
 
     def _turn_away(self, now_ms: int, replica: Replica, leader: Leader, joiner: int) -> None:
-        """A fetch of before its disk failed, or of before it was fenced: nothing is to be waited for any more."""
+        """Stops waiting for a joiner that the controller refused: since its fetch its disk failed, or it was fenced."""
         follower = leader.followers.get(joiner)
         if follower is not None:
             follower.left()
@@ -139,12 +144,15 @@ class IsrChanges:
     def on_accepted(
         self, now_ms: int, replica: Replica, leader: Leader, body: AlterPartitionResponse
     ) -> None:
-        """ISR-6: adopted iff the leader epoch is ours and the partition epoch not below ours (KAFKA-12751)."""
+        """Adopts an accepted proposal, if its leader epoch is ours and its partition epoch is not below ours.
+
+        Any other answer is out of date (ISR-6, KAFKA-12751).
+        """
         if body.leader_epoch != leader.leader_epoch or body.partition_epoch < replica.partition_epoch:
             return
         if body.partition_epoch == replica.partition_epoch:
             if not isinstance(leader.isr, CommittedIsr) and frozenset(body.isr) == leader.isr.committed.isr:
-                # The controller holds the committed ISR already, unchanged.
+                # The controller has committed the same ISR before, so nothing has changed.
                 leader.revert_proposal()
             return
         replica.partition_epoch = body.partition_epoch
@@ -153,7 +161,7 @@ class IsrChanges:
     def adopt(
         self, now_ms: int, replica: Replica, leader: Leader, isr: tuple[int, ...], partition_epoch: int
     ) -> None:
-        """A committed ISR, from an answer or from metadata, whichever comes first; the other is no news."""
+        """Adopts a committed ISR from an answer or from metadata; the second of the two to come changes nothing."""
         if not leader.adopt_isr(isr, partition_epoch):
             return
         self._context.outbox.observe(
@@ -168,7 +176,7 @@ class IsrChanges:
         self._context.touch(replica.topic_partition)
 
     def _retry_later(self, now_ms: int, replica: Replica, leader: Leader, proposal: PendingIsr) -> None:
-        """The outcome is unknown, so the proposal stands, and is made again for ever (ISR-6)."""
+        """Sends the proposal again after the back-off, without a limit: its outcome is unknown (ISR-6)."""
 
         def retry(at_ms: int) -> None:
             if replica.leader is leader and leader.isr is proposal and leader.proposal_call is None:

@@ -1,8 +1,7 @@
-"""What a replica is while it leads, all of one leader epoch: its followers, its ISR, its high watermark.
+"""The state of a replica while it leads, in one leader epoch: its followers, its ISR, its high watermark.
 
-A new leader epoch makes a new `Leader`, so nothing that was learned under an older one counts (ISR-8; a leader
-that kept its followers' offsets over a re-election would commit on offsets that they have since cut: B-21).
-Kafka: Partition.
+A new leader epoch makes a new `Leader`, so nothing that was learned in an older one counts (ISR-8). A leader that kept
+its followers' offsets over a re-election would commit records that they have cut since (B-21). Kafka: Partition.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from storage.segment.place import LogOffsetMetadata
 
 
 def promises_flush(log: PartitionLog) -> bool:
-    """flush.messages=1: nothing is promised to anybody before it is on stable storage."""
+    """Returns whether flush.messages is 1: then nothing is promised before it is on stable storage."""
     return log.local.config.flush_messages == 1
 
 
@@ -43,6 +42,8 @@ class Leader:
         lag_time_max_ms: int,
         now_ms: int,
     ) -> None:
+        assert registration.leader == broker_id, (registration, broker_id)
+        assert broker_id in registration.replicas, (registration, broker_id)
         self.broker_id = broker_id
         self.log = log
         self.image = image
@@ -58,7 +59,10 @@ class Leader:
         self.proposal_call: int | None = None
 
     def adopt_replicas(self, replicas: Iterable[int], now_ms: int) -> None:
-        """Members count as caught up now, others never were (ISR-8); those that are known keep their view."""
+        """Takes over the assigned replicas; those that are known already keep their progress.
+
+        New replicas count as caught up now if they are in the ISR, else as never caught up (ISR-8).
+        """
         known = self.followers
         members = committed_isr(self.isr).isr
         self.followers = {
@@ -70,28 +74,28 @@ class Leader:
 
     @property
     def min_isr(self) -> int:
-        """The effective one: a topic with fewer replicas than min.insync.replicas asks for all of them."""
+        """The effective min.insync.replicas: a topic with fewer replicas needs all of them."""
         return min(self.log.local.config.min_insync_replicas, len(self.followers) + 1)
 
     @property
     def own_end(self) -> LogOffsetMetadata:
-        """What the leader itself may be counted with: where a flush is promised, only what is flushed."""
+        """The log end that the leader counts for itself: where a flush is promised, only what is flushed."""
         if promises_flush(self.log) and self.log.local.recovery_point < self.log.local.log_end_offset:
             return LogOffsetMetadata(self.log.local.recovery_point)
         return self.log.local.log_end
 
     def is_under_min_isr(self) -> bool:
-        """HWM-3 (KAFKA-15583): nothing is committed by fewer than min.insync.replicas."""
+        """Returns whether too few replicas are in sync: then nothing is committed (HWM-3, KAFKA-15583)."""
         return len(committed_isr(self.isr).isr) < self.min_isr
 
     def counted_isr(self) -> frozenset[int]:
-        """Whose logs the high watermark waits for (HWM-2)."""
+        """Returns the replicas whose logs the high watermark waits for (HWM-2)."""
         return maximal_isr(self.isr)
 
     def should_wait_for(self, follower: FollowerProgress, now_ms: int) -> bool:
-        """HWM-1: a member, or one that is about to join and must get the chance to.
+        """Returns whether the high watermark waits for the follower: a member, or one that is about to join (HWM-1).
 
-        Those that could not join do not hold the high watermark back (KAFKA-15021).
+        A replica that may not join does not hold the high watermark back (KAFKA-15021).
         """
         if follower.broker_id in self.counted_isr():
             return True
@@ -99,6 +103,7 @@ class Leader:
         return is_caught_up and self.is_eligible(follower)
 
     def high_watermark_candidate(self, now_ms: int) -> LogOffsetMetadata:
+        """Returns the lowest log end of all that the high watermark waits for; it may be below the high watermark."""
         candidate = self.own_end
         for follower in self.followers.values():
             if follower.log_end_offset < candidate.offset and self.should_wait_for(follower, now_ms):
@@ -106,7 +111,7 @@ class Leader:
         return candidate
 
     def maybe_advance_high_watermark(self, now_ms: int) -> bool:
-        """HWM-4: it only rises. Evaluated at the events of HWM-5."""
+        """Raises the high watermark to the candidate; it never falls (HWM-4). Returns whether it moved."""
         if self.is_under_min_isr():
             return False
         before, candidate = self.log.marks.high_watermark, self.high_watermark_candidate(now_ms)
@@ -122,25 +127,31 @@ class Leader:
         return after > before
 
     def is_eligible(self, follower: FollowerProgress) -> bool:
-        """KIP-841, KIP-903: unfenced, not shutting down, and the incarnation that fetched is the present one."""
+        """Returns whether the follower is unfenced, not shutting down, and still in the life in which it fetched.
+
+        Nobody else may join (KIP-841, KIP-903).
+        """
         is_same_life = follower.broker_epoch == self.image.broker_epoch(follower.broker_id)
         return is_same_life and self.image.is_active(follower.broker_id)
 
     def has_reached_epoch(self, follower: FollowerProgress) -> bool:
-        """KAFKA-7128: at the high watermark, which may lag, and at the start of this leader epoch."""
+        """Returns whether the follower has reached the start of this leader epoch and the high watermark.
+
+        The high watermark alone may be behind (KAFKA-7128).
+        """
         return follower.log_end_offset >= max(self.log.marks.high_watermark, self.epoch_start_offset)
 
     def can_join(self, follower: FollowerProgress) -> bool:
-        """ISR-3, from one view of the follower (ISR-4): the offset and the incarnation are of one fetch."""
+        """Returns whether the follower may join (ISR-3); its offset and its broker epoch are of one fetch (ISR-4)."""
         is_outside = follower.broker_id not in maximal_isr(self.isr)
         return is_outside and self.has_reached_epoch(follower) and self.is_eligible(follower)
 
     def is_lagging(self, follower: FollowerProgress, now_ms: int) -> bool:
-        """ISR-2."""
+        """Returns whether the follower has not been caught up within the lag time (ISR-2)."""
         return not follower.is_caught_up(self.log.local.log_end_offset, now_ms, self.lag_time_max_ms)
 
     def expansion(self, follower: FollowerProgress) -> PendingExpandIsr | None:
-        """The proposal to let `follower` in, if it may come and no other proposal is on its way (ISR-5)."""
+        """Returns the proposal that `follower` joins; None if it may not, or another proposal is on its way (ISR-5)."""
         if not isinstance(self.isr, CommittedIsr) or self.proposal_call is not None:
             return None
         if not self.can_join(follower):
@@ -148,7 +159,7 @@ class Leader:
         return PendingExpandIsr(committed=self.isr, joiner=follower.broker_id)
 
     def shrinkage(self, now_ms: int) -> PendingShrinkIsr | None:
-        """The proposal to drop all members that lag."""
+        """Returns the proposal that all lagging members leave; None if none lags, or another proposal is on its way."""
         if not isinstance(self.isr, CommittedIsr) or self.proposal_call is not None:
             return None
         leavers = frozenset(
@@ -159,19 +170,19 @@ class Leader:
         return PendingShrinkIsr(committed=self.isr, leavers=leavers) if leavers else None
 
     def member_epoch(self, member: int, own_broker_epoch: int) -> int:
-        """The incarnation a proposal names: the one whose fetches were counted (KIP-903)."""
+        """Returns the broker epoch that a proposal names for `member`: that of its counted fetches (KIP-903)."""
         if member == self.broker_id:
             return own_broker_epoch
         follower = self.followers.get(member)
-        # Without a fetch in this epoch it can only be a member already.
+        # A replica that has not fetched in this leader epoch can only be a member already.
         if follower is None or follower.broker_epoch < 0:
             return self.image.broker_epoch(member)
         return follower.broker_epoch
 
     def adopt_isr(self, isr: Iterable[int], partition_epoch: int) -> bool:
-        """ISR-7: what is committed replaces committed and pending both. Whether anything is new.
+        """Replaces the committed and the proposed ISR by a newer committed one (ISR-7). Returns whether it is newer.
 
-        The same partition epoch again is no news: it must not drop a proposal that may be committed next.
+        The same partition epoch again changes nothing: it must not drop a proposal that may be committed next.
         """
         current = committed_isr(self.isr).partition_epoch
         if partition_epoch <= current:
@@ -181,9 +192,9 @@ class Leader:
         return True
 
     def _note_removed(self, isr: frozenset[int]) -> None:
-        """Notes who leaves without a proposal of ours, and will not fetch: its disk failed, or it is fenced.
+        """Notes the members that leave without our proposal, because their disk failed or they are fenced.
 
-        Else the high watermark would wait for them for replica.lag.time.max.ms, as for one that is about to join.
+        They do not fetch, and the high watermark would wait replica.lag.time.max.ms for them, as for a joining replica.
         """
         proposed = self.isr.leavers if isinstance(self.isr, PendingShrinkIsr) else frozenset()
         for follower in self.followers.values():
@@ -191,5 +202,7 @@ class Leader:
                 follower.left()
 
     def revert_proposal(self) -> None:
-        """It was refused for certain (ISR-6)."""
+        """Withdraws the proposal, which was refused for certain or has changed nothing (ISR-6)."""
+        assert not isinstance(self.isr, CommittedIsr), self.isr
+        assert self.proposal_call is None, (self.isr, self.proposal_call)
         self.isr = committed_isr(self.isr)

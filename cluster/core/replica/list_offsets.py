@@ -22,12 +22,13 @@ from storage.errors import StorageError
 
 @final
 class ListOffsetsHandler:
-    """Answers which offset is at a time, at once: nothing is waited for."""
+    """Answers which offset a partition has at a point in time, always at once."""
 
     def __init__(self, context: ReplicaContext) -> None:
         self._context = context
 
     def on_request(self, call: int, request: ListOffsetsRequest) -> None:
+        """Answers with the offset or with the error. Raises StorageError if the last log directory fails."""
         try:
             answer = self._look_up(request)
         except ClusterError as error:
@@ -63,6 +64,9 @@ class ListOffsetsHandler:
         )
 
     def check_knows_committed_end(self, leader: Leader) -> None:
-        """CON-5 (KIP-207): until it has committed its own start, the end that others served may be higher."""
+        """Raises ClusterError until the start of the leader's epoch is committed (CON-5, KIP-207).
+
+        Before that, the leader's predecessor may have served a higher end.
+        """
         if leader.log.marks.high_watermark < leader.epoch_start_offset:
             raise ClusterError(ErrorCode.OFFSET_NOT_AVAILABLE, "the high watermark lags behind the election")

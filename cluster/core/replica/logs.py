@@ -1,4 +1,4 @@
-"""What the replicas of a broker ask of its log directories, and of those who work on logs beside them."""
+"""What the replicas of a broker need from its log directories, and whom they tell of their changes to logs."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ class Logs(Protocol):
     """The log directories, as far as replicas need them."""
 
     def on_disk_failed(self, log: PartitionLog | None, error: Exception) -> None:
-        """Takes the directory offline that is to blame for `error`, which a call on `log` raised where it is given.
+        """Takes the directory offline that is to blame for `error`; `log` is the log whose call raised it, if any.
 
-        Raises `error` where that cannot be: the disk is not to blame, or no directory would be left.
+        Raises `error` if no disk is to blame, or if no directory would be left.
         """
 
     def may_lie_offline(self, topic_partition: TopicPartition) -> bool:
-        """Whether its log is in no directory that works, and not all of them do."""
+        """Returns whether the log may be in an offline directory: there is one, and no online directory has the log."""
 
     def open_or_create(
         self, topic: TopicImage, partition: int, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Raises OSError, StorageError."""
+        """Returns the log of the partition, created if there is none. Raises OSError, StorageError."""
 
     def delete(self, replica: Replica) -> None:
-        """Deletes the log of a replica that is no replica any more. Raises OSError, StorageError."""
+        """Deletes the log of a replica that was removed. Raises OSError, StorageError."""
 
     def set_strays_aside(self, expected: dict[TopicPartition, str]) -> None:
-        """Renames the logs that are on disk and not among `expected` (with its topic id): they belong to nobody."""
+        """Renames the logs that are not among `expected`, topic ids by partition: the metadata does not know them."""
 
 
 class LogKeeper(Protocol):
-    """The work on logs that nobody asks for (retention, compaction); it must know what replicas do to them."""
+    """The timed work on logs (retention, compaction), which must learn what replicas do to them."""
 
     def on_log_opened(self, replica: Replica) -> None:
-        """Called once the replica is known, before anything is read or written."""
+        """Notes a new replica, before its log is read or written."""
 
     def on_log_truncated(self, replica: Replica) -> None:
-        """Called after the log was cut."""
+        """Notes that the log was cut."""
 
     def on_log_removed(self, replica: Replica) -> None:
-        """Called before the log is deleted."""
+        """Notes that the log is about to be deleted."""

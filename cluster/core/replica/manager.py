@@ -1,4 +1,4 @@
-"""All replicas of one broker: what clients and other brokers ask of them, and what the metadata makes of them.
+"""All replicas of one broker: the requests of clients and other brokers, and the roles from the metadata.
 
 Kafka: ReplicaManager.
 """
@@ -25,7 +25,10 @@ MAX_SETTLING_ROUNDS = 1_000
 
 @final
 class ReplicaManager:
-    """`on_failure` is called when the disk has failed: what the logs hold is not known then."""
+    """Makes the parts of the replica layer and ends each step.
+
+    `on_failure` is called when the last log directory has failed: it is not known then what the logs hold.
+    """
 
     def __init__(self, context: ReplicaContext, keeper: LogKeeper, on_failure: OnFailure) -> None:
         self.context = context
@@ -39,6 +42,7 @@ class ReplicaManager:
         self.list_offsets = ListOffsetsHandler(context)
 
     def describe(self, request: DescribeReplicasRequest, state: str) -> DescribeReplicasResponse:
+        """Returns the requested replicas, sorted by topic and partition; `state` is the broker's."""
         replicas = self.context.replicas
         return DescribeReplicasResponse(
             broker_id=self.context.broker_id,
@@ -51,7 +55,7 @@ class ReplicaManager:
         )
 
     def settle(self, now_ms: int) -> None:
-        """The end of a step: whoever waits for what moved in it is looked at, then the fetchers go on."""
+        """Ends a step: answers the waiting requests that its changes have made ready, then sends fetches."""
         for _ in range(MAX_SETTLING_ROUNDS):
             touched = self.context.take_touched()
             if not touched:
@@ -61,11 +65,11 @@ class ReplicaManager:
                     self.produces.on_touched(now_ms, topic_partition)
                 self.fetches.on_touched(now_ms, topic_partition)
         else:
-            raise AssertionError("replicas do not come to rest")
+            raise AssertionError(f"replicas do not come to rest in {MAX_SETTLING_ROUNDS} rounds")
         self.fetchers.pump(now_ms)
 
     def on_directory_offline(self, directory: str) -> None:
-        """AP16: its partitions are neither led nor followed here any more; those of others go on."""
+        """Ends the roles of the directory's replicas (AP16); those in other directories keep theirs."""
         replicas = self.context.replicas
         for topic_partition in sorted(replicas):
             replica = replicas[topic_partition]
@@ -73,7 +77,7 @@ class ReplicaManager:
                 self.roles.go_offline(replica)
 
     def stop(self, now_ms: int) -> None:
-        """Nobody is served or followed any more; all who wait are answered."""
+        """Stops to fetch, and answers all requests that wait."""
         self.fetchers.stop()
         self.produces.fail_all()
         self.fetches.answer_all(now_ms)

@@ -1,4 +1,4 @@
-"""Produce: append as leader, and answer when what `acks` asks for has come true.
+"""Produce requests: appends them as leader, and answers when the records are as safe as `acks` asks.
 
 Kafka: ReplicaManager.appendRecords, DelayedProduce.
 """
@@ -31,9 +31,9 @@ ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """One partition of a parked produce: acknowledged once all below `required_offset` is safe, as asked.
+    """One partition of a parked produce request: acknowledged once all below `required_offset` is safe.
 
-    Only in the leader epoch of the append: at the same offset, another epoch may hold another's record
+    This holds only in the leader epoch of the append: in another epoch, the same offset may hold another record
     (PRO-5, KAFKA-1148).
     """
 
@@ -64,7 +64,7 @@ class ParkedProduce:
 
 @final
 class ProduceHandler:
-    """Appends what clients produce, and answers each request once."""
+    """Appends what clients produce, and answers each request once (never with acks=0)."""
 
     def __init__(self, context: ReplicaContext, flushes: Flushes) -> None:
         self._context = context
@@ -72,6 +72,10 @@ class ProduceHandler:
         self.purgatory: Purgatory[ParkedProduce] = Purgatory(context.outbox, EXPIRY_TIMER, self._on_expired)
 
     def on_request(self, now_ms: int, call: int, request: ProduceRequest) -> None:
+        """Appends all batches of the request, and answers it or parks it until they are as safe as `acks` asks.
+
+        Raises StorageError if the disk under the last log directory fails.
+        """
         outcomes = [self._append(now_ms, request.acks, asked) for asked in request.partitions]
         if request.acks == ACKS_NONE:
             return
@@ -89,7 +93,7 @@ class ProduceHandler:
             self.check_acks(acks)
             self.check_room()
             replica = self._context.replica(topic_partition)
-            # In one step with the append: leadership cannot end in between (PRO-6).
+            # In the same step as the append, so that leadership cannot end in between (PRO-6).
             leader = replica.check_leads()
             if acks == ACKS_ALL:
                 self.check_enough_in_sync(leader)
@@ -113,12 +117,12 @@ class ProduceHandler:
             raise ClusterError(ErrorCode.INVALID_RECORD, "no whole batch in the request")
 
     def check_room(self) -> None:
-        """Before the append, so that the refusal is a definite one."""
+        """Raises ClusterError if too many requests wait: before the append, so that the refusal is definite."""
         if len(self.purgatory) >= self._context.config.max_parked_requests:
             raise ClusterError(ErrorCode.REQUEST_TIMED_OUT, "too many produce requests wait")
 
     def check_enough_in_sync(self, leader: Leader) -> None:
-        """PRO-2: nothing is appended that could not be committed."""
+        """Raises ClusterError if too few replicas are in sync to commit the records (PRO-2)."""
         size = len(committed_isr(leader.isr).isr)
         if size < leader.min_isr:
             raise ClusterError(
@@ -129,11 +133,11 @@ class ProduceHandler:
     def _appended(
         self, now_ms: int, acks: int, replica: Replica, leader: Leader, info: AppendInfo
     ) -> Outcome:
-        """A duplicate has the offsets of the first time, and waits for them alike (PRO-7)."""
+        """Returns the outcome of an append; a duplicate waits for the offsets of its first append (PRO-7)."""
         if not info.is_duplicate:
             self._context.tell_appended(replica, info.first_offset, info.last_offset, "leader")
             self._flushes.maybe_flush(replica)
-            # This matters where nobody else is in sync.
+            # If no follower is waited for, the append alone commits the records.
             self._context.advance_high_watermark(replica, now_ms)
         success = ProducePartitionResponse(
             topic_partition=replica.topic_partition,
@@ -156,7 +160,7 @@ class ProduceHandler:
                 parked.outcomes[index] = self.outcome_of(parked.acks, outcome)
 
     def outcome_of(self, acks: int, waiting: Waiting) -> Outcome:
-        """`waiting` itself while it has to go on."""
+        """Returns the partition's answer, or `waiting` itself while there is none yet."""
         topic_partition = waiting.success.topic_partition
         replica = self._context.replicas.get(topic_partition)
         leader = None if replica is None else replica.leader
@@ -171,24 +175,27 @@ class ProduceHandler:
         if leader is None or not self.is_safe(acks, leader, waiting.required_offset):
             return waiting
         if acks == ACKS_ALL and len(maximal_isr(leader.isr)) < leader.min_isr:
-            # PRO-3: it is in the log, and may or may not survive.
+            # The record is in the log, and may or may not survive (PRO-3).
             return self._refuse(
                 topic_partition, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "the ISR shrank while it waited"
             )
         return waiting.success
 
     def has_lost_leadership(self, leader: Leader | None, waiting: Waiting) -> bool:
-        """PRO-5, E4: what one epoch appended is never acknowledged under another one (B-13)."""
+        """Returns whether the epoch of the append is over: no other may acknowledge its records (PRO-5, E4, B-13)."""
         return leader is None or leader.leader_epoch != waiting.leader_epoch
 
     def is_safe(self, acks: int, leader: Leader, required_offset: int) -> bool:
-        """PRO-1; where a flush is promised, even acks=1 waits for the own one."""
+        """Returns whether all below `required_offset` is as safe as `acks` asks (PRO-1).
+
+        Where a flush is promised, even acks=1 waits for the leader's own.
+        """
         if acks == ACKS_ALL:
             return leader.log.marks.high_watermark >= required_offset
         return leader.own_end.offset >= required_offset
 
     def on_touched(self, now_ms: int, topic_partition: TopicPartition) -> None:
-        """The partition's high watermark, flush, ISR or role moved."""
+        """Answers the requests that are ready after the partition's high watermark, flush, ISR or role moved."""
         for number, parked in self.purgatory.watching(topic_partition):
             self._settle(parked)
             if not parked.awaited():
@@ -196,11 +203,11 @@ class ProduceHandler:
                 self._answer(parked)
 
     def _on_expired(self, now_ms: int, parked: ParkedProduce) -> None:
-        """PRO-4: the outcome is unknown."""
+        """Answers after the timeout: the outcome of what still waits is unknown (PRO-4)."""
         self._end(parked, ErrorCode.REQUEST_TIMED_OUT, "its replication took longer than timeout_ms")
 
     def fail_all(self) -> None:
-        """The broker is ending."""
+        """Answers all parked requests, with an error for what still waits, because the broker is ending."""
         for number in self.purgatory.numbers():
             parked = self.purgatory.take(number)
             if parked is not None:

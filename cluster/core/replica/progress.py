@@ -1,4 +1,4 @@
-"""The leader's view of one follower, moved only by fetches that passed every check (LED-6).
+"""What a leader knows of one follower, from fetches that passed every check (LED-6).
 
 Kafka: Replica, ReplicaState.
 """
@@ -10,13 +10,13 @@ from typing import final
 from storage.segment.place import UNKNOWN_OFFSET, LogOffsetMetadata
 
 UNKNOWN_BROKER_EPOCH = -1
-# Before all time, simulated time too, which begins at 0.
+# Earlier than any time, even simulated time, which begins at 0.
 NEVER_MS = -(1 << 62)
 
 
 @final
 class FollowerProgress:
-    """Everything is of one leader epoch: a new one begins with a new view (ISR-8)."""
+    """The progress of one follower in one leader epoch; each leader epoch begins with a new one (ISR-8)."""
 
     __slots__ = (
         "broker_epoch",
@@ -51,7 +51,12 @@ class FollowerProgress:
         broker_epoch: int,
         now_ms: int,
     ) -> None:
-        """ISR-1: caught up now, or as of its previous fetch, or no news. The end may go down (LED-7)."""
+        """Notes a fetch at `log_end`: the follower is caught up now, or was at its previous fetch, or neither (ISR-1).
+
+        `leader_end_offset` is the leader's log end. The follower's end may go down (LED-7).
+        """
+        assert 0 <= log_end.offset, log_end
+        assert log_end.offset <= leader_end_offset, (log_end, leader_end_offset)
         if log_end.offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif log_end.offset >= self.last_fetch_leader_end_offset:
@@ -63,10 +68,10 @@ class FollowerProgress:
         self.broker_epoch = broker_epoch
 
     def left(self) -> None:
-        """The controller took it out of the ISR, so it is caught up again only with its next fetch, if one comes."""
+        """Notes that the controller removed the follower from the ISR: only another fetch makes it caught up again."""
         self.last_caught_up_ms = NEVER_MS
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
-        """At the leader's end, or was within the lag time (ISR-2)."""
+        """Returns whether the follower is at the leader's end, or was so within the lag time (ISR-2)."""
         is_at_end = self.log_end_offset == leader_end_offset
         return is_at_end or now_ms - self.last_caught_up_ms <= lag_time_max_ms

@@ -1,4 +1,4 @@
-"""The place where requests wait: numbered, found by the partitions they watch, ended by a deadline at the latest.
+"""The place where requests wait: numbered, found by the partitions that they watch, ended by a deadline at the latest.
 
 Kafka: DelayedOperationPurgatory.
 """
@@ -17,12 +17,12 @@ Operation = TypeVar("Operation")
 
 @final
 class Purgatory(Generic[Operation]):
-    """Holds operations under one timer, which is armed for the earliest deadline; others find their operation taken."""
+    """Holds operations until they are taken or their deadline has passed. Its timer is set to the earliest deadline."""
 
     def __init__(self, outbox: Outbox, timer_key: str, expire: Callable[[int, Operation], None]) -> None:
         self._outbox = outbox
         self._timer_key = timer_key
-        # Takes `now_ms` and the operation, which is already taken out.
+        # Is called with `now_ms` and an operation, which has been taken out.
         self._expire = expire
         self._next_number = 0
         self._parked: dict[int, tuple[Operation, tuple[TopicPartition, ...]]] = {}
@@ -34,17 +34,21 @@ class Purgatory(Generic[Operation]):
         return len(self._parked)
 
     def park(self, operation: Operation, watched: Iterable[TopicPartition], deadline_ms: int) -> None:
+        """Holds `operation` until it is taken, or until `deadline_ms`; it is found by the `watched` partitions."""
         self._next_number += 1
         number = self._next_number
         watched = tuple(watched)
+        assert watched, (number, deadline_ms)
         self._parked[number] = (operation, watched)
         for topic_partition in watched:
             self._watchers.setdefault(topic_partition, {})[number] = operation
         heapq.heappush(self._deadlines, (deadline_ms, number))
         self._arm()
+        assert self._armed_ms is not None, (number, deadline_ms)
+        assert self._armed_ms <= deadline_ms, (self._armed_ms, deadline_ms)
 
     def watching(self, topic_partition: TopicPartition) -> list[tuple[int, Operation]]:
-        """(number, operation) in order of arrival."""
+        """Returns (number, operation) of all that watch the partition, in order of arrival."""
         watchers = self._watchers.get(topic_partition)
         return [] if watchers is None else list(watchers.items())
 
@@ -52,7 +56,7 @@ class Purgatory(Generic[Operation]):
         return list(self._parked)
 
     def take(self, number: int) -> Operation | None:
-        """Out of the purgatory; None when it has left already."""
+        """Takes the operation out and returns it; None if it was taken before."""
         entry = self._parked.pop(number, None)
         if entry is None:
             return None

@@ -18,23 +18,23 @@ from storage.log import PartitionLog
 
 
 class Role(StrEnum):
-    """What the broker is to a partition."""
+    """The role that a broker has in a partition."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
-    # Nobody leads.
+    # The partition has no leader.
     OFFLINE = "offline"
 
 
 @final
 class Replica:
-    """At most one of `leader` and `follower` is set; neither before the first role."""
+    """One replica. At most one of `leader` and `follower` is set, and neither before the first role."""
 
     def __init__(
         self, topic_partition: TopicPartition, topic_id: str, log: PartitionLog, now_ms: int
     ) -> None:
         self.topic_partition = topic_partition
-        # As observers read it.
+        # The partition, as observers read it.
         self.name = str(topic_partition)
         self.topic_id = topic_id
         self.log = log
@@ -56,7 +56,7 @@ class Replica:
 
     @property
     def committed_isr(self) -> tuple[int, ...]:
-        """Empty on a follower, which does not know it (ROL-3)."""
+        """The committed ISR in ascending order; empty on a follower, which does not know it (ROL-3)."""
         return () if self.leader is None else tuple(sorted(committed_isr(self.leader.isr).isr))
 
     @property
@@ -64,7 +64,7 @@ class Replica:
         return () if self.leader is None else tuple(sorted(maximal_isr(self.leader.isr)))
 
     def adopt(self, registration: PartitionRegistration) -> None:
-        """What the controller says, whatever the role."""
+        """Takes over what the controller has decided, whatever the role; it is never older than what is known."""
         assert registration.partition_epoch >= self.partition_epoch, (registration, self.partition_epoch)
         assert registration.leader_epoch >= self.leader_epoch, (registration, self.leader_epoch)
         self.replicas = registration.replicas
@@ -73,7 +73,10 @@ class Replica:
         self.partition_epoch = registration.partition_epoch
 
     def check_leader_epoch(self, leader_epoch: int) -> None:
-        """LED-1, EPC-4 (KIP-320): both must live in one leader epoch; one that names none is not checked."""
+        """Raises ClusterError if a request names another leader epoch than the replica's (LED-1, EPC-4, KIP-320).
+
+        A request without an epoch is not checked.
+        """
         if leader_epoch == NO_EPOCH or leader_epoch == self.leader_epoch:
             return
         is_old = leader_epoch < self.leader_epoch
@@ -83,6 +86,7 @@ class Replica:
         )
 
     def check_leads(self) -> Leader:
+        """Returns the state as leader. Raises ClusterError if this broker does not lead the partition."""
         if self.leader is None:
             raise ClusterError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is led by {self.leader_id}"
@@ -90,6 +94,7 @@ class Replica:
         return self.leader
 
     def describe(self) -> ReplicaDescription:
+        """Returns the replica as tables and checks read it."""
         return ReplicaDescription(
             topic_partition=self.topic_partition,
             role=self.role.value,

@@ -1,4 +1,4 @@
-"""What the metadata says about the partitions here: roles change in one place each.
+"""The roles that the metadata assigns to the replicas of a broker; each change of a role has one place.
 
 Kafka: ReplicaManager.applyDelta, Partition.makeLeader, Partition.makeFollower; rules ROL-1 to ROL-6.
 """
@@ -44,7 +44,7 @@ class Roles:
         self._flushes = flushes
 
     def apply_image(self, now_ms: int) -> None:
-        """The first publication: everything that the image places here, and away with the rest (ROL-5)."""
+        """Applies the first image: opens all that it places here, and sets all other logs aside (ROL-5)."""
         image = self._context.image
         mine = [each for each in image.partitions() if self._context.broker_id in each.replicas]
         self._logs.set_strays_aside(
@@ -57,7 +57,7 @@ class Roles:
                 self.apply(now_ms, registration)
 
     def apply_delta(self, now_ms: int, delta: MetadataDelta) -> None:
-        """Acts on the outcome only: epochs may have been skipped within the delta (CTL-5)."""
+        """Applies the outcome of a delta; epochs that began and ended within it are skipped (CTL-5)."""
         for name, topic_id in delta.removed_topics:
             self._remove_topic(name, topic_id)
         for name in delta.changed_configs:
@@ -68,13 +68,16 @@ class Roles:
                 self.apply(now_ms, registration)
 
     def apply(self, now_ms: int, registration: PartitionRegistration) -> None:
-        """A disk that fails meanwhile takes its partitions with it; the others' roles are applied all the same."""
+        """Applies the role that `registration` says. A disk that fails takes only its own replicas offline.
+
+        Raises StorageError or OSError if no disk is to blame, or if no log directory is left.
+        """
         try:
             self._apply(now_ms, registration)
         except (StorageError, OSError) as error:
             replica = self._context.replicas.get(registration.topic_partition)
             self._logs.on_disk_failed(None if replica is None else replica.log, error)
-            # It has no log yet: another directory can take it.
+            # The replica has no log yet, so another directory can take it.
             if replica is None:
                 self.apply(now_ms, registration)
 
@@ -96,11 +99,13 @@ class Roles:
             self.become_follower(now_ms, replica, registration)
 
     def is_stale(self, replica: Replica, registration: PartitionRegistration) -> bool:
-        """ROL-1: older metadata is ignored; the same again changes nothing."""
+        """Returns whether the registration is older than what the replica knows, and so ignored (ROL-1)."""
         return registration.partition_epoch < replica.partition_epoch
 
     def _open(self, now_ms: int, registration: PartitionRegistration) -> Replica:
         topic_partition = registration.topic_partition
+        assert topic_partition not in self._context.replicas, topic_partition
+        assert topic_partition not in self._context.offline, topic_partition
         topic = self._context.image.topics[topic_partition.topic]
         config = self.config_of(topic)
         log = self._logs.open_or_create(topic, topic_partition.partition, config, now_ms)
@@ -110,7 +115,7 @@ class Roles:
         return replica
 
     def config_of(self, topic: TopicImage) -> LogConfig:
-        """The topic's own properties over the broker's."""
+        """Returns the configuration of the topic's logs: its own properties over the broker's."""
         return LogConfig.from_properties({**self._context.config.log.to_properties(), **dict(topic.configs)})
 
     def _update_config(self, name: str) -> None:
@@ -124,7 +129,11 @@ class Roles:
                 self._context.touch(replica.topic_partition)
 
     def become_leader(self, now_ms: int, replica: Replica, registration: PartitionRegistration) -> None:
-        """ROL-2, in its order; with the leader epoch unchanged only the ISR and the replicas are news."""
+        """Makes the replica the leader, in the order of ROL-2; in the same leader epoch only ISR and replicas are new.
+
+        Raises StorageError.
+        """
+        assert registration.leader == self._context.broker_id, (registration, self._context.broker_id)
         leader = replica.leader
         if leader is not None and leader.leader_epoch == registration.leader_epoch:
             replica.adopt(registration)
@@ -144,15 +153,18 @@ class Roles:
         )
         self._flushes.on_new_role(replica)
         self._context.advance_high_watermark(replica, now_ms)
-        # Whoever waited for the epoch before is answered (PRO-5).
+        # The requests that waited in the epoch before are answered (PRO-5).
         self._context.touch(replica.topic_partition)
 
     def begin_leader_epoch(self, replica: Replica) -> None:
-        """EPC-5 (KAFKA-7415): the epoch starts at the log end, on record before anything is appended."""
+        """Notes that the leader epoch starts at the log end, before anything is appended (EPC-5, KAFKA-7415).
+
+        Raises StorageError.
+        """
         replica.log.appends.assign_epoch(replica.leader_epoch, replica.log.local.log_end_offset)
 
     def new_leader(self, now_ms: int, replica: Replica, registration: PartitionRegistration) -> Leader:
-        """ISR-8: with no memory of followers, even when it led before (B-21)."""
+        """Returns the state of a leader that knows nothing of its followers, even if it led before (ISR-8, B-21)."""
         return Leader(
             broker_id=self._context.broker_id,
             log=replica.log,
@@ -163,7 +175,11 @@ class Roles:
         )
 
     def become_follower(self, now_ms: int, replica: Replica, registration: PartitionRegistration) -> None:
-        """ROL-3; without a leader it keeps its log and fetches nothing (ROL-4)."""
+        """Makes the replica a follower (ROL-3). Without a leader it keeps its log and fetches nothing (ROL-4).
+
+        Raises StorageError.
+        """
+        assert registration.leader != self._context.broker_id, (registration, self._context.broker_id)
         is_new_epoch = registration.leader_epoch > replica.leader_epoch or replica.follower is None
         replica.adopt(registration)
         if not is_new_epoch:
@@ -187,7 +203,7 @@ class Roles:
         self._fetchers.add(replica)
 
     def may_fetch(self, registration: PartitionRegistration) -> bool:
-        """ROL-6: on its way out, it does not try to come back into an ISR that it has left."""
+        """Returns whether to fetch: not if this broker is shutting down and has left the ISR (ROL-6)."""
         return not self._context.is_shutting_down or self._context.broker_id in registration.isr
 
     def _stop_fetching_on_shutdown(self, replica: Replica, registration: PartitionRegistration) -> None:
@@ -195,7 +211,8 @@ class Roles:
             self._fetchers.remove(replica.topic_partition)
 
     def go_offline(self, replica: Replica) -> None:
-        """AP16: ends the role of a replica whose disk failed. Its log comes back with a start that can read it."""
+        """Ends the role of a replica whose disk failed (AP16). It is back after a later start that can read its log."""
+        assert self._context.replicas.get(replica.topic_partition) is replica, replica.name
         self._fetchers.remove(replica.topic_partition)
         replica.leader = replica.follower = None
         del self._context.replicas[replica.topic_partition]
@@ -208,14 +225,19 @@ class Roles:
         )
 
     def _remove_topic(self, name: str, topic_id: str) -> None:
-        """Removes the replicas of a topic by its id: one of the same name may have been created within the delta."""
+        """Removes the replicas of a deleted topic by its id: the delta may also create a topic of the same name."""
         self._context.forget_offline(name)
         for replica in list(self._context.replicas.values()):
             if replica.topic_partition.topic == name and replica.topic_id == topic_id:
                 self.remove(replica)
 
     def remove(self, replica: Replica) -> None:
-        """ROL-5: answers whoever waits for the replica, and deletes its log."""
+        """Ends the role of a replica that is not placed here any more, and deletes its log (ROL-5).
+
+        The requests that wait for it are answered at the end of the step. Raises StorageError or OSError if the last
+        log directory fails.
+        """
+        assert self._context.replicas.get(replica.topic_partition) is replica, replica.name
         self._fetchers.remove(replica.topic_partition)
         replica.leader = replica.follower = None
         del self._context.replicas[replica.topic_partition]

@@ -1,4 +1,4 @@
-"""One read of a log for all followers that stand at the same offset: they mostly do, for they wait side by side."""
+"""One read of a log for all followers at the same offset, as most are: they wait for the same append."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage.segment.place import LogOffsetMetadata
 class SharedRead:
     """Keeps the last read up to a log's end.
 
-    It holds as long as the log's end is the very same object: an append, a truncation or a roll makes another one.
+    The read is valid as long as the log's end is the very same object: an append, a truncation or a roll makes another.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class SharedRead:
     def read(
         self, log: PartitionLog, start_offset: int, *, max_size: int, min_one_message: bool
     ) -> FetchData:
-        """Reads like `PartitionLog.read` with LOG_END, and raises the same; the offset is within the bounds."""
+        """Reads up to the log end as `PartitionLog.read` does, and raises the same; the offset is within the log."""
         asked, log_end = (start_offset, max_size, min_one_message), log.local.log_end
         is_same = self._log is log and self._log_end is log_end and self._asked == asked
         if is_same and self._data is not None and log.online.reason is None:

@@ -1,5 +1,7 @@
-"""How a follower finds the point up to which its log agrees with the leader's. A strategy, so that Kafka's older
-generations can be put in its place."""
+"""How a follower finds the offset up to which its log agrees with the leader's.
+
+It is a strategy, so that the ways of older Kafka versions can take its place.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,13 @@ from storage.log import PartitionLog
 
 
 class TruncationStrategy(Protocol):
-    """How a follower finds where its log and the leader's part."""
+    """The way in which a follower finds the offset from which its log differs from the leader's."""
 
     def on_new_epoch(self, log: PartitionLog) -> int | None:
         """Returns the offset to cut at before the first fetch in a leader epoch; None: nothing is cut."""
 
     def last_fetched_epoch(self, log: PartitionLog) -> int:
-        """Returns what a fetch tells the leader, so that it can see a divergence; NO_EPOCH: no check."""
+        """Returns the epoch that a fetch states so that the leader can find a divergence; NO_EPOCH: no check."""
 
     def truncation_point(self, log: PartitionLog, diverging: EpochEnd) -> int:
         """Returns the offset to cut at after the leader's log was found to differ."""
@@ -28,23 +30,24 @@ class TruncationStrategy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InFetchTruncation:
-    """Truncates by epochs, within the fetch itself (KIP-101, KIP-279, KIP-595): EPC-2, repeated as EPC-3 says.
+    """Truncates by leader epochs within the fetches themselves, one or more epochs a round (EPC-2, EPC-3).
 
-    The high watermark plays no part: it may be stale, so cutting to it drops committed records (B-01).
+    The high watermark plays no part: it may be behind, so a cut to it would lose committed records (B-01).
+    Kafka: KIP-101, KIP-279, KIP-595.
     """
 
     def on_new_epoch(self, log: PartitionLog) -> int | None:
-        """Returns the high watermark for a log without epochs, which has nothing better (FET-2)."""
+        """Returns the high watermark for a log without epochs, for which nothing better is known (FET-2); else None."""
         return log.marks.high_watermark if log.epochs.latest_epoch is None else None
 
     def last_fetched_epoch(self, log: PartitionLog) -> int:
         return NO_EPOCH if log.epochs.latest_epoch is None else log.epochs.latest_epoch
 
     def truncation_point(self, log: PartitionLog, diverging: EpochEnd) -> int:
-        """`diverging` is the leader's largest epoch at most ours, and its end there.
+        """Returns the offset to cut at; `diverging` is the leader's largest epoch that is at most ours, and its end.
 
-        With that epoch in our log: the lower of both ends. Without: the end of our next lower one; the next
-        fetch names that one and is answered in its turn, so each round takes one epoch from us.
+        If our log has that epoch, this is the lower of both ends. If not, it is the end of our next lower epoch: the
+        next fetch states that one, so each round takes at least one epoch from our log.
         """
         epoch, end_offset = log.reads.end_offset_for_epoch(diverging.epoch)
         if epoch < 0:
@@ -64,16 +67,25 @@ class Truncations:
         self.strategy = strategy
 
     def on_new_epoch(self, now_ms: int, replica: Replica) -> None:
-        """EPC-6: at each new epoch, be the leader the same (KAFKA-7164); the fetch itself finds the rest."""
+        """Truncates if the strategy says so before the first fetch in a leader epoch, even under the same leader.
+
+        The fetches find the rest (EPC-6, KAFKA-7164).
+        """
+        assert replica.leader is None, replica.name
         point = self.strategy.on_new_epoch(replica.log)
         if point is not None:
             self.truncate(now_ms, replica, point)
 
     def on_diverging(self, now_ms: int, replica: Replica, diverging: EpochEnd) -> None:
+        """Truncates to where the logs may agree; the next fetch finds out whether they do. Raises StorageError."""
+        assert replica.leader is None, replica.name
         self.truncate(now_ms, replica, self.strategy.truncation_point(replica.log, diverging))
 
     def truncate(self, now_ms: int, replica: Replica, to_offset: int) -> None:
-        """Cuts to `to_offset`, also below the follower's own high watermark (EPC-7); the log enforces EPC-8."""
+        """Cuts to `to_offset`, also below the follower's own high watermark (EPC-7); the log enforces EPC-8.
+
+        Raises StorageError.
+        """
         log = replica.log
         log_end_offset, high_watermark = log.local.log_end_offset, log.marks.high_watermark
         log.truncate_to(to_offset, now_ms=now_ms)
@@ -82,10 +94,14 @@ class Truncations:
         self._tell(replica, log_end_offset, high_watermark)
 
     def truncate_fully(self, now_ms: int, replica: Replica, start_at: int) -> None:
-        """Starts the log again at `start_at`: the leader has nothing left of what is in it (EPC-9, KAFKA-9491)."""
+        """Starts the log again, empty, at `start_at`: the leader has none of its records any more (EPC-9, KAFKA-9491).
+
+        Raises StorageError.
+        """
         log_end_offset, high_watermark = replica.log.local.log_end_offset, replica.log.marks.high_watermark
         replica.log.truncation.truncate_fully_and_start_at(start_at, now_ms=now_ms)
         self._keeper.on_log_truncated(replica)
+        assert replica.log.local.log_end_offset == start_at, (replica.log.local.log_end_offset, start_at)
         self._tell(replica, log_end_offset, high_watermark)
 
     def _tell(self, replica: Replica, from_end_offset: int, high_watermark: int) -> None:
