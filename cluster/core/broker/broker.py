@@ -54,7 +54,7 @@ ACKS_NONE = 0
 
 @final
 class Broker:
-    """One life of a broker, over its log directories on `fs`, a single one or several. One thread calls it."""
+    """One life of a broker with one or several log directories on `fs`. Only one thread calls it."""
 
     def __init__(
         self, config: BrokerConfig, fs: FileSystem, directories: str | Sequence[str], draws: Draws
@@ -79,7 +79,7 @@ class Broker:
         self._producer_ids = ProducerIds(context)
 
     def replicas(self) -> Mapping[TopicPartition, Replica]:
-        """A view of all replicas, for tables and checkers."""
+        """Returns a view of all replicas, for tables and checkers."""
         return MappingProxyType(self._context.replicas)
 
     def start(self, now_ms: int) -> list[Effect]:
@@ -98,9 +98,9 @@ class Broker:
         return self.steps(now_ms, (event,))
 
     def steps(self, now_ms: int, events: Sequence[Event]) -> list[Effect]:
-        """Several events that arrived together; who waits for what they moved is looked at once, at the end.
+        """Handles several events that arrived together; waiting requests are looked at once, after the last event.
 
-        Under load this makes of five produced batches one answer to each follower instead of five.
+        Under load, each follower then gets one answer for five produced batches instead of five answers.
         """
         for event in events:
             self._survive(partial(self._dispatch, now_ms, event))
@@ -113,7 +113,7 @@ class Broker:
         return self._outbox.take()
 
     def _survive(self, work: Callable[[], None]) -> None:
-        """Does it, unless the broker has ended. A disk that fails ends the broker only with its last log directory."""
+        """Does `work`, unless the broker has ended. A disk that fails ends the broker only with its last directory."""
         if self._ending.is_over:
             return
         try:
@@ -173,7 +173,10 @@ class Broker:
                 assert_never(body)
 
     def _describe_metadata(self, call: int, body: MetadataRequest) -> None:
-        """Half an image would tell clients of topics that do not exist any more, or not of those that do."""
+        """Answers with the metadata, once the image is published.
+
+        Half an image would show clients topics that do not exist any more, and hide topics that do.
+        """
         if not self._publication.is_published:
             self._refuse(call, body, ErrorCode.BROKER_NOT_AVAILABLE, "the broker is starting")
             return

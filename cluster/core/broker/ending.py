@@ -1,4 +1,4 @@
-"""How the life of a broker ends: at once, when nothing it knows can be trusted, or in order."""
+"""The end of a broker's life: at once, when nothing that it knows can be trusted, or in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cluster.core.replica.manager import ReplicaManager
 
 @final
 class Ending:
-    """Whether the broker has ended. Made before the parts that may have to end it."""
+    """Ends the broker, and remembers whether it has ended. It is made before the parts that may have to end it."""
 
     def __init__(self, outbox: Outbox, logs: BrokerLogs) -> None:
         self._outbox = outbox
@@ -20,7 +20,7 @@ class Ending:
         self.is_over = False
 
     def fail(self, reason: str) -> None:
-        """Ends the broker at once: the state of the disk or of the cluster is not known any more."""
+        """Ends the broker at once, because it does not know the state of the disk or of the cluster any more."""
         if self.is_over:
             return
         self.is_over = True
@@ -28,14 +28,15 @@ class Ending:
         self._logs.close_handles()
 
     def on_shut_down(self, now_ms: int, error: Exception | None) -> None:
-        """The job that closes the logs is done."""
+        """Ends the broker after the job that closes the logs; `error` is what the job raised."""
+        assert not self.is_over, error
         self.is_over = True
         self._outbox.stop("shutdown" if error is None else f"shutdown: {error}")
 
 
 @final
 class OrderlyStop:
-    """The end in order, once the controller has moved the leaders away."""
+    """The orderly end, after the controller has moved the leaders away."""
 
     def __init__(
         self, ending: Ending, manager: ReplicaManager, maintenance: LogMaintenance, logs: BrokerLogs
@@ -46,7 +47,8 @@ class OrderlyStop:
         self._logs = logs
 
     def begin(self, now_ms: int) -> None:
-        """Nobody is served from here on; then flush, close, and the mark of a clean stop, in one job."""
+        """Stops serving; one job then flushes and closes the logs, and writes the mark of a clean stop (STO-3)."""
+        assert not self._ending.is_over, now_ms
         context = self._manager.context
         self._manager.stop(now_ms)
         context.outbox.forget_all()

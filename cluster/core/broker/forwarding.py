@@ -1,4 +1,4 @@
-"""What clients ask of any broker and only the controller can do; and producer ids, of which it gives out blocks.
+"""Requests that clients send to any broker and only the controller decides; and the broker's producer ids.
 
 Kafka: ForwardingManager, ProducerIdManager.
 """
@@ -26,15 +26,17 @@ Forwarded = CreateTopicRequest | DeleteTopicRequest | AlterTopicConfigsRequest
 
 @final
 class Forwarding:
-    """Sends the controller what a client asked, and the client what the controller answered."""
+    """Forwards the requests of clients to the controller, and its answers to the clients."""
 
     def __init__(self, context: ReplicaContext) -> None:
         self._context = context
 
     def forward(self, call: int, body: Forwarded) -> None:
+        """Sends `body` to the controller, and answers `call` with its answer, or with an error if none comes."""
+
         def then(now_ms: int, answer: ResponseBody | TransportError) -> None:
             if isinstance(answer, TransportError):
-                # It may have been done: the outcome is unknown.
+                # The controller may have done it: the outcome is unknown.
                 lost = ClusterError(
                     ErrorCode.REQUEST_TIMED_OUT, f"the controller did not answer: {answer.reason}"
                 )
@@ -49,18 +51,19 @@ class Forwarding:
 
 @final
 class ProducerIds:
-    """Ids of the present block, in order; what is left of it when the broker dies is never used."""
+    """Assigns the ids of the present block in order. Ids that are left when the broker dies are never used."""
 
     def __init__(self, context: ReplicaContext) -> None:
         self._context = context
         self._next_id = 0
-        # Exclusive.
+        # The end of the present block, exclusive.
         self._end_id = 0
         # The calls that wait for an id.
         self._waiting: list[int] = []
         self._is_asking = False
 
     def on_request(self, call: int) -> None:
+        """Answers `call` with the next id, as soon as there is one; refuses it if too many calls wait."""
         if len(self._waiting) >= self._context.config.max_parked_requests:
             self._refuse(call, ErrorCode.REQUEST_TIMED_OUT)
             return
@@ -77,6 +80,8 @@ class ProducerIds:
             self._ask()
 
     def _ask(self) -> None:
+        assert not self._is_asking, self._next_id
+        assert self._next_id >= self._end_id, (self._next_id, self._end_id)
         config = self._context.config
         self._is_asking = True
         request = AllocateProducerIdsRequest(

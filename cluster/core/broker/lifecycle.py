@@ -1,4 +1,4 @@
-"""The life of a broker towards the controller: register, heartbeat, unfence, leave in order.
+"""A broker's life towards the controller: it registers, sends heartbeats, is unfenced, and leaves in order.
 
 Kafka: BrokerLifecycleManager; rules BRK-1 to BRK-8.
 """
@@ -31,7 +31,7 @@ FIRST_LEAVE_DELAY_MS = 50
 
 
 class BrokerState(StrEnum):
-    """What the broker is to the controller, in the order of its life."""
+    """The state of a broker towards the controller, in the order of its life."""
 
     # Not registered yet.
     STARTING = "starting"
@@ -44,7 +44,7 @@ class BrokerState(StrEnum):
 
 @final
 class Lifecycle:
-    """What the broker is to the controller. One registration and one heartbeat are on their way at most."""
+    """Registers the broker, and keeps it registered. At most one registration and one heartbeat are on their way."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Lifecycle:
         self.incarnation = "".join(f"{draws.bits('incarnation', half):016x}" for half in range(2))
         self.state = BrokerState.STARTING
         self.is_unfenced = False
-        # Counted in a row.
+        # How many requests failed in a row.
         self._failures = 0
         self._is_registering = False
         self._is_beating = False
@@ -95,6 +95,7 @@ class Lifecycle:
         )
 
     def _on_registration(self, now_ms: int, body: ResponseBody | TransportError) -> None:
+        assert self._is_registering, body
         self._is_registering = False
         match body:
             case RegisterBrokerResponse(error=ErrorCode.NONE):
@@ -118,11 +119,12 @@ class Lifecycle:
         self.beat(now_ms)
 
     def _backoff_ms(self) -> int:
+        assert self._failures > 0, self._failures
         doubled = self._config.retry_backoff_ms << min(self._failures - 1, 20)
         return min(doubled, self._config.retry_backoff_max_ms)
 
     def beat(self, now_ms: int) -> None:
-        """Now, or as soon as the one in flight is answered."""
+        """Sends a heartbeat now, or as soon as the one in flight is answered; none before the registration."""
         if self._context.broker_epoch == NO_BROKER_EPOCH or self.state is BrokerState.SHUTTING_DOWN:
             return
         if self._is_beating:
@@ -146,10 +148,11 @@ class Lifecycle:
         )
 
     def wants_fence(self) -> bool:
-        """BRK-2: it stays out until it acts on everything up to its own registration."""
+        """Returns whether the broker must stay fenced: it does not act yet on its own registration (BRK-2)."""
         return not self._publication.has_caught_up()
 
     def _on_heartbeat(self, now_ms: int, body: ResponseBody | TransportError) -> None:
+        assert self._is_beating, body
         self._is_beating = False
         match body:
             case BrokerHeartbeatResponse(error=ErrorCode.NONE):
@@ -158,7 +161,7 @@ class Lifecycle:
             case BrokerHeartbeatResponse(
                 error=ErrorCode.STALE_BROKER_EPOCH | ErrorCode.BROKER_ID_NOT_REGISTERED
             ):
-                # Heartbeats go on once the registration is answered.
+                # Heartbeats go on after the registration is answered.
                 self._register(now_ms)
             case _:
                 self._failures += 1
@@ -175,7 +178,7 @@ class Lifecycle:
             self._beat_after(now_ms, self._config.broker_heartbeat_interval_ms)
 
     def _note_fenced(self, is_fenced: bool) -> None:
-        """A fenced broker goes on as it is: it serves until the metadata takes its roles."""
+        """Notes whether the controller has fenced the broker, which serves on until the metadata ends its roles."""
         if is_fenced == (not self.is_unfenced):
             return
         self.is_unfenced = not is_fenced
@@ -187,7 +190,7 @@ class Lifecycle:
         self._context.outbox.set_timer(HEARTBEAT_TIMER, now_ms + delay_ms, self.beat)
 
     def leave(self, now_ms: int) -> None:
-        """BRK-7, BRK-8: ask the controller to move the leaders away; it ends at a deadline all the same."""
+        """Asks the controller to move the leaders away; the broker ends at a deadline all the same (BRK-7, BRK-8)."""
         if self.state in (BrokerState.PENDING_SHUTDOWN, BrokerState.SHUTTING_DOWN):
             return
         if self._context.broker_epoch == NO_BROKER_EPOCH:

@@ -1,4 +1,4 @@
-"""A broker's log directories: whose they are, their checkpoints, and what becomes of one that fails.
+"""A broker's log directories: their owner, their checkpoints, and what happens when one fails.
 
 Kafka: LogManager, BrokerMetadataCheckpoint, ReplicaManager.checkpointHighWatermarks, LogDirFailureHandler.
 """
@@ -36,7 +36,7 @@ RECOVERY_POINT_TIMER = "checkpoint.recovery_point"
 
 
 def text_topic_id(topic_id: str) -> str:
-    """32 hex digits as the 22 characters that `partition.metadata` holds. Kafka: Uuid.toString."""
+    """Returns 32 hex digits as the 22 characters that `partition.metadata` holds. Kafka: Uuid.toString."""
     if len(topic_id) != 32:
         return topic_id
     return base64.urlsafe_b64encode(bytes.fromhex(topic_id)).decode().rstrip("=")
@@ -44,9 +44,9 @@ def text_topic_id(topic_id: str) -> str:
 
 @final
 class DirectoryFailures:
-    """Stands between the log directories and those who work on logs: it is made before both.
+    """Reports the failure of a log directory to all that work on logs; it is made before the directories and them.
 
-    The listeners are called in the order in which they came, within the call that found the disk failing.
+    The listeners are called in the order in which they came, within the call that finds the failure.
     """
 
     def __init__(self) -> None:
@@ -62,9 +62,9 @@ class DirectoryFailures:
 
 @final
 class BrokerLogs:
-    """`open` first. Everything that can fail on the disk raises OSError or StorageError.
+    """The log directories of one broker. Call `open` first. Every failure of a disk raises OSError or StorageError.
 
-    A directory that fails later is reported to `failures`; a job closes its files, after those that use them.
+    A directory that fails after `open` is reported to `failures`; a job closes its files, after the jobs that use them.
     """
 
     def __init__(
@@ -101,7 +101,11 @@ class BrokerLogs:
         return epoch if directories.was_clean and epoch is not None else NO_PREVIOUS_EPOCH
 
     def open(self, now_ms: int) -> None:
-        """Locks the directories and loads every log. Raises DirectoryInUse; NoLogDirectory when all of them fail."""
+        """Locks the directories and loads every log.
+
+        Raises DirectoryInUse, ForeignDirectory, or NoLogDirectory if all directories fail.
+        """
+        assert self._directories is None, "opened twice"
         self._directories = directories = LogDirectories(
             self._file_system,
             self._paths,
@@ -123,7 +127,7 @@ class BrokerLogs:
             self._tell_offline(each.directory, each.reason)
 
     def _check_owner(self) -> None:
-        """The directory of another node must not be served under this one's name."""
+        """Raises ForeignDirectory for the directory of another node, which must not be served under this one's name."""
         try:
             owners = self.directories.read_owners()
         except (CorruptCheckpoint, ConfigError) as error:
@@ -151,7 +155,7 @@ class BrokerLogs:
         self._outbox.observe("log_directory.offline", directory=directory, reason=reason)
 
     def remember_cluster(self, cluster_id: str) -> None:
-        """Marks every directory as this cluster's: at the first registration, and when a directory is new."""
+        """Marks every directory as this cluster's, at the first registration and when a directory is new."""
         self.cluster_id = self.cluster_id or cluster_id
         if not self.cluster_id:
             return
@@ -168,8 +172,9 @@ class BrokerLogs:
         return self.directories.get(topic, partition)
 
     def may_lie_offline(self, topic_partition: TopicPartition) -> bool:
-        """Its log is not here, and could be in a directory that cannot be read: an empty one made in its place would
-        pass for all that this broker ever had (KIP-112).
+        """Returns whether the partition's log may be in an offline directory: no online directory has it.
+
+        An empty log made in its place would pass for all that this broker ever had (KIP-112).
         """
         log = self.get(topic_partition.topic, topic_partition.partition)
         return log is None and bool(self.directories.offline)
@@ -177,7 +182,9 @@ class BrokerLogs:
     def open_or_create(
         self, topic: TopicImage, partition: int, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Returns the log of that very topic; one of an earlier topic of the same name is deleted first (ROL-5)."""
+        """Returns the log of that very topic, created if there is none; the log of an earlier topic of the same name is
+        deleted first (ROL-5). Raises OSError, StorageError.
+        """
         topic_id = text_topic_id(topic.topic_id)
         manager = self.directories.manager_of(topic.name, partition)
         if manager is not None:
@@ -194,7 +201,7 @@ class BrokerLogs:
         self.directories.delete(replica.topic_partition.topic, replica.topic_partition.partition)
 
     def set_strays_aside(self, expected: dict[TopicPartition, str]) -> None:
-        """At the first image: what it does not know is kept under another name, as Kafka keeps it (ROL-5, LL4)."""
+        """Renames the logs that the first image does not place here, and keeps them, as Kafka does (ROL-5, LL4)."""
         for manager in list(self.directories.online):
             try:
                 self._set_strays_aside(manager, expected)
@@ -224,9 +231,9 @@ class BrokerLogs:
         }
 
     def on_disk_failed(self, log: PartitionLog | None, error: Exception) -> None:
-        """Takes offline the directory that is to blame, of a call on `log` where it was one (AP16).
+        """Takes offline the directory that is to blame for `error`; `log` is the log whose call raised it (AP16).
 
-        Raises `error` where no disk is to blame, or that of the last directory (PRO-9).
+        Raises `error` if no disk is to blame, or the error of the last directory (PRO-9).
         """
         os_error = error if isinstance(error, OSError) else error.__cause__
         path = os_error.filename if isinstance(os_error, OSError) else None
@@ -246,7 +253,7 @@ class BrokerLogs:
         return any(path.startswith(each.directory + "/") for each in self.directories.offline)
 
     def find_offline_log(self) -> PartitionLog | None:
-        """One that failed without anybody having been told of it."""
+        """Returns a log that failed and whose directory is still online; None if there is none."""
         for manager in self.directories.online:
             for log in manager.logs.values():
                 if log.online.reason is not None:
@@ -267,7 +274,7 @@ class BrokerLogs:
         self._outbox.set_timer(HIGH_WATERMARK_TIMER, at_ms, self._on_high_watermark_timer)
 
     def _on_high_watermark_timer(self, now_ms: int) -> None:
-        """HWM-8: late is harmless. The values are of now, the writing is a job."""
+        """Starts a job that writes the present high watermarks; a late checkpoint does no harm (HWM-8)."""
         writes = [(manager, manager.prepare_checkpoint()) for manager in self.directories.online]
         failed: list[tuple[LogManager, DirectoryFailed]] = []
 
@@ -296,7 +303,10 @@ class BrokerLogs:
         self._outbox.set_timer(RECOVERY_POINT_TIMER, at_ms, self._on_recovery_point_timer)
 
     def _on_recovery_point_timer(self, now_ms: int) -> None:
-        """Within the step: a truncation lowers the file at once, and an older value must not raise it again."""
+        """Writes the recovery points within the step, not in a job.
+
+        A truncation lowers the value in the file at once; an older value, written later, would raise it again.
+        """
         for manager in list(self.directories.online):
             try:
                 manager.checkpoint_recovery_points()
@@ -305,7 +315,10 @@ class BrokerLogs:
         self._arm_recovery_points(now_ms)
 
     def prepare_shutdown(self, broker_epoch: int, now_ms: int) -> Callable[[], None]:
-        """Flush, close, checkpoints, the mark of a clean stop: nobody else may touch the logs from here on."""
+        """Returns the job of an orderly stop: it flushes and closes all, and writes checkpoints and the mark (STO-3).
+
+        Nothing else may use the logs from this call on.
+        """
         directories = self.directories
 
         def shut_down() -> None:
@@ -320,6 +333,6 @@ class BrokerLogs:
 
 
 def note_unclosed(now_ms: int, error: Exception | None) -> None:
-    """Ends a job that closed files of an offline directory: nothing depends on whether it could."""
+    """Ends a job that closed the files of an offline directory: an error is logged, and nothing depends on it."""
     if error is not None:
         logger.error("files of an offline log directory not closed: reason=%s", error)

@@ -1,6 +1,6 @@
-"""What a broker does to its logs without being asked: retention, compaction, removal of files, producers' expiry.
+"""The timed work of a broker on its logs: retention, compaction, deletion of files, expiry of producers.
 
-A compaction is a chain of jobs, one slice each; what readers see changes only in a step, between two of them.
+A compaction is a chain of jobs, one slice each. What readers see changes only within a step, between two jobs.
 Kafka: LogManager.cleanupLogs, LogCleaner.CleanerThread, LogManager.deleteLogs; rules CL6, CL23, RT3, RT16, PS13.
 """
 
@@ -45,27 +45,29 @@ class _Round:
 
 @final
 class LogMaintenance:
-    """Works on logs whose topic is known only: the configuration of others is a guess.
+    """Works on the logs whose topic is known; the configuration of any other would be a guess.
 
-    `start` once the logs are open. What the disk refuses raises OSError or StorageError, as anywhere in a step.
+    Call `start` when the logs are open. What the disk refuses raises OSError or StorageError, as anywhere in a step.
     """
 
     def __init__(self, context: ReplicaContext, logs: BrokerLogs) -> None:
         self._context, self._logs = context, logs
         self._outbox, self._config = context.outbox, context.config
-        # By log directory, without those that are offline.
+        # The cleaners by log directory; offline directories have none.
         self.cleaners: dict[str, CleanerManager] = {}
         self._round: _Round | None = None
-        # Each with the time at which its files are to be deleted.
+        # Deleted segments, each with the time at which its files are to be deleted.
         self._doomed: deque[tuple[int, LogSegment]] = deque()
         self._now_ms = 0
         self._is_stopped = False
 
     def cleaner_of(self, log: PartitionLog) -> CleanerManager:
-        """Returns the cleaner of the log's directory. KeyError once the directory is offline."""
+        """Returns the cleaner of the log's directory. Raises KeyError if the directory is offline."""
         return self.cleaners[dirname(log.directory)]
 
     def start(self, now_ms: int) -> None:
+        """Sets the timers of all timed work; that of the cleaner only if it is enabled."""
+        assert not self.cleaners, "started twice"
         config = self._config
         self.cleaners = self._logs.new_cleaners()
         first_ms = now_ms + config.log_initial_task_delay_ms
@@ -75,7 +77,7 @@ class LogMaintenance:
             self._arm_cleaner(now_ms)
 
     def prepare_stop(self) -> Callable[[], None]:
-        """Returns what the job that closes the logs does first: it removes what a round has written so far."""
+        """Returns what the job that closes the logs must do first: it deletes what a running round has written."""
         self._is_stopped = True
         running, self._round = self._round, None
 
@@ -88,11 +90,11 @@ class LogMaintenance:
     def on_log_opened(self, replica: Replica) -> None:
         log = replica.log
         log.retention.delete_files_with(self._doom)
-        # A checkpoint may be that of an earlier topic of the name.
+        # The checkpoint may be left from an earlier topic of the same name.
         self.cleaner_of(log).truncate_checkpoint(key_of(log), log.log_end_offset)
 
     def on_log_truncated(self, replica: Replica) -> None:
-        """Aborts a round that works on deleted records; what comes in their place is dirty (RT16)."""
+        """Aborts a round that works on the cut records; the records that replace them are dirty (RT16)."""
         log = replica.log
         cleaner = self.cleaner_of(log)
         cleaner.abort(key_of(log))
@@ -105,23 +107,23 @@ class LogMaintenance:
         self.cleaner_of(replica.log).forget(key_of(replica.log))
 
     def on_directory_offline(self, directory: str) -> None:
-        """Nothing of it is touched any more. A round that works there ends with its slice."""
+        """Drops all work on the directory. A round that works there ends with its present slice."""
         self.cleaners.pop(directory, None)
-        gone = [segment for _, segment in self._doomed if self._is_in(segment, directory)]
+        dropped = [segment for _, segment in self._doomed if self._is_in(segment, directory)]
         self._doomed = deque(each for each in self._doomed if not self._is_in(each[1], directory))
 
         def close() -> None:
-            for segment in gone:
+            for segment in dropped:
                 segment.close_handlers()
 
-        if gone:
+        if dropped:
             self._outbox.run_job("close", close, note_unclosed)
 
     def _is_in(self, segment: LogSegment, directory: str) -> bool:
         return dirname(segment.directory) == directory
 
     def _on_retention_timer(self, now_ms: int) -> None:
-        """Compacted logs are the cleaner's, unless there is none."""
+        """Shortens all logs, but not the compacted ones if a cleaner does that."""
         for replica in self._replicas():
             if not replica.log.config.is_compacted or not self._config.log_cleaner_enable:
                 self._shorten(replica, now_ms)
@@ -160,7 +162,7 @@ class LogMaintenance:
         return [replicas[topic_partition] for topic_partition in sorted(replicas)]
 
     def _doom(self, segment: LogSegment) -> None:
-        """It stays readable under its `.deleted` names for file.delete.delay.ms (RT3)."""
+        """Deletes the files of `segment` after file.delete.delay.ms; until then they stay readable (RT3)."""
         replica = self._replica_of(segment)
         delay_ms = 0 if replica is None else replica.log.config.file_delete_delay_ms
         due_ms = self._now_ms + delay_ms
@@ -212,6 +214,7 @@ class LogMaintenance:
         self._arm_cleaner(now_ms)
 
     def _begin_round(self, now_ms: int) -> bool:
+        assert self._round is None, self._round
         found = self._grab_filthiest(now_ms)
         if found is None:
             return False
@@ -222,7 +225,7 @@ class LogMaintenance:
         try:
             compaction = found.log.compactions.prepare(found.offsets, config, now_ms)
         except ValueError as error:
-            # Nothing whole is there to clean: the log is found again when there is.
+            # There is nothing whole to clean; the log is found again when there is.
             logger.warning("log not cleaned: log=%s reason=%s", found.log.directory, error)
             self.cleaner_of(found.log).done_cleaning(key_of(found.log), None)
             return False
@@ -231,7 +234,7 @@ class LogMaintenance:
         return True
 
     def _grab_filthiest(self, now_ms: int) -> Candidate | None:
-        """Grabs the filthiest log of all directories: one round runs at a time."""
+        """Claims the filthiest log of all directories for a round. Returns None if there is nothing to clean."""
         found: list[tuple[CleanerManager, Candidate]] = []
         for directory, cleaner in list(self.cleaners.items()):
             try:
@@ -248,7 +251,7 @@ class LogMaintenance:
         return filthiest
 
     def _go_on(self, now_ms: int) -> None:
-        """The next slice, after what it prepared was taken over."""
+        """Starts the next slice of the round; what the last slice has prepared is taken over first."""
         running = self._round
         assert running is not None
         self._now_ms = now_ms
@@ -273,7 +276,7 @@ class LogMaintenance:
         if running.log.online.reason is not None:
             self._drop_round(now_ms, running)
         elif self.cleaner_of(running.log).is_aborted(running.key) or not running.log.config.is_compacted:
-            # An error comes from the abortion, not from the work.
+            # An error would come from the abortion, not from the work.
             self._end_round(now_ms, running, None)
         elif error is not None:
             self._fail(now_ms, running, error)
@@ -281,7 +284,7 @@ class LogMaintenance:
             self._go_on(now_ms)
 
     def _fail(self, now_ms: int, running: _Round, error: Exception) -> None:
-        """CL6: damage concerns one log, a disk that fails all of its directory."""
+        """Ends a round that failed: damage excludes one log from cleaning, a failed disk its directory (CL6)."""
         if isinstance(error, OSError):
             told = running.log.online.failed("compaction", error)
             told.__cause__ = error
@@ -307,7 +310,8 @@ class LogMaintenance:
         self._end_round(now_ms, running, end_offset)
 
     def _end_round(self, now_ms: int, running: _Round, end_offset: int | None) -> None:
-        """Another one at once where one was done, else after the back-off."""
+        """Ends the round. The next one begins at once if this one cleaned its log, else after the back-off."""
+        assert self._round is running, running.key
         self._round = None
         counts = False
         try:
@@ -323,7 +327,8 @@ class LogMaintenance:
             self._arm_cleaner(now_ms)
 
     def _drop_round(self, now_ms: int, running: _Round) -> None:
-        """Its disk failed: what it has written so far stays for the next start to remove (LL6)."""
+        """Ends a round whose disk failed; the next start deletes what the round has written so far (LL6)."""
+        assert self._round is running, running.key
         self._round = None
         with contextlib.suppress(OSError, StorageError):
             running.compaction.abort()

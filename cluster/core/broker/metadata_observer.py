@@ -1,4 +1,4 @@
-"""A broker as an observer of the metadata log: it replays what is committed, and acts on whole hand-overs.
+"""A broker as an observer of the metadata log: it replays what is committed, and acts on each answer as a whole.
 
 Kafka: MetadataLoader.
 """
@@ -78,9 +78,9 @@ class MetadataObserver:
                 self._context.outbox.learn_endpoint(broker_id, broker.host, broker.port)
 
     def publish(self, now_ms: int, delta: MetadataDelta) -> None:
-        """The image first, then the roles (KR-BRK-3); a hand-over is acted on as one (CTL-5)."""
+        """Applies `delta` to the roles at once (CTL-5), after the image has it (KR-BRK-3)."""
         if self._publication.is_published:
             self._roles.apply_delta(now_ms, delta)
         elif self._publication.maybe_publish_first(now_ms):
-            # It need not stay fenced until the next heartbeat is due.
+            # The broker need not stay fenced until its next heartbeat is due.
             self._lifecycle.beat(now_ms)

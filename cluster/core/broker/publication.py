@@ -13,11 +13,10 @@ from cluster.core.replica.roles import Roles
 
 @final
 class Publication:
-    """The first hand-over of the image to the roles. Nothing is acted on before this life's registration is replayed
-    (KAFKA-14857).
+    """The first application of the image to the roles, after this life's registration is replayed (KAFKA-14857).
 
-    The registration takes from the last life what it led. A broker that led on from there, at the old leader
-    epoch but perhaps without the tail that it lost, could write another record at the same offset and epoch.
+    The registration ends the leaderships of the last life. A broker that led on in an old leader epoch, perhaps without
+    the tail that it lost, could write another record at the same offset and epoch.
     """
 
     def __init__(self, context: ReplicaContext, roles: Roles) -> None:
@@ -28,12 +27,12 @@ class Publication:
         self._first_high_watermark: int | None = None
 
     def note_high_watermark(self, high_watermark: int) -> None:
-        """What was committed when this broker first asked has to be replayed before anything is published."""
+        """Notes what was committed at the first answer: all of it is replayed before anything is published."""
         if self._first_high_watermark is None:
             self._first_high_watermark = high_watermark
 
     def has_caught_up(self) -> bool:
-        """Whether this life's registration is replayed, and what came before it is acted on."""
+        """Returns whether this life's registration is replayed, and what came before it is acted on."""
         return self.is_published and self._has_own_registration()
 
     def _has_own_registration(self) -> bool:
@@ -46,9 +45,10 @@ class Publication:
         return has_loaded and self._has_own_registration()
 
     def maybe_publish_first(self, now_ms: int) -> bool:
-        """Applies the whole image, once. Returns whether it did."""
+        """Applies the whole image to the roles, once, as soon as that is allowed. Returns whether it did."""
         if self.is_published or not self.may_publish():
             return False
+        assert not self._context.replicas, sorted(self._context.replicas)
         self.is_published = True
         self._roles.apply_image(now_ms)
         return True

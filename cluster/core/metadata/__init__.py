@@ -1,1 +1,1 @@
-"""What a cluster knows of itself: the records of the metadata log and the image they add up to."""
+"""The metadata of a cluster: the records of the metadata log, and the image that they add up to."""

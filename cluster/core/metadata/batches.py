@@ -1,4 +1,4 @@
-"""Metadata records in and out of magic-2 batches: a decision is one batch, so that it is whole or absent."""
+"""Metadata records as magic-2 batches: each decision is one batch, so that it is whole or absent."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from storage.batch.record import Header, Record
 def build_metadata_batch(
     records: Sequence[MetadataRecord], *, timestamp_ms: int, headers: tuple[Header, ...] = ()
 ) -> bytes:
-    """One batch with base offset 0; the log stamps offset and epoch when it appends. `headers` go to the first."""
-    assert records
+    """Returns one batch with base offset 0; the log assigns offsets and epoch. The first record carries `headers`."""
+    assert records, "a decision without records"
     return build_batch(
         Record(
             offset=index,
@@ -27,7 +27,7 @@ def build_metadata_batch(
 
 
 def read_metadata_batches(data: bytes) -> Iterator[tuple[int, MetadataRecord]]:
-    """(offset, record) of all whole batches in `data`. Raises CorruptBatch, InvalidRecord."""
+    """Yields (offset, record) of all whole batches in `data`. Raises CorruptBatch, InvalidRecord."""
     for batch in iterate_batches(data):
         batch.check_valid()
         for record in batch.records():
@@ -35,5 +35,5 @@ def read_metadata_batches(data: bytes) -> Iterator[tuple[int, MetadataRecord]]:
 
 
 def whole_batches_size(data: bytes) -> int:
-    """How many bytes of `data` are whole batches; the rest is the beginning of one more."""
+    """Returns how many bytes of `data` are whole batches; the rest is the beginning of one more."""
     return sum(batch.size_bytes for batch in iterate_batches(data))

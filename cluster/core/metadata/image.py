@@ -1,8 +1,7 @@
-"""What the metadata log says: the image that the controller and each broker build by replaying its records.
+"""The image of the metadata, which the controller and each broker build by replaying the metadata log.
 
-A function of the log's prefix alone: equal prefixes give equal images (KAFKA-14894 broke that). A broker
-applies whole hand-overs of committed batches through a `MetadataDelta`, which remembers what they touched
-(CTL-5).
+The image depends on nothing but the log's prefix: equal prefixes make equal images (KAFKA-14894 broke that). A broker
+applies all committed batches of one answer through a `MetadataDelta`, which remembers what they touched (CTL-5).
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class BrokerRegistration:
 
     @property
     def is_active(self) -> bool:
-        """May lead and may be in an ISR: unfenced and not on its way out (ELE-2, ISR-3)."""
+        """Whether the broker may lead and be in an ISR: unfenced and not shutting down (ELE-2, ISR-3)."""
         return not self.fenced and not self.in_controlled_shutdown
 
 
@@ -70,7 +69,10 @@ class PartitionRegistration:
         return self.leader != NO_LEADER
 
     def changed_by(self, record: PartitionChangeRecord) -> PartitionRegistration:
-        """STA-2: the partition epoch grows by 1, the leader epoch by 1 iff the record carries a leader."""
+        """Returns the partition after the record.
+
+        The partition epoch grows by 1, the leader epoch by 1 exactly if the record carries a leader (STA-2).
+        """
         return replace(
             self,
             isr=self.isr if record.isr is None else record.isr,
@@ -87,10 +89,11 @@ class TopicImage:
     name: str
     topic_id: str
     configs: tuple[tuple[str, str], ...]
-    # By number, in order.
+    # The partitions by number, in ascending order.
     partitions: dict[int, PartitionRegistration] = field(default_factory=dict)
 
     def describe(self) -> TopicMetadata:
+        """Returns the topic as metadata answers carry it."""
         return TopicMetadata(
             name=self.name,
             configs=self.configs,
@@ -119,7 +122,7 @@ class MetadataImage:
         self.next_offset = 0
 
     def apply(self, record: MetadataRecord, offset: int) -> None:
-        """Replay the record at `offset`; offsets only grow."""
+        """Replays the record at `offset`; offsets only grow."""
         assert offset >= self.next_offset, (offset, self.next_offset)
         match record:
             case ClusterRecord():
@@ -136,6 +139,7 @@ class MetadataImage:
                 partitions = self.topics[record.topic].partitions
                 partitions[record.partition] = partitions[record.partition].changed_by(record)
             case RemoveTopicRecord():
+                assert self.topics[record.name].topic_id == record.topic_id, record
                 del self.topics[record.name]
             case TopicConfigRecord():
                 self.topics[record.topic] = replace(self.topics[record.topic], configs=record.configs)
@@ -146,6 +150,7 @@ class MetadataImage:
         self.next_offset = offset + 1
 
     def _register(self, record: RegisterBrokerRecord, offset: int) -> None:
+        assert self.broker_epoch(record.broker_id) < offset, (record, offset)
         self.brokers[record.broker_id] = BrokerRegistration(
             broker_id=record.broker_id,
             broker_epoch=offset,
@@ -189,17 +194,17 @@ class MetadataImage:
         return None if topic is None else topic.partitions.get(topic_partition.partition)
 
     def partitions(self) -> Iterator[PartitionRegistration]:
-        """All, by topic name and number."""
+        """Yields all partitions, by topic name and number."""
         for name in sorted(self.topics):
             yield from self.topics[name].partitions.values()
 
     def is_active(self, broker_id: int) -> bool:
-        """Registered, unfenced and not in controlled shutdown: may lead, may be in an ISR."""
+        """Returns whether the broker is registered, unfenced and not shutting down: it may lead and be in an ISR."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_active
 
     def broker_epoch(self, broker_id: int) -> int:
-        """-1 where the broker is not registered."""
+        """Returns the epoch of the broker's present life, -1 if it is not registered."""
         broker = self.brokers.get(broker_id)
         return -1 if broker is None else broker.broker_epoch
 
@@ -210,7 +215,7 @@ class MetadataImage:
     def describe(
         self, topics: Iterable[str] | None, *, controller: BrokerEndpoint | None = None
     ) -> MetadataResponse:
-        """The answer to a MetadataRequest; None asks for all topics, an unknown one gets its error."""
+        """Returns the answer to a MetadataRequest; None asks for all topics, an unknown topic has an error."""
         names = sorted(self.topics) if topics is None else topics
         return MetadataResponse(
             cluster_id=self.cluster_id,
@@ -232,10 +237,10 @@ class MetadataImage:
 
 @final
 class MetadataDelta:
-    """What one hand-over of committed records touched, in order of first touch, without repeats.
+    """Everything that the records of one answer touched, in order of first touch, without repeats.
 
-    Several epochs of a partition may have passed inside (CTL-5): look the outcome up in the image. A topic
-    that was removed and created again is in both `removed_topics` (its old id) and `changed_partitions`.
+    A partition may have passed several epochs within one delta (CTL-5); the image has the outcome. A topic that was
+    removed and created again is in both `removed_topics` (its old id) and `changed_partitions`.
     """
 
     def __init__(self, image: MetadataImage) -> None:
@@ -243,11 +248,11 @@ class MetadataDelta:
         self._brokers: dict[int, None] = {}
         self._partitions: dict[TopicPartition, None] = {}
         self._configs: dict[str, None] = {}
-        # Name and topic id of each.
+        # (name, topic id) of each.
         self.removed_topics: list[tuple[str, str]] = []
 
     def apply(self, record: MetadataRecord, offset: int) -> None:
-        """Apply to the image, remembering what the record is about."""
+        """Applies the record to the image, and remembers what it is about."""
         match record:
             case RegisterBrokerRecord() | BrokerChangeRecord():
                 self._brokers[record.broker_id] = None
@@ -275,10 +280,10 @@ class MetadataDelta:
 
     @property
     def changed_partitions(self) -> list[TopicPartition]:
-        """Created or changed, and still there."""
+        """The partitions that were created or changed and still exist."""
         return list(self._partitions)
 
     @property
     def changed_configs(self) -> list[str]:
-        """Topics whose configs were altered (a new topic is in `changed_partitions` only)."""
+        """The topics whose configs were altered; a new topic is in `changed_partitions` only."""
         return list(self._configs)

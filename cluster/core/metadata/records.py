@@ -1,8 +1,8 @@
 """The records of the metadata log, and their bytes: canonical JSON as the value of a magic-2 record.
 
-One object a record: `type` is the class name, the other members are its fields; members sorted, no blanks, so
-that equal records are equal bytes. A member that is missing takes the field's default (a record of an older
-version); an unknown member or type is refused. Contents after the `*Record.json` of Kafka's metadata module.
+Each record is one object: `type` is the class name, the other members are its fields. Members are sorted and without
+blanks, so that equal records are equal bytes. A missing member takes the field's default (in a record of an older
+version); an unknown member or type is refused. The fields follow the `*Record.json` files of Kafka's metadata module.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from cluster.core.messages import NO_LEADER
 from storage.errors import InvalidRecord
 
-# A change record without a leader field: the leader epoch stays too (STA-2).
+# Stands for no leader field in a change record: then the leader epoch stays too (STA-2).
 LEADER_UNCHANGED = -2
 
 
@@ -39,7 +39,7 @@ class RegisterBrokerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerChangeRecord:
-    """Kafka: BrokerRegistrationChangeRecord. None leaves a flag as it is."""
+    """A change of a broker's flags; None leaves a flag as it is. Kafka: BrokerRegistrationChangeRecord."""
 
     broker_id: int
     broker_epoch: int
@@ -53,7 +53,7 @@ class TopicRecord:
 
     name: str
     topic_id: str
-    # Dotted names, sorted; what is absent has its default.
+    # By dotted name, sorted; a property that is absent has its default.
     configs: tuple[tuple[str, str], ...] = ()
 
 
@@ -72,7 +72,7 @@ class PartitionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChangeRecord:
-    """What changed in a partition. Adds 1 to the partition epoch and, with a leader, 1 to the leader epoch (STA-2)."""
+    """A change of a partition: adds 1 to its partition epoch and, with a leader, 1 to its leader epoch (STA-2)."""
 
     topic: str
     partition: int
@@ -141,14 +141,14 @@ assert NO_LEADER != LEADER_UNCHANGED
 
 
 def encode_record(record: MetadataRecord) -> bytes:
-    """The value of the log record that carries it; the key is null."""
+    """Returns the value of the log record that carries `record`; the key is null."""
     members = {field.name: getattr(record, field.name) for field in fields(record)}
     members["type"] = type(record).__name__
     return json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
 
 
 def decode_record(value: bytes | None) -> MetadataRecord:
-    """The record that `encode_record` made these bytes of. Raises InvalidRecord."""
+    """Returns the record that `encode_record` made these bytes of. Raises InvalidRecord."""
     try:
         members = json.loads(value or b"")
         record_class = _CLASSES[members.pop("type")]
@@ -162,7 +162,7 @@ def encode_records(records: Iterable[MetadataRecord]) -> list[bytes]:
 
 
 def _tuples(member: object) -> object:
-    """JSON has lists only; frozen records hold tuples."""
+    """Returns `member` with tuples for lists: JSON has lists only, frozen records hold tuples."""
     if isinstance(member, list):
         return tuple(_tuples(element) for element in member)
     return member
