@@ -30,7 +30,7 @@ MAX_PRODUCER_ID = (1 << 63) - 1
 
 
 class BrokerControl:
-    """Decides over the brokers of `image`, the pending one."""
+    """Decides about brokers on `image`, the pending one. A method that raises ClusterError has changed nothing."""
 
     def __init__(
         self, config: ControllerConfig, image: MetadataImage, partitions: PartitionControl, sessions: Sessions
@@ -41,7 +41,10 @@ class BrokerControl:
         self.sessions = sessions
 
     def register(self, request: RegisterBrokerRequest, now_ms: int) -> Decision:
-        """BRK-1. Raises ClusterError; a repeated request is answered with what it got the first time."""
+        """Registers a new life of a broker; a repeated request gets its first answer again (BRK-1).
+
+        Raises ClusterError.
+        """
         self.check_cluster(request)
         known = self.image.brokers.get(request.broker_id)
         if known is not None and known.incarnation == request.incarnation:
@@ -51,6 +54,7 @@ class BrokerControl:
         self.partitions.offline.pop(request.broker_id, None)
         records: list[MetadataRecord] = [*self.records_for_old_incarnation(known)]
         broker_epoch = self.image.next_offset + len(records)
+        assert known is None or broker_epoch > known.broker_epoch, (broker_epoch, known)
         records.append(
             RegisterBrokerRecord(
                 broker_id=request.broker_id,
@@ -62,7 +66,7 @@ class BrokerControl:
         return Decision(reply=self._registered(broker_epoch), records=tuple(records))
 
     def check_cluster(self, request: RegisterBrokerRequest) -> None:
-        """A broker whose directory belongs to another cluster must not bring its logs here."""
+        """Raises ClusterError for a broker of another cluster, which must not bring its logs here."""
         if request.cluster_id not in ("", self.image.cluster_id):
             raise ClusterError(
                 ErrorCode.INVALID_REQUEST,
@@ -76,14 +80,14 @@ class BrokerControl:
             )
 
     def records_for_old_incarnation(self, known: BrokerRegistration | None) -> list[MetadataRecord]:
-        """What the last life still holds is taken from it before the new one is registered (ELE-9)."""
+        """Returns what ends the roles of the last life, before the new one is registered (ELE-9)."""
         return [] if known is None else [*self.partitions.records_for_leaving(known.broker_id)]
 
     def _registered(self, broker_epoch: int) -> RegisterBrokerResponse:
         return RegisterBrokerResponse(broker_epoch=broker_epoch, cluster_id=self.image.cluster_id)
 
     def heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Decision:
-        """The state machine KR-BRK-1, one transition a heartbeat. Raises ClusterError."""
+        """Moves the broker at most one state on (KR-BRK-1), and notes its sign of life. Raises ClusterError."""
         self.partitions.check_broker_epoch(request.broker_id, request.broker_epoch)
         broker = self.image.brokers[request.broker_id]
         self.sessions.touch(request.broker_id, now_ms, request.metadata_offset)
@@ -99,6 +103,7 @@ class BrokerControl:
     def _heartbeat_of_fenced(
         self, broker: BrokerRegistration, request: BrokerHeartbeatRequest, now_ms: int
     ) -> Decision:
+        assert broker.fenced, broker
         if request.want_shutdown:
             return Decision(reply=self._beat(request, is_fenced=True, should_shut_down=True))
         if request.want_fence or not self.has_caught_up(request):
@@ -118,7 +123,7 @@ class BrokerControl:
         )
 
     def has_caught_up(self, request: BrokerHeartbeatRequest) -> bool:
-        """BRK-2: whether the broker has read its own registration, so that it knows all that came before."""
+        """Returns whether the broker has read its own registration, and so all that came before it (BRK-2)."""
         return request.metadata_offset > request.broker_epoch
 
     def _fence_on_request(self, request: BrokerHeartbeatRequest) -> Decision:
@@ -128,7 +133,8 @@ class BrokerControl:
         )
 
     def _shut_down(self, broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> Decision:
-        """BRK-7: first it leaves all ISRs and leads nothing; then all others learn it; then it may go."""
+        """Moves an orderly stop on: the broker leads nothing any more, then all others learn it, then it stops (BRK-7)."""
+        assert not broker.fenced, broker
         leads = self.partitions.leads_something(broker.broker_id)
         if not broker.in_controlled_shutdown and leads:
             flag = BrokerChangeRecord(
@@ -148,8 +154,9 @@ class BrokerControl:
         )
 
     def have_all_learned_shutdown(self, broker_id: int) -> bool:
-        """Every active broker has replayed the moves of leaders; remembered afresh by a restarted
-        controller.
+        """Returns whether every active broker has replayed the moves of leaders.
+
+        A restarted controller does not remember their offset, and waits for all that is in its log.
         """
         target = self.sessions.remember_shutdown(broker_id, self.image.next_offset)
         active = [number for number in sorted(self.image.brokers) if self.image.is_active(number)]
@@ -163,9 +170,9 @@ class BrokerControl:
         )
 
     def records_for_fencing(self, broker_id: int) -> tuple[MetadataRecord, ...]:
-        """BRK-5: out of all ISRs, elections where it led, then the fence record; one batch.
+        """Ends the broker's session, and returns the batch that fences it (BRK-5).
 
-        Ends its session.
+        The broker leaves all ISRs, leaders are elected where it led, then the fence record follows.
         """
         self.sessions.end(broker_id)
         broker = self.image.brokers[broker_id]
@@ -176,9 +183,9 @@ class BrokerControl:
         )
 
     def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> Decision:
-        """A block that nobody has had: it is in the log before it is told.
+        """Allocates a block of new producer ids; it is in the log before the broker learns of it.
 
-        Kafka: ProducerIdControlManager.
+        Raises ClusterError. Kafka: ProducerIdControlManager.
         """
         self.partitions.check_broker_epoch(request.broker_id, request.broker_epoch)
         first, count = self.image.next_producer_id, self.config.producer_id_block_size

@@ -1,4 +1,4 @@
-"""What a controller is configured with: Kafka's names and defaults."""
+"""The properties of a controller, with Kafka's names and defaults where Kafka has them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from storage.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """The controller's properties, with Kafka's names and defaults where Kafka has them."""
+    """The properties of one controller. The constructor raises ConfigError."""
 
     node_id: int = CONTROLLER_ID
-    # Where clients reach the controller, as told in metadata answers; empty: it is not told.
+    # The address of the controller in metadata answers; empty: they do not name it.
     host: str = ""
     port: int = 0
     # The id of a new cluster; empty: drawn.
@@ -24,7 +24,7 @@ class ControllerConfig:
     # For a topic created with a replication factor of -1.
     default_replication_factor: int = 1
     producer_id_block_size: int = 1_000
-    # Bounded, because one creation is one batch.
+    # There is a limit, because one creation is one batch.
     max_partitions_per_topic: int = 10_000
     max_topics: int = 100_000
     max_parked_fetches: int = 1_000

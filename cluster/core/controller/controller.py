@@ -1,14 +1,14 @@
-"""The controller: one decision at a time, told only once it is on disk (CTL-3). Kafka: QuorumController.
+"""The controller: one decision at a time, answered only when it is on disk (CTL-3). Kafka: QuorumController.
 
 | comes in | what happens |
 | --- | --- |
 | a request that changes something | checked on the pending image; a batch appended, reply parked, flush job |
-| a request that changes nothing | its reply waits behind what is appended, for it was decided on that |
+| a request that changes nothing | its reply waits for what is appended already, on which it was decided |
 | the flush is done | committed image, replies and observations in order of appending, parked fetches |
 | FetchMetadata | what is committed from an offset on, or parked until there is something |
 | the session timer | one broker fenced an event (BRK-4) |
 
-A write or a flush that fails ends the node: what the log holds then is found out by the next life's recovery.
+A write or a flush that fails ends the node: the recovery of the next life finds out what the log holds.
 """
 
 from __future__ import annotations
@@ -70,17 +70,17 @@ class _Uncommitted:
 
 @final
 class Controller:
-    """`start`, then `step`s from one thread.
+    """One life of a controller: `start`, then one `step` for each event, from one thread.
 
-    The parts that decide are attributes, replaceable from outside.
+    The parts that decide are attributes, and can be replaced from outside.
     """
 
     def __init__(self, config: ControllerConfig, fs: FileSystem, directory: str, draws: Draws) -> None:
         self.config = config
         self.node_id = config.node_id
-        # As committed.
+        # The metadata as committed.
         self.image = MetadataImage()
-        # The same with what is appended and waits for its flush.
+        # The metadata with all that is appended, also what waits for its flush.
         self._pending_image = MetadataImage()
         self._file_system = fs
         self._directory = directory
@@ -92,7 +92,7 @@ class Controller:
         self.topics = TopicControl(config, self._pending_image, self.partitions, draws)
         self._fetches = ParkedFetches(config.max_parked_fetches)
         self._uncommitted: list[_Uncommitted] = []
-        # The job, and the end offset that it makes durable.
+        # The flush that runs: its job, and the end offset (exclusive) that it makes durable.
         self._flushing: tuple[int, int] | None = None
         self._next_job = 0
         self._armed_ms: int | None = None
@@ -107,10 +107,9 @@ class Controller:
         return self._log
 
     def start(self, now_ms: int) -> list[Effect]:
-        """Opens, recovers and replays the log; sessions of unfenced brokers begin afresh (BRK-3).
+        """Opens, recovers and replays the log; sessions of unfenced brokers begin again with their full time (BRK-3).
 
-        Raises DirectoryInUse where another process holds the directory, OSError,
-        StorageError.
+        Raises DirectoryInUse if another process has the directory, OSError, StorageError.
         """
         assert self._log is None, "started twice"
         make_directory_durably(self._file_system, self._directory)
@@ -143,6 +142,7 @@ class Controller:
             raise DirectoryInUse(f"{self._directory} is in use by another process") from error
 
     def step(self, now_ms: int, event: Event) -> list[Effect]:
+        """Handles one event. A disk that fails ends the controller with the effect `Stop`; later events do nothing."""
         if self._is_stopped:
             return []
         effects: list[Effect]
@@ -175,9 +175,13 @@ class Controller:
         return [Stop(reason=reason)]
 
     def _maybe_close(self, now_ms: int) -> list[Effect]:
-        """Once nothing waits for the disk: observers are answered, the log is closed, the lock let go."""
+        """Ends the controller if nothing waits for the disk: answers observers, closes the log, releases the lock."""
         if self._uncommitted or self._flushing is not None:
             return []
+        assert self.log.committed_offset == self.log.end_offset, (
+            self.log.committed_offset,
+            self.log.end_offset,
+        )
         effects = self._fetches.answer_all(self.log)
         self.log.close(now_ms)
         assert self._lock is not None
@@ -246,7 +250,7 @@ class Controller:
         return BrokerEndpoint(broker_id=self.node_id, host=self.config.host, port=self.config.port)
 
     def _on_session_timer(self, now_ms: int) -> list[Effect]:
-        """BRK-4: one broker; the next one's timer is due at once, and sees what this one changed."""
+        """Fences one broker whose session is over (BRK-4); the next one's timer is due at once, and sees the change."""
         self._armed_ms = None
         broker_id = self.sessions.expired(now_ms)
         if broker_id is None:
@@ -256,7 +260,7 @@ class Controller:
     def _arm_sessions(self, now_ms: int) -> list[Effect]:
         first = self.sessions.longest_silent()
         if first is None or (self._armed_ms is not None and self._armed_ms <= first[0]):
-            # A timer that fires too early finds nobody and is set again.
+            # A timer that fires too early finds no expired session, and is set again.
             return []
         self._armed_ms = max(first[0], now_ms)
         return [SetTimer(key=SESSION_TIMER, at_ms=self._armed_ms)]
@@ -264,22 +268,23 @@ class Controller:
     def _append(
         self, records: tuple[MetadataRecord, ...], call: int, reply: ResponseBody | None, now_ms: int
     ) -> list[Effect]:
-        """Appends and parks; later decisions build on the records at once, nobody hears of them yet."""
+        """Appends the records and parks the reply. Later decisions build on the records at once, nobody is told yet."""
         offset = self.log.append(records, now_ms) if records else self.log.end_offset
         numbered = tuple(enumerate(records, offset))
         for record_offset, record in numbered:
             self._pending_image.apply(record, record_offset)
+        assert self._pending_image.next_offset == self.log.end_offset, (offset, self.log.end_offset)
         self._uncommitted.append(
             _Uncommitted(end_offset=self.log.end_offset, records=numbered, call=call, reply=reply)
         )
         return self._commit() if self.is_committed(self.log.end_offset) else self._flush()
 
     def is_committed(self, end_offset: int) -> bool:
-        """CTL-3: what was decided on records that may yet be lost must not be told."""
+        """Returns whether all below `end_offset` is on disk: only then a decision on it may be told (CTL-3)."""
         return end_offset <= self.log.committed_offset
 
     def _flush(self) -> list[Effect]:
-        """One flush at a time; those that come meanwhile share the next one."""
+        """Starts a flush unless one runs; what is appended meanwhile shares the next one."""
         if self._flushing is not None or self.log.end_offset == self.log.committed_offset:
             return []
         self._next_job += 1
@@ -304,4 +309,5 @@ class Controller:
                 self.image.apply(record, offset)
             if decided.reply is not None:
                 effects.append(Reply(call=decided.call, body=decided.reply))
+        assert self.image.next_offset <= self._pending_image.next_offset, self.image.next_offset
         return effects

@@ -1,4 +1,7 @@
-"""Who leads a partition: rules ELE-1 to ELE-5. Kafka: PartitionChangeBuilder (electLeader, without ELR)."""
+"""The election of a partition's leader: rules ELE-1 to ELE-5.
+
+Kafka: PartitionChangeBuilder.electLeader, without eligible leader replicas (KIP-966).
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,7 @@ IsActive = Callable[[int], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Election:
-    """The outcome: `isr` is the partition's from now on; `clean` is False when the leader is from outside
-    it.
-    """
+    """The outcome of an election, with the ISR from now on. `clean` is False for a leader from outside the old ISR."""
 
     leader: int
     isr: tuple[int, ...]
@@ -24,13 +25,14 @@ class Election:
 
 
 class LeaderElection:
-    """The strategy of the controller; its methods are its rules, each replaceable from outside."""
+    """The controller's way of electing; each method is one rule, and can be replaced from outside."""
 
     def elect(
         self, partition: PartitionRegistration, isr: tuple[int, ...], is_active: IsActive, *, unclean: bool
     ) -> Election:
-        """ONLINE, and UNCLEAN where allowed: the present leader stays if valid, else the first valid in AR
-        order.
+        """Elects the present leader if it is valid, else the first valid replica in assignment order (ELE-3).
+
+        Without any, `unclean` allows a leader from outside `isr` (ELE-4); else there is no leader and `isr` stays.
         """
         assert isr, partition
         if self.is_valid_leader(partition.leader, isr, is_active):
@@ -41,16 +43,16 @@ class LeaderElection:
         if unclean:
             for replica in partition.replicas:
                 if is_active(replica):
-                    # ELE-4: whoever is alive becomes the only member.
+                    # The first replica that is active becomes the only member (ELE-4).
                     return Election(leader=replica, isr=(replica,), clean=False)
-        # ELE-3: the ISR is kept.
+        # The ISR stays, so that one of its members can lead later (ELE-3).
         return Election(leader=NO_LEADER, isr=isr)
 
     def is_valid_leader(self, replica: int, isr: tuple[int, ...], is_active: IsActive) -> bool:
-        """ELE-2, without ELR."""
+        """Returns whether the replica is in sync and active, and so may lead (ELE-2)."""
         return replica in isr and is_active(replica)
 
     def isr_without(self, partition: PartitionRegistration, broker_id: int) -> tuple[int, ...]:
-        """ELE-5: without ELR the last member is never removed."""
+        """Returns the ISR without the broker; the last member is never removed (ELE-5)."""
         remaining = tuple(member for member in partition.isr if member != broker_id)
         return remaining or partition.isr

@@ -1,8 +1,8 @@
-"""A torn tail is no damage, a hole in what was committed is: told apart before recovery cuts either away.
+"""The check that the metadata log has no hole in what was committed, made before recovery cuts a torn tail.
 
-Each decision carries, in a header of its first record, up to where the log was on disk when it was appended. A sound
-batch behind damage that names a committed offset beyond the damage proves that flushed decisions are gone. Cutting
-them would take back topics and epochs that brokers have acted on; one replica of this log cannot heal that.
+Each decision carries, in a header of its first record, up to where the log was on disk when it was appended. If there
+is a sound batch behind the damage that names a committed offset beyond it, flushed decisions are lost. To cut them
+would take back topics and epochs that brokers have acted on; one replica of this log cannot heal that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAGIC_AT = 16
 
 
 class DamagedMetadataLog(StorageError):
-    """Committed decisions are unreadable. Nothing was cut: the files are as they were."""
+    """Committed decisions cannot be read. Nothing was cut: the files are as they were."""
 
 
 def committed_header(committed_offset: int) -> Header:
@@ -29,7 +29,7 @@ def committed_header(committed_offset: int) -> Header:
 
 
 def check_nothing_committed_is_damaged(file_system: FileSystem, directory: str) -> None:
-    """Raises DamagedMetadataLog with file, byte and reason. Reads only."""
+    """Raises DamagedMetadataLog, with file, byte and reason, if committed decisions are damaged. Writes nothing."""
     if not file_system.exists(directory):
         return
     damage: CorruptBatch | None = None
@@ -70,7 +70,7 @@ def _sound_part(file_system: FileSystem, path: str, end_offset: int) -> tuple[in
 
 
 def _committed_behind(data: bytes, start: int) -> Iterator[int]:
-    """What each sound batch from byte `start` on says was committed; its place need not be known."""
+    """Yields the committed offset that each sound batch from byte `start` on names; searches for where they begin."""
     at = data.find(b"\x02", start + _MAGIC_AT)
     while at >= 0:
         position = at - _MAGIC_AT

@@ -1,6 +1,4 @@
-"""The controller's log: appended in `step`, on disk after a flush job, read by observers up to what is
-committed.
-"""
+"""The controller's log: appended to in a step, on disk after a flush job, read by brokers as far as it is committed."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from storage.log import Isolation, PartitionLog, RecoveryCut
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
 METADATA_LOG_CONFIG = LogConfig(
-    # One batch holds the largest decision.
+    # The largest decision must fit into one batch.
     max_message_bytes=16 << 20,
     segment_index_bytes=1 << 20,
 )
@@ -26,13 +24,13 @@ READ_BLOCK_BYTES = 1 << 20
 
 @final
 class MetadataLog:
-    """One writer, this life of the controller, under a leader epoch of its own."""
+    """The log and its only writer, this life of the controller, which has a leader epoch of its own."""
 
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
         latest_epoch = log.epochs.latest_epoch
         self.leader_epoch = 0 if latest_epoch is None else latest_epoch + 1
-        # Exclusive; what is above waits for a flush.
+        # The end of what is committed, exclusive; what is above waits for a flush.
         self.committed_offset = log.log_end_offset
         log.marks.update_high_watermark(self.committed_offset)
 
@@ -45,9 +43,10 @@ class MetadataLog:
         draws: Draws,
         report: Callable[[RecoveryCut], None],
     ) -> MetadataLog:
-        """Recovers as after an unclean stop, always: the log is small.
+        """Opens the log, always with a recovery as after an unclean stop: the log is small.
 
-        All that is left is flushed, thus committed. Raises DamagedMetadataLog where committed decisions are gone.
+        All that recovery leaves is flushed, and so committed.
+        Raises DamagedMetadataLog if committed decisions are lost, OSError, StorageError.
         """
         path = join(directory, METADATA_DIRECTORY)
         check_nothing_committed_is_damaged(file_system, path)
@@ -63,7 +62,7 @@ class MetadataLog:
         return self._log.log_end_offset
 
     def append(self, records: Sequence[MetadataRecord], now_ms: int) -> int:
-        """One batch, whole or absent after a crash; returns the offset of the first record."""
+        """Appends the records as one batch, whole or absent after a crash. Returns the offset of the first record."""
         headers = (committed_header(self.committed_offset),)
         batch = build_metadata_batch(records, timestamp_ms=now_ms, headers=headers)
         first_offset = self.end_offset
@@ -72,18 +71,19 @@ class MetadataLog:
         return first_offset
 
     def prepare_flush(self) -> Callable[[], None]:
-        """A job that makes everything appended so far durable."""
+        """Returns a job that makes everything appended so far durable."""
         return self._log.flushes.prepare()
 
     def commit(self, offset: int) -> None:
-        """The flush of all below `offset` has ended."""
+        """Notes that all below `offset` is on disk, and so committed."""
         assert self.committed_offset <= offset <= self.end_offset, (self.committed_offset, offset)
         self._log.flushes.done(offset)
         self._log.marks.update_high_watermark(offset)
         self.committed_offset = offset
+        assert self._log.marks.high_watermark == offset, (self._log.marks.high_watermark, offset)
 
     def replay(self) -> Iterator[tuple[int, MetadataRecord]]:
-        """All committed records, for the image of a new life."""
+        """Yields (offset, record) of all that is committed, for the image of a new life."""
         offset = self._log.log_start_offset
         while offset < self.committed_offset:
             for record_offset, record in read_metadata_batches(self.read(offset, READ_BLOCK_BYTES)):
@@ -92,7 +92,7 @@ class MetadataLog:
                     offset = record_offset + 1
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole committed batches from the one that holds `offset`, at least one. Raises OffsetOutOfRange."""
+        """Returns whole committed batches, at least one, from that with `offset` on. Raises OffsetOutOfRange."""
         data = self._log.read(offset, max_size=max_bytes, isolation=Isolation.HIGH_WATERMARK).records
         return bytes(data[: whole_batches_size(data)])
 
@@ -102,7 +102,7 @@ class MetadataLog:
 
 
 def make_directory_durably(file_system: FileSystem, path: str) -> None:
-    """A flush of the log holds only if the names of the directories above it stay."""
+    """Creates the directory and makes its name durable: without that, a flush of the log is lost. Raises OSError."""
     # Even where the directory existed: the life that made it may have ended before the sync.
     parents = [dirname(path)]
     ancestor = parents[0]

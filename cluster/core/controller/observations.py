@@ -1,4 +1,4 @@
-"""What a committed record means, told to traces, tables and checkers."""
+"""The observations that report a committed record to traces, tables and checkers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def members(isr: tuple[int, ...]) -> str:
 
 
 def observations(record: MetadataRecord, offset: int, before: MetadataImage) -> list[Observe]:
-    """`before` is the committed image without the record."""
+    """Returns what `record` means; `before` is the committed image without it."""
     match record:
         case RegisterBrokerRecord(broker_id=broker):
             return [observe("controller.broker_registered", broker=broker, broker_epoch=offset)]

@@ -1,4 +1,4 @@
-"""Brokers that wait for the next committed metadata: long polls.
+"""The long polls of brokers, which wait for the next committed metadata.
 
 Kafka: KafkaRaftClient.handleFetchRequest, FetchPurgatory.
 """
@@ -22,9 +22,9 @@ class _Parked:
 
 @final
 class ParkedFetches:
-    """Fetches that wait, by call and in order of arrival: at most one a broker, and `limit` in all.
+    """Fetches that wait, by call and in order of arrival: at most one for each broker, and `limit` in all.
 
-    A newer one takes the place of an older one, which is answered empty.
+    A newer fetch takes the place of an older one, which is answered without records.
     """
 
     def __init__(self, limit: int) -> None:
@@ -34,7 +34,7 @@ class ParkedFetches:
     def fetch(
         self, call: int, request: FetchMetadataRequest, log: MetadataLog, now_ms: int, timer_prefix: str
     ) -> list[Effect]:
-        """Answered at once when there is something to read or to refuse, else parked."""
+        """Answers at once if there is something to read or to refuse, else parks the fetch."""
         if request.offset < 0 or request.offset > log.end_offset:
             refused = FetchMetadataResponse(
                 error=ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark=log.committed_offset
@@ -44,7 +44,9 @@ class ParkedFetches:
             return [self._answer(call, request, log)]
         effects = self._make_room(request.broker_id, log)
         timer = f"{timer_prefix}{call}"
+        assert call not in self._parked, call
         self._parked[call] = _Parked(request=request, timer=timer)
+        assert len(self._parked) <= self._limit, (len(self._parked), self._limit)
         return [*effects, SetTimer(key=timer, at_ms=now_ms + request.max_wait_ms)]
 
     def _make_room(self, broker_id: int, log: MetadataLog) -> list[Effect]:
@@ -54,14 +56,14 @@ class ParkedFetches:
         return [effect for call in superseded for effect in self._release(call, log)]
 
     def wake(self, log: MetadataLog) -> list[Effect]:
-        """Something was committed."""
+        """Answers the fetches for which there are committed records now."""
         ready = [
             call for call, parked in self._parked.items() if parked.request.offset < log.committed_offset
         ]
         return [effect for call in ready for effect in self._release(call, log)]
 
     def expire(self, call: int, log: MetadataLog) -> list[Effect]:
-        """Its wait is over; nothing happens where it was answered meanwhile."""
+        """Answers a fetch whose time is over; does nothing if it was answered before."""
         parked = self._parked.pop(call, None)
         return [] if parked is None else [self._answer(call, parked.request, log)]
 

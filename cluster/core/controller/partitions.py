@@ -1,8 +1,7 @@
-"""Changes of partitions: what AlterPartition may do (CTL-1), and what brokers that come and go do to them.
+"""Changes of partitions: those that a leader proposes (CTL-1), and those that brokers cause that arrive or leave.
 
-Decisions are taken against the pending image, which already holds what is appended but not yet committed,
-so that two decisions in a row never build on the same state (KAFKA-13173). Kafka:
-ReplicationControlManager.
+Decisions are made on the pending image, which already holds what is appended but not yet committed, so that two
+decisions in a row never build on the same state (KAFKA-13173). Kafka: ReplicationControlManager.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from cluster.core.controller.decisions import Decision
 from cluster.core.controller.elections import Election, IsActive, LeaderElection
 from cluster.core.errors import ClusterError, ErrorCode
-from cluster.core.messages import AlterPartitionRequest, AlterPartitionResponse, TopicPartition
+from cluster.core.messages import NO_LEADER, AlterPartitionRequest, AlterPartitionResponse, TopicPartition
 from cluster.core.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from cluster.core.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord
 
@@ -18,17 +17,20 @@ UNCLEAN_ELECTION_CONFIG = "unclean.leader.election.enable"
 
 
 class PartitionControl:
-    """Decides over the partitions of `image`, the pending one; each check of CTL-1 is a method."""
+    """Decides about partitions on `image`, the pending one; each check of a proposal (CTL-1) is a method.
+
+    The checks raise ClusterError.
+    """
 
     def __init__(self, image: MetadataImage, election: LeaderElection) -> None:
         self.image = image
         self.election = election
-        # By broker, as its last heartbeat said: partitions of it in log directories that failed (KIP-858). Not in the
-        # log: a controller that restarts hears it again.
+        # By broker: its partitions in log directories that failed, as its last heartbeat said (KIP-858). They are not
+        # in the log, because a restarted controller learns of them with the next heartbeat.
         self.offline: dict[int, frozenset[TopicPartition]] = {}
 
     def alter_partition(self, request: AlterPartitionRequest) -> Decision:
-        """Raises ClusterError with the first check that fails, in Kafka's order."""
+        """Decides about a proposed ISR. Raises the ClusterError of the first check that fails, in Kafka's order."""
         self.check_broker_epoch(request.broker_id, request.broker_epoch)
         partition = self._known_partition(request)
         self.check_not_ahead(request, partition)
@@ -41,6 +43,8 @@ class PartitionControl:
         isr = tuple(replica for replica in partition.replicas if replica in wanted)
         record = self.change_record(partition, Election(leader=partition.leader, isr=isr))
         changed = partition if record is None else partition.changed_by(record)
+        assert changed.leader == partition.leader, (changed, partition)
+        assert changed.leader_epoch == partition.leader_epoch, (changed, partition)
         return Decision(
             reply=AlterPartitionResponse(
                 topic_partition=request.topic_partition,
@@ -53,7 +57,7 @@ class PartitionControl:
         )
 
     def check_broker_epoch(self, broker_id: int, broker_epoch: int) -> None:
-        """KR-CTL-4: a message of an earlier incarnation is not obeyed."""
+        """Refuses a request from an earlier life of the broker (KR-CTL-4)."""
         current = self.image.broker_epoch(broker_id)
         if broker_epoch < 0 or broker_epoch != current:
             raise ClusterError(
@@ -67,12 +71,13 @@ class PartitionControl:
         return partition
 
     def check_not_ahead(self, request: AlterPartitionRequest, partition: PartitionRegistration) -> None:
-        """The sender knows of a change that we do not: then we are the stale controller (KAFKA-14154)."""
+        """Refuses a sender that knows of a change that this controller does not: it is the stale one (KAFKA-14154)."""
         leader_ahead = request.leader_epoch > partition.leader_epoch
         if leader_ahead or request.partition_epoch > partition.partition_epoch:
             raise ClusterError(ErrorCode.NOT_CONTROLLER, f"{request.topic_partition}: the sender is ahead")
 
     def check_leader_epoch(self, request: AlterPartitionRequest, partition: PartitionRegistration) -> None:
+        """Refuses a sender that is in an older leader epoch."""
         if request.leader_epoch < partition.leader_epoch:
             raise ClusterError(
                 ErrorCode.FENCED_LEADER_EPOCH,
@@ -86,7 +91,7 @@ class PartitionControl:
             )
 
     def check_partition_epoch(self, request: AlterPartitionRequest, partition: PartitionRegistration) -> None:
-        """The compare-and-set of ISR changes."""
+        """Refuses a proposal that does not build on the present ISR: changes are compare-and-set."""
         if request.partition_epoch < partition.partition_epoch:
             raise ClusterError(
                 ErrorCode.INVALID_UPDATE_VERSION,
@@ -96,7 +101,7 @@ class PartitionControl:
     def check_isr_is_of_replicas(
         self, request: AlterPartitionRequest, partition: PartitionRegistration
     ) -> None:
-        """An ISR holds the leader, only replicas (KAFKA-9672), each once."""
+        """Refuses an ISR that lacks the leader, has a member twice, or has one that is no replica (KAFKA-9672)."""
         members = [member.broker_id for member in request.new_isr]
         is_subset = all(member in partition.replicas for member in members)
         if not is_subset or partition.leader not in members or len(set(members)) != len(members):
@@ -105,7 +110,7 @@ class PartitionControl:
             )
 
     def check_members_eligible(self, request: AlterPartitionRequest) -> None:
-        """KIP-841 and KIP-903: active, and of the incarnation that the leader saw fetching."""
+        """Refuses a member that is not active, or not in the life that the leader saw fetching (KIP-841, KIP-903)."""
         for member in request.new_isr:
             is_same_life = self.image.broker_epoch(member.broker_id) == member.broker_epoch
             is_offline = self.is_offline(member.broker_id, request.topic_partition)
@@ -120,7 +125,10 @@ class PartitionControl:
     def records_for_offline(
         self, broker_id: int, topic_partitions: tuple[TopicPartition, ...]
     ) -> list[PartitionChangeRecord]:
-        """What the broker cannot read it neither leads nor is in sync in; the last member stays (ELE-5, KIP-858)."""
+        """Notes what the broker cannot read, and returns the changes by which it leaves these ISRs and leads none.
+
+        The last member of an ISR stays (ELE-5, KIP-858).
+        """
         self.offline[broker_id] = frozenset(topic_partitions)
         records = []
         for topic_partition in topic_partitions:
@@ -131,7 +139,10 @@ class PartitionControl:
         return [record for record in records if record is not None]
 
     def records_for_leaving(self, broker_id: int) -> list[PartitionChangeRecord]:
-        """The broker leaves every ISR and leads nothing (BRK-5, BRK-7); the last member stays (ELE-5)."""
+        """Returns the changes by which the broker leaves every ISR and leads nothing (BRK-5, BRK-7).
+
+        The last member of an ISR stays (ELE-5).
+        """
 
         def is_active(replica: int) -> bool:
             return replica != broker_id and self.image.is_active(replica)
@@ -144,7 +155,7 @@ class PartitionControl:
         return [record for record in records if record is not None]
 
     def records_for_arriving(self, broker_id: int) -> list[PartitionChangeRecord]:
-        """The broker is being unfenced: leaderless partitions may have a candidate now (BRK-5)."""
+        """Returns the elections that a broker makes possible by being unfenced, in leaderless partitions (BRK-5)."""
 
         def is_active(replica: int) -> bool:
             return replica == broker_id or self.image.is_active(replica)
@@ -154,9 +165,7 @@ class PartitionControl:
         return [record for record in records if record is not None]
 
     def records_for_unclean_topic(self, topic: TopicImage) -> list[PartitionChangeRecord]:
-        """Unclean election was just allowed: its leaderless partitions need not wait for a broker to
-        arrive.
-        """
+        """Returns the elections in leaderless partitions of a topic that has just allowed unclean election."""
         records = []
         for partition in topic.partitions.values():
             if not partition.has_leader:
@@ -176,7 +185,7 @@ class PartitionControl:
         return self.change_record(partition, outcome)
 
     def _can_read(self, partition: PartitionRegistration, is_active: IsActive) -> IsActive:
-        """ELE-2: a replica in a log directory that failed is as good as down."""
+        """Returns `is_active` narrowed to replicas whose log directory has not failed (ELE-2)."""
 
         def is_usable(replica: int) -> bool:
             return is_active(replica) and not self.is_offline(replica, partition.topic_partition)
@@ -184,13 +193,15 @@ class PartitionControl:
         return is_usable
 
     def allows_unclean_election(self, topic: TopicImage) -> bool:
-        """ELE-4 holds only where the topic says so."""
+        """Returns whether the topic's own configs allow unclean election (ELE-4)."""
         return dict(topic.configs).get(UNCLEAN_ELECTION_CONFIG, "false").strip().lower() == "true"
 
     def change_record(
         self, partition: PartitionRegistration, outcome: Election
     ) -> PartitionChangeRecord | None:
-        """Returns a record of what differs, if anything: an ISR change alone leaves the leader epoch (CTL-4)."""
+        """Returns a record of what changes, if anything: a new ISR alone does not raise the leader epoch (CTL-4)."""
+        assert outcome.isr, partition
+        assert outcome.leader in (NO_LEADER, *outcome.isr), (partition, outcome)
         has_new_leader = outcome.leader != partition.leader
         has_new_isr = outcome.isr != partition.isr
         if not has_new_leader and not has_new_isr:

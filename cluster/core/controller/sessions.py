@@ -1,4 +1,4 @@
-"""The brokers that the controller has heard of lately: soft state, which ends with the controller.
+"""The brokers that the controller has heard from lately: soft state, which ends with the controller.
 
 Kafka: BrokerHeartbeatManager.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-# No heartbeat came yet in this life of the controller.
+# The broker has sent no heartbeat yet in this life of the controller.
 NEVER_READ = -1
 
 
@@ -19,30 +19,28 @@ class Session:
     last_contact_ms: int
     # The next offset of the metadata log that the broker reads.
     metadata_offset: int = NEVER_READ
-    # Noted once for each shutdown (KAFKA-14292).
+    # What all must read before the broker may stop; set once for each shutdown (KAFKA-14292).
     controlled_shutdown_offset: int = -1
 
 
 @final
 class Sessions:
-    """When each broker was last heard of, and up to where it has read."""
+    """The session of each broker: when it was last heard from, and up to where it has read."""
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
         self._sessions: dict[int, Session] = {}
 
     def begin(self, broker_id: int, now_ms: int, metadata_offset: int = NEVER_READ) -> None:
-        """The broker is unfenced from now on, or this controller has just started (BRK-3: afresh)."""
+        """Begins a session with its full time: the broker was unfenced, or the controller has started (BRK-3)."""
         self._sessions[broker_id] = Session(last_contact_ms=now_ms, metadata_offset=metadata_offset)
 
     def end(self, broker_id: int) -> None:
-        """The broker is fenced; nothing expires any more."""
+        """Ends the session of a broker that is fenced, if there is one: it cannot expire any more."""
         self._sessions.pop(broker_id, None)
 
     def touch(self, broker_id: int, now_ms: int, metadata_offset: int) -> None:
-        """A heartbeat of the current epoch came, even one whose sender no longer waits for the answer
-        (BRK-9).
-        """
+        """Notes a heartbeat of the present broker epoch, even if its answer comes too late for the sender (BRK-9)."""
         session = self._sessions.get(broker_id)
         if session is not None:
             session.last_contact_ms = now_ms
@@ -53,14 +51,14 @@ class Sessions:
         return session is not None and now_ms - session.last_contact_ms <= self.timeout_ms
 
     def longest_silent(self) -> tuple[int, int] | None:
-        """(time of expiry, broker) of the one that expires first; the smaller id of two."""
+        """Returns (time of expiry, broker) of the session that expires first, the smaller id of two; None without any."""
         return min(
             ((self._expiry_ms(session), broker_id) for broker_id, session in self._sessions.items()),
             default=None,
         )
 
     def expired(self, now_ms: int) -> int | None:
-        """One broker whose session is over: the longest silent (BRK-4)."""
+        """Returns the longest silent broker if its session is over, else None (BRK-4)."""
         first = self.longest_silent()
         return first[1] if first is not None and first[0] <= now_ms else None
 
@@ -68,7 +66,8 @@ class Sessions:
         return session.last_contact_ms + self.timeout_ms + 1
 
     def remember_shutdown(self, broker_id: int, offset: int) -> int:
-        """The metadata offset that all must reach before the broker may go; the first call decides."""
+        """Returns the metadata offset that all must reach before the broker may stop; the first call sets it."""
+        assert offset >= 0, (broker_id, offset)
         session = self._sessions[broker_id]
         if session.controlled_shutdown_offset < 0:
             session.controlled_shutdown_offset = offset

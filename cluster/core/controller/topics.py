@@ -1,4 +1,4 @@
-"""Creating, deleting and configuring topics.
+"""The creation, deletion and configuration of topics.
 
 Kafka: ReplicationControlManager.createTopic, StripedReplicaPlacer.
 """
@@ -33,12 +33,12 @@ from storage.errors import ConfigError, InvalidTopic
 from storage.topics import METADATA_TOPIC, check_topic_name
 
 Assignment = tuple[tuple[int, ...], ...]
-# As many as the controller is configured with.
+# Stands for the count in the controller's configuration.
 DEFAULT_COUNT = -1
 
 
 class TopicControl:
-    """Decides over the topics of `image`, the pending one."""
+    """Decides about topics on `image`, the pending one. The checks raise ClusterError."""
 
     def __init__(
         self, config: ControllerConfig, image: MetadataImage, partitions: PartitionControl, draws: Draws
@@ -49,7 +49,7 @@ class TopicControl:
         self.draws = draws
 
     def create(self, request: CreateTopicRequest) -> Decision:
-        """Topic and partitions in one batch. Raises ClusterError."""
+        """Creates topic and partitions in one batch. Raises ClusterError."""
         self.check_name(request.name)
         self.check_is_new(request.name)
         configs = dict(request.configs)
@@ -70,7 +70,10 @@ class TopicControl:
         return Decision(reply=DeleteTopicResponse(), records=(record,))
 
     def alter_configs(self, request: AlterTopicConfigsRequest) -> Decision:
-        """Named settings change, an empty value restores the default; all of them or none."""
+        """Changes the named properties, all of them or none; an empty value restores the default.
+
+        Raises ClusterError.
+        """
         topic = self._known(request.name)
         configs = dict(topic.configs)
         for name, value in request.configs:
@@ -97,6 +100,7 @@ class TopicControl:
         return topic
 
     def check_name(self, name: str) -> None:
+        """Refuses an invalid name and that of the controller's own log."""
         try:
             check_topic_name(name)
         except InvalidTopic as error:
@@ -105,7 +109,10 @@ class TopicControl:
             raise ClusterError(ErrorCode.INVALID_REQUEST, f"{name!r} is the controller's own log")
 
     def check_is_new(self, name: str) -> None:
-        """Names that differ in `.` and `_` only would be one in metrics; Kafka refuses the second."""
+        """Refuses a topic that exists, that collides with another, or that is one too many.
+
+        Names that differ only in `.` and `_` would be one name in metrics; Kafka refuses the second too.
+        """
         if name in self.image.topics:
             raise ClusterError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
         folded = name.replace(".", "_")
@@ -127,6 +134,7 @@ class TopicControl:
             raise ClusterError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions: 1 to {limit} are possible")
 
     def check_replication_factor(self, factor: int, brokers: Sequence[int]) -> None:
+        """Refuses a factor below 1 or above the number of active `brokers`."""
         if factor < 1:
             raise ClusterError(
                 ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor}: at least 1"
@@ -138,14 +146,14 @@ class TopicControl:
             )
 
     def _checked_assignment(self, request: CreateTopicRequest) -> Assignment:
-        """What the caller chose, if it can be; the counts of the request are not looked at then."""
+        """Returns the replicas that the request assigns; its counts are ignored. Raises ClusterError."""
         self.check_partition_count(len(request.assignment))
         for number, replicas in enumerate(request.assignment):
             self.check_replicas(number, replicas, size=len(request.assignment[0]))
         return request.assignment
 
     def check_replicas(self, number: int, replicas: tuple[int, ...], *, size: int) -> None:
-        """Registered brokers, each once, as many as in partition 0, one of them active."""
+        """Refuses replicas unless they are registered, each once, `size` in all, and one of them is active."""
         reason = ""
         if not replicas or len(replicas) != size:
             reason = f"{len(replicas)} replicas, partition 0 has {size}"
@@ -170,22 +178,25 @@ class TopicControl:
         return tuple(stripe(brokers, start, number, factor) for number in range(count))
 
     def _first_state(self, topic: str, number: int, replicas: tuple[int, ...]) -> PartitionRecord:
-        """Led by the first active replica; the ISR begins with all that are active."""
+        """Returns a partition led by its first active replica; all active replicas are in sync."""
         isr = tuple(replica for replica in replicas if self.image.is_active(replica))
+        assert isr, (topic, number, replicas)
         return PartitionRecord(topic=topic, partition=number, replicas=replicas, isr=isr, leader=isr[0])
 
     def _draw_topic_id(self, name: str) -> str:
-        """Another one each time the name is used: the offset is part of the identity."""
+        """Draws a topic id, another one each time the name is used: the log offset is part of the draw."""
         halves = [self.draws.bits("topic_id", name, self.image.next_offset, half) for half in range(2)]
         return "".join(f"{half:016x}" for half in halves)
 
 
 def stripe(brokers: Sequence[int], start: int, partition: int, replication_factor: int) -> tuple[int, ...]:
-    """Replicas of one partition: leaders go round robin, and each round the followers move one further.
+    """Returns the replicas of one partition; the first leads.
 
-    So a broker's partitions have their followers on all others, not on its neighbour alone.
+    Leaders are assigned round robin, and the followers move one broker further in each round: so a broker's partitions
+    have their followers on all others, not on its neighbour alone.
     """
     size = len(brokers)
+    assert 1 <= replication_factor <= size, (replication_factor, size)
     first = (start + partition) % size
     if size == 1:
         return (brokers[first],)
