@@ -1,4 +1,4 @@
-"""One process: a broker, a controller, or both behind the same `start` and `step`.
+"""One process: a broker, a controller, or both, with one `start` and one `step`.
 
 Broker and controller each number their own calls and jobs, and name their own timers. The node keeps them apart: even
 numbers, and timers with a prefix, are the controller's. A request from one to the other never leaves the process.

@@ -167,7 +167,7 @@ class Broker:
                 | FetchMetadataRequest()
             ):
                 self._refuse(
-                    call, body, ErrorCode.NOT_CONTROLLER, f"{type(body).__name__} is the controller's"
+                    call, body, ErrorCode.NOT_CONTROLLER, f"{type(body).__name__} is for the controller"
                 )
             case _:
                 assert_never(body)

@@ -101,7 +101,9 @@ class Lifecycle:
             case RegisterBrokerResponse(error=ErrorCode.NONE):
                 self._on_registered(now_ms, body)
             case RegisterBrokerResponse(error=ErrorCode.INVALID_REQUEST):
-                self._ending.fail("the controller refused the registration: another cluster's")
+                self._ending.fail(
+                    "the controller refused the registration: this broker belongs to another cluster"
+                )
             case _:
                 # DUPLICATE_BROKER_REGISTRATION lasts until the session of the last life has expired.
                 self._failures += 1

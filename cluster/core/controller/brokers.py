@@ -133,7 +133,7 @@ class BrokerControl:
         )
 
     def _shut_down(self, broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> Decision:
-        """Moves an orderly stop on: the broker leads nothing any more, then all others learn it, then it stops (BRK-7)."""
+        """Moves an orderly stop on: the broker leaves its ISRs and leaderships, all learn of it, it stops (BRK-7)."""
         assert not broker.fenced, broker
         leads = self.partitions.leads_something(broker.broker_id)
         if not broker.in_controlled_shutdown and leads:

@@ -240,7 +240,7 @@ class Controller:
                 case AlterTopicConfigsRequest():
                     return self.topics.alter_configs(body)
                 case _:
-                    raise ClusterError(ErrorCode.INVALID_REQUEST, f"{type(body).__name__}: ask a broker")
+                    raise ClusterError(ErrorCode.INVALID_REQUEST, f"{type(body).__name__} is for a broker")
         except ClusterError as error:
             return Decision(reply=refusal(body, error))
 
@@ -268,7 +268,7 @@ class Controller:
     def _append(
         self, records: tuple[MetadataRecord, ...], call: int, reply: ResponseBody | None, now_ms: int
     ) -> list[Effect]:
-        """Appends the records and parks the reply. Later decisions build on the records at once, nobody is told yet."""
+        """Appends the records and parks the reply. Later decisions build on the records, which are not public yet."""
         offset = self.log.append(records, now_ms) if records else self.log.end_offset
         numbered = tuple(enumerate(records, offset))
         for record_offset, record in numbered:
@@ -280,7 +280,7 @@ class Controller:
         return self._commit() if self.is_committed(self.log.end_offset) else self._flush()
 
     def is_committed(self, end_offset: int) -> bool:
-        """Returns whether all below `end_offset` is on disk: only then a decision on it may be told (CTL-3)."""
+        """Returns whether all below `end_offset` is on disk: only then a decision on it may be answered (CTL-3)."""
         return end_offset <= self.log.committed_offset
 
     def _flush(self) -> list[Effect]:

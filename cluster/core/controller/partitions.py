@@ -106,7 +106,8 @@ class PartitionControl:
         is_subset = all(member in partition.replicas for member in members)
         if not is_subset or partition.leader not in members or len(set(members)) != len(members):
             raise ClusterError(
-                ErrorCode.INVALID_REQUEST, f"{request.topic_partition}: no ISR of its replicas: {members}"
+                ErrorCode.INVALID_REQUEST,
+                f"{request.topic_partition}: an ISR has the leader and only replicas, each once, not {members}",
             )
 
     def check_members_eligible(self, request: AlterPartitionRequest) -> None:

@@ -33,7 +33,7 @@ from storage.errors import ConfigError, InvalidTopic
 from storage.topics import METADATA_TOPIC, check_topic_name
 
 Assignment = tuple[tuple[int, ...], ...]
-# Stands for the count in the controller's configuration.
+# The count in a request that leaves it to the controller's configuration.
 DEFAULT_COUNT = -1
 
 
@@ -131,7 +131,7 @@ class TopicControl:
     def check_partition_count(self, count: int) -> None:
         if not 1 <= count <= self.config.max_partitions_per_topic:
             limit = self.config.max_partitions_per_topic
-            raise ClusterError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions: 1 to {limit} are possible")
+            raise ClusterError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions: must be 1 to {limit}")
 
     def check_replication_factor(self, factor: int, brokers: Sequence[int]) -> None:
         """Refuses a factor below 1 or above the number of active `brokers`."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from cluster.core.messages import NO_LEADER
 from storage.errors import InvalidRecord
 
-# Stands for no leader field in a change record: then the leader epoch stays too (STA-2).
+# The leader of a change record without a leader field: leader and leader epoch stay as they are (STA-2).
 LEADER_UNCHANGED = -2
 
 

@@ -39,7 +39,7 @@ class ReplicaContext:
         self.is_shutting_down = False
         self.replicas: dict[TopicPartition, Replica] = {}
         self.offline: set[TopicPartition] = set()
-        # Whether the controller has not been told of some offline partition.
+        # Whether there are offline partitions that no heartbeat has named yet.
         self.has_newly_offline = False
         # By touched partition: whether more than its log end moved.
         self._touched: dict[TopicPartition, bool] = {}
@@ -64,8 +64,8 @@ class ReplicaContext:
         if topic_partition in self.offline:
             raise ClusterError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} is in an offline directory")
         if self.image.partition(topic_partition) is not None:
-            raise ClusterError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic_partition} is not here")
-        raise ClusterError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic_partition} is not known")
+            raise ClusterError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic_partition} is not on this broker")
+        raise ClusterError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic_partition} is unknown")
 
     def leader_hint(self, topic_partition: TopicPartition) -> tuple[int, int]:
         """Returns (leader, leader epoch), for a client that asked the wrong broker."""
@@ -75,17 +75,19 @@ class ReplicaContext:
         return registration.leader, registration.leader_epoch
 
     def check_online(self, topic_partition: TopicPartition, error: StorageError) -> None:
-        """Takes the whole directory offline if the log went offline with `error`, before anything else is appended.
+        """Takes the directory offline if `error` took the partition's log offline; else it does nothing.
 
-        Raises `error` if it is the last directory: then the broker ends (PRO-9, KAFKA-10778).
+        Nothing else is appended to the directory in between. Raises `error` if it is the last directory: then the
+        broker ends (PRO-9, KAFKA-10778).
         """
         replica = self.replicas.get(topic_partition)
         if replica is not None and replica.log.online.reason is not None:
             self.logs.on_disk_failed(replica.log, error)
 
     def take_offline(self, topic_partition: TopicPartition) -> None:
-        """Notes that the partition is offline. At the end of the step the requests that wait for it are answered, and
-        the controller is told.
+        """Notes that the partition is offline.
+
+        At the end of the step the requests that wait for it are answered, and the controller is informed.
         """
         assert topic_partition not in self.replicas, topic_partition
         self.offline.add(topic_partition)

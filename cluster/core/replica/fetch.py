@@ -93,8 +93,9 @@ class FetchHandler:
         self._context.outbox.reply(call, FetchResponse(partitions=reading.answers))
 
     def on_touched(self, now_ms: int, topic_partition: TopicPartition) -> None:
-        """Answers the parked fetches that are ready, after the partition's log end, high watermark or role changed, or
-        the partition was removed (PRO-8).
+        """Answers the parked fetches that are ready now (PRO-8).
+
+        Called after the partition's log end, high watermark or role changed, or the partition was removed.
         """
         replica = self._context.replicas.get(topic_partition)
         for number, parked in self.purgatory.watching(topic_partition):
@@ -114,8 +115,9 @@ class FetchHandler:
         return False
 
     def _look_again(self, now_ms: int, number: int, parked: ParkedFetch) -> None:
-        """Reads again, and answers if there is enough now. The follower's progress was counted when the fetch came, and
-        is not counted a second time (LED-6).
+        """Reads again, and answers if there is enough now.
+
+        The follower's progress was counted when the fetch came, and is not counted a second time (LED-6).
         """
         reading = self._read_all(now_ms, parked.request, counts=False)
         is_same = parked.leader_epochs == self._leader_epochs(parked.request)
@@ -210,7 +212,7 @@ class FetchHandler:
         """
         if request.replica_id not in leader.followers:
             raise ClusterError(
-                ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {request.replica_id} is no replica here"
+                ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {request.replica_id} is no replica of the partition"
             )
 
     def check_incarnation(self, request: FetchRequest) -> None:
@@ -230,7 +232,7 @@ class FetchHandler:
             raise ClusterError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{replica.topic_partition} has no role yet")
 
     def find_divergence(self, replica: Replica, asked: FetchPartition) -> EpochEnd | None:
-        """Returns up to where the follower's log agrees with this one; None if up to the fetch offset (LED-4).
+        """Returns the end of the last epoch that both logs may share; None if they do not diverge (LED-4).
 
         Raises OffsetOutOfRange if the fetch is below the log start, even if it also diverges (LED-3, KAFKA-12996), or
         if the log has no epoch as old as the last fetched one.

@@ -1,4 +1,4 @@
-"""What the replicas of a broker need from its log directories, and whom they tell of their changes to logs."""
+"""What the replicas of a broker need from its log directories and from the timed work on logs."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class ReplicaManager:
                 self.roles.go_offline(replica)
 
     def stop(self, now_ms: int) -> None:
-        """Stops to fetch, and answers all requests that wait."""
+        """Stops fetching, and answers all requests that wait."""
         self.fetchers.stop()
         self.produces.fail_all()
         self.fetches.answer_all(now_ms)

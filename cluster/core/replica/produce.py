@@ -1,4 +1,4 @@
-"""Produce requests: appends them as leader, and answers when the records are as safe as `acks` asks.
+"""Produce requests: the append as leader, and the answer when the records are as safe as `acks` asks.
 
 Kafka: ReplicaManager.appendRecords, DelayedProduce.
 """
@@ -110,7 +110,7 @@ class ProduceHandler:
 
     def check_acks(self, acks: int) -> None:
         if acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
-            raise ClusterError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}: -1, 0 and 1 are possible")
+            raise ClusterError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}: must be -1, 0 or 1")
 
     def check_not_empty(self, info: AppendInfo) -> None:
         if info.is_empty:
@@ -166,18 +166,22 @@ class ProduceHandler:
         leader = None if replica is None else replica.leader
         if topic_partition in self._context.offline:
             return self._refuse(
-                topic_partition, ErrorCode.KAFKA_STORAGE_ERROR, "its log directory failed while it waited"
+                topic_partition,
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                "the log directory failed while the request waited",
             )
         if self.has_lost_leadership(leader, waiting):
             return self._refuse(
-                topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership ended while it waited"
+                topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership ended while the request waited"
             )
         if leader is None or not self.is_safe(acks, leader, waiting.required_offset):
             return waiting
         if acks == ACKS_ALL and len(maximal_isr(leader.isr)) < leader.min_isr:
             # The record is in the log, and may or may not survive (PRO-3).
             return self._refuse(
-                topic_partition, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "the ISR shrank while it waited"
+                topic_partition,
+                ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                "the ISR shrank while the request waited",
             )
         return waiting.success
 
@@ -204,7 +208,7 @@ class ProduceHandler:
 
     def _on_expired(self, now_ms: int, parked: ParkedProduce) -> None:
         """Answers after the timeout: the outcome of what still waits is unknown (PRO-4)."""
-        self._end(parked, ErrorCode.REQUEST_TIMED_OUT, "its replication took longer than timeout_ms")
+        self._end(parked, ErrorCode.REQUEST_TIMED_OUT, "replication took longer than timeout_ms")
 
     def fail_all(self) -> None:
         """Answers all parked requests, with an error for what still waits, because the broker is ending."""

@@ -129,9 +129,9 @@ class Roles:
                 self._context.touch(replica.topic_partition)
 
     def become_leader(self, now_ms: int, replica: Replica, registration: PartitionRegistration) -> None:
-        """Makes the replica the leader, in the order of ROL-2; in the same leader epoch only ISR and replicas are new.
+        """Makes the replica the leader: fetching ends and the epoch is noted before anything is appended (ROL-2).
 
-        Raises StorageError.
+        In the leader epoch that the replica leads already, only the ISR and the replicas change. Raises StorageError.
         """
         assert registration.leader == self._context.broker_id, (registration, self._context.broker_id)
         leader = replica.leader
@@ -153,6 +153,7 @@ class Roles:
         )
         self._flushes.on_new_role(replica)
         self._context.advance_high_watermark(replica, now_ms)
+        assert replica.follower is None, replica.name
         # The requests that waited in the epoch before are answered (PRO-5).
         self._context.touch(replica.topic_partition)
 
@@ -183,6 +184,9 @@ class Roles:
         is_new_epoch = registration.leader_epoch > replica.leader_epoch or replica.follower is None
         replica.adopt(registration)
         if not is_new_epoch:
+            follower = replica.follower
+            assert follower is not None, replica.name
+            assert follower.leader_id == registration.leader, (follower.leader_id, registration)
             self._stop_fetching_on_shutdown(replica, registration)
             return
         self._fetchers.remove(replica.topic_partition)
@@ -225,7 +229,7 @@ class Roles:
         )
 
     def _remove_topic(self, name: str, topic_id: str) -> None:
-        """Removes the replicas of a deleted topic by its id: the delta may also create a topic of the same name."""
+        """Removes the replicas of a deleted topic by its id: the same delta may create a new topic of that name."""
         self._context.forget_offline(name)
         for replica in list(self._context.replicas.values()):
             if replica.topic_partition.topic == name and replica.topic_id == topic_id:
