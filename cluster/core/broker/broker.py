@@ -1,4 +1,4 @@
-"""A broker: `start`, then one `step` an event; everything it wants done comes back as effects.
+"""A broker: `start`, then one `step` for each event; both return what the broker wants done as effects.
 
 It joins the parts: logs, replicas, the observer of metadata, the life cycle. Kafka: BrokerServer, KafkaApis.
 """

@@ -44,7 +44,7 @@ def text_topic_id(topic_id: str) -> str:
 
 @final
 class DirectoryFailures:
-    """Reports the failure of a log directory to all that work on logs; it is made before the directories and them.
+    """Reports failed log directories to listeners. It is made before the directories and before the listeners.
 
     The listeners are called in the order in which they came, within the call that finds the failure.
     """
@@ -182,8 +182,9 @@ class BrokerLogs:
     def open_or_create(
         self, topic: TopicImage, partition: int, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Returns the log of that very topic, created if there is none; the log of an earlier topic of the same name is
-        deleted first (ROL-5). Raises OSError, StorageError.
+        """Returns the log of that very topic, created if there is none. Raises OSError, StorageError.
+
+        The log of an earlier topic of the same name is deleted first (ROL-5).
         """
         topic_id = text_topic_id(topic.topic_id)
         manager = self.directories.manager_of(topic.name, partition)
@@ -315,7 +316,7 @@ class BrokerLogs:
         self._arm_recovery_points(now_ms)
 
     def prepare_shutdown(self, broker_epoch: int, now_ms: int) -> Callable[[], None]:
-        """Returns the job of an orderly stop: it flushes and closes all, and writes checkpoints and the mark (STO-3).
+        """Returns the job of an orderly stop: it flushes and closes all logs, then marks the stop as clean (STO-3).
 
         Nothing else may use the logs from this call on.
         """

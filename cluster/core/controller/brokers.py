@@ -133,7 +133,10 @@ class BrokerControl:
         )
 
     def _shut_down(self, broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> Decision:
-        """Moves an orderly stop on: the broker leaves its ISRs and leaderships, all learn of it, it stops (BRK-7)."""
+        """Moves an orderly stop on by one step (BRK-7).
+
+        First the broker leaves all ISRs and leads nothing, then all others learn of it, then it may stop.
+        """
         assert not broker.fenced, broker
         leads = self.partitions.leads_something(broker.broker_id)
         if not broker.in_controlled_shutdown and leads:

@@ -250,7 +250,10 @@ class Controller:
         return BrokerEndpoint(broker_id=self.node_id, host=self.config.host, port=self.config.port)
 
     def _on_session_timer(self, now_ms: int) -> list[Effect]:
-        """Fences one broker whose session is over (BRK-4); the next one's timer is due at once, and sees the change."""
+        """Fences one broker whose session is over; the timer of the next one is due at once.
+
+        Each decision so sees the one before (BRK-4).
+        """
         self._armed_ms = None
         broker_id = self.sessions.expired(now_ms)
         if broker_id is None:

@@ -1,4 +1,4 @@
-"""Changes of partitions: those that a leader proposes (CTL-1), and those that brokers cause that arrive or leave.
+"""Changes of partitions: those proposed by a leader (CTL-1), and those caused by brokers that arrive or leave.
 
 Decisions are made on the pending image, which already holds what is appended but not yet committed, so that two
 decisions in a row never build on the same state (KAFKA-13173). Kafka: ReplicationControlManager.
@@ -71,7 +71,7 @@ class PartitionControl:
         return partition
 
     def check_not_ahead(self, request: AlterPartitionRequest, partition: PartitionRegistration) -> None:
-        """Refuses a sender that knows of a change that this controller does not: it is the stale one (KAFKA-14154)."""
+        """Refuses a sender that knows of a newer change: then this controller is the stale one (KAFKA-14154)."""
         leader_ahead = request.leader_epoch > partition.leader_epoch
         if leader_ahead or request.partition_epoch > partition.partition_epoch:
             raise ClusterError(ErrorCode.NOT_CONTROLLER, f"{request.topic_partition}: the sender is ahead")

@@ -51,7 +51,10 @@ class Sessions:
         return session is not None and now_ms - session.last_contact_ms <= self.timeout_ms
 
     def longest_silent(self) -> tuple[int, int] | None:
-        """Returns (time of expiry, broker) of the session that expires first, of two the smaller id; None if none."""
+        """Returns (time of expiry, broker id) of the session that expires first; None if there are no sessions.
+
+        If two expire at the same time, the smaller id is first.
+        """
         return min(
             ((self._expiry_ms(session), broker_id) for broker_id, session in self._sessions.items()),
             default=None,

@@ -103,7 +103,7 @@ class TopicConfigRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsRecord:
-    """A block of producer ids was given to a broker; the next block starts at `next_producer_id`."""
+    """A block of producer ids was allocated to a broker; the next block starts at `next_producer_id`."""
 
     broker_id: int
     broker_epoch: int

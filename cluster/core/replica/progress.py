@@ -31,9 +31,9 @@ class FollowerProgress:
 
     def __init__(self, broker_id: int, *, last_caught_up_ms: int) -> None:
         self.broker_id = broker_id
-        # Its fetch offset: all below is in its log (LED-8).
+        # The follower's fetch offset: all below is in the follower's log (LED-8).
         self.log_end = UNKNOWN_OFFSET
-        # -1 until it has fetched in this leader epoch.
+        # The same offset; -1 until the follower has fetched in this leader epoch.
         self.log_end_offset = UNKNOWN_OFFSET.offset
         self.log_start_offset = -1
         self.last_fetch_ms = NEVER_MS
