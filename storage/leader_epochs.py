@@ -1,4 +1,4 @@
-"""The start offset of each leader epoch in one log, by which replicas find the point up to which they agree.
+"""The start offset of each leader epoch in one log, by which replicas find the offset up to which they agree.
 
 Kafka: LeaderEpochFileCache (KIP-101, KIP-279). The entries ascend strictly in epoch and in start offset. `assign` is
 on disk when it returns; a truncation is on disk only after `flush`. So a crash may leave too many entries in the file,
@@ -64,7 +64,7 @@ class LeaderEpochCache:
         self.last_epoch = UNDEFINED_EPOCH
         self._last_start = UNDEFINED_OFFSET
         self._is_dirty = False
-        # One by one, which corrects a file that is out of order (EP1).
+        # One by one: this corrects a file whose entries are out of order (EP1).
         for epoch, start_offset in self._checkpoint.read():
             self._insert(epoch, start_offset)
 
@@ -76,7 +76,7 @@ class LeaderEpochCache:
         return self._checkpoint.path
 
     def update_parent_directory(self, directory: str) -> None:
-        """Take over the new name of the directory: the entries are written to the file there from now on."""
+        """Use the new name of the directory: the entries are written to the file there from now on."""
         self._checkpoint = LeaderEpochCheckpoint(self._file_system, join(directory, basename(self.path)))
 
     @property
@@ -106,7 +106,7 @@ class LeaderEpochCache:
         return self._entry_at(index) if index < len(self._epochs) and self._epochs[index] == epoch else None
 
     def previous_epoch(self, epoch: int | None = None) -> int | None:
-        """The greatest epoch below `epoch`; below the latest when none is given."""
+        """The greatest epoch below `epoch` or, without `epoch`, below the latest one."""
         entry = self.previous_entry(self.last_epoch if epoch is None else epoch)
         return None if entry is None else entry.epoch
 
@@ -124,10 +124,10 @@ class LeaderEpochCache:
         return self._epochs[index - 1] if index > 0 else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The greatest epoch that is at most `epoch`, and its end offset (exclusive); UNDEFINED when unknown (EP5,
-        KIP-279).
+        """The greatest known epoch that is at most `epoch`, and its end offset, exclusive (EP5, KIP-279).
 
-        For an epoch below all of ours it is that epoch and the first start offset: none of its records are left here.
+        Returns UNDEFINED for an epoch above the latest one. An epoch below all known ones is returned with the first
+        start offset: no record of it is left in this log.
         """
         if epoch == UNDEFINED_EPOCH or epoch > self.last_epoch:
             return UNDEFINED
@@ -140,9 +140,10 @@ class LeaderEpochCache:
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Add that `epoch` begins at `start_offset`; on disk when it returns. Returns whether anything changed.
 
-        Entries that contradict it are dropped: those of this or a later epoch, and those that start here or
-        later (EP3). The first start of an epoch wins over later ones. Raises InvalidRecord for a negative
-        epoch or offset, before anything changes: a batch that no leader has stamped has them.
+        Entries that contradict this are dropped: those of this or a later epoch, and those that start at or after
+        `start_offset` (EP3). Of several starts of one epoch the first is kept. Raises InvalidRecord for a negative
+        epoch or offset, as a batch has that no leader has stamped; nothing has changed then. Raises OSError: the
+        entries in memory have changed then, the file has the old ones or the new ones.
         """
         if epoch == self.last_epoch and start_offset >= self._last_start and epoch >= 0:
             return False
@@ -151,9 +152,9 @@ class LeaderEpochCache:
         return True
 
     def note(self, epoch: int, start_offset: int) -> None:
-        """Do what `assign` does in memory only, until `flush`. Raises InvalidRecord.
+        """Do what `assign` does, in memory only until `flush`. Raises InvalidRecord.
 
-        For recovery, which would else sync once for each epoch, and which finds the same again after a crash.
+        Recovery uses it: it finds the same epochs again after a crash, and need not sync once for each of them.
         """
         if epoch < 0 or start_offset < 0:
             raise InvalidRecord(f"{self.path}: leader epoch {epoch} at offset {start_offset} is negative")
@@ -162,7 +163,7 @@ class LeaderEpochCache:
         assert self.last_epoch == epoch and self._last_start <= start_offset, (epoch, start_offset)
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Drop the epochs that start at or above `end_offset`; none if it is negative (EP6, EP8).
+        """Drop the epochs that start at or above `end_offset`; none if `end_offset` is negative (EP6, EP8).
 
         Returns whether anything changed.
         """
@@ -190,7 +191,7 @@ class LeaderEpochCache:
         return True
 
     def entries_in_range(self, start_offset: int, end_offset: int) -> list[EpochEntry]:
-        """The entries that both truncations would leave; changes nothing (EP11)."""
+        """The entries that would remain after a truncation from both ends; nothing changes (EP11)."""
         first = bisect_right(self._starts, start_offset) if start_offset >= 0 else 0
         entries = self.entries
         if first > 0:
@@ -206,7 +207,7 @@ class LeaderEpochCache:
         self._write()
 
     def flush(self) -> None:
-        """Bring truncations to disk, if there are any; a directory that was deleted is no error (EP6)."""
+        """Write truncations to disk, if there are any; a directory that was deleted is no error (EP6)."""
         if not self._is_dirty:
             return
         try:
@@ -230,7 +231,7 @@ class LeaderEpochCache:
     def _insert(self, epoch: int, start_offset: int) -> None:
         if epoch == self.last_epoch and start_offset >= self._last_start:
             return
-        # Both lists ascend, so the entries that contradict are a tail: the longer of the two.
+        # Both lists ascend, so the entries that contradict form a tail in each: the longer tail is dropped.
         keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
         if keep < len(self._epochs):
             logger.info(
@@ -240,6 +241,7 @@ class LeaderEpochCache:
         self._epochs.append(epoch)
         self._starts.append(start_offset)
         self.last_epoch, self._last_start = epoch, start_offset
+        assert len(self._epochs) == len(self._starts), (self.path, self._epochs, self._starts)
 
     def _drop_from(self, index: int) -> None:
         del self._epochs[index:], self._starts[index:]

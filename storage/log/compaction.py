@@ -1,4 +1,4 @@
-"""Compacting a partition's log: what of it may be cleaned, and the two moments in which a round touches it.
+"""Compacting a partition's log: what may be cleaned, and the two steps in which a round reads and changes the log.
 
 Kafka: LogCleanerManager.cleanableOffsets and LogToClean, Cleaner.doClean; rules CL2, CL3, CL5, CL14.
 """
@@ -28,9 +28,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanableOffsets:
-    """[first_dirty_offset, first_uncleanable_offset) may be cleaned; equal when nothing may.
+    """The offsets [first_dirty_offset, first_uncleanable_offset) that may be cleaned; none when both are equal.
 
-    `is_checkpoint_invalid`: the checkpoint lies outside the log, and `first_dirty_offset` is to be written there.
+    With `is_checkpoint_invalid` the cleaner's checkpoint is outside the log: `first_dirty_offset` has to replace it.
     """
 
     first_dirty_offset: int
@@ -40,7 +40,7 @@ class CleanableOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogToClean:
-    """The measure of how dirty a log is. `dirty` ends at the base of a segment (CL3); bytes count whole segments."""
+    """How dirty a log is. `dirty` ends at the base offset of a segment (CL3); bytes count whole segments."""
 
     dirty: DirtyRange
     clean_bytes: int
@@ -61,7 +61,7 @@ class LogToClean:
 
 @final
 class Compactions:
-    """What may be compacted in one log, and the steps in which a round touches it. It owns nothing.
+    """What may be compacted in one log, and the steps in which a round reads and changes the log. It owns nothing.
 
     It is the `CompactedLog` of a `Compaction`.
     """
@@ -80,7 +80,7 @@ class Compactions:
         self._delete_files, self._online = delete_files, online
 
     def cleanable_offsets(self, checkpoint: int | None, now_ms: int) -> CleanableOffsets:
-        """The offsets that may be cleaned, from the cleaner's checkpoint, or the log start for want of one.
+        """The offsets that may be cleaned, from the cleaner's checkpoint on or, without one, from the log start.
 
         They end at the last stable offset, the active segment or the first segment that is younger than
         min.compaction.lag.ms, whichever is first (CL1, CL2, CL25).
@@ -133,7 +133,7 @@ class Compactions:
     def prepare(self, offsets: CleanableOffsets, config: CleanerConfig, now_ms: int) -> Compaction:
         """Plan a round over the whole segments of `offsets`; see `Compaction` for how it is run.
 
-        ValueError if no whole segment follows the first dirty offset. Raises StorageError.
+        Raises ValueError if no whole segment follows the first dirty offset, StorageError if the log is offline.
         """
         self._online.check()
         local, dirty = self._local, self.log_to_clean(offsets, now_ms).dirty
@@ -164,7 +164,7 @@ class Compactions:
     def plan_source(self, segment: LogSegment, end_offset: int, start_offset: int) -> Source:
         """What a round reads of `segment`: offsets from `start_offset` to `end_offset` (exclusive).
 
-        Aborted transactions are looked for from this segment on: their entries are where their markers are (CL22).
+        Aborted transactions are searched from this segment on: an entry is in the segment of its marker (CL22).
         """
         return Source(
             base_offset=segment.base_offset,
@@ -177,7 +177,11 @@ class Compactions:
         )
 
     def swap_in(self, cleaned: LogSegment, old: Sequence[LogSegment]) -> None:
-        """Put `cleaned`, complete and synced, in the place of `old` (CL11). Raises StorageError."""
+        """Put `cleaned`, complete and synced, in the place of `old` (CL11).
+
+        Raises StorageError; the log is offline then, and its next start finishes or undoes the swap.
+        """
+        assert old[0].base_offset == cleaned.base_offset, (old[0], cleaned)
         local, bytes_before = self._local, sum(segment.size_bytes for segment in old)
         with self._online.during("swap"):
             replaced = replace_segments(
@@ -200,9 +204,9 @@ class Compactions:
         )
 
     def split_overflowed(self, base_offset: int, now_ms: int) -> None:
-        """Split the segment whose offsets do not fit one of the group's base into several (CL23).
+        """Split the segment at `base_offset`: its offsets do not fit the segment that its group would become (CL23).
 
-        Raises StorageError.
+        Raises StorageError; the log is offline if the disk failed.
         """
         local, segment = self._local, self._local.segments.get(base_offset)
         assert segment is not None, base_offset

@@ -1,7 +1,7 @@
-"""The segments of one partition and where they end: append, read, roll, truncate, flush, as files need it.
+"""The segments of one partition and their end: append, read, roll, truncate and flush, as far as files are concerned.
 
-What a record means to producers, epochs and consumers is `partition_log.py`'s. Kafka: LocalLog; rules RO2, FL2, RD2 to
-RD4, RT9 to RT12.
+What a record means to producers, epochs and consumers is the concern of `partition_log.py`. Kafka: LocalLog; rules
+RO2, FL2, RD2 to RD4, RT9 to RT12.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ logger = logging.getLogger(__name__)
 class LocalLog:
     """The segments of one log. There is always an active one.
 
-    All below `recovery_point` is on disk; it is at most the log end offset (FL5), but in a gap that a follower left.
-    It, and `log_end_offset`, the offset of the next record, are plain to read; only the methods here set them.
+    All below `recovery_point` is on disk. The recovery point is at most the log end offset (FL5), except after a roll
+    above the log end, which follows when a follower leaves a gap. Anybody may read `recovery_point` and
+    `log_end_offset`, the offset of the next record; only the methods of this class set them.
     """
 
     def __init__(
@@ -50,16 +51,21 @@ class LocalLog:
         self.update_log_end(log_end_offset)
 
     def raise_recovery_point(self, offset: int) -> None:
-        """Move the recovery point up to `offset`, if it is below: all before it is on disk now."""
+        """Move the recovery point up to `offset`, if it is below: all before `offset` is on disk now."""
+        assert offset <= self.log_end_offset, (offset, self.log_end)
         self.recovery_point = max(self.recovery_point, offset)
 
     def lower_recovery_point(self, offset: int) -> None:
-        """Move the recovery point down to `offset`, if it is above: what follows is not known to be on disk."""
+        """Move the recovery point down to `offset`, if it is above: what follows `offset` may not be on disk."""
+        assert offset >= 0, offset
         self.recovery_point = min(self.recovery_point, offset)
 
     @property
     def log_end(self) -> LogOffsetMetadata:
-        """The same object until the log end moves; made when somebody asks, for few appends are asked after."""
+        """The log end offset with its place: one object until the log end moves.
+
+        It is made at the first request: after most appends nobody requests it.
+        """
         if self._log_end is None:
             self._log_end = LogOffsetMetadata(*self._log_end_place)
         return self._log_end
@@ -75,7 +81,7 @@ class LocalLog:
         return self.log_end_offset - self.recovery_point
 
     def update_log_end(self, offset: int) -> None:
-        """The place is that of the active segment's end, whatever it was before a roll or a truncation."""
+        """Move the log end to `offset`, at the end of the active segment; the recovery point does not stay above it."""
         active = self.segments.active
         self.end_at(offset, active.base_offset, active.size_bytes)
         self.lower_recovery_point(offset)
@@ -89,10 +95,11 @@ class LocalLog:
         min_one_message: bool,
         with_aborted: bool = False,
     ) -> FetchData:
-        """Raises OffsetOutOfRange above the log end and below the first segment (RD2).
+        """Read whole batches from `start_offset` on, at most `max_size` bytes and none from `bound` on.
 
-        The bound's position counts only in the bound's own segment; a segment behind it, or one where its place
-        is unknown, gives no bytes (RD3). `with_aborted` adds the aborted transactions (RD5).
+        The position of `bound` counts only in the segment of `bound`; no bytes are read from a later segment, nor from
+        any segment when the place of `bound` is unknown (RD3). `with_aborted` adds the aborted transactions (RD5).
+        Raises OffsetOutOfRange above the log end and below the first segment (RD2).
         """
         segment = self.segments.floor(start_offset)
         if start_offset > self.log_end_offset or segment is None:
@@ -111,10 +118,14 @@ class LocalLog:
             if data is not None:
                 return self._with_aborted(segment, data) if with_aborted else data
             segment = self.segments.higher(segment.base_offset)
-        return FetchData(offset_metadata=self.log_end)  # all records from there on are compacted away (RD4)
+        # Compaction deleted all records from `start_offset` on (RD4).
+        return FetchData(offset_metadata=self.log_end)
 
     def _with_aborted(self, segment: LogSegment, data: FetchData) -> FetchData:
-        """Those that reach from the offset asked for up to the end of the bytes, as far as the index knows it (RD5)."""
+        """Add the aborted transactions between the offset of `data` and the end of its bytes (RD5).
+
+        Where the offset index does not know the offset at that end, the next segment's base or the log end bounds them.
+        """
         start = data.offset_metadata
         found = segment.fetch_upper_bound_offset(start.position, len(data.records))
         if found is None:
@@ -125,7 +136,11 @@ class LocalLog:
     def collect_aborted(
         self, start_offset: int, upper_bound_offset: int, segment: LogSegment | None
     ) -> tuple[AbortedTransaction, ...]:
-        """Those that reach into [start, upper bound), from `segment` upward until one knows that it has them all."""
+        """The aborted transactions that overlap [start_offset, upper_bound_offset).
+
+        The transaction indexes of `segment` and of the later segments are read, up to the first whose answer is
+        complete.
+        """
         aborted: list[AbortedTransaction] = []
         while segment is not None:
             found, is_complete = segment.collect_aborted(start_offset, upper_bound_offset)
@@ -136,14 +151,17 @@ class LocalLog:
         return tuple(aborted)
 
     def place_of(self, offset: int) -> LogOffsetMetadata:
-        """`offset`, and where the batch that holds it, or the next one there is, lies. Raises OffsetOutOfRange."""
+        """`offset` with the place of the batch that holds it or, in a gap, of the next batch.
+
+        Raises OffsetOutOfRange.
+        """
         found = self.resolve(offset)
         return LogOffsetMetadata(offset, found.segment_base_offset, found.position)
 
     def resolve(self, offset: int) -> LogOffsetMetadata:
-        """The base offset and place of the batch that holds `offset`, or of the next one there is; else the log end.
+        """The base offset and place of the batch that holds `offset` or, in a gap, of the next batch; else the log end.
 
-        Raises OffsetOutOfRange. Kafka 4.1: LocalLog.convertToOffsetMetadataOrThrow (4.2 gives `offset` itself).
+        Raises OffsetOutOfRange. Kafka 4.1: LocalLog.convertToOffsetMetadataOrThrow (4.2 returns `offset` itself).
         """
         segment = self.segments.floor(offset)
         if offset > self.log_end_offset or segment is None:
@@ -157,13 +175,14 @@ class LocalLog:
         return self.log_end
 
     def roll(self, expected_next_offset: int | None, now_ms: int) -> LogSegment:
-        """Begin a segment at the greater of the log end and the expected offset (RO2).
+        """Begin a segment at the greater of the log end and the expected offset (RO2). Returns the segment.
 
-        What came before is synced first, names included, and the recovery point moves to the log end. Kafka syncs it
-        later, on another thread: a power loss between may keep the new segment and lose the end of the old one at a
-        batch boundary, a hole that no recovery can see and that a follower would never close.
-        An empty active segment of that base is made new in place (KAFKA-6388). Raises StorageError for a base that
-        exists or lies below the active one.
+        All earlier segments are synced first, names included, and the recovery point moves to the new base offset.
+        Kafka syncs them later, on another thread: a power loss between may keep the new segment and lose the end of
+        the old one at a batch boundary, a hole that no recovery can see and that a follower would never close.
+        An empty active segment with that base offset is restarted in place (KAFKA-6388). Raises StorageError for a base
+        offset that a segment has, or that is below the active segment's: nothing has changed then. Raises OSError: the
+        log must go offline then.
         """
         new_base = max(expected_next_offset or 0, self.log_end_offset)
         active = self.segments.active
@@ -172,6 +191,7 @@ class LocalLog:
                 raise StorageError(f"{self.directory}: cannot roll, there is a segment at {new_base}")
             active.restart(now_ms)
             self._flush_all()
+            assert self.segments.active is active, (active, self.segments.active)
             return active
         if new_base < active.base_offset:
             raise StorageError(f"{self.directory}: cannot roll to {new_base}, below {active.base_offset}")
@@ -181,8 +201,10 @@ class LocalLog:
         segment = self._open_segment(new_base, now_ms)
         self.segments.add(segment)
         self.update_log_end(self.log_end_offset)
-        # Beyond the log end when a follower leaves a gap: nothing is to come there.
+        # Above the log end when a follower leaves a gap: no record will be written into the gap.
         self.recovery_point = new_base
+        assert self.segments.active is segment, (segment, self.segments.active)
+        assert self.log_end_offset <= segment.base_offset, (self.log_end, segment)
         return segment
 
     def _flush_all(self) -> None:
@@ -204,39 +226,53 @@ class LocalLog:
                 self.file_system.unlink(path)
 
     def truncate_to(self, offset: int, now_ms: int) -> list[LogSegment]:
-        """Drop the batch that holds `offset` and all behind it; gives the segments that went whole (RT9).
+        """Drop the batch that holds `offset` and all later batches. Returns the segments that were deleted whole (RT9).
 
-        The log end is exactly `offset` then, also in the middle of the removed batch (RT10).
+        The log end is exactly `offset` then, even where that is in the middle of the dropped batch (RT10). Raises
+        OSError: the log must go offline then, and it ends somewhere between `offset` and its end before.
         """
         assert 0 <= offset < self.log_end_offset, (offset, self.log_end)
+        assert self.segments.floor(offset) is not None, (offset, self.segments.first)
         doomed = [segment for segment in self.segments if segment.base_offset > offset]
         self._delete_from_end(doomed)
         self.segments.active.truncate_to(offset, now_ms)
         self.update_log_end(offset)
+        assert self.segments.active.base_offset <= offset, (self.segments.active, offset)
+        assert self.recovery_point <= offset, (self.recovery_point, offset)
         return doomed
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> list[LogSegment]:
-        """One empty segment at `offset` remains; gives the segments that went (RT12)."""
+        """Replace all segments by an empty one at `offset`. Returns the deleted segments (RT12).
+
+        Raises OSError: the log must go offline then, and it may have no segment left.
+        """
         doomed = list(self.segments)
         self._delete_from_end(doomed)
         self.segments.add(self._open_segment(offset, now_ms))
         self.update_log_end(offset)
+        assert len(self.segments) == 1, self.segments.base_offsets
+        assert self.log_end.segment_base_offset == offset, (self.log_end, offset)
         return doomed
 
     def delete_all_segments(self) -> list[LogSegment]:
+        """Delete all segments of a log that nobody uses any more. Returns them."""
         doomed = list(self.segments)
         self._delete_from_end(doomed)
+        assert not len(self.segments), self.segments.base_offsets
         return doomed
 
     def _delete_from_end(self, doomed: Sequence[LogSegment]) -> None:
-        """Each is gone for good before the next goes: a crash between leaves a shorter log, never one with a hole."""
+        """Delete the last first, and each durably before the next.
+
+        So a crash between two of them leaves a shorter log, never a log with a hole.
+        """
         for segment in reversed(doomed):
             self.segments.remove(segment.base_offset)
             segment.delete()
             self.file_system.sync_directory(self.directory)
 
     def segments_to_flush(self, offset: int) -> list[LogSegment]:
-        """Those that hold bytes not known to be on disk, up to `offset` (exclusive) (FL2)."""
+        """The segments that may hold bytes which are not on disk, up to `offset` (exclusive) (FL2)."""
         if self.recovery_point > offset:
             return []
         return self.segments.values(self.recovery_point, offset)
@@ -251,7 +287,7 @@ class LocalLog:
 
 
 def _max_position(segment: LogSegment, bound: LogOffsetMetadata) -> int | None:
-    """Up to where a read of `segment` may go; None where nothing of it may be seen (RD3)."""
+    """The position at which a read of `segment` must end; None where nothing of it may be read (RD3)."""
     if segment.base_offset < bound.segment_base_offset:
         return segment.size_bytes
     if segment.base_offset == bound.segment_base_offset:

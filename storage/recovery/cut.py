@@ -1,4 +1,4 @@
-"""What start-up or an offline repair cut off, which is always reported."""
+"""What start-up or an offline repair cut off a segment, which is always reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryCut:
-    """A cut at byte `position` of the `.log` at `path` that removed `removed_bytes`, for what `reason` says."""
+    """A cut at byte `position` of the `.log` at `path`: the bytes that it removed, and the reason."""
 
     path: str
     position: int
@@ -27,7 +27,7 @@ def ignore_cut(cut: RecoveryCut) -> None:
 
 
 def report_cut(cut: RecoveryCut, report: ReportCut) -> None:
-    """Log the cut, and pass it to `report`."""
+    """Log the cut and pass it to `report`."""
     logger.warning(
         "recovery cut: segment=%s position=%d removed_bytes=%d reason=%s",
         cut.path,

@@ -1,4 +1,4 @@
-"""What lies in a partition directory at start-up: leftovers of a crash, and the live files.
+"""The files that a crash may have left in a partition directory, and what a start does with them.
 
 | suffix | at start-up |
 | --- | --- |
@@ -33,13 +33,15 @@ logger = logging.getLogger(__name__)
 
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
-_KEPT_SUFFIX = ".checkpoint" + DELETED_SUFFIX  # of the controller's snapshots
+# The controller's snapshots have this suffix.
+_KEPT_SUFFIX = ".checkpoint" + DELETED_SUFFIX
 
 
 def finish_interrupted_swaps(request: LoadRequest) -> frozenset[int]:
-    """LL6 to LL9: after it the directory holds live files only (and what is no segment's).
+    """Finish or undo each swap of segments, so that all files of segments in the directory are live (LL6 to LL9).
 
-    Gives the base offsets of the swaps that came without an offset index.
+    Returns the base offsets of the swapped-in segments that have no offset index. Raises OSError: a later start
+    continues where this one stopped.
     """
     file_system, directory = request.file_system, request.directory
     swaps = _remove_leftovers(file_system, directory)
@@ -52,7 +54,8 @@ def finish_interrupted_swaps(request: LoadRequest) -> frozenset[int]:
         if is_replaced and is_file(file_system, join(directory, name)):
             logger.info("replaced by a finished swap, deleted: path=%s", join(directory, name))
             file_system.unlink(join(directory, name))
-    file_system.sync_directory(directory)  # while the swap files still tell what they replace
+    # The swap files still show which files they replace: the deletions must be durable before the renames.
+    file_system.sync_directory(directory)
     _rename_swaps(file_system, directory)
     bases = {base for base in map(offset_of_name, swaps) if base is not None}
     return frozenset(base for base in bases if _is_without_index(base, swaps))
@@ -64,7 +67,7 @@ def _is_without_index(base_offset: int, swaps: list[str]) -> bool:
 
 
 def _remove_leftovers(file_system: FileSystem, directory: str) -> list[str]:
-    """LL6; gives the names of the swap files that stay."""
+    """Delete what no swap needs, and undo swaps that were not complete (LL6). Returns the names of the other swaps."""
     names = [name for name in file_system.list(directory) if name.endswith(_LEFTOVER_SUFFIXES)]
     names = [name for name in names if is_file(file_system, join(directory, name))]
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
@@ -74,7 +77,8 @@ def _remove_leftovers(file_system: FileSystem, directory: str) -> list[str]:
     deleted = [name for name in names if name.endswith(DELETED_SUFFIX)]
     _remove(file_system, directory, [name for name in deleted if not name.endswith(_KEPT_SUFFIX)])
     _remove(file_system, directory, undone)
-    if undone:  # they must not come back without the `.cleaned` ones that say they are half of something
+    # The undone swap files must not come back without the `.cleaned` files that show they are half of a replacement.
+    if undone:
         file_system.sync_directory(directory)
     _remove(file_system, directory, cleaned)
     return [name for name in swaps if name not in undone]
@@ -87,7 +91,7 @@ def _remove(file_system: FileSystem, directory: str, names: list[str]) -> None:
 
 
 def _swap_range(request: LoadRequest, swaps: list[str]) -> tuple[int, int]:
-    """Least base offset and greatest next offset of the swapped-in segments (LL7)."""
+    """The least base offset and the greatest next offset (exclusive) of the swapped-in segments (LL7)."""
     low, high = LONG_END, -1
     for name in swaps:
         base_offset = offset_of_name(name)
@@ -99,10 +103,10 @@ def _swap_range(request: LoadRequest, swaps: list[str]) -> tuple[int, int]:
 
 
 def _next_offset_of_swap(request: LoadRequest, base_offset: int) -> int:
-    """By the index if that is a swap file too, else from the `.log` alone.
+    """The offset after the last one of a swap file, found by its index if that is a swap file too, else by a scan.
 
-    Kafka makes an index for want of one, which then goes live (T40): empty, and when a crash came between the renames
-    in place of the sound one. Here there is none then, and the segment is recovered.
+    Without an index Kafka makes an empty one, which then becomes live (T40), and after a crash between the renames it
+    replaces the sound one. Here no index is made, and the segment is recovered.
     """
     file_system, directory = request.file_system, request.directory
     if not file_system.exists(join(directory, offset_name(base_offset) + INDEX_SUFFIX + SWAP_SUFFIX)):
@@ -127,7 +131,10 @@ def _next_offset_of_swap(request: LoadRequest, base_offset: int) -> int:
 
 
 def _rename_swaps(file_system: FileSystem, directory: str) -> None:
-    """LL9, one base offset after the other: what is live already must not lie in the range of what is not."""
+    """Rename the swap files to their live names, one base offset after the other (LL9).
+
+    A file that is live already must not be in the range of those that are not: a start would delete it.
+    """
     names = [name for name in file_system.list(directory) if name.endswith(SWAP_SUFFIX)]
     for _, of_one_base in groupby(names, key=offset_of_name):
         for name in of_one_base:

@@ -42,12 +42,15 @@ from storage.topics import DELETE_SUFFIX
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-# Called once something is to be cut and is not yet; None where nothing waits for that.
+# Called directly before a cut; None where nothing has to be done then.
 BeforeCut = Callable[[], None] | None
 
 
 def load_log(request: LoadRequest) -> LoadedLog:
-    """Raises StorageError, with file and place, for what can be neither cut nor rebuilt; all files are closed then."""
+    """Load the log that `request` describes, and make it sound.
+
+    Raises StorageError, with file and place, for damage that can be neither cut nor rebuilt; all files are closed then.
+    """
     loader = _Loader(request)
     try:
         return loader.load()
@@ -68,9 +71,12 @@ class _Loader:
         self._last_base_offset = -1
         # Base offsets of segments that recovery may cut as it sees fit.
         self._refused_by_kafka: set[int] = set()
-        self._unsplittable: set[int] = set()  # base offsets
-        self._swapped_without_index: frozenset[int] = frozenset()  # base offsets
-        self._recover_from = LONG_MAX  # base of the first segment that recovery will walk
+        # Base offsets of segments whose split failed.
+        self._unsplittable: set[int] = set()
+        # Base offsets of segments that an interrupted swap brought without an offset index.
+        self._swapped_without_index: frozenset[int] = frozenset()
+        # The base offset of the first segment that recovery will walk.
+        self._recover_from = LONG_MAX
         self._file_system.make_directory(self._directory)
         self._epochs = LeaderEpochCache(self._file_system, join(self._directory, LEADER_EPOCH_CHECKPOINT))
 
@@ -85,10 +91,12 @@ class _Loader:
         first = self.segments.first
         assert first is not None, self._directory
         log_start_offset = max(request.log_start_offset, first.base_offset)
-        self._epochs.truncate_from_start(request.log_start_offset)  # the checkpoint's, as Kafka (LL24)
+        # To the log start offset of the checkpoint, as Kafka does, even where the first segment is above it (LL24).
+        self._epochs.truncate_from_start(request.log_start_offset)
         self._epochs.flush()
+        # Deleted names must not come back after a power loss either.
         if not request.is_clean:
-            self._file_system.sync_directory(self._directory)  # names that went must not come back either
+            self._file_system.sync_directory(self._directory)
         producers = self._new_producers()
         producers.remove_stray_snapshots(self.segments.base_offsets)
         rebuild_producer_state(
@@ -111,16 +119,17 @@ class _Loader:
         )
 
     def _settle_names(self) -> None:
-        """What a dead process did to the names may be in the page cache only, and what follows builds on it.
+        """Sync the directory: renames and deletions of a dead process may be in the page cache only.
 
-        A segment that it deleted behind a cut, say: the cut below is synced, and the segment must not come back.
+        The start relies on them. One example is a segment that the process deleted after a cut: the cut is synced, so
+        the segment must not come back.
         """
         self._file_system.sync_directory(self._directory)
 
     # Segments
 
     def _splitting(self, step: Callable[[], Result]) -> Result:
-        """Run `step` anew after each split of a segment whose offsets do not fit it (LL12)."""
+        """Run `step` until it ends, each time after the split of a segment whose offsets do not fit it (LL12)."""
         while True:
             try:
                 return step()
@@ -128,10 +137,11 @@ class _Loader:
                 self._split(error.base_offset)
 
     def _can_split(self, segment: LogSegment) -> bool:
-        """Not where a torn header is the likelier story than an old broker's overflow.
+        """Whether to split the segment; False where a torn header is likelier than an old broker's overflow.
 
-        Only compaction makes gaps that wide, and only the very end of the log can be torn. Kafka splits there too: the
-        log then ends at the garbage, and a follower that truncates it keeps a hole in place of what it never had.
+        Only compaction makes gaps that wide, and only the very end of the log can be torn. Kafka splits a torn segment
+        too: the log then ends at the garbage offset, and a follower that truncates it keeps a hole in place of offsets
+        that were never written.
         """
         if segment.base_offset in self._unsplittable or not overflows(segment):
             return False
@@ -143,7 +153,7 @@ class _Loader:
         return misfit is None or not misfit.is_torn_header
 
     def _split(self, base_offset: int) -> None:
-        """What cannot be split is left to recovery, which then cuts instead."""
+        """Split the segment at `base_offset`. One that cannot be split is left to recovery, which cuts it instead."""
         request, segment = self._request, self.segments.get(base_offset)
         assert segment is not None, (self._directory, base_offset)
         logger.info("split: segment=%s", segment.path)
@@ -159,8 +169,12 @@ class _Loader:
             self._delete_snapshot(old.base_offset)
 
     def _load_segments(self) -> None:
-        """LL10: a segment without its offset index is made sound at once, also after a clean stop."""
-        for segment in self.segments:  # of a round that a split ended
+        """Open all segments. One without its offset index is made sound at once, even after a clean stop (LL10).
+
+        Raises SegmentOffsetOverflow for a segment that is to be split; after the split this is called again.
+        """
+        # Those of the call that a split has ended.
+        for segment in self.segments:
             segment.close()
         self.segments.clear()
         files = list_live_files(self._file_system, self._directory)
@@ -201,14 +215,17 @@ class _Loader:
         )
 
     def _check_indexes(self, segment: LogSegment, names: frozenset[str]) -> None:
-        """LS17: what the offset and the time index say is trusted; recovery of the unflushed segments builds them
-        anew anyway. `names` are all in the directory.
+        """Recover the segment if its offset index is missing or its transaction index is damaged (LS17).
+
+        The content of the offset and the time index is trusted: recovery of the unflushed segments builds both again
+        anyway. `names` are all names in the directory.
         """
         name = offset_name(segment.base_offset)
         if name + INDEX_SUFFIX not in names:
             is_walked = segment.base_offset >= self._recover_from
+            # A cut now would leave the later segments in the log; the walk of recovery deletes them (LL14).
             if is_walked and segment.base_offset in self._swapped_without_index:
-                return  # a cut now would leave what follows it in the log, which the walk takes away (LL14)
+                return
             if self._request.is_clean or segment.base_offset < self._request.recovery_point:
                 logger.error("offset index missing: segment=%s", segment.path)
             self._recover_at_once(segment)
@@ -223,12 +240,14 @@ class _Loader:
             self._recover_at_once(segment)
 
     def _make_empty(self, path: str) -> None:
-        """Without the zeros of a new index: after a power loss they would count as entries."""
+        """Create an empty file: after a power loss the zeros of a new index would count as entries."""
         self._file_system.open(path, OpenMode.CREATE_NEW).close()
 
     def _recover_at_once(self, segment: LogSegment) -> None:
-        """It or an earlier segment may be damaged. Where all of them are about to be recovered, in order, that comes
-        first (Kafka does not start); a segment that was flushed is refused, with the place.
+        """Recover the segment now, unless it or an earlier segment is damaged.
+
+        A damaged segment above the recovery point is left to the recovery of all such segments, in order (Kafka does
+        not start). For a damaged segment that was flushed it raises StorageError with the place.
         """
         try:
             self._rebuild_indexes(segment)
@@ -242,8 +261,10 @@ class _Loader:
             self._leave_to_recovery(segment, None, error)
 
     def _rebuild_indexes(self, segment: LogSegment) -> None:
-        """Below the recovery point the next start takes an offset index as it is, so it gets its name when all of it,
-        and the time index, is on the disk: a crash before leaves it missing still.
+        """Recover the segment under another name of its offset index, which gets its own name when all is on disk.
+
+        Below the recovery point the next start trusts an offset index with that name. After a crash before the rename
+        it is still missing, and the next start recovers the segment again.
         """
         offset_index, path = segment.indexes.lazy_offset, segment.offset_index_path
         offset_index.rename_to(path + CLEANED_SUFFIX)
@@ -251,7 +272,8 @@ class _Loader:
             self._recover(segment)
             segment.flush()
             self._file_system.sync_directory(self._directory)
-        except StorageError:  # the load may go on without it, to a split or to the recovery of all
+        # The load may continue without it, with a split or with the recovery of all segments.
+        except StorageError:
             offset_index.rename_to(path)
             raise
         offset_index.rename_to(path)
@@ -268,7 +290,7 @@ class _Loader:
     # Recovery
 
     def _recover_log(self) -> tuple[int, int]:
-        """(recovery point, log end offset) (LL13, LL14, LL18 to LL21)."""
+        """Recover the unflushed segments. Returns recovery point and log end offset (LL13, LL14, LL18 to LL21)."""
         request = self._request
         if basename(self._directory).endswith(DELETE_SUFFIX):
             if not len(self.segments):
@@ -278,32 +300,40 @@ class _Loader:
             self._recover_unflushed()
         log_end_offset = self._end_unless_below_start()
         if log_end_offset is not None and not self._make_room_in_indexes(self.segments.active):
-            log_end_offset = self._end_unless_below_start()  # it was asked of indexes that are no more
+            # The log end was found with indexes that have been built again since.
+            log_end_offset = self._end_unless_below_start()
         if log_end_offset is None:
             self.segments.add(self._open_segment(request.log_start_offset))
-            self.segments.active.resize_indexes()  # both have their files from the start
+            # This creates the files of both indexes: a loaded log has them from the start.
+            self.segments.active.resize_indexes()
         if request.is_clean and log_end_offset is not None:
             return log_end_offset, log_end_offset
         if log_end_offset is None:
             log_end_offset = self.segments.active.read_next_offset()
+        assert log_end_offset >= request.log_start_offset, (self._directory, log_end_offset)
         return min(request.recovery_point, log_end_offset), log_end_offset
 
     def _recover_unflushed(self) -> None:
-        """From the segment of the recovery point on; the first cut ends the log (T37, T38).
+        """Recover each segment from that of the recovery point on; the first cut ends the log (T37, T38).
 
-        What follows the cut goes before the cut itself: a crash between would leave a sound segment, a hole, and
-        segments behind the hole that nothing tells apart from good ones.
+        The segments after the cut are deleted before the cut itself is made. In the other order a crash between the two
+        would leave a sound segment, a hole, and segments after the hole that look like good ones.
         """
         unflushed = self.segments.values(self._request.recovery_point, LONG_MAX)
         for number, segment in enumerate(unflushed):
             following = unflushed[number + 1 :]
             if self._recover_or_cut(segment, partial(self._delete_following, following, segment)) > 0:
-                for gone in following:
-                    self._delete_snapshot(gone.base_offset)
+                for deleted in following:
+                    self._delete_snapshot(deleted.base_offset)
+                assert self.segments.last is segment, (segment, self.segments.last)
                 return
 
     def _recover(self, segment: LogSegment, before_cut: BeforeCut = None) -> int:
-        """With a producer state of its own, up to its base; a snapshot spares the next segment the way (LL11)."""
+        """Recover one segment, from the producer state at its base offset on. Returns the bytes cut.
+
+        The snapshot at its end spares the recovery of the next segment a replay of this one (LL11). Raises what
+        `recover_segment` raises, CorruptBatch.
+        """
         producers = self._new_producers()
         rebuild_producer_state(
             producers,
@@ -313,9 +343,10 @@ class _Loader:
             now_ms=self._request.now_ms,
             is_clean=False,
         )
+        assert producers.map_end_offset == segment.base_offset, (producers.map_end_offset, segment)
         removed_bytes = recover_segment(segment, producers, self._epochs, self._request.report, before_cut)
-        # A truncation that a dying process did not sync is in the page cache only: before anything is written behind
-        # it, it must hold, or a power loss would mix what was removed with what came later. Kafka leaves it open.
+        # A truncation that a dying process did not sync is in the page cache only. It must be durable before anything
+        # is written after it, or a power loss would mix removed bytes with later ones. Kafka does not sync here.
         segment.records.flush()
         self._epochs.flush()
         producers.take_snapshot()
@@ -323,7 +354,10 @@ class _Loader:
         return removed_bytes
 
     def _recover_or_cut(self, segment: LogSegment, before_cut: BeforeCut) -> int:
-        """As `_recover`; what that cannot walk to its end is cut where the offsets cannot be, or emptied."""
+        """Do what `_recover` does; a segment that it cannot walk to the end is split, cut or emptied.
+
+        It is cut at the first impossible offset. Returns the bytes removed.
+        """
         index_bytes = self._request.config.segment_index_bytes
         try:
             removed_bytes = self._recover(segment, before_cut)
@@ -335,7 +369,7 @@ class _Loader:
         except InvalidOffset as error:
             if segment.base_offset in self._refused_by_kafka or overfills_indexes(segment, index_bytes):
                 return self._cut_misfit(segment, find_step_back(segment), before_cut)
-            # Its offsets go back: nothing in it can be relied on (LL16).
+            # The offsets go back: nothing in this segment can be relied on (LL16).
             removed_bytes = segment.size_bytes
             self._note_cut(segment.path, str(error), removed_bytes)
             if before_cut is not None:
@@ -346,30 +380,38 @@ class _Loader:
         if not is_refused and has_full_index(segment, index_bytes):
             is_refused = overfills_indexes(segment, index_bytes)
         if is_refused and (misfit := find_step_back(segment)) is not None:
-            # Between two index entries: Kafka leaves that, and the log it cannot find the end of.
+            # The offsets go back between two index entries. Kafka leaves them, and cannot find the end of such a log.
             return removed_bytes + self._cut_misfit(segment, misfit, None if removed_bytes else before_cut)
         return removed_bytes
 
     def _cut_misfit(self, segment: LogSegment, misfit: Misfit | None, before_cut: BeforeCut) -> int:
-        """The log ends where an offset cannot be: torn headers say anything. Kafka does not start then."""
+        """Cut the segment at a batch whose offset is impossible, as a torn header leaves it. Returns the bytes removed.
+
+        Kafka does not start then.
+        """
         assert misfit is not None, segment
+        assert 0 <= misfit.position < segment.size_bytes, (misfit, segment)
         removed_bytes = segment.size_bytes - misfit.position
         self._note_cut(segment.path, misfit.reason, removed_bytes, misfit.position)
         if before_cut is not None:
             before_cut()
         segment.cut_records(misfit.position)
-        if misfit.is_damage:  # what remains may be split after all
+        # Without the damaged part a split may be possible.
+        if misfit.is_damage:
             self._unsplittable.discard(segment.base_offset)
         return removed_bytes + self._recover_or_cut(segment, None)
 
     def _delete_snapshot(self, offset: int) -> None:
-        """Of a segment that went, if one was there before this start: also where a cut has just taken it anew."""
+        """Delete the snapshot at `offset`, the base of a deleted segment, if it was there before this start.
+
+        It is deleted even where a cut has just written it again.
+        """
         path = join(self._directory, snapshot_name(offset))
         if basename(path) in self._names_at_start and self._file_system.exists(path):
             self._file_system.unlink(path)
 
     def _delete_following(self, doomed: list[LogSegment], cut: LogSegment) -> None:
-        """From the last on, each for good before the next: a crash between must not leave a hole in the log."""
+        """Delete the last first, and each durably before the next: a crash between must not leave a hole in the log."""
         for segment in reversed(doomed):
             self._note_cut(segment.path, f"it follows the cut in {basename(cut.path)}", segment.size_bytes)
             self._delete(segment)
@@ -385,7 +427,10 @@ class _Loader:
         report_cut(cut, self._request.report)
 
     def _end_unless_below_start(self) -> int | None:
-        """None when nothing is left that the log start offset has not passed: then it starts anew there (LL18)."""
+        """The log end offset; None without a segment, and where it is below the log start offset (LL18).
+
+        In the latter case all segments are deleted, and the log has to start again at the log start offset.
+        """
         last, log_start_offset = self.segments.last, self._request.log_start_offset
         if last is None:
             return None
@@ -407,11 +452,15 @@ class _Loader:
         return None
 
     def _make_room_in_indexes(self, active: LogSegment) -> bool:
-        """LL21. Whether they stay: with more entries than the configuration allows they are made anew (Kafka stops)."""
+        """Resize the indexes of the active segment to the configured size (LL21).
+
+        Indexes with more entries than fit are built again (Kafka does not start): then it returns False, and the log
+        may have become shorter.
+        """
         try:
             active.resize_indexes()
         except (ValueError, CorruptIndex) as error:
-            logger.warning("indexes built anew: segment=%s reason=%s", active.path, error)
+            logger.warning("indexes built again: segment=%s reason=%s", active.path, error)
             self._refused_by_kafka.add(active.base_offset)
             self._recover_or_cut(active, None)
             active.resize_indexes()

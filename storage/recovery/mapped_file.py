@@ -1,8 +1,8 @@
-"""A `.log` that is not live, walked through a map: copying it would cost as much as the checksums.
+"""A `.log` that is not live, walked through a memory map: copying the file would cost as much as the checksums.
 
 Nobody may append or truncate until the walk is closed. A batch of magic 0 or 1 or a damaged one is left to
-`odd_batch`, which reads a copy: an error that held a slice of the map would keep it from closing. A disk error under
-the map ends the process with SIGBUS.
+`odd_batch`, which reads a copy: an error that held a slice of the map would prevent the map from closing. A disk error
+under the map ends the process with SIGBUS.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MappedWalk:
     def pass_by(self, position: int) -> int:
         """Release the memory before `position`. Returns the position at which to call this again.
 
-        It is not above `position` where fewer bytes are left than a header of magic 2 has.
+        The result is at most `position` where fewer bytes are left than a header of magic 2 has.
         """
         if self._map is not None:
             self._map.release_until(position)

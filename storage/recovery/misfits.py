@@ -1,7 +1,7 @@
 """Finds batches that are whole and have a right checksum, but are at impossible offsets.
 
-The checksum of a batch covers neither its base offset nor its size and epoch: a leader stamps those without reading
-the rest. So damage there is visible only in the order of a segment's offsets.
+The checksum of a batch covers neither its base offset nor its size and leader epoch, which a leader stamps without
+reading the rest. So damage in these fields is visible only in the order of a segment's offsets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.index.offset_index import ENTRY as OFFSET_ENTRY
 from storage.index.time_index import ENTRY as TIME_ENTRY
 from storage.segment import LogSegment
 
-# A disk writes whole multiples of it; a torn write ends at one.
+# A disk writes whole sectors; a torn write ends where a sector ends.
 SECTOR_BYTES = 512
 BASE_OFFSET_BYTES = 8
 
@@ -27,13 +27,14 @@ class Misfit:
 
     position: int
     reason: str
-    # Whether the batch is not sound; else it is a sound one at an impossible offset.
+    # Whether the batch is damaged; otherwise it is sound, but at an impossible offset.
     is_damage: bool
+    # Whether a torn write of the header is the likely cause.
     is_torn_header: bool = False
 
 
 def overflows(segment: LogSegment) -> bool:
-    """Whether the last batch does not fit the segment (LS20); False where damage hides the last batch."""
+    """Whether the last batch does not fit the segment's 31 bits (LS20); False where damage hides the last batch."""
     try:
         return segment.has_overflow
     except CorruptBatch:
@@ -68,7 +69,10 @@ def find_misfit(segment: LogSegment) -> Misfit | None:
 
 
 def _is_tearable(position: int) -> bool:
-    """Whether a sector ends inside or right after a base offset at `position`; any other tear breaks a checksum."""
+    """Whether a torn write can damage only the base offset at `position`: a sector ends inside or right after it.
+
+    Any other torn write breaks a checksum.
+    """
     return position // SECTOR_BYTES < (position + BASE_OFFSET_BYTES) // SECTOR_BYTES
 
 
@@ -85,9 +89,9 @@ def find_step_back(segment: LogSegment) -> Misfit | None:
 
 
 def overfills_indexes(segment: LogSegment, index_bytes: int) -> bool:
-    """Whether recovery of the segment needs more entries than indexes of that size can hold: then Kafka does not start.
+    """Whether recovery needs more entries than indexes of `index_bytes` bytes can hold: then Kafka does not start.
 
-    False where its walk ends before that, at damage or at an offset that goes back.
+    Returns False where recovery ends earlier, at damage or at an offset that is not above the one before.
     """
     offset_room, time_room = index_bytes // OFFSET_ENTRY.size, index_bytes // TIME_ENTRY.size - 1
     offset_entries = time_entries = 0
@@ -103,7 +107,7 @@ def overfills_indexes(segment: LogSegment, index_bytes: int) -> bool:
             last_offset = header[FIELD_BASE_OFFSET] + header[FIELD_LAST_OFFSET_DELTA]
             if last_offset <= last_indexed:
                 return False
-            # Checked even where no entry would be appended (IX20).
+            # The room is checked even where no entry would be appended (IX20).
             if time_entries >= time_room:
                 return True
             last_indexed, next_indexed = last_offset, position + segment.index_interval_bytes
@@ -115,7 +119,10 @@ def overfills_indexes(segment: LogSegment, index_bytes: int) -> bool:
 
 
 def has_full_index(segment: LogSegment, index_bytes: int) -> bool:
-    """Whether an index is full, by its entries: recovery leaves the time index trimmed, so its length says nothing."""
+    """Whether an index has all the entries that fit into `index_bytes` bytes.
+
+    Entries are counted because recovery leaves the time index trimmed, so that the length of its file says nothing.
+    """
     offset_index, time_index = segment.offset_index, segment.time_index
     is_full = offset_index.entries >= index_bytes // OFFSET_ENTRY.size
     return is_full or time_index.entries >= index_bytes // TIME_ENTRY.size - 1

@@ -17,9 +17,10 @@ NO_DRAWS = Draws(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
-    """`log_start_offset` and `recovery_point` are the checkpoints', 0 where they say nothing (LL4).
+    """What to load: the log in `directory`, which `is_clean` after an orderly stop.
 
-    `recalls_batches`: a producer's last five batches are known after a load, not only the one in its snapshot.
+    `log_start_offset` and `recovery_point` are those of the checkpoints, 0 where a checkpoint has no entry (LL4). With
+    `recalls_batches` a producer's last five batches are known after the load, not only the one in its snapshot.
     """
 
     file_system: FileSystem
@@ -36,7 +37,7 @@ class LoadRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedLog:
-    """`removed_bytes` is what all cuts together took."""
+    """A sound log, ready for appends. `removed_bytes` counts the bytes that all cuts together removed."""
 
     segments: LogSegments
     leader_epochs: LeaderEpochCache

@@ -1,4 +1,4 @@
-"""Make a segment sound from its `.log` alone: check every batch, build the indexes anew, cut what is damaged.
+"""Make a segment sound from its `.log` alone: check every batch, build the indexes again, cut what is damaged.
 
 Kafka: LogSegment.recover; rules LS10 to LS12.
 """
@@ -27,11 +27,13 @@ from storage.recovery.cut import RecoveryCut, ReportCut, ignore_cut, report_cut
 from storage.recovery.mapped_file import MappedWalk
 from storage.segment import LogSegment
 
-ENTRIES_HELD: Final = 1 << 13  # so that a long segment takes no more memory than a short one
+# Index entries held until they are written, so that a long segment takes no more memory than a short one.
+ENTRIES_HELD: Final = 1 << 13
 
-# Of magic 2: base offset, size field, leader epoch, magic, CRC, flags, last offset delta, max timestamp, producer id
+# In magic 2: base offset, size field, leader epoch, magic, CRC, flags, last offset delta, max timestamp, producer id.
 _FIELDS: Final = struct.Struct(">qiibIhi8xqq")
-_PRODUCER: Final = struct.Struct(">51xhi").unpack_from  # producer epoch, base sequence
+# In magic 2: producer epoch, base sequence.
+_PRODUCER: Final = struct.Struct(">51xhi").unpack_from
 
 
 def recover_segment(
@@ -41,12 +43,12 @@ def recover_segment(
     report: ReportCut = ignore_cut,
     before_cut: Callable[[], None] | None = None,
 ) -> int:
-    """Gives the bytes cut. `producers` and `epochs` follow the batches that stay.
+    """Check every batch, build the indexes again and cut from the first damaged batch on. Returns the bytes cut.
 
-    `epochs` is to be flushed before anything says that this need not be done again. `before_cut` runs when something
-    is to be cut and is not yet. Raises InvalidOffset when offsets go back (the caller
-    empties the segment, LL16) and SegmentOffsetOverflow for an offset outside the segment's range; the file is as
-    it was then, the indexes are not.
+    `producers` and `epochs` follow the batches that stay. The caller has to flush `epochs` before anything records that
+    this recovery is done. `before_cut` is called directly before a cut, if there is something to cut. Raises
+    InvalidOffset when offsets go back (the caller empties the segment, LL16) and SegmentOffsetOverflow for an offset
+    outside the segment's range; the `.log` has not changed then, but the indexes have.
     """
     segment.reset_indexes()
     walk = _Walk(segment, producers, epochs)
@@ -58,6 +60,7 @@ def recover_segment(
     walk.write_indexes()
     position = walk.valid_bytes
     doomed_bytes = segment.size_bytes - position
+    assert 0 <= position <= segment.size_bytes, (segment, position)
     if doomed_bytes > 0:
         reason = reason or f"the last {doomed_bytes} bytes are no whole batch"
         report_cut(
@@ -69,11 +72,12 @@ def recover_segment(
     removed_bytes = segment.cut_records(position)
     assert removed_bytes == doomed_bytes, (segment.path, removed_bytes, doomed_bytes)
     segment.note_recovered(walk.max_timestamp)
+    assert segment.size_bytes == position, (segment, position)
     return removed_bytes
 
 
 class _Walk:
-    """One pass over the batches; what it found stays in the object when it stops at damage."""
+    """One pass over the batches of a segment; its findings stay in the object when it stops at damage."""
 
     def __init__(
         self, segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochCache
@@ -81,11 +85,11 @@ class _Walk:
         self._segment, self._producers, self._epochs = segment, producers, epochs
         self.valid_bytes = 0
         self.max_timestamp = TimestampOffset(-1, segment.base_offset)
-        # The columns of both indexes, of each batch that gets an entry; written now and then.
+        # The entries of both indexes that are not written yet, by column.
         self._columns: tuple[list[int], list[int], list[int], list[int]] = [], [], [], []
 
     def run(self) -> None:
-        """The work of one batch stands in one loop, without a call: it decides how fast a broker comes back."""
+        """Walk over the batches. One loop without calls does the work of each: it decides how long a start takes."""
         segment, producers, epochs = self._segment, self._producers, self._epochs
         base, interval, latest_epoch = segment.base_offset, segment.index_interval_bytes, epochs.last_epoch
         last_allowed, next_indexed, last_indexed = base + MAX_RELATIVE_OFFSET, interval, -1
@@ -118,11 +122,12 @@ class _Walk:
                     end = at + LOG_OVERHEAD + size
                 last = first + delta
                 if not base <= last <= last_allowed:
-                    # An older broker may have written it above the range, and a split would save it (LS20).
+                    # An older broker may have written the batch above the range, and a split would save it (LS20).
                     raise SegmentOffsetOverflow(segment.path, base, last)
                 if timestamp > max_timestamp:
                     max_timestamp, max_timestamp_offset = timestamp, last
-                if at > next_indexed:  # strictly, and never for the first batch (LS10)
+                # Strictly above, and so never for the first batch (LS10).
+                if at > next_indexed:
                     if last <= last_indexed:
                         raise InvalidOffset(f"{segment.path} at byte {at}: offset {last} goes back")
                     last_indexed, next_indexed = last, at + interval
@@ -132,7 +137,8 @@ class _Walk:
                         last_indexed_time = max_timestamp
                         times.append(max_timestamp)
                         time_offsets.append(max_timestamp_offset)
-                batch_at, at = at, end  # what raises from here on leaves the batch in the file
+                # An error from here on leaves the batch in the file.
+                batch_at, at = at, end
                 if epoch > latest_epoch:
                     epochs.note(epoch, first)
                     latest_epoch = epoch
@@ -142,32 +148,35 @@ class _Walk:
                     else:
                         p_epoch, sequence = _PRODUCER(view, batch_at)
                         producers.replay_data(flags, delta, timestamp, producer_id, p_epoch, sequence, first)
+                # The producer state does not follow batches of magic 0 and 1.
                 elif magic < CURRENT_MAGIC:
-                    continue  # producers do not follow magic 0 and 1
+                    continue
                 followed = last
         finally:
-            walk.close()  # before the file is cut
+            # The file must not be cut while it is mapped.
+            walk.close()
             self.valid_bytes = at
             producers.reached(followed + 1)
             self.max_timestamp = TimestampOffset(max_timestamp, max_timestamp_offset)
 
     def write_indexes(self) -> None:
-        """The entries held, by one write an index: one for each entry would cost more than the checksums.
+        """Write the entries held, with one write per index: one per entry would cost more than the checksums.
 
-        What an index has no room for is left out, it is sparse anyway (Kafka refuses to start).
+        Entries for which an index has no room are left out: it is sparse anyway (Kafka refuses to start).
         Raises InvalidOffset when the offsets of the greatest timestamps go back.
         """
         offset_index, time_index = self._segment.offset_index, self._segment.time_index
         offsets, positions, times, time_offsets = self._columns
         room = offset_index.free_entries
         offset_index.append_all(offsets[:room], positions[:room])
-        room = max(time_index.free_entries - 1, 0)  # the last slot is for the entry at the end
+        # The last slot is for the entry that is appended at the end.
+        room = max(time_index.free_entries - 1, 0)
         time_index.append_all(times[:room], time_offsets[:room])
         for column in self._columns:
             column.clear()
 
     def _replay_control(self, control: bytes, position: int) -> None:
-        """`control` outlives the walk in an error."""
+        """Replay a control batch, whose bytes are a copy: an error may hold them after the map is closed."""
         completed = self._producers.replay(RecordBatch(control, 0, len(control), position))
         if completed is None:
             return
