@@ -1,7 +1,7 @@
-"""What one append does to one producer: sequence, epoch and transaction checks on a copy of its state.
+"""The state of one producer, and the checks of an append on a copy of it: sequence, epoch and transaction.
 
 The copy is merged into the manager's entry only after the bytes are written, so a refused or failed append
-leaves no trace. Kafka: ProducerStateEntry, ProducerAppendInfo, EndTransactionMarker (KIP-98).
+changes nothing. Kafka: ProducerStateEntry, ProducerAppendInfo, EndTransactionMarker (KIP-98).
 """
 
 from __future__ import annotations
@@ -27,18 +27,21 @@ from storage.segment.place import UNKNOWN_POSITION, UNKNOWN_SEGMENT, LogOffsetMe
 
 logger = logging.getLogger(__name__)
 
-BATCHES_KEPT = 5  # as many as a producer may have in flight, so a retry of any is known again: KAFKA-5494
+# As many batches as a producer may have in flight, so that a retry of any of them is recognized: KAFKA-5494.
+BATCHES_KEPT = 5
 NO_COORDINATOR_EPOCH = -1
 
-# (last sequence, last offset, offset delta, timestamp): a plain tuple, made of every batch in a recovery.
+# (last sequence, last offset, offset delta, timestamp): a plain tuple, because a recovery makes one for every batch.
 CachedBatch = tuple[int, int, int, int]
 
 
 class AppendOrigin(IntEnum):
-    """Who hands the records in; it decides which checks hold."""
+    """The origin of appended records, which decides which checks are made."""
 
-    REPLICATION = 0  # a leader has checked them: state follows, nothing is refused
-    COORDINATOR = 1  # offsets and transaction markers: epochs count, sequences do not
+    # A leader has checked the records: the state follows them, and nothing is refused.
+    REPLICATION = 0
+    # Offsets and transaction markers: epochs are checked, sequences are not.
+    COORDINATOR = 1
     CLIENT = 2
     RAFT_LEADER = 3
 
@@ -61,7 +64,7 @@ class BatchMetadata(NamedTuple):
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction that had data and now has its marker, which stands at `last_offset`."""
+    """A transaction that had data and now has its marker, which is at `last_offset`."""
 
     producer_id: int
     first_offset: int
@@ -71,9 +74,10 @@ class CompletedTransaction(NamedTuple):
 
 @final
 class OngoingTransaction:
-    """An open transaction, or one decided (`last_offset`) whose marker the high watermark has not passed.
+    """An open transaction, or a decided one whose marker is not below the high watermark yet.
 
-    `place` is where its first batch lies, message-only when that is not known.
+    `place` is that of its first batch, message-only when it is not known. `last_offset` is the offset of the marker,
+    None while the transaction is open.
     """
 
     __slots__ = ("first_offset", "last_offset", "place", "producer_id")
@@ -113,7 +117,7 @@ class ProducerStateEntry:
         self.last_timestamp = last_timestamp
         self.transaction_first_offset = transaction_first_offset
         self.batches: deque[CachedBatch] = deque(maxlen=BATCHES_KEPT)
-        # What a reload found in the log directly before `batches`; apart, for Kafka's state has no such thing.
+        # Batches that a reload found in the log directly before `batches`; apart, because Kafka does not have them.
         self.recalled: tuple[CachedBatch, ...] = ()
 
     @property
@@ -138,21 +142,21 @@ class ProducerStateEntry:
 
     @property
     def batch_metadata(self) -> list[BatchMetadata]:
-        """The last five, recalled ones among them."""
+        """The last five batches, oldest first, including recalled ones."""
         return [BatchMetadata(*batch) for batch in self._last_batches()]
 
     def _last_batches(self) -> tuple[CachedBatch, ...]:
         return (*self.recalled, *self.batches)[-BATCHES_KEPT:]
 
     def set_epoch(self, producer_epoch: int) -> None:
-        """Another epoch, lower or higher, forgets the cached batches: their sequences began anew (PS5)."""
+        """Set the epoch. A change, up or down, forgets the cached batches: sequences started again at 0 (PS5)."""
         if self.producer_epoch != producer_epoch:
             self.batches.clear()
             self.recalled = ()
             self.producer_epoch = producer_epoch
 
     def find_duplicate(self, batch: RecordBatch) -> BatchMetadata | None:
-        """The cached batch of the same epoch with exactly this first and last sequence (PS10)."""
+        """The cached batch of the same epoch with the same first and last sequence as `batch`, if any (PS10)."""
         if batch.producer_epoch != self.producer_epoch:
             return None
         base_sequence, last_sequence = batch.base_sequence, batch.last_sequence
@@ -164,7 +168,7 @@ class ProducerStateEntry:
         return None
 
     def merge(self, newer: ProducerStateEntry) -> None:
-        """Take over what an append made of a copy (PS9)."""
+        """Take over the copy that an append has changed, after its bytes were written (PS9)."""
         assert newer.producer_id == self.producer_id, (newer.producer_id, self.producer_id)
         self.set_epoch(newer.producer_epoch)
         self.batches.extend(newer.batches)
@@ -173,6 +177,7 @@ class ProducerStateEntry:
         self.transaction_first_offset = newer.transaction_first_offset
 
     def copy_without_batches(self) -> ProducerStateEntry:
+        """A copy of all but the batches, for an append to change."""
         return ProducerStateEntry(
             self.producer_id,
             producer_epoch=self.producer_epoch,
@@ -190,6 +195,7 @@ class ProducerStateEntry:
 
 
 def is_in_sequence(last_sequence: int, next_sequence: int) -> bool:
+    """Whether `next_sequence` directly follows `last_sequence`: after 2^31-1 comes 0."""
     return next_sequence == last_sequence + 1 or (next_sequence == 0 and last_sequence == MAX_INT32)
 
 
@@ -197,8 +203,8 @@ def is_in_sequence(last_sequence: int, next_sequence: int) -> bool:
 class ProducerAppendInfo:
     """The copy of one producer's state that the batches of one append are checked against and added to.
 
-    `updated` holds only the batches of this append; `transactions` those it opened. Made by
-    `ProducerStateManager.prepare_update`, handed back to its `update` once the bytes are written.
+    `updated` holds only the batches of this append, `transactions` the transactions that it opens.
+    `ProducerStateManager.prepare_update` makes it, and `update` takes it over once the bytes are written.
     """
 
     __slots__ = ("_checks_sequence", "_current", "_verification", "origin", "transactions", "updated")
@@ -226,14 +232,15 @@ class ProducerAppendInfo:
         segment_base_offset: int = UNKNOWN_SEGMENT,
         position: int = UNKNOWN_POSITION,
     ) -> CompletedTransaction | None:
-        """Check `batch` and add it to the copy; the transaction it ended, if any (PS2).
+        """Check `batch` and add it to the copy. Returns the transaction that `batch` ends, if any (PS2).
 
         Raises InvalidProducerEpoch, OutOfOrderSequence, InvalidTransactionState, TransactionCoordinatorFenced
         and, for a damaged marker, InvalidRecord. After a raise the whole append is refused: drop this object.
         """
         if batch.attributes & CONTROL_FLAG:
             marker = next(iter(batch.records()), None)
-            if marker is None:  # compaction took the transaction away and kept the empty batch
+            # Compaction deleted the marker with its transaction, and kept the header.
+            if marker is None:
                 return None
             control = read_control_record(marker)
             if control.control_type not in (ControlType.ABORT, ControlType.COMMIT):
@@ -268,7 +275,10 @@ class ProducerAppendInfo:
         segment_base_offset: int = UNKNOWN_SEGMENT,
         position: int = UNKNOWN_POSITION,
     ) -> None:
-        """A data batch by its header's fields, in their order; for loops over headers. Raises as `append`."""
+        """Do what `append` does for a data batch, given the fields of its header in their order.
+
+        Raises what `append` raises for a data batch.
+        """
         updated = self.updated
         if producer_epoch < updated.producer_epoch:
             self._check_epoch(producer_epoch, base_offset)
@@ -292,7 +302,10 @@ class ProducerAppendInfo:
     def append_end_marker(
         self, *, is_abort: bool, coordinator_epoch: int, producer_epoch: int, offset: int, timestamp: int
     ) -> CompletedTransaction | None:
-        """Close the open transaction; None if no data lay in it (PS7). A higher epoch is taken over (PS8)."""
+        """End the open transaction. Returns it, or None if it has no data (PS7); takes over a higher epoch (PS8).
+
+        Raises InvalidProducerEpoch, TransactionCoordinatorFenced; nothing has changed then.
+        """
         self._check_epoch(producer_epoch, offset)
         self._check_coordinator_epoch(coordinator_epoch, offset)
         updated = self.updated
@@ -313,7 +326,8 @@ class ProducerAppendInfo:
             f"last seen epoch {self.updated.producer_epoch}"
         )
         if self.origin == AppendOrigin.REPLICATION:
-            logger.debug("%s", message)  # what the leader took is followed (PS3)
+            # A follower accepts what its leader has accepted (PS3).
+            logger.debug("%s", message)
             return
         raise InvalidProducerEpoch(message)
 
@@ -327,7 +341,8 @@ class ProducerAppendInfo:
                     f"sequence {base_sequence}, expected 0 (epoch before {updated.producer_epoch})"
                 )
             return
-        if current.producer_epoch == NO_PRODUCER_EPOCH:  # unknown or forgotten: it may go on at any sequence
+        # An unknown or forgotten producer may continue at any sequence.
+        if current.producer_epoch == NO_PRODUCER_EPOCH:
             return
         if updated.batches:
             last_sequence = updated.last_sequence
@@ -340,8 +355,11 @@ class ProducerAppendInfo:
             )
 
     def _check_verified_sequence(self, base_sequence: int, offset: int) -> None:
-        """PS4a: what the coordinator was asked about begins with the least sequence it was asked with; a later one
-        would hide an earlier batch that is still on its way. Who may raise its epoch at will begins at 0.
+        """Check the first sequence of a transaction that the coordinator has confirmed (PS4a).
+
+        It has to begin with the least sequence for which the coordinator was asked: a later one would hide an earlier
+        batch that has not arrived yet. A producer that may bump its own epoch must start at sequence 0. Raises
+        OutOfOrderSequence.
         """
         verification = self._verification
         if verification is None:
@@ -371,6 +389,7 @@ class ProducerAppendInfo:
 
 
 def outside_transaction(entry: ProducerStateEntry, offset: int) -> InvalidTransactionState:
+    """The error for a batch at `offset` outside the producer's open transaction."""
     return InvalidTransactionState(
         f"producer {entry.producer_id} writes outside its transaction at offset {offset}; the "
         f"transaction begun at {entry.transaction_first_offset} is open"

@@ -1,4 +1,4 @@
-"""Bring a log's producer state to an offset: from the newest snapshot, then from the batches behind it.
+"""Bring a log's producer state to an offset: from the newest snapshot, then from the batches after it.
 
 Kafka: UnifiedLog.rebuildProducerState, loadProducersFromRecords; rules PS24, PS25.
 """
@@ -22,12 +22,11 @@ def rebuild_producer_state(
     is_clean: bool,
     recalls_batches: bool = False,
 ) -> None:
-    """After it `producers.map_end_offset` is `last_offset`, and a snapshot of it is on disk.
+    """Bring `producers` to the state at `last_offset` (exclusive), and take a snapshot of it.
 
-    With `recalls_batches` it remembers more of each producer than a snapshot does (`recall.py`).
-
-    No snapshot at all after a clean stop means files of before snapshots: nothing is scanned and nobody is
-    known (T45). Raises CorruptBatch, with the place, on a log that no broker wrote so.
+    With `recalls_batches` the state has more batches of each producer than a snapshot has (`recall.py`). A log without
+    any snapshot after a clean stop was written before snapshots existed: nothing is scanned, and no producer is known
+    (T45). Raises CorruptBatch, with the place, for batches that no broker can have written.
     """
     if is_clean and producers.latest_snapshot_offset is None:
         for offset in _snapshot_offsets(segments, last_offset):
@@ -42,10 +41,11 @@ def rebuild_producer_state(
     producers.take_snapshot()
     if recalls_batches:
         recall_batches(producers, segments, log_start_offset=log_start_offset)
+    assert producers.map_end_offset == last_offset, (producers.map_end_offset, last_offset)
 
 
 def _snapshot_offsets(segments: LogSegments, last_offset: int) -> list[int]:
-    """The bases of the last two segments, and the end."""
+    """The offsets at which a snapshot is taken: the bases of the last two segments, and the end."""
     return [*segments.base_offsets[-2:], last_offset]
 
 

@@ -1,9 +1,10 @@
-"""Remember a producer's last batches after a reload: a snapshot keeps only the newest one of each.
+"""Recall each producer's last batches after a reload: a snapshot keeps only the newest batch of each producer.
 
-Without this a producer with more than one batch in flight sends a batch again that the log holds, the leader no longer
-knows it, answers that a predecessor is missing, and the producer sends it once more under a new epoch: twice in the
-log. Kafka leaves that open (its snapshots are the same; KAFKA-5494 made the cache five batches long in memory only), so
-a log opened alone does as Kafka's; the logs of a node (`storage/directory/manager.py`) recall.
+Without this, a batch may be in the log twice after a restart. A producer with several batches in flight sends one again
+that the log holds; the leader does not recognize it and answers that a predecessor is missing; the producer sends it
+once more under a new epoch. In Kafka this can happen: its snapshots are the same, and KAFKA-5494 made the cache five
+batches long in memory only. A log that is opened alone does as Kafka's; the logs of a node
+(`storage/directory/manager.py`) recall.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ from storage.segment.segments import LogSegments
 
 logger = logging.getLogger(__name__)
 
-RECALLED_BYTES = 8 << 20  # five batches in flight of the usual greatest size, and room for other producers'
-RECALLED_ENTRIES = 64  # of the index: small batches are many, and a start must stay short
+# Five batches of the default greatest size, with room for batches of other producers between them.
+RECALLED_BYTES = 8 << 20
+# Entries of the offset index: small batches are many, and a start must stay short.
+RECALLED_ENTRIES = 64
 
 
 def recall_batches(producers: ProducerStateManager, segments: LogSegments, *, log_start_offset: int) -> None:
-    """Fill each producer's cache from the end of the log, as far as a bounded look back reaches.
+    """Fill each producer's cache with its last batches in the log, as far as a bounded look back finds them.
 
-    Nothing else changes. What cannot be read is left: the log is what it was, only a retry may be unknown.
+    Nothing else changes. Where the log cannot be read the caches stay as they are: a retry may then be unknown.
     """
     wanted = {
         producer_id: entry for producer_id, entry in producers.producers.items() if _is_incomplete(entry)
@@ -63,21 +66,23 @@ def _cached(batch: RecordBatch) -> CachedBatch:
 
 
 def _prepend(entry: ProducerStateEntry, found: list[CachedBatch]) -> None:
-    """Those directly before what is known, without a gap in sequences."""
+    """Add those of `found` that directly precede the known batches, without a gap in sequences."""
     known = [*entry.recalled, *entry.batches]
     for batch in reversed(found):
         last_sequence, last_offset, delta, _ = known[0]
+        # It is known already, or above the offset up to which the state was replayed.
         if batch[1] > last_offset - delta - 1:
-            continue  # known, or beyond what was replayed
+            continue
         first_sequence = subtract_from_sequence(last_sequence, delta)
         if len(known) == BATCHES_KEPT or not is_in_sequence(batch[0], first_sequence):
             break
         known.insert(0, batch)
+    assert len(known) <= BATCHES_KEPT, known
     entry.recalled = tuple(known[: len(known) - len(entry.batches)])
 
 
 def _look_back(segments: LogSegments) -> list[tuple[LogSegment, int]]:
-    """From which position on each of the last segments is read, in their order."""
+    """The last segments, each with the position from which on it is read, oldest first."""
     parts: list[tuple[LogSegment, int]] = []
     room_bytes, room_entries = RECALLED_BYTES, RECALLED_ENTRIES
     for segment in reversed(list(segments)):
@@ -88,11 +93,13 @@ def _look_back(segments: LogSegments) -> list[tuple[LogSegment, int]]:
         slots = range(max(0, index.entries - room_entries), index.entries)
         slot = bisect_left(slots, least, key=lambda each: index.entry(each).position)
         is_whole = least <= 0 and len(slots) == index.entries
+        # The last index entry is too far from the end of the segment.
         if not is_whole and slot == len(slots):
-            break  # too far from its end to the last entry
+            break
         position = 0 if is_whole else index.entry(slots[slot]).position
+        # The index is damaged.
         if position > segment.size_bytes:
-            break  # a damaged index
+            break
         parts.append((segment, position))
         room_bytes -= segment.size_bytes - position
         room_entries -= len(slots) + 1

@@ -10,9 +10,10 @@
 An entry: producer id int64, epoch int16, last sequence int32, last offset int64, offset delta int32,
 timestamp int64, coordinator epoch int32, first offset of the open transaction int64; -1 where there is none.
 
-Of the up to five batches in memory only the last is saved. The name, `<20 digits>.snapshot`, is the offset up
-to which (exclusive) the state holds. Entries are written by ascending producer id. Kafka writes them in the order of
-its hash map (T10); no reader relies on any order. Kafka: ProducerStateManager.writeSnapshot, ProducerSnapshot.json.
+Only the last of the up to five batches in memory is saved. The digits of the name, `<20 digits>.snapshot`, are the
+offset, exclusive, up to which the state includes the log's batches. Entries are written by ascending producer id. Kafka
+writes them in the order of its hash map (T10); no reader relies on any order. Kafka:
+ProducerStateManager.writeSnapshot, ProducerSnapshot.json.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ def snapshot_offset(name: str) -> int | None:
 
 
 def list_snapshots(file_system: FileSystem, directory: str) -> list[int]:
-    """Offsets of the snapshots in `directory`, ascending."""
+    """The offsets of the snapshots in `directory`, ascending."""
     offsets = (snapshot_offset(name) for name in file_system.list(directory))
     return sorted(offset for offset in offsets if offset is not None)
 
 
 def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
-    """The file's bytes, entries by ascending producer id."""
+    """The file's bytes, with the entries by ascending producer id."""
     packed = [
         _ENTRY.pack(
             entry.producer_id,
@@ -76,7 +77,7 @@ def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
 
 
 def decode_snapshot(content: bytes, path: str = "snapshot") -> list[ProducerStateEntry]:
-    """The entries in file order. Raises CorruptSnapshot."""
+    """The entries in the order of the file. Raises CorruptSnapshot."""
     if len(content) < _FRAME.size:
         raise CorruptSnapshot(f"{path}: {len(content)} bytes, a snapshot has at least {_FRAME.size}")
     version, crc, count = _FRAME.unpack_from(content)
@@ -113,7 +114,7 @@ def _entry(
 
 
 def read_snapshot(file_system: FileSystem, path: str) -> list[ProducerStateEntry]:
-    """Raises CorruptSnapshot, FileNotFoundError."""
+    """Read the entries of the snapshot at `path`. Raises CorruptSnapshot, FileNotFoundError."""
     return decode_snapshot(read_file(file_system, path), path)
 
 
@@ -125,10 +126,10 @@ def write_snapshot(
     *,
     sync: bool,
 ) -> str:
-    """Write the snapshot at `offset` in place and return its path.
+    """Write the snapshot at `offset` in place. Returns its path.
 
-    A crash in the middle leaves a file that does not load. Unlike Kafka (T11) a longer file of the same name is cut
-    first: its tail would break the checksum.
+    A crash or an OSError in the middle leaves a file that does not load. Unlike Kafka (T11) a longer file of the same
+    name is emptied first: its tail would break the checksum.
     """
     content = encode_snapshot(entries)
     path = join(directory, snapshot_name(offset))

@@ -1,12 +1,13 @@
 """What a log knows of the producers that wrote into it: last sequences and open transactions.
 
-Kafka: ProducerStateManager (KIP-98). It is rebuilt from the log's own batches, from the newest snapshot on.
+The state is rebuilt from the log's own batches, from the newest snapshot on. Kafka: ProducerStateManager (KIP-98).
 
-How an append uses it: `prepare_append` (or `prepare_update` and `ProducerAppendInfo.append` batch by batch)
-checks against copies; after the bytes are written `commit` takes the copies over. How a recovery uses it:
-`replay` for each batch, or, in a loop over unpacked headers, `replay_data` for the batches whose producer id
-is not negative and whose control bit is clear, `replay` for control batches, nothing at all for the rest;
-then say once what was `reached`.
+An append calls `prepare_append`, which checks its batches against copies, and after the bytes are written `commit`,
+which takes the copies over. (`prepare_update` and `ProducerAppendInfo.append` do the same batch by batch.)
+
+A recovery calls `replay` for each batch. A loop over unpacked headers calls `replay_data` for data batches with a
+producer id, `replay` for control batches and nothing for batches without a producer id. At the end either calls
+`reached` once.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class PreparedAppend:
 class ProducerStateManager:
     """The producers of one log, up to `map_end_offset` (exclusive), and the snapshots in its `directory`.
 
-    The log moves `map_end_offset` past each batch by `reached`, with or without a producer.
+    The log calls `reached` to move `map_end_offset` after each batch, even after one without a producer.
     """
 
     __slots__ = (
@@ -90,31 +91,29 @@ class ProducerStateManager:
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._max_transaction_timeout_ms = max_transaction_timeout_ms
         self._producers: dict[int, ProducerStateEntry] = {}
-        # Both by first offset, ascending. Completed ones stay until the high watermark has passed their
-        # marker.
+        # Both by first offset, ascending. A completed transaction stays until its marker is below the high watermark.
         self._ongoing: dict[int, OngoingTransaction] = {}
         self._completed: dict[int, OngoingTransaction] = {}
         self._snapshots = list_snapshots(file_system, directory)
         self.last_snapshot_offset = 0
         self._map_end_offset = 0
         self.verifications = TransactionVerifications()
-        self.verifies_transactions = verifies_transactions  # may be switched while the log is open
-
-    # What is known
+        # Callers may change it while the log is open.
+        self.verifies_transactions = verifies_transactions
 
     @property
     def map_end_offset(self) -> int:
-        """The offset whose state this is: all batches below it were followed."""
+        """The offset of this state: it includes all batches below, and none from there on."""
         return self._map_end_offset
 
     @property
     def producers(self) -> Mapping[int, ProducerStateEntry]:
-        """Read-only, by producer id."""
+        """A read-only view of the entries by producer id."""
         return MappingProxyType(self._producers)
 
     @property
     def ongoing_transactions(self) -> list[OngoingTransaction]:
-        """Open ones, by first offset."""
+        """The open transactions, by first offset."""
         return list(self._ongoing.values())
 
     @property
@@ -125,19 +124,20 @@ class ProducerStateManager:
         return self._producers.get(producer_id)
 
     def find_duplicate(self, batch: RecordBatch) -> BatchMetadata | None:
-        """The one of the producer's last five batches that `batch` repeats (PS10)."""
+        """The one of the producer's last five batches that `batch` repeats, if any (PS10)."""
         entry = self._producers.get(batch.producer_id)
         return None if entry is None else entry.find_duplicate(batch)
 
     @property
     def first_undecided_offset(self) -> int | None:
-        """Of the earliest open transaction."""
+        """The first offset of the earliest open transaction; None without one."""
         return next(iter(self._ongoing), None)
 
     @property
     def first_unstable_transaction(self) -> OngoingTransaction | None:
-        """The earliest that is open, or whose marker is not below the high watermark yet (PS22)."""
-        if not self._ongoing and not self._completed:  # asked after every append
+        """The earliest transaction that is open, or whose marker is not below the high watermark yet (PS22)."""
+        # The usual case, requested after every append.
+        if not self._ongoing and not self._completed:
             return None
         ongoing = next(iter(self._ongoing.values()), None)
         completed = next(iter(self._completed.values()), None)
@@ -151,14 +151,17 @@ class ProducerStateManager:
         return None if transaction is None else transaction.first_offset
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """As of this completion: below it no other transaction is open (PS11)."""
+        """The offset below which no other transaction is open when `completed` gets its marker (PS11)."""
         for transaction in self._ongoing.values():
             if transaction.producer_id != completed.producer_id:
                 return transaction.first_offset
         return completed.last_offset + 1
 
     def reached(self, offset: int) -> None:
-        """Note that all batches below `offset` were handed in, or have no producer: the state is that at `offset`."""
+        """Note that all batches below `offset` were appended or replayed, or have no producer.
+
+        The state is that at `offset` from now on.
+        """
         self._map_end_offset = offset
 
     def index_entry_of(self, completed: CompletedTransaction) -> AbortedTransaction | None:
@@ -173,19 +176,15 @@ class ProducerStateManager:
         )
 
     def has_late_transaction(self, now_ms: int) -> bool:
-        """Whether the oldest open transaction has been idle beyond the longest timeout and a buffer
-        (PS14).
-        """
+        """Whether the oldest open transaction is idle for longer than the greatest timeout and a buffer (PS14)."""
         oldest = next(iter(self._ongoing.values()), None)
         entry = None if oldest is None else self._producers.get(oldest.producer_id)
         if entry is None or entry.last_timestamp <= 0:
             return False
         return now_ms - entry.last_timestamp > self._max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
 
-    # Appends
-
     def prepare_update(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
-        """A copy to check batches against; the state itself changes in `update` (PS1)."""
+        """Make the copy that batches are checked against; `update` takes it over into the state (PS1)."""
         assert producer_id >= 0, producer_id
         entry = self._producers.get(producer_id)
         verification = self.verifications.entry(producer_id)
@@ -203,9 +202,9 @@ class ProducerStateManager:
     ) -> PreparedAppend:
         """Check the batches of one append, which will be written from `position` of the segment on.
 
-        A client's retry of one of the last five batches ends it: `duplicate` is set and nothing is to be
-        written, nor the rest of the set (AP12). `guard` is what `maybe_start_verification` gave for it. Raises
-        as `ProducerAppendInfo.append`; the state stays as it was.
+        At a client's retry of one of the last five batches the checks end: `duplicate` is set and nothing is to be
+        written, not even the rest of the set (AP12). `guard` is what `maybe_start_verification` returned for the
+        append. Raises what `ProducerAppendInfo.append` raises; the producers' entries stay as they were.
         """
         prepared = PreparedAppend()
         is_client = origin == AppendOrigin.CLIENT
@@ -233,7 +232,10 @@ class ProducerStateManager:
         return prepared
 
     def _check_verified(self, batch: RecordBatch, guard: VerificationGuard | None) -> None:
-        """AP13. Raises InvalidTransactionState."""
+        """Refuse to begin a transaction that the coordinator has not confirmed (AP13).
+
+        Raises InvalidTransactionState.
+        """
         if not self.verifies_transactions or batch.attributes & CONTROL_FLAG:
             return
         if self.has_ongoing_transaction(batch.producer_id, batch.producer_epoch):
@@ -245,6 +247,7 @@ class ProducerStateManager:
             )
 
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer has an open transaction in that epoch."""
         entry = self._producers.get(producer_id)
         return (
             entry is not None
@@ -261,8 +264,10 @@ class ProducerStateManager:
         supports_epoch_bump: bool = True,
         now_ms: int,
     ) -> VerificationGuard | None:
-        """What an append has to show after the transaction coordinator was asked; None where none is needed, the
-        transaction having been begun here (PS23). Raises InvalidProducerEpoch.
+        """Begin the verification of a transaction, before the coordinator is asked to confirm it (PS23).
+
+        Returns the guard that the append has to show, or None where none is needed: the transaction has begun in this
+        log already. Raises InvalidProducerEpoch; nothing has changed then.
         """
         entry = self._producers.get(producer_id)
         if entry is not None and producer_epoch < entry.producer_epoch:
@@ -281,26 +286,30 @@ class ProducerStateManager:
         ).guard
 
     def update(self, info: ProducerAppendInfo) -> None:
-        """Take over what an append made of the copy; call it once the bytes are written (PS9)."""
+        """Take over the copy that an append has changed; to be called once the bytes are written (PS9)."""
         producer_id = info.updated.producer_id
         entry = self._producers.get(producer_id)
         if entry is None:
             entry = self._producers[producer_id] = ProducerStateEntry(producer_id)
         entry.merge(info.updated)
+        assert entry.producer_epoch == info.updated.producer_epoch, (entry, info.updated)
         for transaction in info.transactions:
             _put_in_order(self._ongoing, transaction)
 
     def commit(self, prepared: PreparedAppend) -> None:
-        """`update` for each producer of the append. Completed transactions are left to the caller, who first
-        asks `last_stable_offset` for the transaction index and then calls `complete_transaction`."""
+        """Take over the copies of all producers of an append, once its bytes are written.
+
+        The caller then calls, for each completed transaction, first `index_entry_of` and then `complete_transaction`.
+        """
         assert prepared.duplicate is None, prepared.duplicate
         for info in prepared.infos.values():
             self.update(info)
 
     def complete_transaction(self, completed: CompletedTransaction) -> None:
-        """Its marker is written: it is no longer open, but unstable until replicated (PS12).
+        """Note that the marker of a transaction is written: it is closed, but unstable until replicated (PS12).
 
-        Raises InvalidTransactionState for one that is not open: a damaged log may end a transaction twice.
+        Raises InvalidTransactionState for a transaction that is not open: a damaged log may end one twice. Nothing has
+        changed then.
         """
         transaction = self._ongoing.pop(completed.first_offset, None)
         if transaction is None:
@@ -308,22 +317,20 @@ class ProducerStateManager:
                 f"producer {completed.producer_id} ends at {completed.last_offset} "
                 f"a transaction from {completed.first_offset} on that is not open"
             )
+        assert transaction.last_offset is None, (transaction.first_offset, transaction.last_offset, completed)
         transaction.last_offset = completed.last_offset
         _put_in_order(self._completed, transaction)
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
-        """Transactions whose marker lies below it are stable now."""
+        """Note that transactions whose marker is below `high_watermark` are stable now."""
         if self._completed:
             self._remove_completed_below(high_watermark)
 
-    # Replay of what is in the log already
-
     def replay(self, batch: RecordBatch) -> CompletedTransaction | None:
-        """One batch of the log as recovery or a rebuild meets it: no sequence or epoch is refused (PS24,
-        PS25).
+        """Follow a batch that is in the log already: no sequence and no epoch is refused (PS24, PS25).
 
-        A transaction that it ended is given, for the transaction index; `complete_transaction` is the
-        caller's. Raises InvalidTransactionState and InvalidRecord; the state stays as it was then.
+        Returns the transaction that the batch ends, if any: the caller writes its entry of the transaction index and
+        calls `complete_transaction`. Raises InvalidTransactionState, InvalidRecord; nothing has changed then.
         """
         if batch.producer_id < 0:
             return None
@@ -353,10 +360,10 @@ class ProducerStateManager:
         base_sequence: int,
         base_offset: int,
     ) -> None:
-        """`replay` of a data batch by its header's fields, in their order; for loops over many headers.
+        """Do what `replay` does for a data batch, given the fields of its header in their order.
 
-        Changes the entry itself, without a copy: the batch is on disk already. Raises
-        InvalidTransactionState.
+        The entry itself is changed, without a copy: the batch is in the log already. Raises InvalidTransactionState;
+        nothing has changed then.
         """
         entry = self._producers.get(producer_id)
         if entry is None:
@@ -379,10 +386,8 @@ class ProducerStateManager:
         )
         entry.last_timestamp = max_timestamp
 
-    # Expiry, truncation, the log's start
-
     def remove_expired(self, now_ms: int) -> None:
-        """Forget producers idle for the expiration time that have no open transaction (PS13)."""
+        """Forget producers that are idle for the expiration time and have no open transaction (PS13)."""
         expired = [entry.producer_id for entry in self._producers.values() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
@@ -391,16 +396,22 @@ class ProducerStateManager:
     def _is_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
         if entry.transaction_first_offset is not None:
             return False
-        # A batch may carry any 64 bits as its time: one before -2^62 or so counts as of the future, as in Kafka.
+        # A batch may carry any 64 bits as its timestamp. The difference wraps for one far below 0, which then counts as
+        # in the future, as in Kafka.
         return wrap_int64(now_ms - entry.last_timestamp) >= self._producer_id_expiration_ms
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Be the state at `log_end_offset` or at a snapshot at most there (PS16).
+        """Bring the state to `log_end_offset` or to the newest snapshot that is not above it (PS16).
 
-        The caller replays from `map_end_offset` on.
+        The caller then replays the log from `map_end_offset` on. Raises OSError.
         """
         self._delete_snapshots(
             [offset for offset in self._snapshots if offset > log_end_offset or offset <= log_start_offset]
+        )
+        assert not self._snapshots or self._snapshots[-1] <= log_end_offset, (self._snapshots, log_end_offset)
+        assert not self._snapshots or self._snapshots[0] > log_start_offset, (
+            self._snapshots,
+            log_start_offset,
         )
         if log_end_offset == self.map_end_offset:
             self.on_log_start_offset_incremented(log_start_offset)
@@ -409,14 +420,23 @@ class ProducerStateManager:
         self._load_newest_snapshot(log_start_offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything, snapshots included (PS17)."""
+        """Forget all producers and delete all snapshots; the state is that of an empty log at `offset` (PS17).
+
+        Raises OSError.
+        """
+        assert offset >= 0, offset
         self._clear()
         self._delete_snapshots(self._snapshots)
         self.last_snapshot_offset = 0
         self._map_end_offset = offset
+        assert self.is_empty, (self._producers, self._completed)
+        assert not self._snapshots, self._snapshots
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
-        """Producers stay: their last sequence still guards against retries (PS18)."""
+        """Forget transactions that ended below the log start offset (PS18).
+
+        Producers stay: a retry must still be recognized.
+        """
         self._remove_completed_below(log_start_offset)
         self._map_end_offset = max(self.map_end_offset, log_start_offset)
         self.last_snapshot_offset = self._snapshots[-1] if self._snapshots else log_start_offset
@@ -449,11 +469,9 @@ class ProducerStateManager:
             place = LogOffsetMetadata(entry.transaction_first_offset)
             _put_in_order(self._ongoing, OngoingTransaction(entry.producer_id, place))
 
-    # Snapshots
-
     @property
     def snapshot_offsets(self) -> list[int]:
-        """Ascending."""
+        """The offsets of the snapshots, ascending; a copy."""
         return list(self._snapshots)
 
     @property
@@ -465,9 +483,10 @@ class ProducerStateManager:
         return self._snapshots[0] if self._snapshots else None
 
     def take_snapshot(self, *, sync: bool = True) -> str | None:
-        """Save the state at `map_end_offset` unless one at or beyond it was taken; its path (PS15).
+        """Save the state at `map_end_offset`. Returns the path; None if a snapshot from there on was taken (PS15).
 
-        Without `sync` the caller owes a `sync_snapshot` before the recovery point passes the offset (T12).
+        Without `sync` the caller must call `sync_snapshot` before the recovery point passes the offset (T12). Raises
+        OSError: a file that does not load may be left.
         """
         offset = self.map_end_offset
         if offset <= self.last_snapshot_offset:
@@ -481,10 +500,11 @@ class ProducerStateManager:
         )
         self._note_snapshot(offset)
         self.last_snapshot_offset = offset
+        assert self._snapshots[-1] >= offset, (self._snapshots, offset)
         return path
 
     def sync_snapshot(self, offset: int) -> None:
-        """fsync of the snapshot at `offset`; nothing when it has gone."""
+        """Sync the snapshot at `offset`, if it has not been deleted meanwhile."""
         try:
             file = self._file_system.open(join(self._directory, snapshot_name(offset)), OpenMode.WRITE)
         except FileNotFoundError:
@@ -495,15 +515,18 @@ class ProducerStateManager:
             file.close()
 
     def update_parent_directory(self, directory: str) -> None:
-        """The directory was renamed: only the remembered path changes."""
+        """Use the new name of the directory; only the remembered path changes."""
         self._directory = directory
 
     def reload_snapshots(self) -> None:
-        """List the directory again: files came or went behind our back."""
+        """List the directory again, because others may have created or deleted snapshots."""
         self._snapshots = list_snapshots(self._file_system, self._directory)
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """Keep those at a segment's base, and the newest beyond all bases: a clean shutdown's (PS19)."""
+        """Delete each snapshot that is at no segment's base offset, except the newest one above all bases (PS19).
+
+        The exception is the snapshot of a clean shutdown, at the log end.
+        """
         self.reload_snapshots()
         bases = set(segment_base_offsets)
         stray = [offset for offset in self._snapshots if offset not in bases]
@@ -512,12 +535,14 @@ class ProducerStateManager:
         self._delete_snapshots(stray)
 
     def delete_snapshots_before(self, offset: int) -> None:
-        """Those below `offset`, which itself stays (PS20)."""
+        """Delete the snapshots below `offset`, but not the one at `offset` (PS20)."""
         self._delete_snapshots(self._snapshots[: bisect_left(self._snapshots, offset)])
+        assert not self._snapshots or self._snapshots[0] >= offset, (self._snapshots, offset)
 
     def mark_snapshot_for_deletion(self, offset: int) -> str | None:
-        """Rename the snapshot at `offset` to `.deleted` and forget it; the new path, None when there is none
-        (PS20).
+        """Rename the snapshot at `offset` to `.deleted` and forget it (PS20).
+
+        Returns the new path; None when there is no such snapshot.
         """
         if offset not in self._snapshots:
             return None
@@ -541,16 +566,19 @@ class ProducerStateManager:
             insort(self._snapshots, offset)
 
     def _delete_snapshots(self, offsets: Collection[int]) -> None:
-        """For good: one that came back after a power loss would pass for the state of a log cut below it."""
+        """Delete the snapshots at `offsets`, durably.
+
+        A snapshot that came back after a power loss would look like the state of a log that was cut below it.
+        """
         if not offsets:
             return
-        gone = set(offsets)
-        self._snapshots = [offset for offset in self._snapshots if offset not in gone]
-        for offset in sorted(gone):
+        doomed = set(offsets)
+        self._snapshots = [offset for offset in self._snapshots if offset not in doomed]
+        for offset in sorted(doomed):
             try:
                 self._file_system.unlink(join(self._directory, snapshot_name(offset)))
             except FileNotFoundError:
-                logger.debug("producer snapshot already gone: offset=%d", offset)
+                logger.debug("producer snapshot already deleted: offset=%d", offset)
         self._file_system.sync_directory(self._directory)
 
     def _remove_completed_below(self, offset: int) -> None:
@@ -564,7 +592,7 @@ class ProducerStateManager:
 
 
 def _put_in_order(transactions: dict[int, OngoingTransaction], transaction: OngoingTransaction) -> None:
-    """Keep a dictionary by first offset in ascending order; nearly always the new one is the last."""
+    """Add a transaction to a dictionary in ascending order of first offsets; it is nearly always the last."""
     newest = next(reversed(transactions), -1)
     transactions[transaction.first_offset] = transaction
     if transaction.first_offset < newest:

@@ -1,8 +1,7 @@
-"""The producers for which the transaction coordinator was asked whether they may write here, and that have not
-written yet.
+"""Producers whose transaction the coordinator was asked to confirm, and which have not written to this log yet.
 
-The first transactional append of a producer needs the coordinator's confirmation. A guard is handed out before the
-request and handed back with the records: a guard from before an abort marker is no longer valid. Kafka:
+The first transactional append of a producer needs the coordinator's confirmation. A guard is created before the
+request and must be shown with the records: a guard from before an abort marker is no longer valid. Kafka:
 VerificationGuard, VerificationStateEntry (KIP-890); rules PS23, PS4a, AP13.
 """
 
@@ -20,7 +19,7 @@ class VerificationGuard:
 
 @final
 class VerificationEntry:
-    """The state of one producer. `lowest_sequence` is the least of its requests in `producer_epoch`."""
+    """The verification of one producer. `lowest_sequence` is the least of its requests in `producer_epoch`."""
 
     __slots__ = ("created_ms", "guard", "lowest_sequence", "producer_epoch", "supports_epoch_bump")
 
@@ -42,8 +41,9 @@ class VerificationEntry:
 
 @final
 class TransactionVerifications:
-    """The entries of one log by producer id. They are in memory only: after a restart the coordinator is asked
-    again.
+    """The verifications of one log by producer id.
+
+    They are in memory only: after a restart the coordinator is asked again.
     """
 
     __slots__ = ("_entries",)
@@ -76,10 +76,11 @@ class TransactionVerifications:
                 supports_epoch_bump=supports_epoch_bump,
             )
         entry.note(sequence=sequence, producer_epoch=producer_epoch)
+        assert entry.producer_epoch >= producer_epoch, (entry.producer_epoch, producer_epoch)
         return entry
 
     def is_verified(self, producer_id: int, guard: VerificationGuard | None) -> bool:
-        """Whether `guard` is the one handed out for the transaction that the producer begins."""
+        """Whether `guard` was created for the transaction that the producer begins."""
         entry = self._entries.get(producer_id)
         return entry is not None and entry.guard is guard
 
@@ -88,7 +89,7 @@ class TransactionVerifications:
         self._entries.pop(producer_id, None)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
-        """Drop the entries whose age is at or above the limit (PS13)."""
+        """Drop the entries whose age is at least `expiration_ms` (PS13)."""
         expired = [
             producer_id
             for producer_id, entry in self._entries.items()
