@@ -1,4 +1,4 @@
-"""The result of a read of the log, and how far a read may see. Kafka: FetchDataInfo, FetchIsolation."""
+"""The result of a read of the log, and the end of what a reader may see. Kafka: FetchDataInfo, FetchIsolation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from storage.segment.place import LogOffsetMetadata
 
 
 class Isolation(Enum):
-    """The offset at which a read has to end."""
+    """The mark at which a read has to end."""
 
     # For a follower: everything that was appended.
     LOG_END = "log_end"
@@ -24,9 +24,10 @@ class Isolation(Enum):
 class FetchData:
     """Bytes as stored, from the start of the batch that holds the offset asked for.
 
-    The first batch may begin below that offset, the last may be cut anywhere. `offset_metadata` has the base offset of
-    the first batch, with its place. With `first_entry_incomplete` not even the first batch is whole.
-    `aborted_transactions` overlap the bytes; None unless the isolation needs them, and where nothing is left to read.
+    The first batch may begin below that offset, the last one may be cut anywhere. `offset_metadata` is the base offset
+    of the first batch, with its place. With `first_entry_incomplete` not even the first batch is whole.
+    `aborted_transactions` are those that overlap the bytes; None if the isolation does not need them, and where nothing
+    is left to read.
     """
 
     offset_metadata: LogOffsetMetadata

@@ -1,8 +1,8 @@
 """A segment's `.log` file: a sequence of record batches, appended, read as bytes, walked and truncated.
 
 The file may be longer than its records (a preallocated tail of zeros, cut when the segment closes);
-`size_bytes` is where the records end. A live file is read in blocks and never mapped: it is truncated and
-appended to while readers hold their position. Kafka: FileRecords, FileLogInputStream; rules FR1 to FR14.
+`size_bytes` is the byte at which the records end. A live file is read in blocks and never mapped: it is truncated and
+appended to while readers keep a position in it. Kafka: FileRecords, FileLogInputStream; rules FR1 to FR14.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from storage.errors import CorruptBatch, StorageError
 
 # Positions have 32 bits in the offset index.
 MAX_FILE_BYTES: Final = 2**31 - 1
-# A search starts near its target: most need one small read.
+# A search starts near its target, so that most searches need one small read.
 FIRST_BLOCK_BYTES: Final = 1 << 14
-# Fits the second-level cache, from which the checksum then reads it.
+# A block fits into the second-level cache, from which the checksum then reads it.
 BLOCK_BYTES: Final = 1 << 18
 
 # Above this a size field is trusted only after the checksum was verified.
@@ -110,7 +110,7 @@ class FileRecords:
     def append(self, data: Buffer) -> int:
         """Append whole batches. Returns their position; raises ValueError above 2^31-1 bytes (FR4).
 
-        When the write fails the records end where they did before; the next write overwrites what it left.
+        When the write fails the records end where they did before; the next write overwrites what the failed one wrote.
         """
         position = self.size_bytes
         end = position + len(data)
@@ -209,8 +209,9 @@ class FileRecords:
             raise CorruptBatch(self._path, position, reason)
 
     def _checked_odd(self, buffer: Buffer, at: int, position: int, size_field: int) -> HeaderFields:
-        """The fields of a batch that the quick loop does not read: magic 0 or 1. Raises CorruptBatch for a
-        damaged one.
+        """The fields of a batch that the quick loop does not read: magic 0 or 1, or damaged.
+
+        Raises CorruptBatch for a damaged one.
         """
         if size_field < MIN_SIZE_FIELD:
             raise self._bad_size(position, size_field)
@@ -273,7 +274,10 @@ class FileRecords:
         return None
 
     def last_batch(self, start: int = 0) -> RecordBatch | None:
-        """The last batch from byte `start` on; None without one. Only its header may be read (FR16). Walks over all."""
+        """The last batch from byte `start` on; None without one. Only its header may be read (FR16).
+
+        It is found by a walk over all of them.
+        """
         last = None
         # Only the last one counts.
         for last in self._headers(start):  # noqa: B007
@@ -370,8 +374,10 @@ class FileRecords:
         return batch
 
     def _headed_by_what_follows(self, batch: RecordBatch) -> RecordBatch:
-        """The batch with a header of 61 bytes, although its size field ends within the header. That is damage, but
-        Kafka reads 61 bytes: by them it decides where a log ends after an orderly stop, and its dump tool shows them.
+        """The batch with a header of 61 bytes, although its size field says that it ends within the header.
+
+        That is damage, but Kafka reads 61 bytes: from them it decides where a log ends after an orderly stop, and its
+        dump tool shows them.
         """
         header = self._file.read_at(batch.position, HEADER_SIZE)
         if len(header) < HEADER_SIZE:

@@ -1,7 +1,8 @@
-"""The three indexes of one segment, and what happens to them together.
+"""The three indexes of one segment, and what is done with them together.
 
-They tell where to look; the `.log` alone is the truth: what contradicts it is emptied or left out, and never stops
-an append, a roll or a close. Kafka: LogSegment, which holds them; rules LS1, LS13 to LS16.
+An index says where to look; the `.log` alone is the truth. An index that contradicts the `.log` is emptied, an entry
+that does so is left out, and neither stops an append, a roll or a close. Kafka: LogSegment, which has them; rules LS1,
+LS13 to LS16.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ logger = logging.getLogger(__name__)
 
 @final
 class SegmentIndexes:
-    """`max_bytes` is what an active segment's offset and time index have each; a full segment's are trimmed."""
+    """The offset, time and transaction index of one segment.
+
+    `max_bytes` is the size of the offset index, and of the time index, in an active segment; in a full one both are
+    trimmed.
+    """
 
     __slots__ = ("_max_bytes", "lazy_offset", "lazy_time", "transactions")
 
@@ -44,24 +49,27 @@ class SegmentIndexes:
 
     @property
     def offset(self) -> OffsetIndex:
-        """Opened, and created when missing, at the first use."""
+        """The offset index, opened at the first use, and created when missing."""
         return self.lazy_offset.get()
 
     @property
     def time(self) -> TimeIndex:
-        """Opened, and created when missing, at the first use."""
+        """The time index, opened at the first use, and created when missing."""
         return self.lazy_time.get()
 
     @property
     def are_full(self) -> bool:
-        """Whether either of them is."""
+        """Whether the offset index or the time index is full."""
         offset_index, time_index = self.lazy_offset.index, self.lazy_time.index
         if offset_index is None or time_index is None:
             offset_index, time_index = self.offset, self.time
         return offset_index.is_full or time_index.is_full
 
     def append_all(self, entries: IndexEntries) -> None:
-        """Those of one set, by one write an index; one by one where an index has no room or contradicts them."""
+        """Append the entries of one set with one write per index.
+
+        Where an index has no room for all, or contradicts them, they are appended one by one.
+        """
         offset_index, time_index = self.offset, self.time
         if 1 < len(entries) < min(offset_index.free_entries, time_index.free_entries):
             before = time_index.last_entry
@@ -78,11 +86,10 @@ class SegmentIndexes:
             self.append(offset, position, TimestampOffset(timestamp, time_offset))
 
     def append(self, last_offset: int, position: int, max_timestamp: TimestampOffset) -> None:
-        """The next entry of each.
+        """Append one entry to the offset and to the time index.
 
-        An index that contradicts the bytes just written was damaged before a clean start, which trusts it (LL17).
-
-        It is emptied: a lookup then scans from further back. The append must not fail for it, its bytes are there.
+        An index that contradicts the bytes just written was damaged before a clean start, which trusts indexes (LL17).
+        It is emptied: a lookup then scans from an earlier position. The append must not fail, its bytes are written.
         """
         try:
             self.offset.append(last_offset, position)
@@ -96,7 +103,10 @@ class SegmentIndexes:
             self.time.truncate()
 
     def append_last_time_entry(self, last: TimestampOffset) -> None:
-        """What a damaged time index refuses is logged: neither a roll nor a stop may fail for it (LS15)."""
+        """Append the last entry of a full segment, or of a log that stops, to the time index (LS15).
+
+        If a damaged index refuses it, this is logged only: neither a roll nor a stop may fail.
+        """
         index = self.time
         if index.entries == index.max_entries and last.timestamp > index.last_entry.timestamp:
             logger.warning("time index full, last entry left out: path=%s", index.path)
@@ -107,10 +117,10 @@ class SegmentIndexes:
             logger.warning("last time entry left out: path=%s reason=%s", index.path, error)
 
     def truncate_to(self, offset: int) -> None:
-        """Without the entries of `offset` and above; of full size again (LS13).
+        """Drop the entries at `offset` and above, and restore the size that an active segment's indexes have (LS13).
 
-        One with more entries than that size holds, as after a lower segment.index.bytes, is emptied: a lookup then
-        scans from further back. Kafka's truncation fails.
+        An index with more entries than fit that size, after segment.index.bytes was lowered, is emptied: a lookup then
+        scans from an earlier position. Kafka's truncation fails.
         """
         self.offset.truncate_to(offset)
         self.time.truncate_to(offset)
@@ -120,23 +130,29 @@ class SegmentIndexes:
                 logger.warning("index emptied: path=%s entries=%d", index.path, index.entries)
                 index.truncate()
         self.resize()
+        assert self.offset.size_bytes <= self._max_bytes, (self.offset.path, self.offset.size_bytes)
+        assert self.time.size_bytes <= self._max_bytes, (self.time.path, self.time.size_bytes)
 
     def resize(self) -> None:
-        """To the full size that an active segment's have."""
+        """Resize the offset and the time index to the size that those of an active segment have."""
         self.offset.resize(self._max_bytes)
         self.time.resize(self._max_bytes)
 
     def reset(self) -> None:
-        """All empty, of full size."""
+        """Empty all three; the offset and the time index get the size that those of an active segment have."""
         self.offset.reset()
         self.time.reset()
         self.transactions.reset()
+        assert self.offset.entries == 0, (self.offset.path, self.offset.entries)
+        assert self.time.entries == 0, (self.time.path, self.time.entries)
 
     def begin_anew(self) -> None:
-        """As those of a segment just made: no transaction index until a transaction aborts (IX26)."""
+        """Make all three as in a new segment: there is no transaction index until a transaction aborts (IX26)."""
         self.offset.reset()
         self.time.reset()
         self.transactions.begin_anew()
+        assert self.offset.entries == 0, (self.offset.path, self.offset.entries)
+        assert self.time.entries == 0, (self.time.path, self.time.entries)
 
     def trim(self) -> None:
         self.offset.trim_to_valid_size()
@@ -148,9 +164,9 @@ class SegmentIndexes:
         self.transactions.flush()
 
     def close(self) -> None:
-        """Trimmed and synced; one that nobody used stays as it is (IX25).
+        """Trim, sync and close the indexes; one that was never opened stays as it is (IX25).
 
-        Kafka does not sync the trimmed indexes. The next start trusts them, and a tail of zeros that a power loss
+        Kafka does not sync the trimmed indexes. But the next start trusts them, and a tail of zeros that a power loss
         brought back would count as entries.
         """
         for index in (self.lazy_offset, self.lazy_time):
@@ -162,29 +178,29 @@ class SegmentIndexes:
         self.transactions.close()
 
     def close_handlers(self) -> None:
-        """Without trim or sync, as a crash would."""
+        """Close without trim or sync, as a crash would."""
         self.lazy_offset.close_handler()
         self.lazy_time.close_handler()
         self.transactions.close()
 
     def delete(self) -> list[str]:
-        """Gives the paths at which there was no file, which is no error."""
+        """Close and delete the files. Returns the paths at which there was none, which is no error."""
         indexes = (self.lazy_offset, self.lazy_time, self.transactions)
         return [index.path for index in indexes if not index.delete_if_exists()]
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Rename the files that are there (LS24)."""
+        """Rename the files that exist from the suffix `old` to `new` (LS24)."""
         for index in (self.lazy_offset, self.lazy_time, self.transactions):
             index.rename_to(with_suffix(index.path, old, new))
 
     def update_parent_directory(self, directory: str) -> None:
-        """The directory was renamed: only the remembered paths change."""
+        """Use the new name of the directory; only the remembered paths change."""
         for index in (self.lazy_offset, self.lazy_time, self.transactions):
             index.update_parent_directory(directory)
 
 
 def with_suffix(path: str, old: str, new: str) -> str:
-    """`path` with `new` in place of `old` at its end. ValueError when it does not end so (LS24)."""
+    """`path` with `new` in place of `old` at its end. Raises ValueError when it does not end in `old` (LS24)."""
     if not path.endswith(old):
         raise ValueError(f"{path} does not end in {old!r}")
     return path[: len(path) - len(old)] + new

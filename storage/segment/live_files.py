@@ -1,4 +1,4 @@
-"""The segments' files in a partition directory, found by one listing. Kafka: LogLoader.loadSegmentFiles."""
+"""The files of segments in a partition directory, found by one listing. Kafka: LogLoader.loadSegmentFiles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFiles:
-    """Ascending base offsets of the `.log` files, the paths of indexes that have none, and all names there are."""
+    """The base offsets of the `.log` files, ascending; the paths of indexes without a `.log`; all names."""
 
     base_offsets: list[int]
     orphan_indexes: list[str]
@@ -29,7 +29,7 @@ class LiveFiles:
 
 
 def offset_of_name(name: str) -> int | None:
-    """The number before the first dot; None where there is none, or one past the last offset there can be."""
+    """The number before the first dot of `name`; None where there is no number, or one above the greatest offset."""
     stem, dot, _ = name.partition(".")
     digits = stem.removeprefix("-")
     if not (dot and digits.isascii() and digits.isdigit()):
@@ -44,7 +44,7 @@ def is_file(file_system: FileSystem, path: str) -> bool:
 
 
 def list_live_files(file_system: FileSystem, directory: str) -> LiveFiles:
-    """One listing, and no look at the files themselves: a log of thousands of segments is to open fast."""
+    """List the segments' files without opening them: a log of thousands of segments has to open fast."""
     names = file_system.list(directory)
     base_offsets, orphans, present = [], [], frozenset(names)
     for name in names:

@@ -10,10 +10,10 @@ UNKNOWN_POSITION = -1
 
 @dataclass(frozen=True, slots=True)
 class LogOffsetMetadata:
-    """An offset, `position` bytes into the segment with base offset `segment_base_offset`; the place is unknown when
-    both are -1.
+    """An offset, `position` bytes into the segment with base offset `segment_base_offset`.
 
-    A roll or a truncation changes places: a value that is kept across one must be requested from the log again.
+    The place is unknown when both are -1. A roll or a truncation changes places: a value that is kept across one must
+    be requested from the log again.
     """
 
     offset: int
@@ -25,6 +25,7 @@ class LogOffsetMetadata:
 
     @property
     def is_message_only(self) -> bool:
+        """Whether the place is unknown."""
         return self.segment_base_offset < 0
 
     def is_on_older_segment(self, other: LogOffsetMetadata) -> bool:

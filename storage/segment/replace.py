@@ -1,15 +1,15 @@
-"""Put new segments in the place of old ones so that a crash at any moment leaves the old ones or the new ones whole.
+"""Replace old segments by new ones so that a crash at any moment leaves either the old ones or the new ones whole.
 
 | step | names | a crash after it |
 | --- | --- | --- |
 | the caller wrote and synced the new ones | `X.log.cleaned` | start-up deletes them and keeps the old ones |
-| renamed from the highest base down | `X.log.swap` | a `.cleaned` of the lowest base left: start-up undoes all |
-| the old ones renamed | `Y.log.deleted` | start-up deletes what the swapped range covers and ends the swap |
-| renamed from the lowest up | `X.log` | the new ones are live |
+| the new ones renamed from the highest base down | `X.log.swap` | start-up undoes all while a `.cleaned` is left |
+| the old ones renamed | `Y.log.deleted` | start-up deletes the old ones of the swapped range and ends the swap |
+| the new ones renamed from the lowest base up | `X.log` | the new ones are live |
 
-The same for the files beside each `.log`. Kafka: LocalLog.replaceSegments; rules LL27 to LL29. Kafka syncs the
-directory once, at the end. Any of the names that are not synced may survive a power loss, so here each step is on the
-disk before the next one relies on it.
+The files beside each `.log` are renamed with it. Kafka: LocalLog.replaceSegments; rules LL27 to LL29. Kafka syncs the
+directory once, at the end. Any subset of the renames that are not synced may survive a power loss, so here each step is
+on the disk before the next one relies on it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def delete_now(segment: LogSegment) -> None:
 def create_cleaned_segment(
     file_system: FileSystem, directory: str, base_offset: int, config: LogConfig, now_ms: int
 ) -> LogSegment:
-    """Create an empty segment with `.cleaned` names; what an earlier attempt left there is removed first."""
+    """Create an empty segment with `.cleaned` names; files that an earlier attempt left are deleted first."""
     for suffix in SEGMENT_SUFFIXES:
         path = join(directory, offset_name(base_offset) + suffix + CLEANED_SUFFIX)
         if file_system.exists(path):
@@ -53,13 +53,13 @@ def replace_segments(
 ) -> list[LogSegment]:
     """Make `new_segments` live in `segments`, the map of the log, and take `old_segments` out of it.
 
-    The new ones have the names of `create_cleaned_segment` (`.swap` with `is_recovered_swap`) and are complete:
-    `on_become_inactive`, `flush` and `set_modified` are done, and they stay open. The old ones stay open and readable
-    until `delete` is called with each, under its `.deleted` names; it closes and removes them, at once or after
+    The new ones have the names of `create_cleaned_segment` (`.swap` with `is_recovered_swap`), are open and complete:
+    `on_become_inactive`, `flush` and `set_modified` were called. The old ones stay open and readable until `delete` is
+    called with each, under its `.deleted` names; it closes and removes the files, at once or after
     `file.delete.delay.ms`. Old ones that retention has removed from the map meanwhile are skipped.
 
-    Returns the old segments whose base offset no new one has: the caller deletes their producer snapshots. After an
-    OSError the log must go offline: its next start undoes or finishes the swap.
+    Returns the old segments whose base offset no new one has: the caller deletes their producer snapshots. Raises
+    OSError: the log must go offline then, and its next start undoes or finishes the swap.
     """
     assert new_segments, directory
     coming = sorted(new_segments, key=_base_offset)
@@ -69,11 +69,11 @@ def replace_segments(
     for segment in reversed(coming):
         segments.add(segment)
     _retire(segments, going, {segment.base_offset for segment in coming})
-    # Else a power loss could bring an old one back beside what replaces it.
+    # Without this sync a power loss could bring an old one back beside the one that replaces it.
     file_system.sync_directory(directory)
     for segment in coming:
         segment.change_file_suffixes(SWAP_SUFFIX, "")
-        # A start-up that finds swaps below and above a live segment would delete the live one.
+        # A start that finds swaps below and above a live segment would delete the live one.
         file_system.sync_directory(directory)
     for segment in going:
         delete(segment)
@@ -86,15 +86,18 @@ def _base_offset(segment: LogSegment) -> int:
 
 
 def _mark_complete(file_system: FileSystem, directory: str, coming: Sequence[LogSegment]) -> None:
-    """Rename `.cleaned` to `.swap`, the lowest base offset last: while a file of it is `.cleaned` all are undone."""
-    # The names `.cleaned` must be durable: one that is left lets a start undo those that are `.swap` already.
+    """Rename `.cleaned` to `.swap`, the lowest base offset last.
+
+    While a file of the lowest base offset is `.cleaned`, a start undoes all of them.
+    """
+    # The `.cleaned` names must be durable: one that is left makes a start undo those that are `.swap` already.
     file_system.sync_directory(directory)
     if len(coming) > 1:
         for segment in reversed(coming[1:]):
             segment.change_file_suffixes(CLEANED_SUFFIX, SWAP_SUFFIX)
         file_system.sync_directory(directory)
     coming[0].change_file_suffixes(CLEANED_SUFFIX, SWAP_SUFFIX)
-    # Before an old file is renamed.
+    # The `.swap` names must be durable before an old file is renamed.
     file_system.sync_directory(directory)
 
 

@@ -11,7 +11,7 @@ from storage.segment.segment import LogSegment
 
 @final
 class LogSegments:
-    """The segments of one log by base offset. Ranges are in offsets, from inclusive to exclusive."""
+    """The segments of one log by base offset. Ranges are ranges of offsets, with an exclusive end."""
 
     __slots__ = ("_bases", "_by_base", "_last")
 
@@ -65,6 +65,7 @@ class LogSegments:
         self._by_base[segment.base_offset] = segment
         self._last = self._by_base[self._bases[-1]]
         assert len(self._bases) == len(self._by_base), (self._bases, segment.base_offset)
+        assert self._last.base_offset >= segment.base_offset, (self._last, segment)
         return before
 
     def remove(self, base_offset: int) -> None:
@@ -80,7 +81,7 @@ class LogSegments:
         self._last = None
 
     def update_parent_directory(self, directory: str) -> None:
-        """Take over the new name of the directory; only the remembered paths change."""
+        """Use the new name of the directory; only the remembered paths change."""
         for segment in self:
             segment.update_parent_directory(directory)
 
@@ -104,10 +105,10 @@ class LogSegments:
         return [self._by_base[base] for base in self._bases[bisect_left(self._bases, offset) :]]
 
     def values(self, from_offset: int, to_offset: int) -> list[LogSegment]:
-        """The segments that may hold offsets in [from, to), beginning with the floor of `from_offset` or, without a
-        floor, with the first segment.
+        """The segments that may hold offsets in [from_offset, to_offset).
 
-        Empty when both are equal; raises ValueError when `to_offset` is below `from_offset` (FL3).
+        They begin with the floor of `from_offset` or, without a floor, with the first segment. The list is empty when
+        both offsets are equal. Raises ValueError when `to_offset` is below `from_offset` (FL3).
         """
         if from_offset == to_offset:
             return []
@@ -118,7 +119,10 @@ class LogSegments:
         return [self._by_base[base] for base in self._bases[first:end]]
 
     def non_active_from(self, offset: int) -> list[LogSegment]:
-        """The segments but the active one whose base offset is at least `offset`. Kafka: nonActiveLogSegmentsFrom."""
+        """The segments with a base offset of at least `offset`, without the active one.
+
+        Kafka: nonActiveLogSegmentsFrom.
+        """
         if not self._bases or offset > self._bases[-1]:
             return []
         return self.values(offset, self._bases[-1])

@@ -24,8 +24,9 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitResult:
-    """What a split made. `deleted` are the old segments whose base offset no new one has: their producer snapshots are
-    to be deleted.
+    """The segments that a split replaced and made.
+
+    `deleted` are the old segments whose base offset no new one has: their producer snapshots have to be deleted.
     """
 
     deleted: list[LogSegment]
@@ -42,10 +43,10 @@ def split_overflowed_segment(
     *,
     delete: Callable[[LogSegment], None] = delete_now,
 ) -> SplitResult:
-    """Replace `segment` by as many segments as its offsets need, with the same bytes one after the other.
+    """Replace `segment` by as many segments as its offsets need, which together have the same bytes in the same order.
 
-    Raises ValueError for a segment that does not overflow (LS20), and StorageError, having replaced nothing, where its
-    batches cannot be placed one after the other.
+    Raises ValueError for a segment that does not overflow (LS20), and StorageError where a batch cannot begin a
+    segment; nothing has been replaced then. Raises OSError: the log must go offline then.
     """
     if not segment.has_overflow:
         raise ValueError(f"{segment.path} has no offset that does not fit: nothing to split")
@@ -59,6 +60,7 @@ def split_overflowed_segment(
             each.delete()
         raise
     deleted = replace_segments(file_system, directory, segments, coming, [segment], delete=delete)
+    assert segments.get(segment.base_offset) is not segment, segment
     return SplitResult(deleted=deleted, new=coming)
 
 
@@ -98,10 +100,10 @@ def _finish(segment: LogSegment, coming: list[LogSegment]) -> None:
 
 
 def append_from_file(segment: LogSegment, source: FileRecords, start: int) -> int:
-    """Append the batches of `source` from byte `start` up to the first whose offset does not fit. Returns the bytes.
+    """Append the batches of `source` from byte `start` up to the first whose offset does not fit.
 
-    A chunk is one append: as many batches as are below 1 MiB together, or one larger batch; later chunks may then be as
-    large as that one, because Kafka's buffer keeps its size (LS21).
+    Returns the number of bytes appended. A chunk is one append: as many batches as are below 1 MiB together, or one
+    larger batch; later chunks may then be as large as that one, because Kafka's buffer keeps its size (LS21).
     """
     position, room_bytes = start, CHUNK_BYTES
     while chunk := _next_chunk(segment, source, position, room_bytes):
@@ -110,6 +112,7 @@ def append_from_file(segment: LogSegment, source: FileRecords, start: int) -> in
         segment.append(chunk[-1].last_offset, data)
         position += size_bytes
         room_bytes = max(room_bytes, size_bytes)
+    assert position <= source.size_bytes, (source.path, position, source.size_bytes)
     return position - start
 
 

@@ -1,4 +1,4 @@
-"""What an append looks at before anything is written. Kafka: UnifiedLog.analyzeAndValidateRecords; rules AP2 to AP6."""
+"""The first checks of every append. Kafka: UnifiedLog.analyzeAndValidateRecords; rules AP2 to AP6."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from storage.validation.checked import NO_EPOCH, NO_OFFSET, NOTHING_SKIPPED, Epo
 from storage.validation.rules import ValidationRules, check_batch_size
 
 NO_MAGIC = -1
-# Of magic 2: base offset, size field, leader epoch, magic, CRC, last offset delta, max timestamp, producer id.
+# In magic 2: base offset, size field, leader epoch, magic, CRC, last offset delta, max timestamp, producer id.
 _FIELDS = struct.Struct(">qiibI2xi8xqq")
 
 
@@ -32,19 +32,19 @@ def analyze(records: Buffer, leader_epoch: int) -> NumberedSet:
     """Check the frame and the CRC of every batch in one pass, up to the first batch of an epoch above `leader_epoch`.
 
     Returns a set whose `records` end before an incomplete last batch; without a batch its offsets are -1. Raises
-    CorruptBatch: then nothing is to be appended.
+    CorruptBatch: then nothing may be appended.
     """
     view, columns = memoryview(records), BatchColumns()
     epoch_starts: list[EpochStart] = []
     producer_batches: list[RecordBatch] = []
-    # The work of one batch of magic 2 stands in one loop, without a call: a fetch brings a thousand of them.
+    # One loop without calls does the work of a batch of magic 2: a fetch brings a thousand of them.
     unpack, checksum = _FIELDS.unpack_from, crc32c
     add_start, add_last = columns.starts.append, columns.last_offsets.append
     add_timestamp = columns.max_timestamps.append
     position, end, skipped_bytes = 0, len(view), NOTHING_SKIPPED
     first_offset, last_epoch = NO_OFFSET, NO_EPOCH
     last_whole = end - HEADER_SIZE
-    # Of the batch before, if it is of magic 2.
+    # The leader epoch of the batch before, None if that batch is of magic 0 or 1.
     epoch_before: int | None = None
     while end - position >= LOG_OVERHEAD:
         magic, size_bytes = NO_MAGIC, 0
@@ -61,7 +61,7 @@ def analyze(records: Buffer, leader_epoch: int) -> NumberedSet:
             batch.check_valid("records")
             last, timestamp = batch.last_offset, batch.max_timestamp
             if position == 0:
-                # The true first needs decompression: the last one stands in (AP3).
+                # The true first offset would need decompression: the last offset is used in its place (AP3).
                 first_offset = last
             if not epoch_starts or epoch_starts[-1][0] is not None:
                 epoch_starts.append((None, last))
@@ -84,6 +84,7 @@ def analyze(records: Buffer, leader_epoch: int) -> NumberedSet:
         add_last(last)
         add_timestamp(timestamp)
         position = batch_end
+    assert position <= end, (position, end)
     whole = records if position == end else view[:position]
     return NumberedSet(
         whole, first_offset, last_epoch, columns, epoch_starts, producer_batches, skipped_bytes
@@ -99,14 +100,18 @@ def _frame(view: memoryview, position: int, end: int) -> int:
     if end - position < HEADER_SIZE_UP_TO_MAGIC:
         return 0
     magic = view[position + MAGIC_AT]
-    if magic > CURRENT_MAGIC:  # negative ones show as 128 and above
+    # A negative magic is read as 128 or more.
+    if magic > CURRENT_MAGIC:
         raise CorruptBatch("records", position, f"magic {magic} is unknown")
     size_bytes = LOG_OVERHEAD + int(size_field)
     return size_bytes if size_bytes <= end - position else 0
 
 
 def check_in_order(columns: BatchColumns) -> None:
-    """Raises OffsetsOutOfOrder unless each batch ends above the one before: a leader's never go back (AP4)."""
+    """Check that each batch ends above the one before: a leader's offsets never go back (AP4).
+
+    Raises OffsetsOutOfOrder.
+    """
     last_offsets = columns.last_offsets
     if last_offsets[0] <= NO_OFFSET or not all(map(lt, last_offsets, last_offsets[1:])):
         raise OffsetsOutOfOrder(
@@ -122,7 +127,7 @@ def largest_batch_bytes(checked: NumberedSet) -> int:
 
 
 def check_produced(records: Buffer, rules: ValidationRules, *, is_client: bool) -> list[RecordBatch]:
-    """Look at what a leader is handed, before it is copied; returns the batches (AP2).
+    """Check each batch of a produced set, before the set is copied. Returns the batches (AP2).
 
     Raises InvalidRecord for a client's base offset other than 0, RecordTooLarge, CorruptBatch.
     """

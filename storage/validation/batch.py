@@ -1,11 +1,11 @@
-"""What a leader checks in a produced set, and what it stamps into it before it is written.
+"""The checks of a produced set by its leader, and what the leader stamps into the set before it is written.
 
-Offsets, leader epoch and timestamps go into the batch in place wherever its records may stay as they are; another
-codec, another format or odd inner offsets have it built anew (`rebuild.py`). The checksum is renewed only
-where the type or the value of the max timestamp changed. Kafka: LogValidator.
+Offsets, leader epoch and timestamps are written into the batch in place if its records may stay as they are. For
+another codec, another format or inner offsets other than 0, 1, 2 … the batch is built again (`rebuild.py`). The
+checksum is computed again only where the type or the value of the max timestamp changes. Kafka: LogValidator.
 
-Differs from Kafka in one point: an uncompressed batch whose offset deltas are not 0, 1, 2 … is built anew, as a
-compressed one is; Kafka stores it as it came, with offsets twice or below the log end.
+One point differs from Kafka: even an uncompressed batch is built again when its offset deltas are not 0, 1, 2 …. Kafka
+does this for compressed ones only, and stores others as they came, with repeated offsets or offsets below the log end.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def validate_and_assign(
     origin: AppendOrigin = AppendOrigin.CLIENT,
     only: RecordBatch | None = None,
 ) -> CheckedSet:
-    """Check the set in `records`, whose checksums hold, and give its records offsets from `base_offset` on; `only` is
-    the batch that all of it is, where somebody has read its header already.
+    """Check the set in `records`, whose checksums are right, and assign offsets from `base_offset` on.
 
-    It is one batch, or messages of magic 0 and 1 without a codec. A bytearray is changed in place, also when a raise
-    follows; other buffers are copied first. What follows and is no whole batch is dropped. Raises InvalidRecord or
-    its child InvalidTimestamp with every record's error in `record_errors`, CorruptBatch, UnsupportedForMessageFormat,
+    The set is one batch, or several uncompressed messages of magic 0 and 1. `only` is the batch that fills `records`,
+    if the caller has read its header already. A bytearray is changed in place, even when an error is raised; other
+    buffers are copied first. An incomplete batch at the end is dropped. Raises InvalidRecord or its child
+    InvalidTimestamp with every record's error in `record_errors`, CorruptBatch, UnsupportedForMessageFormat,
     UnsupportedCompression.
     """
     buffer = records if isinstance(records, bytearray) else bytearray(records)
@@ -73,7 +73,7 @@ def validate_and_assign(
 
 
 def _batches(buffer: bytearray) -> list[RecordBatch]:
-    """Views over `buffer` itself: no memoryview stays open on it, which is to be cut (LV3)."""
+    """The whole batches as views of `buffer` itself: an open memoryview would keep the caller from cutting it (LV3)."""
     with memoryview(buffer) as view:
         places = [(batch.start, batch.size_bytes, batch.magic) for batch in iterate_batches(view)]
     if not places:
@@ -85,8 +85,9 @@ def _batches(buffer: bytearray) -> list[RecordBatch]:
 
 
 def _source_codec(batches: list[RecordBatch]) -> Compression:
-    """Of the last compressed one (AP6); but many may stand side by side only in magic 0 and 1, and none of them
-    compressed (LV3). Raises InvalidRecord, UnsupportedCompression.
+    """Check that a set of several batches has only uncompressed ones of magic 0 or 1 (LV3). Returns their codec (AP6).
+
+    Raises InvalidRecord, UnsupportedCompression.
     """
     source = Compression.NONE
     for batch in batches:
@@ -119,10 +120,12 @@ class _BatchValidation:
         scan = self._scan(source) if stays else None
         if scan is not None and not self._may_break_a_rule(scan):
             return self._finish_in_place(self._max_timestamp(scan), target)
-        records = list(batch.records())  # raises where the structure is broken
+        # Raises where the structure is broken.
+        records = list(batch.records())
         self._check_records(records)
         is_dense = all(record.offset - batch.base_offset == i for i, record in enumerate(records))
-        if not stays or not is_dense:  # LV23, LV25
+        # Another codec, or gaps in the offsets (LV23, LV25).
+        if not stays or not is_dense:
             return build_and_assign(records, batch, rules, target, self.assignment)
         return self._finish_in_place(max((record.timestamp for record in records), default=-1), target)
 
@@ -142,13 +145,14 @@ class _BatchValidation:
         return batch.base_timestamp + scan.greatest_timestamp_delta
 
     def _may_break_a_rule(self, scan: RecordScan) -> bool:
-        """Whether the records have to be looked at one by one, to name the ones at fault."""
+        """Whether a record may break a rule: then all are checked one by one, so that the error can name it."""
         batch, rules, now_ms = self.batch, self.rules, self.assignment.now_ms
         if rules.is_compacted and scan.has_null_key:
             return True
         least = batch.base_timestamp + scan.least_timestamp_delta
         greatest = batch.base_timestamp + scan.greatest_timestamp_delta
-        if least < NO_TIMESTAMP or greatest > NO_LIMIT:  # or the sum overflows 64 bits
+        # The second part is true where the sum overflows 64 bits.
+        if least < NO_TIMESTAMP or greatest > NO_LIMIT:
             return True
         if batch.timestamp_type is TimestampType.LOG_APPEND:
             return True
@@ -163,12 +167,20 @@ class _BatchValidation:
         checks.finish()
 
     def _finish_in_place(self, max_timestamp: int, target: Compression) -> CheckedSet:
-        """LV10 to LV14, LV24: the delta in the header stays, and so do the payload's bytes."""
+        """Stamp offsets, leader epoch and timestamps into the header (LV10 to LV14, LV24).
+
+        The last offset delta in the header and the bytes of the payload stay. Raises InvalidRecord for no records.
+        """
         batch, rules, assignment = self.batch, self.rules, self.assignment
         if batch.record_count <= 0:
             raise InvalidRecord("a batch without records")
         first_offset = assignment.base_offset
         last_offset = first_offset + batch.last_offset_delta
+        assert last_offset - first_offset + 1 == batch.record_count, (
+            first_offset,
+            last_offset,
+            batch.record_count,
+        )
         max_timestamp = assignment.now_ms if rules.is_log_append else max(max_timestamp, NO_TIMESTAMP)
         stamp(self.buffer, 0, base_offset=first_offset, partition_leader_epoch=assignment.leader_epoch)
         if batch.max_timestamp != max_timestamp or batch.timestamp_type is not rules.timestamp_type:

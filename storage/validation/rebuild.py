@@ -1,4 +1,4 @@
-"""Records that a leader has checked, built anew: in another codec, another format, or with their gaps closed.
+"""Build a set again from records that a leader has checked: in another codec or format, or without gaps.
 
 Kafka: LogValidator.buildRecordsAndAssignOffsets, convertAndAssignOffsetsNonCompressed; rules LV15 to LV19, LV25.
 """
@@ -28,11 +28,11 @@ def build_and_assign(
     target: Compression,
     assignment: Assignment,
 ) -> CheckedSet:
-    """One set of them all, from the base offset on without a gap (LV16, LV28); producer fields are those of
-    `first`.
+    """Build one set of `records`, which get offsets without a gap from the base offset on (LV16, LV28).
 
-    Raises InvalidRecord: none at all, headers that the format has no place for, producer fields that cannot be.
-    UnsupportedCompression for zstd in magic 0 or 1, RecordTooLarge for what has grown above max.message.bytes (AP8).
+    The producer fields are those of `first`. Raises InvalidRecord for no records, for headers in a format without a
+    place for them, and for impossible producer fields; UnsupportedCompression for zstd in magic 0 or 1; RecordTooLarge
+    for a set that has grown above max.message.bytes (AP8).
     """
     if not records:
         raise InvalidRecord("a batch without records")
@@ -53,6 +53,7 @@ def build_and_assign(
         )
     max_timestamp, offset_of_max = _max_timestamp(numbered, rules, target, assignment)
     check_batch_size(len(content), rules)
+    assert offset_of_max <= numbered[-1].offset, (offset_of_max, numbered[-1].offset)
     return stamped_set(
         content,
         first_offset=base_offset,
@@ -106,13 +107,14 @@ def _check_producer_fields(first: RecordBatch) -> None:
 def _max_timestamp(
     records: list[Record], rules: ValidationRules, target: Compression, assignment: Assignment
 ) -> tuple[int, int]:
-    """With its offset, -1 and -1 when there is none (LV17, LV18)."""
+    """The greatest timestamp and its offset, both -1 where there is no timestamp (LV17, LV18)."""
     is_loose = rules.target_magic < CURRENT_MAGIC and target is Compression.NONE
     if rules.is_log_append:
         return assignment.now_ms, records[0].offset if is_loose else records[-1].offset
     if rules.target_magic == 0:
         return NO_TIMESTAMP, -1
-    latest = max(records, key=_timestamp_of)  # the first of the greatest
+    # Of several records with the greatest timestamp this is the first.
+    latest = max(records, key=_timestamp_of)
     if latest.timestamp == NO_TIMESTAMP:
         return NO_TIMESTAMP, -1
     return latest.timestamp, latest.offset if is_loose else records[-1].offset

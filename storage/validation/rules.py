@@ -1,4 +1,4 @@
-"""What a topic asks of a produced batch and its records. Kafka: LogValidator.validateBatch, validateRecord."""
+"""The rules of a topic for a produced batch and its records. Kafka: LogValidator.validateBatch, validateRecord."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _ERRORS_SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationRules:
-    """What a topic asks of the records written to it. `target_codec` None keeps the producer's codec; `target_level`
-    is for what is built anew in a codec of the topic's own, and no reason to build it (LV27).
+    """The rules of a topic for the records that are written to it.
 
-    `target_magic` is the format that they are stored in; `allows_zstd` is false where brokers or consumers of
-    before 2.1 read them (KIP-110).
+    `target_codec` None keeps the producer's codec. `target_level` is used for a batch that is built again in the
+    topic's own codec; a different level alone is no reason to build a batch again (LV27). `target_magic` is the format
+    in which records are stored. `allows_zstd` is false where brokers or consumers before 2.1 read them (KIP-110).
     """
 
     target_codec: Compression | None = None
@@ -42,6 +42,7 @@ class ValidationRules:
 
     @classmethod
     def from_config(cls, config: LogConfig) -> ValidationRules:
+        """The rules of a topic with that configuration."""
         is_log_append = config.message_timestamp_type == "LogAppendTime"
         return cls(
             target_codec=_TARGET_CODECS[config.compression_type],
@@ -65,7 +66,7 @@ class ValidationRules:
         """The codec to write in (AP7). Raises UnsupportedCompression (LV20)."""
         target = source if self.target_codec is None else self.target_codec
         if target is Compression.ZSTD and not self.allows_zstd:
-            raise UnsupportedCompression("zstd is not read by all who read this topic")
+            raise UnsupportedCompression("not all readers of this topic can read zstd")
         return target
 
 
@@ -80,7 +81,7 @@ _TARGET_CODECS: dict[str, Compression | None] = {
 
 
 class Assignment(NamedTuple):
-    """What the leader gives to the records that it takes."""
+    """What the leader assigns to the records that it accepts."""
 
     base_offset: int
     leader_epoch: int
@@ -89,17 +90,17 @@ class Assignment(NamedTuple):
 
 
 def check_batch_size(size_bytes: int, rules: ValidationRules) -> None:
-    """Raises RecordTooLarge for a batch above max.message.bytes (AP2, AP8)."""
+    """Check the size of a batch. Raises RecordTooLarge above max.message.bytes (AP2, AP8)."""
     if size_bytes > rules.max_message_bytes:
         limit = rules.max_message_bytes
         raise RecordTooLarge(f"a batch of {size_bytes} bytes is above max.message.bytes={limit}")
 
 
 def check_batch(batch: RecordBatch, rules: ValidationRules, origin: AppendOrigin) -> None:
-    """LV5 to LV7. Raises InvalidRecord, UnsupportedForMessageFormat.
+    """Check the header of a batch (LV5 to LV7). Raises InvalidRecord, UnsupportedForMessageFormat.
 
-    Counts, control batches and sequences are asked of clients alone: a coordinator writes markers, which have no
-    sequence.
+    Record count, control flag and sequence are checked only in batches of clients: a coordinator writes markers, which
+    have no sequence.
     """
     if origin == AppendOrigin.CLIENT and batch.magic >= CURRENT_MAGIC:
         _check_client_batch(batch)
@@ -120,7 +121,7 @@ def _check_client_batch(batch: RecordBatch) -> None:
 
 @final
 class RecordChecks:
-    """The records of one batch, one after the other: all errors are gathered, then `finish` raises (LV9b)."""
+    """Checks the records of one batch, one after the other, and collects all errors; `finish` raises them (LV9b)."""
 
     __slots__ = ("_errors", "_has_timestamp_error", "_is_log_append", "_now_ms", "_rules", "count")
 
@@ -132,7 +133,7 @@ class RecordChecks:
         self.count = 0
 
     def check(self, key: bytes | None, timestamp: int) -> None:
-        """LV8, LV9: the next record."""
+        """Check the key and the timestamp of the next record (LV8, LV9)."""
         if self._rules.is_compacted and key is None:
             self.refuse(f"record {self.count} has no key, and the topic is compacted")
         elif error := self._timestamp_error(timestamp):
@@ -142,12 +143,13 @@ class RecordChecks:
             self.count += 1
 
     def refuse(self, message: str) -> None:
-        """The next record, for a reason of the caller's."""
+        """Refuse the next record, for the caller's reason."""
         self._errors.append(RecordError(self.count, message))
         self.count += 1
 
     def finish(self) -> None:
-        """A bad timestamp among the errors decides the kind. Raises InvalidRecord or InvalidTimestamp."""
+        """Raise the errors, if there are any: InvalidTimestamp if a timestamp is among them, else InvalidRecord."""
+        assert len(self._errors) <= self.count, (len(self._errors), self.count)
         errors = self._errors
         if not errors:
             return

@@ -1,4 +1,4 @@
-"""Produced sets of other formats than today's: of magic 0 and 1, and batches for a topic of magic 0 or 1.
+"""Produced sets in other formats than today's: sets of magic 0 and 1, and batches for a topic of magic 0 or 1.
 
 Such a set may hold many messages, each a batch of its own, as long as none is compressed. Kafka: LogValidator.
 """
@@ -18,7 +18,7 @@ from storage.validation.rules import Assignment, RecordChecks, ValidationRules, 
 
 @final
 class SetValidation:
-    """One set on its way through the checks; `batches` are views of `buffer`, which holds nothing else."""
+    """The checks of one set; `batches` are views of `buffer`, which holds nothing else."""
 
     __slots__ = ("_assignment", "_batches", "_buffer", "_rules")
 
@@ -29,12 +29,12 @@ class SetValidation:
         rules: ValidationRules,
         assignment: Assignment,
     ) -> None:
-        assert batches, "an empty set is refused before"
+        assert batches, len(buffer)
         self._buffer, self._batches = buffer, batches
         self._rules, self._assignment = rules, assignment
 
     def run(self, source: Compression) -> CheckedSet:
-        """Raises as `validate_and_assign`."""
+        """Check and stamp the set. Raises what `validate_and_assign` raises."""
         target = self._rules.target_for(source)
         if source is target is Compression.NONE and self._has_target_magic():
             return self._assign_loose()
@@ -47,21 +47,22 @@ class SetValidation:
         return all(batch.magic == self._rules.target_magic for batch in self._batches)
 
     def _may_stay_wrapped(self, source: Compression, target: Compression, records: list[Record]) -> bool:
-        """LV21, LV23: magic 0 has absolute offsets inside, which are given anew; in magic 1 they have to count
-        from 0, as some old clients' do not (KAFKA-9080).
+        """Whether a wrapper may stay as it is, with the messages in it (LV21, LV23).
+
+        In magic 0 the inner offsets are absolute and must be assigned again. In magic 1 they have to count from 0,
+        which those of some old clients do not (KAFKA-9080).
         """
         is_same = source is target is not Compression.NONE and self._rules.target_magic == 1
         if not is_same or self._batches[0].magic != 1:
             return False
         return all(record.offset == index for index, record in enumerate(records))
 
-    # Checks
-
     def _checked(self, batch: RecordBatch) -> list[Record]:
         """The batch's records. Raises InvalidRecord, InvalidTimestamp, CorruptBatch, UnsupportedForMessageFormat."""
         first = self._batches[0]
+        # All batches of a set have one magic (LV4).
         if batch.magic != first.magic:
-            raise InvalidRecord(f"a batch of magic {batch.magic} in a set of magic {first.magic}")  # LV4
+            raise InvalidRecord(f"a batch of magic {batch.magic} in a set of magic {first.magic}")
         check_batch(batch, self._rules, self._assignment.origin)
         checks = RecordChecks(batch, self._rules, self._assignment.now_ms)
         records = []
@@ -72,7 +73,7 @@ class SetValidation:
         return records
 
     def _records(self, batch: RecordBatch, checks: RecordChecks) -> Iterator[Record]:
-        """Those that can be looked at; `checks` is told of the others."""
+        """The records that can be read; the others are refused in `checks`."""
         if batch.magic >= CURRENT_MAGIC:
             yield from batch.records()
             return
@@ -87,10 +88,8 @@ class SetValidation:
                 _check_inner(message, batch)
             yield message.record()
 
-    # Offsets and timestamps in place
-
     def _assign_loose(self) -> CheckedSet:
-        """LV10 to LV14, of messages of magic 0 and 1 without a codec: each gets the next offset."""
+        """Stamp uncompressed messages of magic 0 and 1 in place: each gets the next offset (LV10 to LV14)."""
         rules, assignment = self._rules, self._assignment
         offset, max_timestamp, offset_of_max = assignment.base_offset, NO_TIMESTAMP, -1
         for batch in self._batches:
@@ -105,7 +104,7 @@ class SetValidation:
         return self._result(offset - 1, max_timestamp, offset_of_max)
 
     def _assign_wrapped(self, records: list[Record]) -> CheckedSet:
-        """LV24, of magic 1: the wrapper's offset and timestamp; what is in it stays."""
+        """Stamp offset and timestamp of a wrapper of magic 1; the messages in it stay (LV24)."""
         rules, (wrapper,) = self._rules, self._batches
         last_offset = self._assignment.base_offset + len(records) - 1
         max_timestamp = max(NO_TIMESTAMP, *(record.timestamp for record in records))
@@ -116,7 +115,7 @@ class SetValidation:
         return self._result(last_offset, max_timestamp, last_offset)
 
     def _set_timestamp(self, batch: RecordBatch, create_time: int) -> None:
-        """LV12: of magic 1 it is the message's own; magic 0 has no place for one."""
+        """Stamp the timestamp of one message, or of a wrapper (LV12); magic 0 has no place for it."""
         if batch.magic == 0:
             return
         timestamp = self._assignment.now_ms if self._rules.is_log_append else create_time
@@ -137,7 +136,7 @@ class SetValidation:
 
 
 def _check_inner(message: LegacyMessage, wrapper: RecordBatch) -> None:
-    """Of a message in a wrapper nobody else asks the checksum (LV8)."""
+    """Check the checksum of a message in a wrapper, which nothing else does (LV8). Raises CorruptBatch."""
     if not message.is_valid:
         reason = f"the checksum of the wrapped message at offset {message.offset} does not match"
         raise CorruptBatch("records", wrapper.position, reason)
