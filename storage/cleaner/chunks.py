@@ -28,16 +28,15 @@ from storage.errors import CorruptBatch, StorageError
 
 # The size field and the magic.
 _FRAME: Final = struct.Struct(">8xi4xb").unpack_from
-# In place of a magic where the batch itself must be checked.
+# Stands for the magic where `RecordBatch.check_valid` must decide.
 _ODD: Final = -1
 
 
 def frame_size(chunk: bytes, at: int, path: str, position: int) -> int | None:
-    """The size in bytes of the batch that begins at `at` and need not be whole; None where too few bytes are left
-    (FR10).
+    """The size in bytes of the batch that begins at `at`; None where too few bytes are left to find it (FR10).
 
-    Raises CorruptBatch for a size below the least and for an unknown magic; `position` is the place of `chunk` in
-    `path`.
+    The batch itself need not be whole. `position` is the place of `chunk` in `path`. Raises CorruptBatch for a size
+    below the least and for an unknown magic.
     """
     present = len(chunk) - at
     if present >= HEADER_SIZE_UP_TO_MAGIC:
@@ -85,7 +84,7 @@ class SourceReader:
     """Reads one source after the other, `capacity_bytes` at a time, over a handle of its own.
 
     The log may close its own handles at any time. The capacity doubles while no whole batch fits, up to `max_bytes` or
-    the one batch that needs more; it returns to `size_bytes` when a source was read to its end.
+    to the size of a larger batch; it returns to `size_bytes` when a source was read to its end.
     """
 
     def __init__(self, file_system: FileSystem, size_bytes: int, max_bytes: int) -> None:
@@ -100,10 +99,12 @@ class SourceReader:
         self._file = self._file_system.open(source.path, OpenMode.READ)
 
     def read(self, position: int) -> bytes:
-        assert self._file is not None
+        assert self._file is not None, position
         return self._file.read_at(position, self.capacity_bytes)
 
     def finish(self) -> None:
+        """Close a source that was read to its end."""
+        assert self._file is not None, self.capacity_bytes
         self.capacity_bytes = self._size_bytes
         self.close()
 

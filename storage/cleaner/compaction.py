@@ -84,16 +84,17 @@ class Compaction:
         self._file_system, self._log, self._dirty, self._config = file_system, log, dirty, config
         self._now_ms = now_ms
         self._log_config = log.config
-        # Each offset has at most one key.
+        assert dirty.start_offset <= dirty.end_offset, dirty
+        # There are at most as many keys as offsets.
         dirty_offsets = dirty.end_offset - dirty.start_offset
         buffer_bytes = config.dedupe_buffer_bytes
         self._offsets = OffsetMap(buffer_bytes, dirty_offsets, dictionary_bytes=buffer_bytes // 2)
         self._marks = DirtyMarks(dirty.start_offset, dirty.end_offset)
         self._reader = SourceReader(file_system, config.io_buffer_bytes, config.max_io_buffer_bytes)
         self._transactions = CleanedTransactions()
-        # The segment being written, which is not the log's yet.
+        # The segment that is being written and does not belong to the log yet.
         self._cleaned: LogSegment | None = None
-        # The base offset of a source whose offsets do not fit.
+        # The base offset of a source whose offsets do not fit the segment that is being written.
         self._overflowed: int | None = None
         self._pieces = self._run()
         self.stats = CleanerStats()
@@ -107,6 +108,7 @@ class Compaction:
         self._pieces.close()
         self._reader.close()
         self._drop_cleaned()
+        assert self._cleaned is None, self._cleaned
 
     def _drop_cleaned(self) -> None:
         cleaned, self._cleaned = self._cleaned, None
@@ -126,16 +128,15 @@ class Compaction:
         )
         for group in groups:
             yield from self._clean_group(group, legacy_horizon_ms)
-            # Kafka, too, begins again after the split.
+            # The round ends here: it has to begin again after the split, in Kafka too.
             if self._overflowed is not None:
                 self._log.split_overflowed(self._overflowed, self._now_ms)
                 return
+        assert end_offset >= 0, (end_offset, self._dirty)
         self.end_offset = end_offset
 
     def _legacy_horizon_ms(self) -> int:
-        """The time up to which a segment of magic 0 or 1 must have been written for its tombstones to be deleted
-        (CL16).
-        """
+        """The latest modification time of a segment whose tombstones of magic 0 or 1 are deleted (CL16)."""
         clean = self._log.segments.values(0, self._dirty.start_offset)
         return clean[-1].records.modified_ms() - self._log_config.delete_retention_ms if clean else 0
 
@@ -171,14 +172,14 @@ class Compaction:
         cleaned = self._cleaned = create_cleaned_segment(
             self._file_system, self._log.directory, group[0].base_offset, self._log_config, self._now_ms
         )
-        # Here, not in the worker: it must create no files while a deletion may run.
+        # The files are created here and not by the worker: a deletion may run at the same time as the worker.
         cleaned.open_indexes()
         self._transactions.keep_aborted = cleaned.transaction_index.append
         yield from self._slices(self._write_group(sources, cleaned, legacy_horizon_ms))
         if self._overflowed is not None:
             self._drop_cleaned()
             return
-        # Not ours to delete any more: if the swap fails, the next start finishes or undoes it.
+        # From here on an abort must not delete it: if the swap fails, the next start finishes or undoes the swap.
         self._cleaned = None
         self._log.swap_in(cleaned, group)
 
@@ -240,7 +241,7 @@ class Compaction:
 
 @final
 class _Slice:
-    """Work that continues where its last call stopped; one call reads about `limit_bytes`."""
+    """A piece of work that continues where its last call stopped; one call reads about `limit_bytes`."""
 
     def __init__(self, walk: Walk, limit_bytes: int) -> None:
         self._walk: Final = walk
@@ -267,11 +268,11 @@ def build_offset_map(
     marks: DirtyMarks,
     stats: CleanerStats,
 ) -> Walk:
-    """Put the last offset of every key from `start_offset` on into `offsets`, which is empty, until it holds
-    `max_entries` (CL8).
+    """Put the last offset of every key from `start_offset` on into `offsets`, which is empty (CL8).
 
-    `offsets.latest_offset` is the last offset that was read; where offsets are missing at the end of a segment it
-    extends to the next segment (KAFKA-8764). Raises CorruptBatch, InvalidRecord.
+    It ends when `offsets` holds `max_entries`. `offsets.latest_offset` is the last offset that was read; where offsets
+    are missing at the end of a segment it is the offset before the next segment (KAFKA-8764). Raises CorruptBatch,
+    InvalidRecord.
     """
     assert len(offsets) == 0, len(offsets)
     transactions = CleanedTransactions()
@@ -300,12 +301,13 @@ def build_offset_map(
             yield read_bytes
         offsets.latest_offset = source.end_offset - 1
         reader.finish()
+        assert len(offsets) <= max_entries, (len(offsets), max_entries)
 
 
 def _map_keys(
     offsets: OffsetMap, marks: DirtyMarks, keys: Sequence[RecordKey], start_offset: int, max_entries: int
 ) -> bool:
-    """Put the keys of one batch. Returns False as soon as one finds no room."""
+    """Put the keys of one batch into `offsets`. Returns False as soon as there is no room for one."""
     put, note = offsets.put, marks.note
     is_nearly_full = len(offsets) + len(keys) > max_entries
     for offset, key, has_value in keys:

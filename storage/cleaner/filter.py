@@ -1,4 +1,4 @@
-"""Which batches and records of a log are kept when it is cleaned.
+"""The choice of the batches and records that are kept when a log is cleaned.
 
 Kafka: Cleaner.cleanInto with its record filter, MemoryRecords.filterTo; rules CL12 to CL19.
 """
@@ -69,7 +69,7 @@ class CleanerStats:
 
 @final
 class FilteredChunk:
-    """What is kept of a chunk: `parts`, to be written in one append.
+    """The bytes of a chunk that are kept: `parts`, to be written in one append.
 
     `last_offset` is the last offset of the last batch kept, -1 without one.
     """
@@ -104,8 +104,10 @@ class RecordFilter:
         now_ms: int,
         stats: CleanerStats,
     ) -> None:
-        """`last_records` has producer ids as keys; `round_end_offset` is exclusive; both it and `now_ms` are fixed for
-        a round.
+        """Set up a filter for one group of a round.
+
+        `last_records` has producer ids as keys. `round_end_offset` is exclusive; it and `now_ms` are the same for all
+        groups of a round.
         """
         self._offsets: Final = offsets
         self._marks: Final = marks
@@ -130,6 +132,7 @@ class RecordFilter:
             self._filter_batch(batch, result)
             if result.size_bytes > limit_bytes:
                 break
+        assert result.bytes_read <= len(chunk), (path, position, result.bytes_read, len(chunk))
         self._stats.bytes_read += result.bytes_read
         self._stats.bytes_written += result.size_bytes
         return result
@@ -156,7 +159,7 @@ class RecordFilter:
             result.add(empty_batch(batch), batch.last_offset)
 
     def _all_kept(self, batch: RecordBatch, verdict: Verdict) -> bool | None:
-        """Whether all records of `batch` are kept, by the marks alone; None where the records must be read."""
+        """Whether all records of `batch` are kept, known by the marks alone; None where the records must be read."""
         is_marked = (
             batch.magic >= CURRENT_MAGIC
             and batch.last_offset <= self._offsets.latest_offset
@@ -203,8 +206,10 @@ class RecordFilter:
         result.add(data, RecordBatch(data, 0, len(data)).last_offset)
 
     def judge(self, batch: RecordBatch) -> Verdict:
-        """Decide how to filter `batch` (CL12 to CL14). It advances the transactions: call it once per batch, in
-        order.
+        """Decide how to filter `batch` (CL12 to CL14).
+
+        This advances the transactions: it must be called once per batch, in order. Raises InvalidRecord for a control
+        record that cannot be read.
         """
         can_discard = self._transactions.can_discard(batch)
         if batch.is_control:

@@ -1,7 +1,7 @@
-"""The keys of a batch's records, found without decoding the records: what compaction must know of each.
+"""The keys of a batch's records, found without decoding the records: compaction needs no more of most of them.
 
-A walk over the encoded records steps over values and headers. What is broken or unusual is left to `decode_records`,
-which alone says what a broken record is.
+A walk over the encoded records steps over values and headers. Broken and unusual records are left to `decode_records`:
+it alone defines what a broken record is.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def read_keys(batch: RecordBatch) -> list[RecordKey]:
     return [RecordKey(record.offset, record.key, record.value is not None) for record in batch.records()]
 
 
-# A loop of its own beside those of `storage/batch/record.py` and `storage/batch/scan.py`: compaction runs it over
-# every byte of a dirty log, and decoding whole records takes half as long again.
+# This loop exists beside those of `storage/batch/record.py` and `storage/batch/scan.py` because compaction runs it over
+# every byte of a dirty log: decoding whole records takes half as long again.
 def _scan(payload: bytes, position: int, end: int, record_count: int, base_offset: int) -> list[RecordKey]:
     """Find the keys of the records from byte `position` to `end` (exclusive).
 
@@ -47,8 +47,8 @@ def _scan(payload: bytes, position: int, end: int, record_count: int, base_offse
     found: list[RecordKey] = []
     new_tuple = tuple.__new__
     for _ in range(record_count):
-        # Zig-zag: an even number is twice its value. Numbers of one and two bytes are read here, without a call. The
-        # length comes first, then the attributes, one byte that nothing reads.
+        # Numbers are zig-zag encoded: an even one is twice its value. Those of one and two bytes are read here, without
+        # a call. The length comes first, then the attributes, one byte that is not needed.
         byte = payload[position]
         if byte < 0x80:
             record_end = position + 1 + (byte >> 1)

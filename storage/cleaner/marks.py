@@ -1,6 +1,6 @@
 """What the first pass over the dirty part learns about each record, so that the second need not read most batches.
 
-One byte for each offset of the dirty part. Kafka has no such marks: its cleaner looks up every key again.
+There is one byte for each offset of the dirty part. Kafka has no such marks: its cleaner looks up every key again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from typing import Final, final
 
 from storage.batch import RecordBatch
 
-# The values of a byte; at zero nothing was learned. A tombstone is the last record of its key and has no value.
+# The values of a byte; zero is an offset about which nothing is known. A tombstone is the last record of its key and
+# has no value.
 KEPT: Final = 1
 TOMBSTONE: Final = 2
 SUPERSEDED: Final = 3
@@ -21,8 +22,9 @@ MAX_OFFSETS: Final = 1 << 26
 
 @final
 class DirtyMarks:
-    """Marks for the offsets in [start_offset, end_offset); none where they are over `MAX_OFFSETS`, as in sparse
-    logs.
+    """Marks for the offsets in [start_offset, end_offset).
+
+    For more than `MAX_OFFSETS` offsets, as in a sparse log, there are no marks.
     """
 
     __slots__ = ("_end_offset", "_start_offset", "bytes")
@@ -32,9 +34,10 @@ class DirtyMarks:
             end_offset = start_offset
         self._start_offset, self._end_offset = start_offset, end_offset
         self.bytes = bytearray(max(end_offset - start_offset, 0))
+        assert len(self.bytes) <= MAX_OFFSETS, (start_offset, end_offset)
 
     def note(self, offset: int, mark: int, superseded_offset: int) -> None:
-        """Mark the record at `offset`, and the earlier record of its key as superseded; -1 for none."""
+        """Mark the record at `offset`, and the earlier one of its key, if it is not -1, as superseded."""
         start, end = self._start_offset, self._end_offset
         if start <= offset < end:
             self.bytes[offset - start] = mark
@@ -42,10 +45,10 @@ class DirtyMarks:
             self.bytes[superseded_offset - start] = SUPERSEDED
 
     def all_kept(self, batch: RecordBatch) -> bool | None:
-        """Whether all records of a batch of magic 2, which ends at or below the map's latest offset, are kept.
+        """Whether all records of a batch of magic 2 are kept; it must end at or below the map's latest offset.
 
-        Returns None where only some are kept, where a tombstone is kept, whose delete horizon must be read, and where
-        not every record was marked.
+        Returns False where none is kept. Returns None where only some are kept, where a tombstone is kept, whose delete
+        horizon must be read, and where not every record has a mark.
         """
         first, end = batch.base_offset - self._start_offset, batch.next_offset - self._start_offset
         if first < 0 or batch.next_offset > self._end_offset or batch.record_count <= 0:

@@ -32,11 +32,11 @@ _HIGHEST_INT32: Final = (1 << 31) - 1
 _LEAST_TABLE_SLOTS: Final = 1024
 NOT_FOUND: Final = -1
 _UNKNOWN: Final = bytearray(_HASH_BYTES) + _PACK_OFFSET(NOT_FOUND)
-# The dictionary holds the hash of a key that is longer.
+# The greatest size of a key in the dictionary; of a longer key it holds the hash.
 HELD_KEY_BYTES: Final = 32
-# The most that a key takes in the dictionary: entry, key and offset.
+# The most memory that a key takes in the dictionary: entry, key and offset.
 HELD_BYTES: Final = 256
-# Appended to a hash, so that it equals no key that is held itself.
+# Appended to a hash, so that it is longer than any key that the dictionary holds.
 _AFTER_HASH: Final = bytes(HELD_KEY_BYTES + 1 - _HASH_BYTES)
 
 _md5 = hashlib.md5
@@ -44,11 +44,11 @@ _md5 = hashlib.md5
 
 @final
 class OffsetMap:
-    """Maps keys to their last offset. `latest_offset` is the last offset that was read, -1 in an empty map; callers may
-    set it.
+    """Maps keys to their last offset.
 
-    `slots` is what the memory allows; with at most `expected_keys` to come the table is smaller. Up to
-    `dictionary_bytes`, which count in addition to the table's bytes, the keys are in a dictionary and there is no
+    `latest_offset` is the last offset that was read, -1 in an empty map; callers may set it. `slots` is the number of
+    keys that `memory_bytes` allow; the table is smaller when at most `expected_keys` will be put. As long as the keys
+    take at most `dictionary_bytes`, which are not part of `memory_bytes`, they are in a dictionary and there is no
     table.
     """
 
@@ -66,6 +66,7 @@ class OffsetMap:
         self.clear()
 
     def clear(self) -> None:
+        """Remove all keys."""
         self._held: dict[bytes, int] | None = {} if self._most_held > 0 else None
         self._table = bytearray(0 if self._most_held > 0 else self._table_slots * SLOT_BYTES)
         # The number of keys in the table.
@@ -113,7 +114,7 @@ class OffsetMap:
         if found == _FREE:
             self._entries += 1
             found = _UNKNOWN
-        # Most keys are in their first slot.
+        # Another key is in the first slot of this one, which is rare.
         elif not found.startswith(digest):
             position, is_known = self._find(digest)
             assert position >= 0, self._entries
@@ -124,7 +125,7 @@ class OffsetMap:
         return int.from_bytes(found[_HASH_BYTES:], "big", signed=True)
 
     def get(self, key: bytes) -> int:
-        """The key's last offset, -1 for an unknown one."""
+        """The key's last offset, -1 for an unknown key."""
         if self._held is not None:
             if len(key) > HELD_KEY_BYTES:
                 key = _md5(key, usedforsecurity=False).digest() + _AFTER_HASH
@@ -141,9 +142,12 @@ class OffsetMap:
         return int.from_bytes(found[_HASH_BYTES:], "big")
 
     def _find(self, digest: bytes) -> tuple[int, bool]:
-        """The byte position of the key's slot and True; of the free slot for it and False; or -1 and False: full."""
+        """The byte position of the key's slot and True, or of a free slot for the key and False.
+
+        Returns -1 and False if all slots are taken by other keys.
+        """
         table, slots = self._table, self._table_slots
-        # The linear part comes round once (KAFKA-3682).
+        # The linear part visits every slot once (KAFKA-3682).
         for attempt in range(slots + _LAST_WINDOW):
             position = _slot(digest, attempt, slots) * SLOT_BYTES
             found = table[position : position + _HASH_BYTES]
@@ -159,7 +163,7 @@ def _hash_of_held(key: bytes) -> bytes:
 
 
 def _slot(digest: bytes, attempt: int, slots: int) -> int:
-    """The slot of the n-th probe, in the arithmetic of a 32-bit int (Kafka: SkimpyOffsetMap.positionOf)."""
+    """The slot of a probe, in the arithmetic of a 32-bit int (Kafka: SkimpyOffsetMap.positionOf)."""
     (window,) = _WINDOW.unpack_from(digest, min(attempt, _LAST_WINDOW))
     probe = int(window) + max(0, attempt - _LAST_WINDOW)
     if probe > _HIGHEST_INT32:

@@ -27,7 +27,7 @@ class CleanerConfig:
     io_buffer_bytes: int = 256 << 10
     # The message.max.bytes of the broker.
     max_io_buffer_bytes: int = 1_048_588
-    # What is read and filtered before other work gets its turn on the worker.
+    # The bytes that are read and filtered before the worker does other work.
     slice_bytes: int = 4 << 20
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class Source(NamedTuple):
 def group_segments(
     segments: Sequence[LogSegment], max_segment_bytes: int, max_index_bytes: int, round_end_offset: int
 ) -> list[list[LogSegment]]:
-    """Group neighbours that together fit one segment, by size, index sizes and range of offsets (CL10)."""
+    """Group neighbouring segments that together fit one segment, by size, index sizes and range of offsets (CL10)."""
     groups: list[list[LogSegment]] = []
     log_bytes = index_bytes = time_index_bytes = 0
     for place, segment in enumerate(segments):

@@ -38,11 +38,10 @@ def has_foreign_messages(batch: RecordBatch) -> bool:
 
 
 def rebuild_batch(batch: RecordBatch, kept_offsets: Iterable[int], delete_horizon_ms: int | None) -> bytes:
-    """Rebuild `batch` with only the records at `kept_offsets`, at least one (CL18). A batch of magic 2 keeps its last
-    offset.
+    """Rebuild `batch` with only the records at `kept_offsets`, at least one (CL18).
 
-    A delete horizon, the batch's own or a new one, replaces the header's base timestamp, and the timestamp deltas are
-    relative to it (T7). Raises what `RecordBatch.records` raises.
+    A batch of magic 2 keeps its last offset. A delete horizon, the batch's own or a new one, replaces the header's base
+    timestamp, and the timestamp deltas are relative to it (T7). Raises what `RecordBatch.records` raises.
     """
     wanted = frozenset(kept_offsets)
     kept = [record for record in batch.records() if record.offset in wanted]
@@ -67,7 +66,7 @@ def rebuild_batch(batch: RecordBatch, kept_offsets: Iterable[int], delete_horizo
 
 
 def _rebuild_messages(batch: RecordBatch, kept: Sequence[Record]) -> bytes:
-    """Rebuild messages of magic 0 or 1. The last message kept names the last offset: there is no other place for it."""
+    """Rebuild messages of magic 0 or 1. The last one kept sets the last offset, which has no field of its own."""
     return build_message_set(
         kept,
         magic=batch.magic,

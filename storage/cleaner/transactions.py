@@ -1,4 +1,4 @@
-"""The transactions that a walk over a log is inside of, and what of them may be deleted.
+"""The transactions of a walk over a log: which of their batches and markers may be deleted.
 
 Kafka: CleanedTransactionMetadata; rules CL12, CL21, CL26.
 """
@@ -25,9 +25,7 @@ def _keep_nothing(transaction: AbortedTransaction) -> None:
 
 @final
 class CleanedTransactions:
-    """Follows the transactions of a walk: it must see every batch, in order, over all groups of a round
-    (KAFKA-8351).
-    """
+    """Follows the transactions of a walk. It must see every batch in order, over all groups of a round (KAFKA-8351)."""
 
     __slots__ = ("_committed", "_ongoing", "_seen", "_upcoming", "keep_aborted")
 
@@ -73,7 +71,7 @@ class CleanedTransactions:
 
     def _on_control(self, batch: RecordBatch) -> bool:
         record = next(batch.records(), None)
-        # The marker was cleaned before: only its header was kept.
+        # An earlier round deleted the marker and kept the header of its batch.
         if record is None:
             return True
         match read_control_record(record).control_type:

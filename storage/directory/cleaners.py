@@ -1,8 +1,7 @@
-"""Which log of a log directory is cleaned next, which must not be cleaned now, and how far each has been cleaned.
+"""The choice of the log that is cleaned next in a log directory, and the offset up to which each log is cleaned.
 
 The file `cleaner-offset-checkpoint` holds the first dirty offset of each log. Everything here happens on the thread
-that owns the logs; the work itself runs elsewhere. Kafka: LogCleanerManager; rules CL1, CL4, CL6, CL28,
-RT16.
+that owns the logs; the work of a round runs elsewhere. Kafka: LogCleanerManager; rules CL1, CL4, CL6, CL28, RT16.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 
-# Topic and partition.
+# A topic and a partition of it.
 Key = tuple[str, int]
 
 
@@ -30,7 +29,7 @@ def key_of(log: PartitionLog) -> Key:
 
 
 class Candidate(NamedTuple):
-    """A log that may be cleaned, with its cleanable offsets and their sizes."""
+    """A log that may be cleaned, its cleanable offsets, and how dirty it is."""
 
     log: PartitionLog
     offsets: CleanableOffsets
@@ -50,8 +49,9 @@ class _State:
 
 @final
 class CleanerManager:
-    """Chooses what is cleaned in `directory`. `logs` is the log manager's own mapping, to which logs are added
-    later.
+    """Chooses the logs of `directory` that are cleaned.
+
+    `logs` is the log manager's own mapping, to which logs are added later.
     """
 
     def __init__(self, file_system: FileSystem, directory: str, logs: Mapping[str, PartitionLog]) -> None:
@@ -61,7 +61,7 @@ class CleanerManager:
         self._uncleanable: set[Key] = set()
         try:
             self._checkpoints = self._file.read()
-        # All logs are dirty then: more is read than necessary, and nothing is lost.
+        # All logs count as dirty then: more is read than necessary, and nothing is lost.
         except CorruptCheckpoint as error:
             logger.error("checkpoint ignored: reason=%s", error)
             self._checkpoints = {}
@@ -86,10 +86,10 @@ class CleanerManager:
         state.is_running = True
 
     def find_filthiest(self, now_ms: int) -> Candidate | None:
-        """The log with the greatest share of dirty bytes among those that are due (CL4).
+        """Find the log with the greatest share of dirty bytes among those that are due (CL4).
 
-        A log whose offsets cannot be read is uncleanable from then on (CL6). Raises OSError when the checkpoint
-        cannot be written.
+        Returns None when no log is due. A log whose offsets cannot be read is uncleanable from then on (CL6). Raises
+        OSError when the checkpoint cannot be written.
         """
         candidates = [self._look_at(log, now_ms) for log in list(self._logs.values()) if self._may_clean(log)]
         due = [each for each in candidates if each is not None and _is_due(each)]
@@ -115,17 +115,21 @@ class CleanerManager:
         return Candidate(log, offsets, filth) if filth.total_bytes > 0 else None
 
     def logs_to_shorten(self) -> list[PartitionLog]:
-        """Compacted logs whose old segments the cleaner deletes: those below the log start, with `compact` alone
-        (CL6).
+        """The compacted logs whose old segments the cleaner has to delete now (CL6).
+
+        With the cleanup policy `compact` alone these are the segments below the log start offset.
         """
         return [log for log in self._logs.values() if self._may_clean(log)]
 
     def done_cleaning(self, key: Key, end_offset: int | None) -> bool:
-        """End a round; `end_offset` is None if it failed. Returns whether it counts: not if it was aborted
-        meanwhile.
+        """End a round; `end_offset`, the next first dirty offset, is None if the round failed.
+
+        Returns whether the round counts: not if it was aborted meanwhile. Raises OSError when the checkpoint cannot be
+        written: the log is still marked as being cleaned then.
         """
         state = self._states[key]
         assert state.is_running, key
+        assert end_offset is None or end_offset >= 0, (key, end_offset)
         counts = end_offset is not None and not state.is_aborted
         if counts and end_offset is not None:
             self._update(key, end_offset)
@@ -138,20 +142,21 @@ class CleanerManager:
         return state is not None and state.is_aborted
 
     def abort(self, key: Key) -> None:
-        """Discard the output of a running round; a new round may begin when it has ended."""
+        """Note that the output of a running round must be discarded; a new round may begin when it has ended."""
         state = self._states.get(key)
         if state is not None and state.is_running:
             state.is_aborted = True
 
     def abort_and_pause(self, key: Key) -> None:
-        """Abort a running round, and begin none until `resume` was called as often."""
+        """Abort a running round. No round begins until `resume` was called as often as this."""
         self.abort(key)
         self._state(key).pauses += 1
 
     def resume(self, key: Key) -> None:
         """Take back one `abort_and_pause`."""
         state = self._states.get(key)
-        assert state is not None and state.pauses > 0, f"{key} is not paused"
+        assert state is not None, f"{key} is not paused"
+        assert state.pauses > 0, f"{key} is not paused"
         state.pauses -= 1
         self._drop_if_free(key)
 
@@ -173,8 +178,9 @@ class CleanerManager:
         self._uncleanable.add(key)
 
     def forget(self, key: Key) -> None:
-        """Forget a log that was deleted, or emptied by a truncation: the next log with that name is dirty from its
-        start.
+        """Forget a log that was deleted or emptied by a truncation: the next log with its name is dirty from its start.
+
+        Raises OSError when the checkpoint cannot be written.
         """
         self._uncleanable.discard(key)
         self.abort(key)
@@ -182,13 +188,18 @@ class CleanerManager:
             self._update(key, None)
 
     def truncate_checkpoint(self, key: Key, offset: int) -> None:
-        """Lower the checkpoint after a truncation: what is written above `offset` next is dirty (RT16, KAFKA-3330)."""
+        """Lower the checkpoint after a truncation: records written from `offset` on are dirty (RT16, KAFKA-3330).
+
+        Raises OSError when the checkpoint cannot be written.
+        """
+        assert offset >= 0, (key, offset)
         if self._checkpoints.get(key, 0) > offset:
             self._update(key, offset)
 
     def _update(self, key: Key, offset: int | None) -> None:
-        """Write the checkpoint; it is durable on return. Logs that are no longer in the directory are left out
-        (CL28).
+        """Write the checkpoint with `offset` for `key`; it is durable on return.
+
+        Logs that are no longer in the directory are left out (CL28).
         """
         present = {key_of(log) for log in self._logs.values()}
         kept = {each: value for each, value in self._checkpoints.items() if each in present and each != key}

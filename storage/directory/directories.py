@@ -1,7 +1,7 @@
 """The log directories of one broker. One of them may fail: then its logs are offline and the others continue.
 
-Each has its own lock, checkpoints and mark of an orderly stop (`manager.py`). The errors of an
-only directory are raised to the caller. Kafka: LogManager, LogDirFailureChannel (KIP-112); rules LL1 to LL5, AP16.
+Each directory has its own lock, checkpoints and mark of an orderly stop (`manager.py`). If there is only one, its
+errors are raised to the caller. Kafka: LogManager, LogDirFailureChannel (KIP-112); rules LL1 to LL5, AP16.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ def _close(manager: LogManager, reason: str) -> None:
 
 @final
 class LogDirectories:
-    """The directories of one broker: `online` are the managers of those that work, in the order given; `offline` are
-    the others, with their reasons.
+    """The log directories of one broker.
 
-    Only errors of the disk take a directory offline. One that another process uses keeps all from starting
-    (DirectoryInUse), and so does a log that is damaged beyond repair. ConfigError for a directory given twice.
-    `on_offline` is called with each directory that fails after the load. It has to close the directory's handles: at
-    once, or when no other thread works on its files any more.
+    `online` are the managers of those that work, in the order given; `offline` are the others, with their reasons. Only
+    errors of the disk take a directory offline. `on_offline` is called with each directory that fails after the load.
+    It has to close the directory's handles: at once, or when no other thread works on its files any more.
+
+    The constructor raises ConfigError for a directory given twice, DirectoryInUse for one that another process uses,
+    and NoLogDirectory when no directory works; all are closed then.
     """
 
     def __init__(
@@ -93,8 +94,8 @@ class LogDirectories:
     def load(self, now_ms: int, *, config_of: ConfigOf | None = None) -> None:
         """Load each directory (`LogManager.load`).
 
-        Raises StorageError for damage, for a partition that is in two directories, and when no directory is left;
-        nothing stays open then.
+        Raises StorageError for damage that cannot be repaired, for a partition that is in two directories, and when no
+        directory is left; nothing stays open then.
         """
         try:
             for manager in list(self.online):
@@ -112,8 +113,8 @@ class LogDirectories:
 
     def _check_any(self) -> None:
         if not self.online:
-            told = "; ".join(f"{each.directory}: {each.reason}" for each in self.offline)
-            raise NoLogDirectory(f"no log directory can be used: {told}")
+            reasons = "; ".join(f"{each.directory}: {each.reason}" for each in self.offline)
+            raise NoLogDirectory(f"no log directory can be used: {reasons}")
 
     def _check_duplicates(self) -> None:
         """Refuse a partition that is in two directories (LL4): only an operator can know which copy is right."""
@@ -126,12 +127,12 @@ class LogDirectories:
 
     @property
     def was_clean(self) -> bool:
-        """Whether all directories that work were stopped in order."""
+        """Whether all directories that work were stopped in order before this start."""
         return all(manager.was_clean for manager in self.online)
 
     @property
     def previous_broker_epoch(self) -> int | None:
-        """The broker epoch of the last orderly stop, if all directories have the same; else None."""
+        """The broker epoch of the last orderly stop, if all directories have the same one; else None."""
         epochs = {manager.previous_broker_epoch for manager in self.online}
         return epochs.pop() if len(epochs) == 1 and not self.offline else None
 
@@ -153,10 +154,11 @@ class LogDirectories:
         *,
         directory: str | None = None,
     ) -> PartitionLog:
-        """Return the partition's log; where there is none, create it in `directory`, or where the fewest logs are.
+        """Return the partition's log; where there is none, create it in `directory` or where the fewest logs are.
 
-        A directory whose disk fails goes offline and the next one is tried, but none in place of `directory`. Raises
-        what LogManager.create raises, so the disk error of the last directory too.
+        A directory whose disk fails is taken offline and the next one is tried, but none in place of `directory`.
+        Raises what `LogManager.create` raises, the disk error of the last directory too; StorageError if `directory`
+        is not online.
         """
         known = self.manager_of(topic, partition)
         if known is not None:
@@ -190,7 +192,7 @@ class LogDirectories:
     def fail(self, directory: str, error: Exception) -> list[str]:
         """Take a directory offline: nothing in it is flushed or marked, and its logs refuse every call (AP16).
 
-        Returns the names of the logs that are offline by that. Where no other directory is left it raises `error` and
+        Returns the names of the logs that went offline with it. If no other directory is left, it raises `error` and
         takes nothing offline.
         """
         manager = next((manager for manager in self.online if manager.directory == directory), None)
@@ -204,11 +206,12 @@ class LogDirectories:
             raise error
         self.online.remove(manager)
         assert self.online, manager.directory
+        assert manager not in self.online, manager.directory
         for log in manager.logs.values():
             if log.online.reason is None:
                 log.online.failed("log directory", OSError(str(error)))
-        told = self._note_offline(manager.directory, error)
-        self.on_offline(manager, told.reason)
+        noted = self._note_offline(manager.directory, error)
+        self.on_offline(manager, noted.reason)
 
     def _drop_at_start(self, manager: LogManager, error: Exception) -> None:
         self.online.remove(manager)
@@ -216,14 +219,18 @@ class LogDirectories:
         self._note_offline(manager.directory, error)
 
     def _note_offline(self, directory: str, error: Exception) -> OfflineDirectory:
+        assert all(each.directory != directory for each in self.offline), (directory, self.offline)
         reason = reason_of(error) if isinstance(error, OSError) else str(error)
         logger.error("log directory offline: directory=%s reason=%s", directory, reason)
-        told = OfflineDirectory(directory=directory, reason=reason)
-        self.offline.append(told)
-        return told
+        noted = OfflineDirectory(directory=directory, reason=reason)
+        self.offline.append(noted)
+        return noted
 
     def checkpoint(self) -> None:
-        """Write recovery points, log starts and high watermarks of each; a directory that cannot write goes offline."""
+        """Write recovery points, log starts and high watermarks of each directory; one that cannot goes offline.
+
+        Raises DirectoryFailed if no other directory is left.
+        """
         for manager in list(self.online):
             try:
                 manager.checkpoint_recovery_points()
@@ -233,9 +240,10 @@ class LogDirectories:
                 self._fail(manager, error)
 
     def read_owners(self) -> dict[str, MetaProperties]:
-        """The `meta.properties` of each directory that has one, by directory. Raises CorruptCheckpoint.
+        """Read the `meta.properties` of each directory that has one. Returns them by directory.
 
-        Raises ConfigError for directories of several nodes or clusters.
+        A directory that cannot be read goes offline. Raises CorruptCheckpoint, ConfigError for directories of several
+        nodes or clusters, and OSError or NoLogDirectory if no directory is left.
         """
         owners = {}
         for manager in list(self.online):
@@ -250,18 +258,21 @@ class LogDirectories:
                 owners[manager.directory] = owner
         self._check_any()
         if len({(owner.node_id, owner.cluster_id) for owner in owners.values()}) > 1:
-            told = ", ".join(
+            found = ", ".join(
                 f"{name} of node {owner.node_id} in cluster {owner.cluster_id}"
                 for name, owner in owners.items()
             )
-            raise ConfigError(f"log directories of several owners: {told}")
+            raise ConfigError(f"log directories of several owners: {found}")
         ids = [owner.directory_id for owner in owners.values() if owner.directory_id is not None]
         if len(ids) != len(set(ids)):
             raise CorruptCheckpoint(next(iter(owners)), None, "a directory.id that another directory has too")
         return owners
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH, now_ms: int | None = None) -> bool:
-        """Stop each directory that works, also after one failed. Returns whether all were stopped in order (LL5)."""
+        """Stop each directory that works, even after one fails. Returns whether all were stopped in order (LL5).
+
+        Raises DirectoryFailed for the error of the only directory.
+        """
         if self._is_single:
             return self.online[0].shutdown(broker_epoch, now_ms)
         return all([_stopped(manager, broker_epoch, now_ms) for manager in self.online])
@@ -281,15 +292,15 @@ def _stopped(manager: LogManager, broker_epoch: int, now_ms: int | None) -> bool
 
 
 def is_disk_error(error: BaseException) -> bool:
-    """Whether the disk failed, not the content of a file."""
+    """Whether `error` comes from the disk, and not from the content of a file."""
     return isinstance(error, OSError) or isinstance(error.__cause__, OSError)
 
 
 def _distinct(directories: Sequence[str]) -> list[str]:
-    """The directories without a trailing slash. Raises ConfigError where two are the same (LL1)."""
+    """The paths of the directories in one spelling. Raises ConfigError where two are the same (LL1)."""
     paths = ["/".join(part for part in path.split("/") if part != ".").rstrip("/") for path in directories]
     if not paths or "" in paths:
-        raise ConfigError("log.dirs: a directory is wanted")
+        raise ConfigError("log.dirs: a directory is missing")
     repeated = sorted({path for path in paths if paths.count(path) > 1})
     if repeated:
         raise ConfigError(f"log.dirs: given twice: {', '.join(repeated)}")

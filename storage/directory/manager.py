@@ -1,4 +1,4 @@
-"""All logs of one log directory: its lock, its checkpoints, start-up and orderly stop.
+"""All logs of one log directory: lock, checkpoints, start-up and orderly stop.
 
 | file | meaning |
 | --- | --- |
@@ -62,12 +62,13 @@ ConfigOf = Callable[[str], LogConfig]
 
 @final
 class LogManager:
-    """Holds all logs of `directory`, which it creates when missing, and its lock, from the constructor to `shutdown` or
-    `close_handles`.
+    """Holds all logs of `directory`, which is created when missing.
 
-    `logs` has the open logs by the name of their directory, in order of loading and creation. `was_clean` and
-    `previous_broker_epoch` describe the stop before this start. Raises DirectoryInUse, and DirectoryFailed, as every
-    verb does, for what the disk refuses beside the logs.
+    It holds the lock of the directory from the constructor to `shutdown` or `close_handles`. `logs` has the open logs
+    by the name of their directory, in order of loading and creation. `was_clean` and `previous_broker_epoch` describe
+    the stop before this start.
+
+    The constructor raises DirectoryInUse. It and all verbs raise DirectoryFailed for disk errors outside of the logs.
     """
 
     def __init__(
@@ -87,10 +88,10 @@ class LogManager:
         # Topic ids by directory name, for partitions that have one.
         self.topic_ids: dict[str, str] = {}
         self._is_loaded = False
-        # Whether a loaded log ends below its checkpoint, so that the load lowered its high watermark.
+        # Whether a load has lowered a high watermark: its log ends below the checkpoint.
         self._is_high_watermark_lowered = False
         self._deleted_count = 0
-        # Renamed logs, and when their files are to be deleted.
+        # Renamed logs, each with the time at which its files are to be deleted.
         self._doomed: list[tuple[int, PartitionLog]] = []
         self._lock: Lock | None = None
         with self._disk("open"):
@@ -104,7 +105,7 @@ class LogManager:
             clean_file = CleanShutdownFile(file_system, directory)
             self.previous_broker_epoch = clean_file.read()
             self.was_clean = clean_file.delete()
-            # Else a power loss while loading could bring the mark of a clean stop back.
+            # Without this sync a power loss while loading could bring the mark of a clean stop back.
             file_system.sync_directory(directory)
             self._recovery_points = OffsetCheckpoint(file_system, join(directory, RECOVERY_POINT_CHECKPOINT))
             self._log_starts = OffsetCheckpoint(file_system, join(directory, LOG_START_OFFSET_CHECKPOINT))
@@ -126,6 +127,8 @@ class LogManager:
         Deletions that a crash interrupted are finished. Raises StorageError when a log can be neither opened nor
         repaired, and for a directory that is no partition's; nothing stays open then.
         """
+        assert self._lock is not None, self.directory
+        assert not self._is_loaded, self.directory
         self._now_ms = now_ms
         try:
             with self._disk("load"):
@@ -134,9 +137,9 @@ class LogManager:
             self.close_handles()
             raise
         self._is_loaded = True
-        # Recovery may have ended below an old recovery point, which appends will soon exceed again.
+        # Recovery may have ended below the recovery point in the file, and appends will soon exceed it again.
         self.checkpoint_recovery_points()
-        # For the same reason: the file must not call committed what will be appended there.
+        # In the same way, records that will be appended there must not count as committed.
         if self._is_high_watermark_lowered:
             self.checkpoint_high_watermarks()
 
@@ -206,10 +209,11 @@ class LogManager:
         topic_id: str | None = None,
         now_ms: int | None = None,
     ) -> PartitionLog:
-        """Return the partition's log; where there is none, create one, durable before it is used.
+        """Return the partition's log; where there is none, create one, whose directory is durable on return.
 
-        Raises InvalidTopic, InconsistentTopicId when the directory belongs to another topic of that name.
+        Raises InvalidTopic; InconsistentTopicId when the directory belongs to another topic with that name.
         """
+        assert self._lock is not None, self.directory
         check_topic_name(topic)
         name = directory_name(topic, partition)
         if (log := self.logs.get(name)) is not None:
@@ -233,7 +237,7 @@ class LogManager:
     def delete(self, topic: str, partition: int) -> bool:
         """Delete the partition's log. Returns whether there was one.
 
-        It is renamed first, so that a crash leaves a deletion to finish and no half of a log.
+        Its directory is renamed first, so that after a crash the next start finishes the deletion.
         """
         name = directory_name(topic, partition)
         log = self.logs.pop(name, None)
@@ -247,10 +251,10 @@ class LogManager:
         return True
 
     def delete_later(self, topic: str, partition: int, now_ms: int) -> bool:
-        """Delete the partition's log while readers still use it: `delete_due` deletes its files file.delete.delay.ms
-        later. Returns whether there was one.
+        """Remove the partition's log while readers still use it. Returns whether there was one.
 
-        It is removed from `logs` and gets its `-delete` name at once, so that a crash leaves a deletion to finish.
+        `delete_due` deletes its files file.delete.delay.ms later. The log is removed from `logs`, and its directory
+        gets a `-delete` name, at once: after a crash the next start finishes the deletion.
         """
         name = directory_name(topic, partition)
         log = self.logs.get(name)
@@ -284,10 +288,10 @@ class LogManager:
         return [log.directory for log in due]
 
     def set_aside(self, topic: str, partition: int) -> str | None:
-        """Rename a log that the metadata does not know, to a name that nothing loads (LL4). Returns the new path; None
-        without such a log.
+        """Rename the directory of a log that the metadata does not know, to a name that nothing loads (LL4).
 
-        The metadata may be wrong: only an operator may delete what is on this disk.
+        Returns the new path; None without such a log. It is not deleted because the metadata may be wrong: only an
+        operator may delete it.
         """
         name = directory_name(topic, partition)
         log = self.logs.pop(name, None)
@@ -308,7 +312,7 @@ class LogManager:
         return path
 
     def _forget_offsets(self) -> None:
-        """Remove the deleted log's offsets: else a later topic with its name would begin with them."""
+        """Remove a deleted log's offsets from the checkpoints: a later topic with its name must not begin with them."""
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()
@@ -323,8 +327,9 @@ class LogManager:
                 return name
 
     def checkpoint_recovery_points(self) -> None:
-        """Write the recovery points. Only for the thread that owns the logs: a truncation writes them at once,
-        too (RT16).
+        """Write the recovery points. Only the thread that owns the logs may call this.
+
+        A truncation writes them at once, too (RT16).
         """
         with self._disk("checkpoint"):
             self._write_recovery_points()
@@ -373,7 +378,8 @@ class LogManager:
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH, now_ms: int | None = None) -> bool:
         """Flush and close all logs, then write checkpoints and the mark of a clean stop (LL5); release the lock last.
 
-        Returns whether the stop was clean: if any log fails to close, nothing is marked and the next start recovers.
+        Returns whether the stop was clean: if a log cannot be closed, the mark is not written and the next start
+        recovers all logs.
         """
         now_ms = self._now_ms if now_ms is None else now_ms
         is_clean = True
