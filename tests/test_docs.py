@@ -28,6 +28,7 @@ _TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
 _PATH = re.compile(rf"(?<![\w./-])(?:{TOP})/(?:[\w./-]*[\w/])?")
 _MODULE = re.compile(r"python -m ([\w.]+)")
 _TARGETS = re.compile(r"make ((?:[a-z-]+ ?)+)")
+_FILE_OR_FOLDER = re.compile(r"[\w-][\w.-]*(?:/[\w.-]+)*(?:/|\.(?:py|jsonl|md|toml|yaml|lock))")
 _CLASS = re.compile(r"([A-Z][a-z]+(?:[A-Z][a-z]+)+|[A-Z][a-z]{4,})(?:\.(\w+))?(?:\(.*\))?")
 _CLASS_STATEMENT = re.compile(r"^class (\w+)", re.MULTILINE)
 _PART = re.compile(r"log\.([a-z]\w*)\.(\w+)(?:\(.*\))?")
@@ -82,6 +83,8 @@ def test_every_path_that_a_page_names_exists(page: Path) -> None:
     named = [found for code in code_in(page) for found in _PATH.findall(code.partition("::")[0])]
     links = [str((page.parent / link).relative_to(ROOT)) for link in _LINK.findall(text_of(page))]
     missing = [path for path in (*named, *links) if not (ROOT / path).exists()]
+    near = [code for code in code_in(page) if _FILE_OR_FOLDER.fullmatch(code)]
+    missing += [path for path in near if not any((top / path).exists() for top in (ROOT, page.parent))]
     assert not missing
 
 
