@@ -1,4 +1,4 @@
-"""What the commands of this folder take as arguments."""
+"""The types of the arguments that the commands of this folder take."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 
 
 def positive(text: str) -> int:
-    """Some that it is handed to would take 0 and less for no limit."""
+    """A whole number above zero. Some of the options would read 0 or less as "no limit"."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is below 1")

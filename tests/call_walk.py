@@ -1,4 +1,4 @@
-"""The walk of one call through the code: every Python call beneath it into the folders that count, in order."""
+"""Recording the walk of one call: every Python call below it into the folders that count, in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import final
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: `file` is relative to the root, `depth` the number of counted calls that it is inside of."""
+    """One Python call. `file` is relative to the root; `depth` is the number of counted calls around it."""
 
     depth: int
     file: str
@@ -23,7 +23,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """All counted calls of one call of the entry, the entry first; its arguments and what it returned."""
+    """The counted calls of one call of the entry, the entry first, with its arguments and its result."""
 
     arguments: dict[str, object]
     calls: list[Call] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Walk:
 
     @property
     def moves(self) -> int:
-        """How often a call is into another file than the call before it."""
+        """Count the calls into another file than that of the call before."""
         return sum(before.file != after.file for before, after in pairwise(self.calls))
 
     @property
@@ -42,7 +42,7 @@ class Walk:
         return f"{len(self.calls)} calls, {self.moves} moves between {self.files} files"
 
     def lines(self) -> Iterator[str]:
-        """The calls as text, each indented by its depth."""
+        """Return the calls as text, each indented by its depth."""
         for call in self.calls:
             yield f"{'  ' * call.depth}{call.file}:{call.function}"
 
@@ -51,10 +51,11 @@ class Walk:
 def recorded_walks(
     entry: Callable[..., object], root: Path, folders: tuple[str, ...]
 ) -> Iterator[list[Walk]]:
-    """Record a walk of each call of `entry` inside the block; the list that it yields grows by one at each end.
+    """Record a walk of each call of `entry` inside the block. Yields a list that grows by one walk as each call ends.
 
-    A call counts if its code is in one of the `folders` of `root`. The resumption of a generator is a call as well,
-    and so is a comprehension on Python 3.11. Libraries and C code do not count, but what they call back does.
+    A call counts if its code is in one of the `folders` of `root`. The resumption of a generator counts as a
+    call, and so
+    does a comprehension on Python 3.11. Libraries and C code do not count, but the code that they call back does.
     """
     recorder = _Recorder(entry.__code__, root, folders)
     before = sys.getprofile()
@@ -77,7 +78,7 @@ class _Recorder:
         # None for code that does not count.
         self._files: dict[CodeType, str | None] = {}
         self._calls: list[Call] = []
-        # The frames of the counted calls that have not ended, the entry's first; empty outside a walk.
+        # The frames of the counted calls that have not ended, the entry's first. It is empty outside a walk.
         self._open: list[FrameType] = []
         self.walks: list[Walk] = []
 
@@ -87,7 +88,7 @@ class _Recorder:
             if file is not None:
                 self._calls.append(Call(len(self._open), file, frame.f_code.co_qualname))
                 self._open.append(frame)
-        # A generator that is closed returns without a call before it: its frame is not the newest.
+        # A generator that is closed returns without a call before: its frame is not the newest.
         elif event == "return" and self._open and self._open[-1] is frame:
             self._open.pop()
             if not self._open:

@@ -1,4 +1,4 @@
-"""Where this checkout lies, and what Kafka wrote into it."""
+"""The paths of this checkout and of the files in it that Kafka wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recorded walk counts: two modules that call each other, a generator, an error, and calls that do not count."""
+"""The counts of a recorded walk: two modules that call each other, a generator, an error, and calls left out."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def walk(tmp_path: Path, modules: SimpleNamespace) -> Walk:
     return only
 
 
-GENERATOR = 3  # resumptions of a generator that yields twice
+# Resumptions of a generator that yields twice.
+GENERATOR = 3
 
 
 def test_a_walk_is_every_call_beneath_the_entry_in_order_with_its_depth(walk: Walk) -> None:

@@ -1,6 +1,6 @@
-"""What could make one seed two runs, looked for in the source of everything that must not have it.
+"""Searches the source for everything that could make one seed two runs.
 
-import-linter holds the imports; here are the built-ins and the orders that no import shows.
+import-linter checks the imports. These tests check the built-ins and the orders that no import shows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import pytest
 
 from tests.places import ROOT
 
-SHELLS = ("commands.py", "os_filesystem.py")  # of storage and sim: they touch the machine
+# These files of storage and sim touch the machine.
+SHELLS = ("commands.py", "os_filesystem.py")
 FORBIDDEN_CALLS = {"hash", "id", "input", "open", "print"}
 FORBIDDEN_NAMES = {"__del__", "__hash__"}
 ORDERLESS = {"set", "frozenset"}
@@ -39,7 +40,7 @@ def offences(tree: ast.AST) -> list[str]:
 
 
 def is_orderless(iterated: ast.expr) -> bool:
-    """A set display, a set comprehension, or a call of set(): what can be seen without types."""
+    """Whether the node is a set display, a set comprehension or a call of set(): what is visible without types."""
     if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Name):
         return iterated.func.id in ORDERLESS
     return isinstance(iterated, ast.Set | ast.SetComp)

@@ -1,4 +1,4 @@
-"""The list behind `make mutants` is true: what it changes is there once, and whom it names exists."""
+"""The list behind `make mutants` is true: the source line that it changes occurs once, and its tests exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folder = import package: the price of short names is that a rival of the same name must be noticed at once."""
+"""Each folder is an import package with a short name, so a rival of the same name must be noticed at once."""
 
 from __future__ import annotations
 

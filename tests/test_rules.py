@@ -1,4 +1,4 @@
-"""Each rule that is cited is said in one plain sentence, and docs/rules.md says them all."""
+"""Each rule that is cited has one plain sentence, and docs/rules.md lists them all."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def codes_in(text: str) -> list[str]:
 
 
 def is_plain(sentence: str) -> bool:
-    """Whether it is one short line, and two sentences at most: the second says where replog deviates from Kafka."""
+    """Whether the text is one short line of at most two sentences; the second says where replog deviates from Kafka."""
     is_one_line = not set(sentence) & set("\n|") and sentence == sentence.strip()
     return is_one_line and sentence.endswith(".") and len(sentence) <= 200 and sentence.count(". ") <= 1
 

@@ -1,8 +1,8 @@
-"""The shape of the source tree: arrows run down only, no circle of imports, short chains, shallow classes.
+"""The shape of the source tree: imports run down only, no circle of imports, short chains, shallow classes.
 
-Every import counts, at the top of a file, in a function and under TYPE_CHECKING. A face is the `__init__.py` of a
-folder: it hands names on to other folders. Importing a file runs the faces of all folders on the way to it, so these
-count as imported too, but for the folders that the importing file is in itself.
+Every import counts: at the top of a file, in a function and under TYPE_CHECKING. A face is the `__init__.py` of a
+folder, which passes names on to other folders. Importing a file runs the faces of all folders on the way to it, so
+these count as imported too, except for the folders that the importing file is itself in.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Graph = dict[str, set[str]]
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The modules of a checkout by dotted name; a face has the name of its folder."""
+    """The modules of a checkout by dotted name. A face has the name of its folder."""
 
     paths: dict[str, Path]
     imports: dict[str, list[tuple[str, str]]]
@@ -55,13 +55,13 @@ class Tree:
         return self.paths[name].name == "__init__.py"
 
     def imported(self, name: str) -> set[str]:
-        """Files that `name` imports from, faces among them."""
+        """Return the files that `name` imports from, faces included."""
         wholes = ((f"{module}.{what}", module) for module, what in self.imports[name])
         found = {whole if whole in self.paths else module for whole, module in wholes}
         return {module for module in found if module in self.paths and module != name}
 
     def home(self, module: str, name: str) -> str:
-        """The file that defines what `module`, perhaps a face, has under `name`."""
+        """Return the file that defines what `module`, perhaps a face, has under `name`."""
         if f"{module}.{name}" in self.paths:
             return f"{module}.{name}"
         if module in self.paths and self.is_face(module):
@@ -110,7 +110,7 @@ def faces_above(name: str) -> Iterator[str]:
 
 
 def everything_run(tree: Tree) -> Graph:
-    """What each file imports, and the faces that run on the way there."""
+    """Return for each file what it imports, and the faces that run on the way there."""
     graph = {}
     for name in tree.paths:
         found = tree.imported(name)
@@ -120,7 +120,10 @@ def everything_run(tree: Tree) -> Graph:
 
 
 def definitions(tree: Tree) -> Graph:
-    """Which files define what each file uses: faces are looked through, and have no entry."""
+    """Return for each file the files that define what it uses.
+
+    Faces are followed to the definition; they have no entry.
+    """
     graph: Graph = {}
     for name in tree.paths:
         if not tree.is_face(name):
@@ -130,7 +133,7 @@ def definitions(tree: Tree) -> Graph:
 
 
 def circle_in(graph: Graph) -> list[str]:
-    """The names of one circle, or an empty list."""
+    """Return the names of one circle, or an empty list."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -139,7 +142,7 @@ def circle_in(graph: Graph) -> list[str]:
 
 
 def longest_chain(graph: Graph) -> list[str]:
-    """Needs a graph without circles."""
+    """Return the longest chain of a graph without circles."""
     chains: dict[str, list[str]] = {}
     for name in TopologicalSorter(graph).static_order():
         below = max((chains[module] for module in sorted(graph[name])), key=len, default=[])
@@ -148,7 +151,7 @@ def longest_chain(graph: Graph) -> list[str]:
 
 
 def arrows_up(tree: Tree, package: str, order: list[str]) -> list[str]:
-    """Imports between parts of `package` that run against `order`, and parts that the order does not name."""
+    """List imports between parts of `package` that run against `order`, and parts that `order` does not name."""
     depth = package.count(".") + 1
     wrong = []
     for name, found in definitions(tree).items():
@@ -162,7 +165,7 @@ def arrows_up(tree: Tree, package: str, order: list[str]) -> list[str]:
 
 
 def depths(tree: Tree) -> dict[str, int]:
-    """How many classes of this project stand in a row, this one and those below it. Bases from outside do not count."""
+    """Return the depth of each class: itself and its bases within this project."""
     bases: dict[str, list[str]] = {}
     for name, classes in tree.classes.items():
         homes = {what: tree.home(module, what) for module, what in tree.imports[name]}

@@ -1,9 +1,9 @@
-"""How many calls and files a produced batch and a follower's fetch walk through, in a simulated cluster.
+"""Counts the calls and files that a produced batch and a follower's fetch pass through in a simulated cluster.
 
-`python -m tests.test_walks` prints both walks call by call, to see which of them only hand on.
+`python -m tests.test_walks` prints both walks call by call: it shows which calls only forward to another.
 
-A read begins at the nearest index entry and looks at every batch from there on, so the walks of a kind differ by their
-place in the index interval. The bounds are about one walk of each kind, always the same one of this run.
+A read begins at the nearest index entry and looks at every batch from there on, so walks of one kind differ with their
+place in the index interval. The bounds apply to one walk of each kind, always the same one of this run.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ RECORDED_US = 900_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """The steps of a leader that begin with a `request` and reply with bodies of the types `answers`, in order."""
+    """The leader's steps that begin with a `request` and reply with bodies of the types in `answers`, in order."""
 
     name: str
     request: type[ProduceRequest | FetchRequest]
     answers: tuple[type[ProduceResponse | FetchResponse], ...]
-    # Which of the recorded walks of this kind the bounds are about, from 0.
+    # The number, from 0, of the recorded walk of this kind to which the bounds apply.
     number: int
     most_calls: int
     most_moves: int
@@ -72,7 +72,7 @@ KINDS = (
 
 @functools.cache
 def steps_of_brokers() -> list[Walk]:
-    """The walks of all brokers' steps, in order, over a while in which no fault strikes."""
+    """Return the walks of all brokers' steps, in order, over a while in which no fault strikes."""
     run = Run(parse_scenario(SCENARIO), SEED)
     with without_garbage_collection():
         run.begin()

@@ -1,4 +1,4 @@
-"""Every crash of every small workload: `python -m tests.crash [WORKLOAD...]`.
+"""Tries every crash of every small workload: `python -m tests.crash [WORKLOAD...]`.
 
 Exit status: 0 no violation (and each planted mistake found), 1 otherwise, 2 usage, 3 interrupted.
 """
@@ -30,8 +30,9 @@ Result = TypeVar("Result")
 def in_processes(
     jobs: int, function: Callable[[Argument], Result], arguments: Sequence[Argument]
 ) -> Iterator[Result]:
-    """Results in the order of the arguments; each argument in a process of its own, `jobs` at once."""
-    # Ctrl-C goes to the whole group of processes: the parent answers it, and ends the others.
+    """Yield the results in the order of the arguments. Each argument has a process of its own; `jobs` run at once."""
+    # Ctrl-C reaches the whole group of processes. The children ignore it; the parent answers it and ends
+    # them.
     ignore = (signal.SIGINT, signal.SIG_IGN)
     with get_context("fork").Pool(jobs, signal.signal, ignore, maxtasksperchild=1) as pool:
         yield from pool.imap(function, arguments)
@@ -67,7 +68,7 @@ def sweep_all(names: list[str], jobs: int, stride: int) -> int:
 
 
 def fail_all(names: list[str], jobs: int, stride: int) -> int:
-    """Every call of every workload fails once, in each of three ways."""
+    """Let every call of every workload fail once, in each of three ways."""
     calls = wrong = 0
     for reports in in_processes(jobs, partial(fail_calls, stride=stride), names):
         for report in reports:

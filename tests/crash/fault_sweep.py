@@ -1,4 +1,4 @@
-"""Every workload with its first call failing, its second, its third … until it passes."""
+"""Runs every workload with its first call failing, then its second, its third … until a run passes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FaultReport:
 
 
 def sweep_faults(workload: Workload, kind: FaultKind, stride: int = 1) -> FaultReport:
-    """The fault strikes call 1, 1 + stride … of those behind the workload's preparation."""
+    """Run the workload once for each call after its preparation that may fail: call 1, 1 + `stride` and so on."""
     sound = record(workload)
     counting = Fault(kind, 0)
     _run(workload, counting)
@@ -39,7 +39,7 @@ def sweep_faults(workload: Workload, kind: FaultKind, stride: int = 1) -> FaultR
 
 
 def _run(workload: Workload, fault: Fault) -> tuple[Stage, BaseException | None]:
-    """What stopped it; None when it came to its end all the same."""
+    """Run the workload with the fault. Returns its stage, and the error that stopped it or None."""
     stage = Stage(
         wrap=lambda disk, file_system: FaultyFileSystem(file_system, disk, fault), on_record=fault.arm
     )
@@ -71,14 +71,17 @@ def _problems_after(workload: Workload, fault: Fault, sound: Recording) -> list[
 
 
 def _is_clear(error: BaseException, operation: str) -> bool:
-    """A log's verbs raise StorageError; those of the log directory may let an OSError pass that names the file."""
+    """Whether `error` is one that callers are promised.
+
+    A log's verbs raise StorageError. Those of the log directory may also raise an OSError that names the file.
+    """
     if isinstance(error, OSError):
         return error.filename is not None and operation.startswith(MANAGER_VERBS)
     return isinstance(error, StorageError)
 
 
 def _problems_of_the_living(stage: Stage) -> list[str]:
-    """A log takes appends and serves what it has, or it is offline and says so; never something between."""
+    """Check that each log either takes appends and serves what it has, or is offline and says so."""
     problems = []
     for name, log in stage.manager.logs.items():
         try:

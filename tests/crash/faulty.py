@@ -22,18 +22,20 @@ WRITES = frozenset({"write_at", "append"})
 class FaultKind(Enum):
     IO_ERROR = "EIO"
     FULL_DISK = "ENOSPC"
-    SHORT_WRITE = "short"  # half of the bytes, then the disk is full
+    # Half of the bytes are written, then the disk is full.
+    SHORT_WRITE = "short"
 
 
 @dataclass(slots=True)
 class Fault:
-    """Once armed, strikes the `call`-th call that may fail so (1 is the first), once; 0 only counts."""
+    """A fault that, once armed, strikes one call: number `call`, from 1, of those that can fail so. 0 only counts."""
 
     kind: FaultKind
     call: int
     is_armed: bool = False
     count: int = 0
-    struck: str = ""  # verb and path of the call that failed
+    # Verb and path of the call that failed.
+    struck: str = ""
 
     def strikes(self, verb: str, path: str) -> bool:
         if not self.is_armed:
@@ -100,7 +102,8 @@ class FaultyFile:
 
     def sync(self) -> None:
         if self._fault.strikes("sync", self.path):
-            self._disk.fail(1, verbs={"sync"})  # the pages are dropped, too
+            # A failed sync drops the pages, too.
+            self._disk.fail(1, verbs={"sync"})
         self._inner.sync()
 
     def map_for_reading(self) -> ReadMap:
@@ -125,7 +128,8 @@ class FaultyFileSystem:
         return FaultyFile(file, self._disk, self._fault)
 
     def exists(self, path: str) -> bool:
-        return self._inner.exists(path)  # never raises: what cannot be seen is not there
+        # It never raises: what cannot be seen does not exist.
+        return self._inner.exists(path)
 
     def stat(self, path: str) -> FileStat:
         return self._call("stat", path, lambda: self._inner.stat(path))

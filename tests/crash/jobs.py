@@ -1,4 +1,4 @@
-"""What one process of a sweep does; all that goes in and comes out is plain data."""
+"""The work of one process of a sweep. All that goes in and comes out is plain data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sweep(name: str, stride: int = 1) -> Report:
 
 
 def search(name: str) -> Violation | None:
-    """The first violation that the workload of the mistake shows; None when it shows none."""
+    """Return the first violation that the mistake's workload shows, or None."""
     logging.disable(logging.CRITICAL)
     mistake = MISTAKES_BY_NAME[name]
     with planted(mistake):

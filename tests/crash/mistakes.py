@@ -1,4 +1,4 @@
-"""Storage mistakes that a sweep must find, each put over the sound code from outside; `found_by` names the workload."""
+"""Storage mistakes that a sweep must find. Each is patched into the sound code; `found_by` names the workload."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _cut_without_sync(segment: LogSegment, position: int) -> int:
 
 
 class _AnyChecksum(int):
-    """Equal to every checksum there is."""
+    """A number that equals every checksum."""
 
     def __ne__(self, other: object) -> bool:
         return False

@@ -1,7 +1,7 @@
-"""What a partition may hold after a crash: the batches it held, those it was about to hold, and what was promised.
+"""The model of what a partition may hold after a crash: old batches, new batches, and what was promised.
 
-`Log` is what a partition is at one moment. A crash inside an operation may leave what was there before it or what was
-to be there after it, each shortened at the end by what no sync had promised; nothing else.
+`Log` is a partition at one moment. A crash inside an operation may leave the log from before it or the log that was to
+follow, each without some of the batches at its end that no sync had promised. It may leave nothing else.
 """
 
 from __future__ import annotations
@@ -25,28 +25,33 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """`synced_to`: all below it is promised to outlive a power loss. `start_to`: no start may stand above it."""
+    """A partition at one moment.
+
+    All below `synced_to` is promised to outlive a power loss. No start may find a log start above `start_to`.
+    """
 
     batches: tuple[Batch, ...] = ()
     synced_to: int = 0
-    start_from: int = 0  # a log start that a checkpoint has made durable
+    # A log start that a checkpoint has made durable.
+    start_from: int = 0
     start_to: int = 0
     topic_id: str | None = None
-    keeps_some: bool = False  # being compacted, segment by segment: a mixture of before and after
+    # A compaction, segment by segment, is under way: a mixture of before and after is allowed.
+    keeps_some: bool = False
 
     def shortened(self, offset: int) -> Log:
-        """Without the batch that holds `offset` and all behind it."""
+        """Return the log without the batch that holds `offset` and without all after it."""
         kept = tuple(each for each in self.batches if each.next_offset <= offset)
         return replace(self, batches=kept, synced_to=min(self.synced_to, offset))
 
 
-# By directory name; a partition that does not exist has no entry.
+# Logs by directory name. A partition that does not exist has no entry.
 Logs = dict[str, Log]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """Of a crash inside one operation; `before` and `after` are equal between operations."""
+    """What a crash inside one operation may leave. Between operations `before` and `after` are equal."""
 
     operation: str
     before: Logs
@@ -60,7 +65,8 @@ class Found:
     log_start_offset: int
     log_end_offset: int
     topic_id: str | None
-    epochs: tuple[tuple[int, int], ...]  # epoch, start offset
+    # Pairs of epoch and start offset.
+    epochs: tuple[tuple[int, int], ...]
     batches: tuple[Batch, ...]
 
 
@@ -79,7 +85,7 @@ def batches_of(data: bytes) -> tuple[Batch, ...]:
 
 
 def stored(file_system: FileSystem, directory: str) -> tuple[Batch, ...]:
-    """Every batch in the files, also what lies below the log start."""
+    """Return every batch in the files, including those below the log start."""
     found: list[Batch] = []
     for name in file_system.list(directory):
         if name.endswith(".log"):
@@ -88,7 +94,7 @@ def stored(file_system: FileSystem, directory: str) -> tuple[Batch, ...]:
 
 
 def judge(expected: Expectation, found: dict[str, Found]) -> list[str]:
-    """What is wrong with the partitions as a start found them; nothing when all is as it may be."""
+    """Return one line for each partition that is not as it may be after the crash."""
     problems = []
     for name in sorted(expected.before.keys() | expected.after.keys() | found.keys()):
         problem = _judge_one(expected.before.get(name), expected.after.get(name), found.get(name))
@@ -108,7 +114,7 @@ def _judge_one(before: Log | None, after: Log | None, found: Found | None) -> st
 
 
 def _why_not(log: Log, logs: list[Log], found: Found) -> str:
-    """Why `found` is not `log` shortened at its ends, keeping all that was promised; empty when it is."""
+    """Say why `found` is not `log` shortened at its ends, with all that was promised; empty when it is."""
     start_to = max(each.start_to for each in logs)
     if found.log_start_offset > start_to:
         return f"starts at {found.log_start_offset}, above {start_to}"
@@ -126,7 +132,10 @@ def _why_not(log: Log, logs: list[Log], found: Found) -> str:
 
 
 def _wrong_epoch(start_to: int, found: Found) -> str:
-    """The epochs below a log start may go before the start itself is durable."""
+    """Say which batch has the wrong epoch; empty when none has.
+
+    Epochs below a log start may be deleted before the start itself is durable.
+    """
     for each in found.batches:
         offset = max(each.base_offset, start_to)
         known = [epoch for epoch, start_offset in found.epochs if start_offset <= offset]
@@ -142,7 +151,10 @@ def _not_among(found: Iterable[Batch], whole: list[Batch]) -> str:
 
 
 def _promise_broken(logs: list[Log], found: Found) -> str:
-    """What both the log before and the one after hold must be there, as far as the first had it synced."""
+    """Say which promised batch is missing; empty when none is.
+
+    A batch is promised if the logs before and after both hold it, and the one before had it synced.
+    """
     synced_to = logs[0].synced_to
     promised = [each for each in logs[0].batches if each.next_offset <= synced_to]
     for other in logs[1:]:

@@ -27,7 +27,7 @@ class Outcome:
 
 
 def start_and_check(disk: SimDisk, config: LogConfig) -> tuple[LogManager | None, Outcome]:
-    """The manager stays open; None when the start failed, which the outcome tells."""
+    """Start on the file system and check the logs. The manager stays open; it is None when the start failed."""
     outcome = Outcome()
     try:
         manager = start_manager(disk.file_system(Life()), config, START_MS)
@@ -54,9 +54,9 @@ def start_and_check(disk: SimDisk, config: LogConfig) -> tuple[LogManager | None
 
 
 def _verified(disk: SimDisk, manager: LogManager) -> list[str]:
-    """The project's own verify reads the files once more, beside the open logs; a `.tmp` harms nobody.
+    """Read the files once more with replog's own verify, while the logs are open. A `.tmp` file is no problem.
 
-    Epochs are left to `judge`, which knows how far the log start has been: below it they may go first.
+    Epochs are left to `judge`, which knows how far the log start has been: those below it may be deleted early.
     """
     file_system, problems = disk.file_system(Life()), []
     for name in manager.logs:
@@ -97,7 +97,7 @@ def _problems_of_batches(log: PartitionLog, found: tuple[Batch, ...]) -> list[st
 
 
 def _problems_of_indexes(segment: LogSegment) -> list[str]:
-    """Each entry leads to the batch it names, from the first byte of an append on; times never say too little."""
+    """Check each index entry: it leads to the batch it names, where an append began, and its time is not too low."""
     places: dict[int, Batch] = {}
     position = 0
     data = segment.records.read_slice(0, segment.size_bytes)
@@ -136,7 +136,7 @@ def _problems_of_time_index(segment: LogSegment, data: bytes) -> list[str]:
 
 
 def _problems_of_reads(log: PartitionLog, found: tuple[Batch, ...]) -> list[str]:
-    """By offset, by time and in a row: each way gives the same batches."""
+    """Check that reading by offset, by time and in a row returns the same batches."""
     problems, offset = [], log.log_start_offset
     readable = [each for each in found if each.next_offset > offset]
     for each in readable:
@@ -144,8 +144,9 @@ def _problems_of_reads(log: PartitionLog, found: tuple[Batch, ...]) -> list[str]
             if log.read(wanted, max_size=1).records != each.data:
                 problems.append(f"a read from {wanted} gives something else")
     records = [record for each in readable for record in next(iter(iterate_batches(each.data))).records()]
-    # A full segment without time entries (its file was lost with a rename, or it was compacted to nothing) answers by
-    # the age of its file, as Kafka's does: then nothing can be asked by time.
+    # A full segment may have no time entries: its file was lost with a rename, or compaction left nothing in
+    # it.
+    # Then it answers by the age of its file, as in Kafka, and nothing can be asked by time.
     full = [segment for segment in log.local.segments if segment is not log.local.segments.active]
     for record in records if all(segment.time_index.entries for segment in full) else []:
         if record.offset < log.log_start_offset:
@@ -162,7 +163,7 @@ def _problems_of_reads(log: PartitionLog, found: tuple[Batch, ...]) -> list[str]
 
 
 def _problems_of_producers(log: PartitionLog, found: tuple[Batch, ...]) -> list[str]:
-    """Each producer's last sequence, from the batches; one whose batches are gone may still be remembered."""
+    """Compare each producer's last sequence with the batches. One whose batches are deleted may still be known."""
     expected: dict[int, Batch] = {}
     for each in found:
         if each.producer_id >= 0 and each.next_offset > log.log_start_offset:

@@ -1,4 +1,4 @@
-"""One state of a sweep, made again and told call by call."""
+"""Makes one state of a sweep again and prints it call by call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.crash.workloads import Workload, record
 
 
 def replay(workload: Workload, name: StateName) -> int:
-    """1 when the state breaks a promise, as the sweep said, else 0."""
+    """Print the crash, the start after it and the verdict. Returns 1 when the state breaks a promise, else 0."""
     recording = record(workload)
     point = recording.points[name.point]
     expected = recording.expectation_of(point)
@@ -40,7 +40,7 @@ def replay(workload: Workload, name: StateName) -> int:
 
 
 def _crash_in_start(disk: SimDisk, call: int, workload: Workload) -> SimDisk:
-    """The disk before that call of a start, or after the append that follows it."""
+    """Return the disk before that call of a start, or after the append that follows the start."""
     points: list[SimDisk] = []
     disk.observer = lambda verb, path: points.append(disk.snapshot())
     manager, _ = start_and_check(disk, record(workload).config)

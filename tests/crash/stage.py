@@ -1,4 +1,4 @@
-"""One log directory on a simulated disk, worked on step by step while every call of the disk is recorded."""
+"""A log directory on a simulated disk, changed step by step while every call of the disk is recorded."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from tests.crash.model import Expectation, Log, Logs, stored
 
 ROOT = "data"
 NOW_MS = 1_700_000_000_000
-WRITTEN_MS = NOW_MS + 3_600_000  # of every file: a record is made before it is written
-# Small enough that a few batches fill a segment, and a few entries an index.
+# The time of every file: a record is made before it is written.
+WRITTEN_MS = NOW_MS + 3_600_000
+# The limits are so small that a few batches fill a segment, and a few entries an index.
 CONFIG = LogConfig(segment_bytes=700, segment_index_bytes=240, index_interval_bytes=120)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashPoint:
-    """The disk just before `call`, of the operation number `operation`."""
+    """The disk just before `call`, in the operation with the number `operation`."""
 
     disk: SimDisk
     call: str
@@ -43,7 +44,7 @@ class Recording:
 
 
 def start_manager(file_system: FileSystem, config: LogConfig, now_ms: int = NOW_MS) -> LogManager:
-    """What a broker does at its start, and what recovery after a crash is. Nothing stays open when it raises."""
+    """Start a log manager, as a broker does and as recovery after a crash does. A raise leaves nothing open."""
     manager = LogManager(file_system, ROOT, config, now_ms, Draws(0))
     manager.load(now_ms)
     return manager
@@ -51,9 +52,10 @@ def start_manager(file_system: FileSystem, config: LogConfig, now_ms: int = NOW_
 
 @final
 class Stage:
-    """`step` runs one operation. The model of each log is what its files hold between operations, and what was synced.
+    """A log directory with a model of each log: what its files hold between operations, and what was synced.
 
-    `wrap` makes the file system that the logs work on; `on_record` runs when the preparation is over.
+    `step` runs one operation. `wrap` makes the file system that the logs work on; `on_record` runs after the
+    preparation.
     """
 
     def __init__(
@@ -79,7 +81,10 @@ class Stage:
         return self.manager.logs[name]
 
     def record(self, sound_to: int | None = None) -> None:
-        """From here on, on a disk that owes nothing; of each log what lies below `sound_to` is promised."""
+        """Record from here on. All pending changes of the disk are synced first.
+
+        Each log is promised up to `sound_to` (exclusive); None promises all of it.
+        """
         self.disk.sync_all()
         self.recording.expectations.clear()
         for name, model in self.models.items():
@@ -97,9 +102,11 @@ class Stage:
     def step(
         self, operation: str, run: Callable[[], object], *, synced: bool = False, keeps_some: bool = False
     ) -> None:
-        """`synced` says that the operation promises all that is in its logs when it returns.
+        """Run one operation and record what may be found after a crash in it.
 
-        With `keeps_some` it removes batches from the middle, and promises those that it leaves.
+        `synced` says that the operation promises all that is in its logs when it returns. `keeps_some` says that
+        it removes
+        batches from the middle and promises those that it leaves.
         """
         before = {name: replace(model, keeps_some=keeps_some) for name, model in self.models.items()}
         run()
@@ -130,7 +137,7 @@ class Stage:
         self.models[name] = replace(self.models[name], start_from=self.log(name).log_start_offset)
 
     def finish(self) -> Recording:
-        """The last crash point is behind the last operation."""
+        """End the recording, with a last crash point after the last operation."""
         models = dict(self.models)
         self.note_call("end of", ROOT)
         self.recording.expectations.append(Expectation(operation="done", before=models, after=models))
@@ -140,7 +147,7 @@ class Stage:
     # Operations that every workload uses.
 
     def crash(self) -> None:
-        """The process dies and the page cache stays; what was not synced is still not synced."""
+        """End the process. The page cache stays, and what was not synced is still not synced."""
         self.is_alive = False
         self.disk.crash_process()
 

@@ -1,11 +1,10 @@
-"""The states that a crash can leave, each with a name from which it can be made again.
+"""The states that a crash can leave. Each has a name from which it can be made again.
 
     append/12/3+5            before call 12 of the workload `append` power fails; of what is pending, 3 and 5 survive
-    append/12/3+5~5:short    and of the write 5 only a part
-    append/12/all            the process dies there, the page cache stays, and what is pending is pending still
-    append/12/3+5/7/-        then power fails again before call 7 of the start that follows, and nothing survives
-
-    append/12/3+5/w/7        or once the started process has appended a batch, and of what is pending 7 survives
+    append/12/3+5~5:short    and only a part of the write 5
+    append/12/all            the process dies there, the page cache stays, and what is pending stays pending
+    append/12/3+5/7/-        then power fails again before call 7 of the next start, and nothing survives
+    append/12/3+5/w/7        or after the started process has appended a batch; of what is pending, 7 survives
 
 The numbers are those of `SimDisk.pending_sequences`.
 """
@@ -18,14 +17,16 @@ from dataclasses import dataclass, replace
 from sim.disk import SimDisk, Tear
 from storage.draws import Draws
 
-MOST_PENDING = 12  # above, survivor sets are sampled
+# Above this number, the sets of survivors are sampled.
+MOST_PENDING = 12
 SAMPLED_SETS = 200
-AFTER_AN_APPEND = -1  # in place of a call of the start
+# A value in the place of a call of the start.
+AFTER_AN_APPEND = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What survives of the pending changes; `kept` None: all of it, and it stays pending."""
+    """What survives of the pending changes. `kept` is None if all of it stays, still pending."""
 
     kept: tuple[int, ...] | None
     tear: tuple[int, Tear] | None = None
@@ -61,7 +62,7 @@ class StateName:
     inner_loss: Loss | None = None
 
     def within(self, call: int, loss: Loss) -> StateName:
-        """The crash inside the start that follows this one."""
+        """Return the name of a crash inside the start that follows this state."""
         return replace(self, inner_call=call, inner_loss=loss)
 
     def __str__(self) -> str:
@@ -73,7 +74,7 @@ class StateName:
 
     @classmethod
     def parse(cls, text: str) -> StateName:
-        """ValueError for a text that is no name."""
+        """Read a name. Raises ValueError for any other text."""
         workload, point, loss, *inner = text.split("/")
         name = cls(workload, int(point), Loss.parse(loss))
         if not inner:
@@ -83,7 +84,10 @@ class StateName:
 
 
 def survivor_sets(pending: Sequence[int], draws: Draws, *identity: int) -> Iterator[tuple[int, ...]]:
-    """Every subset up to `MOST_PENDING`; above, every prefix, every one alone, every one left out, and a sample."""
+    """Yield sets of survivors: every subset of at most `MOST_PENDING` changes.
+
+    Of more changes: every prefix, each change alone, each one left out, and a sample.
+    """
     count = len(pending)
     if count <= MOST_PENDING:
         masks: list[int] = list(range(1 << count))
@@ -97,7 +101,7 @@ def survivor_sets(pending: Sequence[int], draws: Draws, *identity: int) -> Itera
 
 
 def torn_losses(disk: SimDisk, pending: Sequence[int]) -> Iterator[Loss]:
-    """Each pending write torn in each shape: with all else kept, with what came before it, and alone."""
+    """Yield each pending write torn in each shape: with all else kept, with what came before it, and alone."""
     for torn in disk.pending_writes():
         before = tuple(sequence for sequence in pending if sequence <= torn)
         for kept in dict.fromkeys((tuple(pending), before, (torn,))):
@@ -106,7 +110,7 @@ def torn_losses(disk: SimDisk, pending: Sequence[int]) -> Iterator[Loss]:
 
 
 def few_losses(disk: SimDisk) -> list[Loss]:
-    """For a crash inside a start: nothing, all, all but one, one alone; and the process alone dies."""
+    """Yield a few losses for a crash inside a start: nothing, all, all but one, one alone, and a process death."""
     pending = tuple(disk.pending_sequences())
     kept = [(), pending]
     for sequence in pending if len(pending) <= 6 else ():

@@ -17,10 +17,10 @@ from tests.crash.states import AFTER_AN_APPEND, Loss, StateName, few_losses, sur
 from tests.crash.workloads import Workload, record
 from tests.storage.logs import batch
 
-REPRESENTATIVES = (
-    1  # of the states on which a start makes the same calls, so many are crashed at each of them
-)
-MOST_VIOLATIONS = 5  # a sweep that found so many stops
+# Among states on which a start makes the same calls, this many starts are crashed at each call.
+REPRESENTATIVES = 1
+# A sweep stops after this many violations.
+MOST_VIOLATIONS = 5
 
 Findings = dict[str, Found]
 
@@ -37,14 +37,16 @@ class Violation:
 class Report:
     workload: str
     crash_points: int = 0
-    inner_crash_points: int = 0  # calls of starts that were crashed, too
-    states: int = 0  # different trees on which a start was tried
+    # Calls of starts at which a crash was tried, too.
+    inner_crash_points: int = 0
+    # Different trees on which a start was tried.
+    states: int = 0
     violations: list[Violation] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Of a start on one state, and of those on what crashes inside it leave: what they found, what was wrong."""
+    """What the start on one state found, and what was wrong."""
 
     state: StateName
     findings: Findings
@@ -53,7 +55,10 @@ class Verdict:
 
 @final
 class Sweep:
-    """`stride` takes every so-manieth crash point, `at_most` so many states of each: for a short run."""
+    """All crashes of one recorded workload.
+
+    For a short run, `stride` takes every `stride`-th crash point, and `at_most` bounds the states of each.
+    """
 
     def __init__(
         self,
@@ -91,8 +96,8 @@ class Sweep:
             on_disk = frozenset(ever_pending.difference(pending))
             expected = self._recording.expectation_of(point)
             for count, loss in enumerate(self._losses(point, pending, number)):
-                # The changes on the disk are the state: which call the crash came at does not matter. What is
-                # expected does, but only the crash before a change tells more than the one behind it.
+                # Two crashes that leave the same changes on the disk are one state, at whichever call they
+                # come. The expectation may differ, but before a change it is stricter than after it.
                 key = (
                     (on_disk.union(loss.kept or ()), loss.tear)
                     if loss.kept is not None
@@ -127,7 +132,7 @@ class Sweep:
                 return
 
     def _verdicts(self, name: StateName, before: SimDisk) -> list[Verdict]:
-        """Of the state, of its start's repetition, and of crashes inside that start."""
+        """Return the verdicts on the state, on a second start, and on crashes inside its start."""
         disk = before.snapshot()
         name.loss.apply(disk)
         key = _key(disk)
@@ -158,7 +163,10 @@ class Sweep:
             yield from self._explore_next_life(name, disk, manager, outcome.findings)
 
     def _problems_of_repetition(self, disk: SimDisk, was_clean: bool) -> list[str]:
-        """A second start finds the same and leaves the same bytes; one after a clean stop recovered nothing yet."""
+        """Check that a second start finds the same and leaves the same bytes.
+
+        After a clean stop the first start recovered nothing: then the second and third are compared.
+        """
         first = disk.snapshot()
         if was_clean:
             start_and_check(first, self._config)
@@ -190,7 +198,7 @@ class Sweep:
     def _explore_next_life(
         self, name: StateName, disk: SimDisk, manager: LogManager, first: Findings
     ) -> Iterator[Verdict]:
-        """Another history is written after the start, then power fails: no old byte may come back behind it."""
+        """Append another history after the start, then cut the power: no old byte may come back after the new ones."""
         written = append_everywhere(manager)
         for loss in few_losses(disk):
             verdict = self._start_after(name.within(AFTER_AN_APPEND, loss), disk, loss)
@@ -202,7 +210,7 @@ class Sweep:
 
 
 def append_everywhere(manager: LogManager) -> dict[str, bytes]:
-    """A batch of a new epoch at the end of each log; gives them by partition."""
+    """Append a batch of a new epoch to each log. Returns the batches by partition."""
     written = {}
     for partition, log in manager.logs.items():
         epoch = (log.epochs.latest_epoch or 0) + 1
@@ -213,14 +221,14 @@ def append_everywhere(manager: LogManager) -> dict[str, bytes]:
 
 
 def _without(found: Found, written: bytes | None, first: Found | None) -> Found:
-    """As it was before the last batch was written; only behind all that was there then may it stand."""
+    """Return `found` without the appended batch, if that follows exactly what the first start had found."""
     if first is None or not found.batches or found.batches[-1].data != written:
         return found
     return first if found.batches[:-1] == first.batches else found
 
 
 def _key(disk: SimDisk) -> bytes:
-    """Of the tree, and of what a later power loss would still decide on."""
+    """Return a key of the tree, and of what a later power loss can still change."""
     pending = disk.pending_sequences()
     if not pending:
         return disk.fingerprint()

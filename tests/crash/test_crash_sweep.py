@@ -1,4 +1,4 @@
-"""A fixed slice of `make crash-sweep`, short enough for every run, and what the sweep itself must not get wrong."""
+"""A fixed slice of `make crash-sweep`, short enough for every run, and tests of the sweep itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.crash.model import Batch, Expectation, Found, Log, judge
 from tests.crash.states import AFTER_AN_APPEND, Loss, StateName, survivor_sets, torn_losses
 from tests.crash.sweep import Sweep
 
-# Which crash points of each workload a run of the tests takes; the sweep takes all.
+# The stride of the crash points in each workload. The sweep itself takes all.
 SLICE = {"roll": 20, "stop-start": 45, "start": 25, "start-cut": 12, "swap": 24, "delete": 21, "snapshot": 25}
 
 

@@ -1,4 +1,4 @@
-"""Bugs that the enumeration of crashes has found, each at the least that shows it."""
+"""Bugs that the enumeration of crashes has found, each in the smallest case that shows it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def flip_last_byte_of_first_segment(disk: SimDisk) -> None:
 
 
 def test_a_segment_that_a_dead_start_deleted_does_not_come_back_behind_the_cut() -> None:
-    """The deletion was in the page cache only; the next start saw no segment there, and synced the cut alone."""
+    """The deletion was in the page cache only. The next start saw no segment there and synced only the cut."""
     disk = new_disk()
     log = log_of(disk, 30)
     bases = log.local.segments.base_offsets
@@ -46,7 +46,8 @@ def test_a_segment_that_a_dead_start_deleted_does_not_come_back_behind_the_cut()
     disk.crash_process()
     flip_last_byte_of_first_segment(disk)
     disk.sync_all()
-    disk.arm_crash(1, path_suffix=f"{bases[1]:020d}.index", verbs={"unlink"})  # its `.log` has just gone
+    # The `.log` of the segment has just been deleted.
+    disk.arm_crash(1, path_suffix=f"{bases[1]:020d}.index", verbs={"unlink"})
     with pytest.raises(Dead):
         open_log(disk.file_system(Life()))
     log = open_log(disk.file_system(Life()))
@@ -58,7 +59,7 @@ def test_a_segment_that_a_dead_start_deleted_does_not_come_back_behind_the_cut()
 
 
 def test_an_index_is_trusted_only_when_its_rebuilding_came_to_its_end() -> None:
-    """Below the recovery point nothing builds it anew: half of one would stay for ever."""
+    """Below the recovery point nothing rebuilds an index: half of one would stay for ever."""
     for call in range(1, 100):
         disk = new_disk()
         log = log_of(disk, 30)
@@ -104,7 +105,7 @@ def test_an_index_that_has_its_live_name_already_survives_the_rest_of_the_swap()
 
 
 def test_t45_the_snapshot_of_an_orderly_stop_is_there_after_a_power_loss() -> None:
-    """Its bytes were synced, its name was not: the next clean start found no snapshot and knew no producer."""
+    """Its bytes were synced but its name was not: the next clean start found no snapshot and knew no producer."""
     disk = new_disk()
     log = open_log(new_file_system(disk))
     disk.sync_all()
@@ -163,7 +164,7 @@ def test_an_empty_time_index_is_made_without_the_zeros_of_a_new_one() -> None:
 
 
 def test_a_new_segment_is_renamed_only_when_its_names_are_on_the_disk() -> None:
-    """The rename of one of its files alone may survive: what is left of the others undoes it."""
+    """If the rename of only one of its files survives, the leftovers of the others undo it."""
     disk = new_disk()
     log = log_of(disk, 30)
     disk.sync_all()

@@ -1,4 +1,4 @@
-"""Small lives of a log directory, one for each thing that writes: a crash may come at every call of each."""
+"""Small lives of a log directory, one for each thing that writes. A crash may come at every call of each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def record(workload: Workload, stage: Stage | None = None) -> Recording:
     return stage.finish()
 
 
-# Verbs, each one operation.
+# Verbs: each is one operation.
 
 
 def lead(stage: Stage, count: int = 2, *, epoch: int = 0, name: str = "t-0", size: int = 20) -> None:
@@ -86,7 +86,7 @@ def truncate(stage: Stage, offset: int) -> None:
 def with_topic(
     stage: Stage, batches: int, *, epoch: int = 0, flushed: bool = True, recorded: bool = True
 ) -> None:
-    """A partition of `batches` batches of two records, as the recording finds it."""
+    """Make a partition of `batches` batches of two records, then start the recording."""
     stage.step("create", lambda: stage.manager.create("t", 0, topic_id=TOPIC_ID))
     for _ in range(batches):
         lead(stage, epoch=epoch)
@@ -126,9 +126,11 @@ def truncate_and_append(stage: Stage) -> None:
     with_topic(stage, 4)
     follow(stage, [2], epoch=1)
     follow(stage, [2], epoch=2)
-    truncate(stage, 9)  # inside a batch of epoch 1
+    # The offset is inside a batch of epoch 1.
+    truncate(stage, 9)
     follow(stage, [2, 1], epoch=3, gap=1)
-    truncate(stage, 6)  # below the recovery point that the checkpoint holds
+    # The offset is below the recovery point that the checkpoint holds.
+    truncate(stage, 6)
     follow(stage, [2], epoch=4)
     flush(stage)
     checkpoint(stage)
@@ -178,7 +180,7 @@ def checkpoints(stage: Stage) -> None:
 
 
 def snapshots(stage: Stage) -> None:
-    """So many producers that a snapshot is larger than a sector and may be torn inside."""
+    """Write with so many producers that a snapshot is larger than a sector and may be torn inside."""
     with_topic(stage, 1)
     offset = stage.log().log_end_offset
     parts = [
@@ -220,7 +222,7 @@ def stop_and_start(stage: Stage) -> None:
 
 
 def stop_small(stage: Stage) -> None:
-    """One segment: what is known of its producers stands in the snapshot of the stop alone."""
+    """Stop with one segment: its producers are known from the snapshot of the stop alone."""
     with_topic(stage, 1)
     produce(stage, 7, 0)
     stage.step("stop", stage.stop, synced=True)
@@ -238,7 +240,7 @@ def retention(stage: Stage) -> None:
 
 
 def compaction(stage: Stage) -> None:
-    """A round leaves the last value of each of four keys; one is in the first segment, which so is never empty."""
+    """Compact to the last value of each of four keys. One of them keeps the first segment from ever being empty."""
     stage.step("create", lambda: stage.manager.create("t", 0, topic_id=TOPIC_ID))
     log = stage.log()
     for number in range(20):
@@ -264,7 +266,8 @@ def _compact(log: PartitionLog, now_ms: int) -> None:
     try:
         for work in log.compactions.prepare(offsets, config, now_ms):
             work()
-    except OSError as error:  # as the node's cleaner does
+    # The node's cleaner does the same.
+    except OSError as error:
         raise log.online.failed("compaction", error) from error
 
 
@@ -289,7 +292,7 @@ def create(stage: Stage) -> None:
 
 
 def swap(stage: Stage) -> None:
-    """Two segments are replaced by two that hold half of the batches, as compaction and splits do it."""
+    """Replace two segments by two that hold half of the batches, as compaction and splits do."""
     with_topic(stage, 15)
     stage.step("swap", lambda: _halve(stage), keeps_some=True)
     lead(stage, epoch=1)
@@ -321,7 +324,7 @@ def _replace_by_half(stage: Stage) -> None:
 
 
 def start_after_damage(stage: Stage) -> None:
-    """What a crash, an older broker and a careless hand leave behind; each start works on it, and may die in it."""
+    """Start on what a crash, an older broker and a careless hand leave. Each start repairs some of it and may die."""
     with_topic(stage, 9, recorded=False)
     for sequence in range(4):
         produce(stage, 7 + sequence % 2, sequence // 2, epoch=1)
@@ -349,7 +352,7 @@ def start_after_damage(stage: Stage) -> None:
 
 
 def damage_in_the_middle(stage: Stage) -> None:
-    """A first segment with a wrong bit that no checkpoint vouches for: three sound segments lie behind it."""
+    """Damage a bit of the first segment, for which no checkpoint vouches; three sound segments follow it."""
     with_topic(stage, 21, flushed=False, recorded=False)
     whole = _damaged(stage, 3)
     stage.record(sound_to=whole[3].base_offset)
@@ -358,7 +361,7 @@ def damage_in_the_middle(stage: Stage) -> None:
 
 
 def _damaged(stage: Stage, number: int) -> tuple[Batch, ...]:
-    """The process dies and a bit of the batch of that number changes; gives all the batches."""
+    """Kill the process and change a bit of the batch with that number. Returns all the batches."""
     whole = stage.models["t-0"].batches
     stage.crash()
     file_system, directory, target = stage.disk.file_system(Life()), f"{ROOT}/t-0", whole[number]
@@ -395,4 +398,5 @@ WORKLOADS = tuple(
     )
 )
 
-assert CONFIG.segment_bytes == 700  # the numbers of batches above count on it
+# The numbers of batches above count on this size.
+assert CONFIG.segment_bytes == 700

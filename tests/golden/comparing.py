@@ -1,4 +1,4 @@
-"""What the golden runs share: a log and its files as plain values, where two of them differ, and lies to be noticed."""
+"""The shared part of the golden runs: a log and its files as plain values, their comparison, and planted lies."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from storage.segment import LogSegment
 from tests.golden.snapshots import Snapshot, digest
 from tests.golden.snapshots import lies_about as lies_about_snapshot
 
-logging.getLogger("storage").addHandler(
-    logging.NullHandler()
-)  # each case cuts and warns; the cases are the report
+# Each case cuts and warns. The cases are the report.
+logging.getLogger("storage").addHandler(logging.NullHandler())
 
 Json = dict[str, Any]
 Place = tuple[str | int, ...]
 
-# What a run of ours may end in and must not: a bug of ours, told as one.
+# Errors that would be a bug of ours. A run must not end in one, so it is reported as a bug.
 CRASHES = (ArithmeticError, AssertionError, LookupError, OSError, TypeError, ValueError)
 
 
-# A log as Kafka's side tells it
+# A log, in the form of Kafka's side
 
 
 def describe_log(log: PartitionLog) -> Json:
@@ -68,7 +67,7 @@ def _describe_producer(entry: ProducerStateEntry) -> Json:
 
 
 def describe_files(directory: Path) -> Json:
-    """Each file by its name: its size and hash, but a producer snapshot as a `Snapshot`."""
+    """Return each file by name: its size and hash, or a `Snapshot` for a producer snapshot."""
     return {path.name: _describe_file(path) for path in sorted(directory.iterdir())}
 
 
@@ -78,7 +77,7 @@ def _describe_file(path: Path) -> list[Any] | Snapshot:
 
 
 def scratch() -> str | None:
-    """In memory where there is such a place: nobody needs these copies to survive, and each case syncs a lot."""
+    """Return a directory in memory if there is one. Nobody needs these copies to survive, and each case syncs a lot."""
     memory = "/dev/shm"
     return memory if os.access(memory, os.W_OK) else None
 
@@ -89,7 +88,7 @@ def scratch() -> str | None:
 def compare(
     expected: Any, actual: Any, path: str, found: list[str], ignore: frozenset[str] = frozenset()
 ) -> None:
-    """Add to `found` a line for each place where `actual` is not what Kafka has; its snapshots count by content."""
+    """Add to `found` a line for each place where `actual` differs from Kafka's; snapshots are compared by content."""
     name = path.rsplit(".", 1)[-1]
     if ("producers" in ignore and name == "producers") or ("snapshots" in ignore and name == "snapshot"):
         return
@@ -115,7 +114,7 @@ def _short(value: Any) -> str:
 
 
 def leaves(value: Any, path: Place = ()) -> Iterator[Place]:
-    """Where the values stand that are neither dictionaries nor lists."""
+    """Yield the path of each value that is neither a dictionary nor a list."""
     if isinstance(value, dict):
         for key, child in value.items():
             yield from leaves(child, (*path, key))
@@ -127,7 +126,7 @@ def leaves(value: Any, path: Place = ()) -> Iterator[Place]:
 
 
 def kind_of(path: Place) -> str:
-    """The path with `*` for what varies from case to case: numbers, and the offsets in file names."""
+    """Return the path with `*` for what varies from case to case: numbers, and the offsets in file names."""
     parts = []
     for index, part in enumerate(path):
         if isinstance(part, int):
@@ -141,7 +140,7 @@ def kind_of(path: Place) -> str:
 
 
 def falsified(expected: Json, path: Place) -> Json:
-    """A copy with another value at `path`."""
+    """Return a copy with another value at `path`."""
     changed = copy.deepcopy(expected)
     holder: Any = changed
     for part in path[:-1]:
@@ -159,7 +158,7 @@ def falsified(expected: Json, path: Place) -> Json:
 
 
 def state_lies() -> list[tuple[str, Callable[[Json], object]]]:
-    """What a state may tell too much or too little of: a segment, an index entry, an epoch, a producer."""
+    """Return changes to a state that add or remove one thing: a segment, an index entry, an epoch, a producer."""
     return [
         ("a segment missing", lambda state: state["segments"].pop()),
         ("an epoch too many", lambda state: state["epochs"].append([99, 1 << 40])),
@@ -174,7 +173,7 @@ def state_lies() -> list[tuple[str, Callable[[Json], object]]]:
 
 
 def lies_about(expected: Json, state_key: str) -> Iterator[tuple[str, Json]]:
-    """Copies that differ in structure: in the state under `state_key`, and in the files."""
+    """Yield copies that differ in structure: in the state under `state_key`, and in the files."""
     for kind, lie in state_lies():
         told = copy.deepcopy(expected)
         lie(told[state_key])
@@ -188,7 +187,7 @@ def lies_about(expected: Json, state_key: str) -> Iterator[tuple[str, Json]]:
 
 
 def snapshot_lies(actual: Json) -> Iterator[tuple[str, Json]]:
-    """Copies of what happened here, each with one lie in a producer snapshot that has entries."""
+    """Yield copies of our own outcome, each with one lie in a producer snapshot that has entries."""
     for name, file in actual.get("files_after_close", {}).items():
         if isinstance(file, Snapshot) and has_entries(file):
             for kind, lie in lies_about_snapshot(file):
@@ -196,7 +195,7 @@ def snapshot_lies(actual: Json) -> Iterator[tuple[str, Json]]:
 
 
 def has_entries(snapshot: Snapshot) -> bool:
-    """Whether it is sound and not empty; a case may have damaged one that nobody read."""
+    """Whether the snapshot is sound and not empty. A case may have damaged one that nobody read."""
     try:
         return bool(snapshot.entries())
     except ValueError:

@@ -3,8 +3,8 @@
     python -m tests.golden.log_operations CASES.jsonl [--self-test]
 
 Files are compared by every byte, producer snapshots by content (see `snapshots.py`).
-A line of CASES is one case in the form of `golden/log-operations.jsonl` (see the README there). Ends with
-`N cases, M differ`; exit status 1 if any does.
+A line of CASES is one case in the form of `golden/log-operations.jsonl` (see the README there). Prints
+`N cases, M differ` at the end; exit status 1 if any does.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Lie = Callable[[], Json]
 CLEANER_BUFFER_BYTES = 65536
 CLEANER_MAX_BUFFER_BYTES = 1 << 20
 
-# Kafka's class for each of ours.
+# Kafka's class for each error of ours.
 ERRORS = {
     "ConfigError": "InvalidConfigurationException",
     "CorruptBatch": "CorruptRecordException",
@@ -70,7 +70,7 @@ ERRORS = {
 
 
 def kafkas_error(result: Json) -> str:
-    """The class that a client is told of: of a RecordValidationException the one that its message begins with."""
+    """Return the class that a client sees. Kafka's RecordValidationException begins its message with that class."""
     name = str(result["error"])
     if name == "RecordValidationException":
         name = str(result["message"]).split(":", 1)[0].rsplit(".", 1)[-1]
@@ -82,7 +82,7 @@ def kafkas_error(result: Json) -> str:
 
 @final
 class Replay:
-    """One log, its clock, and the operations by name."""
+    """A log with its clock, and the operations by name."""
 
     def __init__(self, case: Json, directory: Path) -> None:
         self._directory = directory
@@ -102,7 +102,7 @@ class Replay:
         )
 
     def do(self, operation: Json) -> Json:
-        """What Kafka's `kafka` is of this operation, of us."""
+        """Do the operation. Returns our result, in the form of Kafka's under `kafka`."""
         verb: Callable[[Json], Json] = getattr(self, "_" + operation["op"])
         try:
             return verb(operation)
@@ -231,7 +231,7 @@ def _describe_append(info: AppendInfo) -> Json:
 
 
 def run_case(case: Json, directory: Path) -> Json:
-    """The case with our results in place of Kafka's; a bug ends it early, told as the operation's error."""
+    """Return the case with our results in place of Kafka's. A bug ends it early, and becomes an operation's error."""
     outcome: Json = {"ops": []}
     replay = Replay(case, directory)
     try:
@@ -254,9 +254,9 @@ def run_case(case: Json, directory: Path) -> Json:
 
 
 def comparable(outcome: Json) -> Json:
-    """What counts of a case: of an operation its name and what it gave, of an error its class.
+    """Return the part of an outcome that is compared: the name and result of each operation, the class of each error.
 
-    `.cleaned` files are what a compaction left that Kafka's cleaner gave up; the cases do not list such operations.
+    `.cleaned` files are left out: a compaction that Kafka's cleaner gave up left them, and the cases do not list those.
     """
     operations = []
     for operation in outcome["ops"]:
@@ -279,9 +279,9 @@ def comparable(outcome: Json) -> Json:
 
 
 def differences(expected: Json, actual: Json) -> list[str]:
-    """One line for each place where ours is not Kafka's; of the operations up to the first one only.
+    """Return one line for each difference. Only the first operation that differs is reported.
 
-    What follows from another log cannot be compared.
+    The operations after it work on another log, so they cannot be compared.
     """
     found: list[str] = []
     for number, (kafkas, ours) in enumerate(zip(expected["ops"], actual["ops"], strict=False)):
@@ -303,14 +303,14 @@ def read_cases(path: Path) -> Iterator[Json]:
 
 @final
 class Judge:
-    """Runs cases in a directory of its own; counts."""
+    """Runs each case in a fresh directory and counts."""
 
     def __init__(self, work: Path) -> None:
         self._work = work
         self.cases = self.differing = 0
 
     def judge(self, case: Json) -> list[str]:
-        """Gives what differs."""
+        """Run the case. Returns the differences."""
         self.cases += 1
         found = differences(comparable(case), self.run(case))
         self.differing += bool(found)
@@ -332,7 +332,7 @@ class Judge:
 
 
 def _lies(expected: Json) -> Iterator[tuple[str, Lie]]:
-    """Kinds of field with a falsified copy each, made when it is called for."""
+    """Yield the kinds of field, each with a function that makes a falsified copy."""
     for path in leaves(expected):
         kind = kind_of(path)
         if path[0] == "ops":
@@ -378,7 +378,7 @@ def _with_marks(number: int) -> Callable[[Json], object]:
 
 
 def self_test(cases: Iterator[Json], judge: Judge) -> list[str]:
-    """Falsify each kind of field once, in a case that holds without it: gives the kinds that went unnoticed."""
+    """Falsify each kind of field once, in a case that holds without it. Returns the kinds that went unnoticed."""
     seen: set[str] = set()
     unnoticed = []
     for case in cases:

@@ -4,8 +4,8 @@
         [--ignore producers,snapshots] [--self-test]
 
 ROOT holds `killed/` and `clean/`; a line of CASES is one case in the form of `golden/recovery.jsonl` (see the README
-there). Ends with `N cases, M differ, K refused by Kafka`. Exit status 1 if any differs, or if one that Kafka refused
-ends in anything but a healed log or one clear error.
+there). Prints `N cases, M differ, K refused by Kafka` at the end. Exit status 1 if any differs, or if one that Kafka
+refused ends in anything but a healed log or one clear error.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def prepare(case: Json, root: Path, work: Path) -> Path:
 
 
 def load(case: Json, directory: Path) -> PartitionLog:
-    """Raises StorageError, as a start does."""
+    """Open the log as a start does. Raises StorageError."""
     return PartitionLog.open(
         OsFileSystem(),
         str(directory),
@@ -110,7 +110,7 @@ def load(case: Json, directory: Path) -> PartitionLog:
 
 
 def run_case(case: Json, directory: Path) -> Json:
-    """What the case's `kafka` is of Kafka: of us. `error` where a StorageError ended it."""
+    """Return our outcome, in the form of Kafka's under `kafka`; `error` if a StorageError ended it."""
     outcome: Json = {}
     log: PartitionLog | None = None
     try:
@@ -146,7 +146,7 @@ def _operate(log: PartitionLog, operation: list[Any], now_ms: int) -> Json:
 
 
 def differences(expected: Json, actual: Json, ignore: frozenset[str]) -> list[str]:
-    """One line for each place where ours is not Kafka's."""
+    """Return one line for each place where our outcome differs from Kafka's."""
     found: list[str] = []
     if "error" in actual:
         return [f"refused here: {actual['error']}: {actual['message']}"]
@@ -156,7 +156,7 @@ def differences(expected: Json, actual: Json, ignore: frozenset[str]) -> list[st
 
 
 def unhealed(case: Json, directory: Path, before: dict[str, bytes], actual: Json) -> list[str]:
-    """Of a case that Kafka refused: why ours is neither healed nor one clear error."""
+    """Say what is wrong with our end of a case that Kafka refused: neither a healed log nor one clear error."""
     if "error" in actual:
         is_clear = bool(actual["message"]) and "\n" not in actual["message"]
         lost = [
@@ -169,15 +169,18 @@ def unhealed(case: Json, directory: Path, before: dict[str, bytes], actual: Json
     problems, last_offset = [], -1
     logs = sorted(_logs(directory).items())
     for number, (name, content) in enumerate(logs):
-        if not any(content in old for old in before.values()):  # a split makes several of one
+        # A split makes several segments of one, so each must be a part of an old one.
+        if not any(content in old for old in before.values()):
             problems.append(f"{name} is no part of what it was")
         next_base = int(logs[number + 1][0].partition(".")[0]) if number + 1 < len(logs) else None
         if case["clean"] or (next_base is not None and next_base <= case["recovery_point"]):
-            continue  # trusted, as Kafka does: not looked at
+            # The segment is trusted and not looked at, as in Kafka.
+            continue
         end = 0
         is_at_fault = name in case["kafka"]["message"]
         for batch in framed_batches(content):
-            # Inside a segment that Kafka does not complain of a step back between two index entries is what it keeps.
+            # In a segment about which Kafka does not complain, it keeps a step back between two index
+            # entries.
             is_looked_at = is_at_fault or end == 0
             if not batch.is_valid() or (batch.last_offset <= last_offset and is_looked_at):
                 problems.append(f"{name} still holds damage at byte {batch.position}")
@@ -188,7 +191,7 @@ def unhealed(case: Json, directory: Path, before: dict[str, bytes], actual: Json
 
 
 def framed_batches(content: bytes) -> Iterator[RecordBatch]:
-    """As Kafka reads a file: whole by their size fields, of whatever magic (FR8)."""
+    """Yield the batches that are whole by their size fields, of any magic, as Kafka reads a file (FR8)."""
     at = 0
     while at + LOG_OVERHEAD + MIN_SIZE_FIELD <= len(content):
         size_bytes = LOG_OVERHEAD + int.from_bytes(content[at + 8 : at + 12], "big", signed=True)
@@ -199,14 +202,14 @@ def framed_batches(content: bytes) -> Iterator[RecordBatch]:
 
 
 def _logs(directory: Path) -> dict[str, bytes]:
-    """By the name that each has once it is live."""
+    """Return the logs by the name that each has once it is live."""
     paths = [*directory.glob("*.log"), *directory.glob("*.log.swap")]
     return {path.name.removesuffix(".swap"): path.read_bytes() for path in paths}
 
 
 @final
 class Judge:
-    """Runs cases in a directory of its own; counts."""
+    """Runs each case in a fresh directory and counts."""
 
     def __init__(
         self, root: Path, work: Path, options: Options, write: Callable[[str], None] = print
@@ -215,7 +218,7 @@ class Judge:
         self.cases = self.differing = self.refused = self.unhealed = 0
 
     def judge(self, case: Json) -> Json:
-        """Gives what happened here; tells of what differs."""
+        """Run the case and write its differences. Returns our outcome."""
         directory = prepare(case, self._root, self._work)
         before = _logs(directory)
         self.cases += 1
@@ -256,7 +259,7 @@ def read_cases(path: Path, options: Options) -> Iterator[Json]:
 
 
 def _structural_lies(expected: Json) -> Iterator[tuple[str, Json]]:
-    """What is there too much or too little: a file, a segment, an index entry, an epoch, a producer."""
+    """Yield copies with one thing too much or too little: a file, a segment, an index entry, an epoch, a producer."""
     yield from lies_about(expected, "loaded")
     told = copy.deepcopy(expected)
     told["then"] = [*told.get("then", []), {"op": ["truncate", 0]}]
@@ -264,7 +267,7 @@ def _structural_lies(expected: Json) -> Iterator[tuple[str, Json]]:
 
 
 def self_test(cases: list[Json], root: Path, work: Path, options: Options) -> list[str]:
-    """Falsify each kind of field once, in a case that holds without it: gives the kinds that went unnoticed.
+    """Falsify each kind of field once, in a case that holds without it. Returns the kinds that went unnoticed.
 
     Kinds that the options leave out of the comparison are not falsified.
     """

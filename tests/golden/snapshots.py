@@ -1,7 +1,7 @@
 """A producer snapshot judged by its content: version, checksum and entries, whatever order the entries are in.
 
 Kafka writes them in the order of a hash map, this project by producer id, and no reader relies on either. The cases
-know of Kafka's file only its size and a hash: ours is the same if an order of its entries has that size and hash.
+know only size and hash of Kafka's file: ours is the same if an order of its entries has that size and hash.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from storage.codec.crc32c import crc32c
 VERSION = 1
 # Version, checksum, number of entries.
 FRAME = struct.Struct(">hIi")
-# Producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, transaction's offset.
+# Producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, transaction's
+# offset.
 ENTRY = struct.Struct(">qhiqiqiq")
 FIELDS = (
     "producer id",
@@ -30,12 +31,12 @@ FIELDS = (
     "first offset of the open transaction",
 )
 CRC_COVERS_FROM = 6
-# Eight entries have 40,320 orders, and more are not tried; the cases have three entries at most.
+# Eight entries have 40,320 orders, and more are not tried. The cases have three entries at most.
 MOST_ENTRIES = 8
 
 
 def digest(content: bytes) -> str:
-    """The hash by which the cases know a file."""
+    """Return the hash by which the cases know a file."""
     return hashlib.sha256(content).hexdigest()[:16]
 
 
@@ -46,7 +47,7 @@ class Snapshot:
     content: bytes
 
     def entries(self) -> list[bytes]:
-        """The entries by producer id. Raises ValueError where version, checksum or number is wrong."""
+        """Return the entries by producer id. Raises ValueError if the version, the checksum or the number is wrong."""
         if len(self.content) < FRAME.size:
             raise ValueError(f"{len(self.content)} bytes are no snapshot")
         version, checksum, count = FRAME.unpack_from(self.content)
@@ -62,9 +63,9 @@ class Snapshot:
         return sorted(found, key=lambda entry: ENTRY.unpack(entry))
 
     def is_kafkas(self, size_bytes: int, kafkas_digest: str) -> bool:
-        """Whether Kafka's file of this size and hash holds the same, its entries in any order.
+        """Whether Kafka's file of this size and hash holds the same entries in any order.
 
-        False as well where there are too many entries to try each order, but for equal bytes.
+        With too many entries to try each order, only equal bytes count as the same.
         """
         if len(self.content) != size_bytes:
             return False
@@ -87,13 +88,13 @@ class Snapshot:
 
 
 def encoded(entries: Sequence[bytes]) -> bytes:
-    """A sound snapshot of the entries, in the order given."""
+    """Return a sound snapshot of the entries, in the order given."""
     body = struct.pack(">i", len(entries)) + b"".join(entries)
     return struct.pack(">hI", VERSION, crc32c(body)) + body
 
 
 def lies_about(snapshot: Snapshot) -> Iterator[tuple[str, Snapshot]]:
-    """Copies that differ in one thing each, with the kind of it; those of the entries have a right checksum."""
+    """Yield copies that differ in one thing each, with the kind of it. A lie in an entry has a right checksum."""
     content, entries = snapshot.content, snapshot.entries()
     version, checksum, count = FRAME.unpack_from(content)
     rest = content[FRAME.size :]

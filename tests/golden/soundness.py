@@ -1,11 +1,11 @@
-"""What of a damaged partition directory is sound, and whether a start has kept it.
+"""The sound part of a damaged partition directory, and whether a start has kept it.
 
     python -m tests.golden.soundness ROOT CASES.jsonl [--all]
 
-Of the cases of CASES (see `recovery_cases`) that Kafka could not load, each must either heal to the longest sound
-prefix of its log, or be refused in one line that names a file of the directory, with every `.log` byte as it was. With
-`--all` the ones that Kafka loaded are asked too, where a start may remove more: Kafka empties a log whose start
-offset lies beyond its end. Ends with `N cases, M healed, K refused, X lose something sound`; exit status 1 for X.
+Each case of CASES (see `recovery_cases`) that Kafka could not load must either heal to the longest sound prefix of its
+log, or be refused in one line that names a file of the directory, with every `.log` byte as it was. `--all` tries the
+ones that Kafka loaded, too; there a start may remove more, because Kafka empties a log whose start offset is beyond
+its end. Prints `N cases, M healed, K refused, X lose something sound` at the end; exit status 1 if X is not 0.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class SoundPrefix:
 
 
 def sound_batches(content: bytes, base_offset: int, next_offset: int) -> tuple[int, int]:
-    """(bytes, next offset) of the sound batches at the front of a segment's `content`.
+    """Return (bytes, next offset) of the sound batches at the front of a segment's `content`.
 
-    Sound is: whole, of a right checksum, with an offset that goes on from `next_offset` and fits the segment.
+    A sound batch is whole, has the right checksum, continues at or after `next_offset`, and fits the segment.
     """
     end = 0
     for batch in framed_batches(content):
@@ -53,7 +53,7 @@ def sound_batches(content: bytes, base_offset: int, next_offset: int) -> tuple[i
 
 
 def sound_prefix(directory: Path) -> SoundPrefix:
-    """Over all segments; the first that is not sound to its end is the last one counted."""
+    """Return the sound prefix of all segments. The first segment with damage is the last one counted."""
     found, next_offset = b"", 0
     for path in sorted(directory.glob("*.log")):
         base_offset = int(path.stem)
@@ -68,14 +68,14 @@ def sound_prefix(directory: Path) -> SoundPrefix:
 
 
 def log_content(directory: Path) -> dict[str, bytes]:
-    """Of the live segments and of those about to be; a `.cleaned` one is half of something and goes."""
+    """Return the bytes of the live segments and the `.swap` ones. A `.cleaned` one is unfinished and is deleted."""
     paths = sorted(directory.iterdir())
     logs = [path for path in paths if path.name.endswith((".log", ".log.swap"))]
     return {path.name.removesuffix(".swap"): path.read_bytes() for path in logs}
 
 
 def judge(case: Json, directory: Path) -> tuple[str, str]:
-    """(`healed`, `refused` or `LOST`, what is to be said of it)."""
+    """Return `healed`, `refused` or `LOST`, and the reason."""
     before, prefix = log_content(directory), sound_prefix(directory)
     try:
         log = load(case, directory)

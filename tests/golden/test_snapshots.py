@@ -1,4 +1,4 @@
-"""The golden runs judge a producer snapshot by what it holds: in any order, but nothing else may differ."""
+"""The golden runs compare producer snapshots by content: the order of entries may differ, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.golden.snapshots import ENTRY, FRAME, MOST_ENTRIES, Snapshot, digest,
 from tests.places import GOLDEN
 
 ENTRIES = [ENTRY.pack(producer_id, 2, 15, 104, 3, 1234, 5, -1) for producer_id in (17, 33, 5)]
-# As Kafka wrote it and as it is written here.
+# The same entries as Kafka wrote them and as they are written here.
 KAFKAS, OURS = encoded(ENTRIES), Snapshot(encoded([ENTRIES[2], ENTRIES[0], ENTRIES[1]]))
 SIZE, DIGEST = len(KAFKAS), digest(KAFKAS)
 FILE = [SIZE, DIGEST]
