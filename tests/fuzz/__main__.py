@@ -1,6 +1,6 @@
-"""`python -m tests.fuzz [--seconds N] [HARNESS …]`: each harness under atheris, in a process of its own.
+"""Runs each harness under atheris, in a process of its own: `python -m tests.fuzz [--seconds N] [HARNESS …]`.
 
-What breaks one is written into its corpus, as `crash-…`, `timeout-…` or `oom-…`; the exit status is then 1.
+An input that breaks a harness is written into its corpus, as `crash-…`, `timeout-…` or `oom-…`; the exit status is 1.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def _fuzz(name: str, seconds: int, seed: int) -> int:
             scratch,
         )
         atheris.Setup([sys.argv[0], *arguments], harness.run)
-        atheris.Fuzz()  # ends the process
+        # This call ends the process.
+        atheris.Fuzz()
     return 0
 
 

@@ -1,4 +1,4 @@
-"""One harness a decoder: any bytes end in a value or in a documented error, never in anything else.
+"""One harness for each decoder: any bytes end in a value or in a documented error, never in anything else.
 
 Hypothesis (`test_fuzz.py`), the kept corpus and atheris (`make fuzz`) drive the same functions.
 """
@@ -56,14 +56,14 @@ STEM = f"{0:020d}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harness:
-    """`run` takes any bytes; `seeds` gives sound ones to start from."""
+    """One decoder under test. `run` takes any bytes; `seeds` returns sound ones to start from."""
 
     run: Callable[[bytes], None]
     seeds: Callable[[], list[bytes]]
 
 
 def _file_system_with(**files: bytes) -> FileSystem:
-    """In the partition directory; `_` in a name stands for a dot."""
+    """Return a file system with these files in the partition directory. `_` in a name means a dot."""
     file_system = new_file_system()
     for name, content in files.items():
         _write(file_system, join(DIRECTORY, name.replace("_", ".")), content)
@@ -110,7 +110,7 @@ def _look_at(batch: RecordBatch) -> None:
 
 
 def records(data: bytes) -> None:
-    """The first byte tells the codec, the second the count."""
+    """Decode records: the first byte chooses the codec, the second the number of records."""
     if len(data) < 2:
         return
     try:
@@ -144,13 +144,14 @@ def varints(data: bytes) -> None:
     for read, bits in ((read_varint, 32), (read_varlong, 64)):
         try:
             value, position = read(data, 0)
-        except (StorageError, IndexError):  # the end of the bytes is its callers' to tell
+        # The caller must notice that the bytes end too early.
+        except (StorageError, IndexError):
             continue
         assert -(1 << (bits - 1)) <= value < 1 << (bits - 1) and 0 < position <= len(data)
 
 
 def _pair(data: bytes) -> tuple[bytes, bytes]:
-    """The first byte tells how long the first part is."""
+    """Split the bytes in two; the first byte is the length of the first part."""
     if not data:
         return b"", b""
     return data[1 : 1 + data[0]], data[1 + data[0] :]
@@ -248,7 +249,7 @@ def names(data: bytes) -> None:
 
 
 def dumps(data: bytes) -> None:
-    """The first byte tells the options; the rest is each kind of file, beside a log of itself."""
+    """Dump files of every kind with the same content. The first byte chooses the options, the rest is the content."""
     if not data:
         return
     bits, content = data[0], data[1:]
@@ -270,7 +271,7 @@ def dumps(data: bytes) -> None:
 
 
 def verifies(data: bytes) -> None:
-    """Two bytes of length before each file's content."""
+    """Verify a partition. Each file's content follows its length in two bytes; the rest is the epoch checkpoint."""
     files: dict[str, bytes] = {}
     for name in (f"{STEM}_log", f"{STEM}_index", f"{STEM}_timeindex", f"{STEM}_txnindex", f"{STEM}_snapshot"):
         size = int.from_bytes(data[:2], "big")
@@ -306,11 +307,14 @@ _EDIT = struct.Struct(">BHBB")
 
 
 def recoveries(data: bytes) -> None:
-    """The first byte chooses a directory; then edits of 5 bytes: file, position, kind, value.
+    """Recover a damaged directory: the first byte chooses it, then come edits of 5 bytes: file, position, kind, value.
 
-    What opens at all holds whole batches only, and a second recovery changes no byte of a log, its offsets and times.
-    The rest may change, as with Kafka: of a segment recovered ahead of its turn the epochs are learned anew only then
-    (LL10), and a snapshot at the log start, with the transactions open there, serves one recovery and is gone (PS16).
+    A log that opens holds whole batches only, and a second recovery changes no byte of a log, its offsets and times.
+    The rest may change, as with Kafka. The epochs of a segment recovered ahead of its turn are learned only by
+    the second
+    recovery (LL10). A snapshot at the log start, with the transactions open there, serves one recovery and is
+    then deleted
+    (PS16).
     """
     if not data:
         return
@@ -371,7 +375,10 @@ def _recover(file_system: FileSystem) -> int:
 
 
 def _check_served(file_system: FileSystem) -> None:
-    """Every batch of every segment is whole. Offsets that go back between index entries stay, as in Kafka (LS12)."""
+    """Check that every batch of every segment is whole.
+
+    Offsets may go back between index entries, as in Kafka (LS12).
+    """
     for name in file_system.list(DIRECTORY):
         if name.endswith(".log"):
             log = FileRecords(file_system, join(DIRECTORY, name), read_only=True)
@@ -387,7 +394,7 @@ def _check_served(file_system: FileSystem) -> None:
 
 
 def _golden_logs() -> list[bytes]:
-    """The first whole batches, at most 4 KiB, of logs of every format and codec."""
+    """Return the first whole batches, at most 4 KiB, of logs of every format and codec."""
     found = []
     for path in sorted(GOLDEN.glob("kafka-*/clean/*/*.log")):
         content, end = path.read_bytes(), 0
@@ -484,5 +491,5 @@ HARNESSES = {
 
 
 def corpus(name: str) -> list[Path]:
-    """What fuzzing found once, and must not find again."""
+    """Return the inputs that fuzzing once found a bug with."""
     return sorted(path for path in (CORPUS / name).glob("*") if path.is_file())

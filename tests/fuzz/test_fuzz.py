@@ -1,4 +1,4 @@
-"""The harnesses under Hypothesis, briefly; the corpus, all of it. `make fuzz` runs them for longer."""
+"""The harnesses under Hypothesis, briefly, and the whole corpus. `make fuzz` runs them for longer."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from tests.fuzz.harnesses import HARNESSES, Harness, corpus
 
 SLOW = ("recoveries", "verifies", "dumps", "batches")
-LIMIT_S = 5  # of processor time for one input, whatever the machine is doing
+# Processor time for one input, whatever else the machine is doing.
+LIMIT_S = 5
 
 
 def mutated(harness: Harness) -> st.SearchStrategy[bytes]:
-    """Sound bytes with a few changed, left out or put in, and bytes that mean nothing."""
+    """Draw sound bytes with a few changed, left out or put in, or bytes that mean nothing."""
     edits = st.lists(
         st.tuples(st.integers(0, 4096), st.sampled_from(("set", "cut", "insert")), st.binary(max_size=8)),
         max_size=6,
@@ -45,7 +46,7 @@ def test_any_bytes_end_in_a_value_or_a_documented_error_for_longer(name: str) ->
 
 
 def assert_all_is_documented(name: str, examples: int) -> None:
-    """The harness itself lets documented errors pass, and no other."""
+    """Run the harness. It lets documented errors pass itself, so any error here is a bug."""
     harness = HARNESSES[name]
 
     @settings(derandomize=True, deadline=None, max_examples=examples, database=None)

@@ -7,6 +7,6 @@ from tests.interop import judge
 
 @pytest.fixture(scope="session")
 def kafka() -> None:
-    """Skips, with the reason, where Kafka cannot be asked."""
+    """Skip, with the reason, if Kafka cannot be asked."""
     if reason := judge.absence():
         pytest.skip(reason)

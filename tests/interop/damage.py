@@ -1,6 +1,6 @@
 """Wounds for partition directories, in the operations of `tests/golden/README.md`: more kinds than the golden set has.
 
-Each kind looks at a directory and gives the operations of one wound, or None where it does not apply.
+Each kind looks at a directory and returns the operations of one wound, or None if it does not apply.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from storage.errors import CorruptBatch
 Operation = list[Any]
 Kind = Callable[["Patient", Random], "list[Operation] | None"]
 
-MOST_REWRITTEN_BYTES: Final = 60_000  # of a file that a wound writes anew: cases stay small
+# A wound rewrites at most this much of a file, so that cases stay small.
+MOST_REWRITTEN_BYTES: Final = 60_000
 ZERO_RUNS: Final = (1, 4, 12, 61, 512, 4096)
 _CRC: Final = struct.Struct(">I")
 
@@ -38,12 +39,12 @@ class Patient:
         return (self.directory / name).read_bytes()
 
     def log(self, draw: Random) -> str:
-        """Mostly the last: there a crash strikes."""
+        """Draw a log, mostly the last one: a crash strikes there."""
         logs = self.names(".log")
         return logs[-1] if draw.random() < 0.5 else draw.choice(logs)
 
     def batches(self, name: str) -> list[RecordBatch]:
-        """As far as they can be told apart."""
+        """Return the batches of magic 2 from the start of the log up to the first damage."""
         found: list[RecordBatch] = []
         try:
             for batch in iterate_batches(self.read(name), name):
@@ -55,7 +56,7 @@ class Patient:
         return found
 
     def batch(self, draw: Random) -> tuple[str, RecordBatch] | None:
-        """One, and the file that it is in."""
+        """Draw a batch. Returns it with the name of its file, or None if the log has no batch."""
         name = self.log(draw)
         batches = self.batches(name)
         return (name, draw.choice(batches)) if batches else None
@@ -118,7 +119,7 @@ def _rewritten(patient: Patient, name: str, pieces: list[bytes]) -> list[Operati
 
 
 def batches_moved(patient: Patient, draw: Random) -> list[Operation] | None:
-    """One batch twice, left out, exchanged with the next, or a piece out of the middle of the file."""
+    """Write one batch twice, leave one out, exchange it with the next, or cut a piece out of the middle of the file."""
     name = patient.log(draw)
     pieces = [batch.tobytes() for batch in patient.batches(name)]
     if len(pieces) < 2:
@@ -141,7 +142,7 @@ def batches_moved(patient: Patient, draw: Random) -> list[Operation] | None:
 
 
 def unprotected_field(patient: Patient, draw: Random) -> list[Operation] | None:
-    """Base offset and leader epoch, which no checksum covers: in the past, in the future, negative, out of range."""
+    """Change base offset or leader epoch, which no checksum covers: to the past, the future, negative, out of range."""
     found = patient.batch(draw)
     if found is None:
         return None
@@ -158,7 +159,8 @@ def unprotected_field(patient: Patient, draw: Random) -> list[Operation] | None:
     return [["poke", name, batch.position + 12, epoch.to_bytes(4, "big", signed=True).hex()]]
 
 
-_FIELDS: Final = {  # place and width of what the checksum covers
+# Position and width of fields that the checksum covers.
+_FIELDS: Final = {
     "attributes": (21, 2),
     "last offset delta": (23, 4),
     "base timestamp": (27, 8),
@@ -171,7 +173,7 @@ _FIELDS: Final = {  # place and width of what the checksum covers
 
 
 def lying_field(patient: Patient, draw: Random) -> list[Operation] | None:
-    """A header field with another value and a checksum that agrees: what no checksum finds."""
+    """Change a header field and correct the checksum: no checksum finds it."""
     found = patient.batch(draw)
     if found is None:
         return None
@@ -205,7 +207,7 @@ def tail(patient: Patient, draw: Random) -> list[Operation] | None:
 
 
 def leftover(patient: Patient, draw: Random) -> list[Operation] | None:
-    """What an interrupted swap, split or deletion leaves: copies or renamed files, whole or torn, some or all."""
+    """Leave what an interrupted swap, split or deletion leaves: copies or renamed files, whole or torn, some or all."""
     name, suffix = patient.log(draw), draw.choice([".swap", ".swap", ".cleaned", ".deleted"])
     verb = draw.choice(["copy", "rename"])
     operations: list[Operation] = []
@@ -220,7 +222,7 @@ def leftover(patient: Patient, draw: Random) -> list[Operation] | None:
 
 
 def orphan(patient: Patient, draw: Random) -> list[Operation] | None:
-    """An index or a snapshot without a log, an empty or a foreign log, at some offset."""
+    """Add an index or a snapshot without a log, or an empty or foreign log, at some offset."""
     offset = draw.choice(
         [0, 1, patient.end_offset(), patient.end_offset() + draw.choice([1, 5, 100, 1 << 32])]
     )
@@ -243,7 +245,7 @@ def missing(patient: Patient, draw: Random) -> list[Operation] | None:
 
 
 def renamed_base(patient: Patient, draw: Random) -> list[Operation] | None:
-    """A segment under another base offset than its batches have."""
+    """Rename a segment to another base offset than its batches have."""
     name = patient.log(draw)
     offset = max(0, int(name[:20]) + draw.choice([-3, -1, 1, 2, 10]))
     operations: list[Operation] = []
@@ -265,7 +267,7 @@ def _index(patient: Patient, draw: Random, *kinds: str) -> str | None:
 
 
 def index_of_another(patient: Patient, draw: Random) -> list[Operation] | None:
-    """Two indexes exchanged, or one in the other's place; of one kind, or offsets for times."""
+    """Exchange two indexes, or copy one over the other: of one kind, or offsets for times."""
     kind = draw.choice([".index", ".timeindex"])
     one, two = _index(patient, draw, kind), _index(patient, draw, ".index", ".timeindex")
     if one is None or two is None or one == two:
@@ -276,7 +278,7 @@ def index_of_another(patient: Patient, draw: Random) -> list[Operation] | None:
 
 
 def index_content(patient: Patient, draw: Random) -> list[Operation] | None:
-    """Entries doubled, zeroed, out of order, overwritten; a torn end, a tail."""
+    """Change an index: entries doubled, zeroed, out of order or overwritten; a torn end or a tail."""
     name = _index(patient, draw, ".index", ".timeindex")
     if name is None:
         return None
@@ -345,7 +347,8 @@ def snapshot(patient: Patient, draw: Random) -> list[Operation] | None:
             return [["copy", name, name_of(offset, ".snapshot")]]
         case 4:
             return [["delete", name]]
-        case _:  # a field that the checksum agrees with
+        # A wrong field with a right checksum.
+        case _:
             changed = bytearray(data)
             at = draw.randrange(6, len(data))
             changed[at] ^= 1 << draw.randrange(8)

@@ -29,13 +29,14 @@ from tests.interop.shapes import SHAPES, START_MS, write_shape
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.1"
 NOW_MS = 1_700_000_200_000
-CASES_A_RUN = 250  # of the Java virtual machine
+# Cases in one run of the Java virtual machine.
+CASES_A_RUN = 250
 WOUNDS = (1, 1, 1, 2, 2, 3)
 LOG_STARTS = {"log-start-moved-0": 17, "ours-moved-start-0": 17}
 
 
 def make_root(root: Path) -> dict[str, dict[str, str]]:
-    """`killed/` and `clean/` of both sides under `root`; the properties of each source."""
+    """Make `killed/` and `clean/` of both sides under `root`. Returns the properties of each source."""
     properties: dict[str, dict[str, str]] = {}
     known = _golden_properties()
     for state in ("killed", "clean"):
@@ -72,7 +73,7 @@ def draw_case(
     kinds: tuple[Kind, ...],
     work: Path,
 ) -> Json:
-    """The case, and its damaged copy at `dir`: wounds are drawn one after the other, each on what is there by then."""
+    """Draw a case and make its damaged copy at `dir`. Each wound is drawn after the one before was applied."""
     draw = Random(f"{seed}/{number}")
     while True:
         source = draw.choice(sorted(properties))
@@ -120,7 +121,7 @@ def _wound(directory: Path, draw: Random, kinds: tuple[Kind, ...]) -> list[Opera
 
 
 def judged_cases(cases: list[Json]) -> Iterator[Json]:
-    """Each with what Kafka made of its damaged copy."""
+    """Yield each case with what Kafka made of its damaged copy."""
     for case, answer in zip(cases, judge.loads(cases), strict=True):
         assert answer.pop("id") == case["id"]
         shutil.rmtree(Path(case.pop("dir")).parent, ignore_errors=True)
@@ -128,7 +129,7 @@ def judged_cases(cases: list[Json]) -> Iterator[Json]:
 
 
 def run(seed: int, count: int, kinds: tuple[Kind, ...], root: Path, keep: Path | None) -> int:
-    """The number of cases that differ, or that end here in neither a healed log nor one clear error."""
+    """Return the number of cases that differ, or that end here in neither a healed log nor one clear error."""
     properties = make_root(root)
     with tempfile.TemporaryDirectory(prefix="differential-", dir=scratch()) as work:
         told: list[str] = []
@@ -154,8 +155,11 @@ def run(seed: int, count: int, kinds: tuple[Kind, ...], root: Path, keep: Path |
 
 
 def has_index_of_zeros(case: Json) -> bool:
-    """A `.log.swap` without its offset index: Kafka asks the segment for its end, which makes a new index under the
-    `.swap` name, renames it, and takes its zeros for entries. Here the index is missing, and is made from the log.
+    """Whether the case has a `.log.swap` without its offset index, which Kafka fills with zeros.
+
+    Kafka asks the segment for its end, which makes a new index under the `.swap` name, renames it, and takes its
+    zeros for
+    entries. Here the index is missing, and is made from the log.
     """
     if not any(str(name).endswith(".log.swap") for operation in case["damage"] for name in operation):
         return False
@@ -175,7 +179,8 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if reason := judge.absence():
         parser.exit(2, f"error: {reason}\n")
-    logging.disable(logging.CRITICAL)  # each case cuts and warns: the cases are the report
+    # Each case cuts and warns. The cases are the report.
+    logging.disable(logging.CRITICAL)
     names = {kind.__name__: kind for kind in KINDS}
     if unknown := {name for name in given.kinds.split(",") if name} - names.keys():
         parser.error(f"--kinds: {', '.join(sorted(unknown))}: there are {', '.join(names)}")

@@ -1,4 +1,6 @@
-"""`tools/kafka-judge` from a test: is Kafka here, start it on a data directory, ask its clients, its tools, its log."""
+"""`tools/kafka-judge` from a test: whether Kafka is here, a broker on a data directory, its clients, tools and
+log code.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from typing import Any, final
 from replog.cli import main
 
 Json = dict[str, Any]
-# By topic and isolation: every record of partition 0, and where the consumer began, ended, and stood at last.
+# By topic and isolation: every record of partition 0, and the consumer's first, end and last position.
 Consumed = dict[tuple[str, str], tuple[list[Json], Json]]
 
 UNCOMMITTED, COMMITTED = ISOLATIONS = ("read_uncommitted", "read_committed")
@@ -24,9 +26,10 @@ UNCOMMITTED, COMMITTED = ISOLATIONS = ("read_uncommitted", "read_committed")
 SCRIPT = Path(__file__).parents[2] / "tools" / "kafka-judge"
 PATIENCE_SECONDS = 240
 
-# A broker's complaint about what lies on its disk, among all that it logs while it starts.
+# A line in which a broker complains, among all that it logs while it starts.
 _COMPLAINT = re.compile(r"^\S+ (WARN|ERROR|FATAL) ")
-_OTHER_MATTERS = (  # settings and the network of a lone node: none says anything of a log
+# Settings and the network of a lone node. None of these lines is about a log.
+_OTHER_MATTERS = (
     "(AppInfoParser)",
     "(NetworkClient)",
     "(BrokerRegistrationTracker)",
@@ -41,13 +44,13 @@ _OTHER_MATTERS = (  # settings and the network of a lone node: none says anythin
 
 
 def absence() -> str | None:
-    """Why Kafka cannot be asked here; None where it can."""
+    """Return why Kafka cannot be asked here, or None if it can."""
     answer = subprocess.run([sys.executable, str(SCRIPT), "available"], capture_output=True, text=True)
     return None if answer.returncode == 0 else answer.stdout.strip()
 
 
 def ask(*arguments: str, text: str = "") -> str:
-    """Standard output of one run. Raises AssertionError with what it said when it fails."""
+    """Return the standard output of one run. Raises AssertionError, with the output, if the run fails."""
     answer = subprocess.run(
         [sys.executable, str(SCRIPT), *arguments],
         input=text,
@@ -60,13 +63,13 @@ def ask(*arguments: str, text: str = "") -> str:
 
 
 def loads(cases: Iterable[Json]) -> list[Json]:
-    """What Kafka's log code makes of each case (tools/judge/Loads.java)."""
+    """Return what Kafka's log code makes of each case (tools/judge/Loads.java)."""
     text = "".join(json.dumps(case) + "\n" for case in cases)
     return [json.loads(line) for line in ask("recover", text=text).splitlines()]
 
 
 def dumped(paths: Iterable[Path], *, print_data_log: bool = False) -> dict[str, list[str]]:
-    """What Kafka's dump tool prints on standard output, by file; the line that names the file is left out."""
+    """Return what Kafka's dump tool prints on standard output, by file, without the line that names the file."""
     options = ["--print-data-log"] if print_data_log else []
     output = ask(
         "run", "kafka.tools.DumpLogSegments", "--files", ",".join(map(str, paths)), *options
@@ -86,7 +89,7 @@ def by_file(output: Iterable[str]) -> dict[str, list[str]]:
 
 
 def dumped_here(paths: Iterable[Path], *, print_data_log: bool = False) -> dict[str, list[str]]:
-    """The same of `replog dump`."""
+    """Return what `replog dump` prints, in the same form."""
     options = ["--print-data-log"] if print_data_log else []
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
@@ -97,7 +100,7 @@ def dumped_here(paths: Iterable[Path], *, print_data_log: bool = False) -> dict[
 
 @final
 class Broker:
-    """One running node of Kafka, its logs under `directory`."""
+    """One running node of Kafka, with its logs under `directory`."""
 
     def __init__(self, data: Path, settings: tuple[str, ...]) -> None:
         self._data = data
@@ -129,7 +132,7 @@ class Broker:
         return (self._data / "1.log").read_text()
 
     def complaints(self) -> list[str]:
-        """Warnings and errors of this life that may concern what it found on the disk."""
+        """Return the warnings and errors of this life that may concern what it found on the disk."""
         return [
             line
             for line in self.log.splitlines()
@@ -143,7 +146,7 @@ def log_directory(data: Path) -> Path:
 
 @contextmanager
 def broker(data: Path, *settings: str) -> Iterator[Broker]:
-    """Stopped in order at the end; killed when the test fails."""
+    """Run a broker. It is stopped in order at the end, and killed if the test fails."""
     running = Broker(data, settings)
     try:
         yield running

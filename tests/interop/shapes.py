@@ -26,7 +26,7 @@ Header = tuple[str, bytes | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A record as a consumer finds it; `is_committed` unless its transaction was aborted or is open."""
+    """A record as a consumer finds it. `is_committed` is False if its transaction was aborted or is open."""
 
     offset: int
     timestamp: int
@@ -43,7 +43,7 @@ class _Transaction:
 
 @final
 class Writer:
-    """Appends to `log` as its leader, in epoch 0, with a clock of its own; `found` is what a consumer will find."""
+    """A leader's appends to `log`, in epoch 0, with a clock of its own. `found` is what a consumer will find."""
 
     def __init__(self, log: PartitionLog, *, is_log_append_time: bool = False) -> None:
         self.log, self.now_ms = log, START_MS
@@ -63,7 +63,7 @@ class Writer:
         producer_id: int = -1,
         is_transactional: bool = False,
     ) -> None:
-        """One batch of keys and values, each at the clock's time or the one given."""
+        """Append one batch of keys and values, each at the clock's time or at the given one."""
         pairs = list(records)
         times = [self.now_ms] * len(pairs) if timestamps is None else list(timestamps)
         built = [
@@ -99,11 +99,14 @@ class Writer:
         self.now_ms += 10
 
     def commit_all(self) -> None:
-        """Consumers may see all of it."""
+        """Move the high watermark to the log end."""
         self.log.marks.update_high_watermark(self.log.log_end_offset)
 
     def compact(self) -> None:
-        """All but the active segment: of each key the last record stays, tombstones too; what was aborted goes."""
+        """Compact all but the active segment.
+
+        The last record of each key stays, tombstones too. Aborted records are removed.
+        """
         self.commit_all()
         cleanable = self.log.compactions.cleanable_offsets(None, self.now_ms)
         for work in self.log.compactions.prepare(cleanable, CleanerConfig(), self.now_ms):
@@ -120,7 +123,7 @@ class Writer:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where a consumer of committed transactions stops, by what was appended here."""
+        """The offset at which a consumer of committed transactions stops."""
         first_open = [each.offsets[0] for each in self._open.values()]
         return min(first_open, default=self.log.log_end_offset)
 
@@ -189,7 +192,7 @@ def _idempotent(writer: Writer) -> None:
 
 
 def _transactions(writer: Writer) -> None:
-    """Two producers, commits and aborts interleaved with records outside any; one stays open, records behind it."""
+    """Write with two producers, commits and aborts interleaved with other records. One transaction stays open."""
     for number in range(24):
         for producer_id in (3000, 3001):
             writer.append(_numbered(2, start=number), producer_id=producer_id, is_transactional=True)
@@ -226,7 +229,7 @@ def _compacted(codec: Compression) -> Callable[[Writer], None]:
 
 
 def _compacted_transactions(writer: Writer) -> None:
-    """Markers, batches without records, a producer whose last record is superseded."""
+    """Write markers, batches that lose all records, and a producer whose last record is superseded."""
     for number in range(30):
         for producer_id in (3000, 3001):
             writer.append(_numbered(2, start=number), producer_id=producer_id, is_transactional=True)

@@ -45,7 +45,7 @@ MOVED_TO = 23
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """Log directories as Kafka left them, and what its own consumer read from them before."""
+    """Log directories as Kafka left them, and what its own consumer had read from them."""
 
     killed: Path
     clean: Path
@@ -103,7 +103,7 @@ def _production(topic: str, steps: list[list[object]], **config: str) -> Json:
 
 
 def _records(count: int) -> list[list[object]]:
-    """Sends of every kind, a batch ended here and there."""
+    """Return sends of every kind. Here and there one ends a batch."""
     steps: list[list[object]] = []
     for number in range(count):
         key = None if number % 5 == 0 else f"key {number}".encode().hex()
@@ -123,7 +123,7 @@ def _load(directory: Path) -> tuple[LogManager, list[RecoveryCut]]:
 
 
 def _read(log: PartitionLog, isolation: Isolation) -> list[Json]:
-    """The records that a consumer sees, in the form of the Java consumer's."""
+    """Return the records that a consumer sees, in the form of the Java consumer's."""
     log.marks.update_high_watermark(log.log_end_offset)
     offset, found = log.log_start_offset, []
     while offset < log.log_end_offset:
@@ -144,7 +144,7 @@ def _read(log: PartitionLog, isolation: Isolation) -> list[Json]:
 def _visible(
     batches: list[RecordBatch], transactions: tuple[AbortedTransaction, ...]
 ) -> Iterator[RecordBatch]:
-    """Without markers, and without what lies between the start of an aborted transaction and its marker."""
+    """Yield the records without markers, and without those of aborted transactions."""
     waiting = sorted(transactions, key=lambda each: each.first_offset)
     aborted: set[int] = set()
     for batch in batches:
@@ -200,9 +200,9 @@ def test_verify_finds_every_log_sound(given: Given) -> None:
 
 
 def test_recovery_of_a_killed_broker_gives_the_bytes_that_kafkas_gave(given: Given, tmp_path: Path) -> None:
-    """Both started on what was killed and stopped in order: logs and indexes are equal, snapshots hold the same.
+    """Both started on the killed directory and stopped in order: logs and indexes are equal, snapshots hold the same.
 
-    Its second life has an epoch of its own, in which nothing was written.
+    Kafka's second life has an epoch of its own, in which nothing was written.
     """
     target = tmp_path / "logs"
     shutil.copytree(given.killed, target)
@@ -216,7 +216,7 @@ def test_recovery_of_a_killed_broker_gives_the_bytes_that_kafkas_gave(given: Giv
 
 
 def _files(directory: Path) -> dict[str, bytes]:
-    """The bytes of each file; of a sound producer snapshot with its entries by producer id."""
+    """Return the bytes of each file; for a sound producer snapshot, its entries by producer id."""
     contents = {name: (directory / name).read_bytes() for name in sorted(os.listdir(directory))}
     return {
         name: encoded(Snapshot(content).entries()) if name.endswith(SNAPSHOT_SUFFIX) else content

@@ -1,4 +1,4 @@
-"""Directories written here, before real Kafka: its dump tool, a broker that starts on them, its consumer."""
+"""Directories written here, read by real Kafka: by its dump tool, by a broker that starts on them, by its consumer."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ from tests.interop.shapes import SHAPES, START_MS, Written, write_shape
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 TOPICS = [shape.name for shape in SHAPES]
-# Nothing may change behind the test's back: no cleaner, no retention, and deletions long after its end.
+# Nothing may change unseen by the test: no cleaner, no retention, and deletions only long after its end.
 QUIET = ("log.cleaner.enable=false", "log.retention.check.interval.ms=3600000")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What Kafka said of the directory, and what stood in it before it did."""
+    """Kafka's reading of the directory, and a copy of the directory from before."""
 
     data: Path
-    before: Path  # a copy, as replog left it
+    # The copy, as replog left it.
+    before: Path
     written: dict[str, list[Written]]
     stable: dict[str, int]
     consumed: Consumed
@@ -43,7 +44,8 @@ class Judged:
 def judged(tmp_path_factory: pytest.TempPathFactory, kafka: None) -> Judged:
     data = tmp_path_factory.mktemp("written-here")
     with judge.broker(data, *QUIET) as broker:
-        # The metadata must know the topics, or their logs are strays; retention stays off for old timestamps.
+        # The metadata must know the topics, or their logs are strays. Retention stays off because timestamps
+        # are old.
         broker.clients("create", *({"name": each.name, "config": each.properties} for each in SHAPES))
     written, stable = _write_all(judge.log_directory(data))
     before = data / "before"
@@ -63,7 +65,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory, kafka: None) -> Judged:
 
 
 def _write_all(directory: Path) -> tuple[dict[str, list[Written]], dict[str, int]]:
-    """In place of the empty logs that the broker made, with their topic ids, and an orderly stop at the end."""
+    """Replace the broker's empty logs by our own, with the same topic ids, and stop in order."""
     file_system = OsFileSystem()
     topic_ids: dict[str, str] = {}
     for shape in SHAPES:
@@ -131,7 +133,7 @@ def test_kafkas_dump_tool_prints_the_same_lines_of_every_file(kind: str, judged:
 
 
 def test_what_kafka_leaves_behind_reads_here_as_before(judged: Judged) -> None:
-    """It adds nothing and takes nothing: the bytes of each log are those written here, after its own orderly stop."""
+    """After Kafka's own orderly stop, the bytes of each log are still those written here."""
     directory = judge.log_directory(judged.data)
     for shape in SHAPES:
         ours, theirs = judged.before / f"{shape.name}-0", directory / f"{shape.name}-0"

@@ -1,4 +1,4 @@
-"""Planning a read, without Spark: which topics, which offsets, which segments."""
+"""The plan of a read, without Spark: which topics, which offsets, which segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The data source and the campaign in a real Spark session: one session for all, since a start costs seconds."""
+"""The data source and the campaign in a real Spark session.
+
+All tests share one session, since a start costs seconds.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ except SparkUnavailable as reason:
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(bool(missing), reason=missing),
-    pytest.mark.filterwarnings("ignore"),  # what Spark's own Python code warns of
+    # Spark's own Python code warns.
+    pytest.mark.filterwarnings("ignore"),
 ]
 
 
@@ -47,7 +51,9 @@ def spark() -> Iterator[SparkSession]:
 
 
 def records_in_dump(topic: str) -> int:
-    """The records of all segments by our dump, which `tests/storage/inspection/test_dump.py` holds equal to Kafka's."""
+    """Return the records of all segments by our dump, which `tests/storage/inspection/test_dump.py` holds equal
+    to Kafka's.
+    """
     files = sorted((GOLDEN / "kafka-4.1" / "clean" / f"{topic}-0").glob("*.log"))
     command = [
         sys.executable,
@@ -95,7 +101,7 @@ def test_every_topic_counts_as_kafkas_dumps_do_and_its_values_are_those_of_a_pla
 
 
 def data_records_in_dump(log: Path) -> int:
-    """By Kafka's dump where it is kept, else by ours, which is held equal to it; markers aside."""
+    """Return the data records by Kafka's dump where it is kept, else by ours, which is held equal to it."""
     kept = GOLDEN / "expected" / log.relative_to(GOLDEN).with_suffix(".log.txt")
     if kept.exists():
         lines = kept.read_text(encoding="utf-8").split("\n")
@@ -107,7 +113,7 @@ def data_records_in_dump(log: Path) -> int:
 
 
 def plain_read(root: Path) -> dict[tuple[str, int], tuple[bytes | None, bytes | None]]:
-    """Straight from the batches, without a line of the pipeline."""
+    """Read the records straight from the batches, without a line of the pipeline."""
     from storage.batch import iterate_batches
 
     found: dict[tuple[str, int], tuple[bytes | None, bytes | None]] = {}
@@ -175,7 +181,8 @@ def test_damage_fails_the_query_with_file_and_position(spark: SparkSession, tmp_
     shutil.copytree(GOLDEN / "kafka-4.1" / "clean" / "shapes-none-0", copy)
     log = copy / f"{0:020d}.log"
     damaged = bytearray(log.read_bytes())
-    damaged[470] ^= 1  # in the records of the second batch, which its CRC covers
+    # The byte is in the records of the second batch, which its CRC covers.
+    damaged[470] ^= 1
     log.write_bytes(damaged)
     with pytest.raises(Exception, match=r"00000000000000000000\.log at byte"):
         spark.read.format("replog").option("path", str(tmp_path)).load().count()

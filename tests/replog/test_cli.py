@@ -102,7 +102,7 @@ def test_what_a_command_raises_is_one_line_and_a_status(
 
 
 def test_a_reader_that_leaves_is_no_damage() -> None:
-    """`replog dump … | head -1`: click alone would exit with 1, which says that a file is damaged."""
+    """In `replog dump … | head -1`, click alone would exit with 1, which means that a file is damaged."""
     code = (
         "import sys, click; from replog import commands; from replog.cli import main\n"
         "@click.command('fills')\n"

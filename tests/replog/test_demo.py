@@ -1,4 +1,4 @@
-"""What `make demo` says of its own cluster; the demo itself takes three brokers and is run as a user does."""
+"""The report of `make demo` on its own cluster. The demo itself takes three brokers and is run as a user does."""
 
 from __future__ import annotations
 

@@ -64,7 +64,8 @@ def test_verify_names_the_damage_and_exits_with_1(directory: Path) -> None:
     result = run("verify", directory, "--json")
     problem = json.loads(result.stdout)["problems"][0]
     assert result.exit_code == 1
-    name = f"t-0/{damaged.name}"  # from the directory that was given
+    # The name is relative to the directory that was given.
+    name = f"t-0/{damaged.name}"
     assert (problem["path"], problem["position"], problem["rule"]) == (name, len(content) // 10 * 9, "FR11")
     assert run("verify", directory).stdout.startswith(f"{name} at byte ")
     assert run("verify", directory / "t-0").stdout.startswith(f"{damaged.name} at byte ")
@@ -100,7 +101,7 @@ def test_recover_below_the_checkpoint_lowers_it(directory: Path) -> None:
 def test_fl5_no_checkpoint_stands_beyond_the_end_of_a_log_that_was_cut(
     directory: Path, command: list[str]
 ) -> None:
-    """Before, a verify after a truncation told of a high watermark beyond the log end."""
+    """Before, a verify after a truncation reported a high watermark beyond the log end."""
     for name in OFFSET_CHECKPOINTS:
         (directory / name).write_text("0\n3\ngone 7 12\nt 0 10\nu 0 1\n")
     if command == ["recover"]:
@@ -117,7 +118,7 @@ def test_fl5_no_checkpoint_stands_beyond_the_end_of_a_log_that_was_cut(
 
 
 def test_rt9_a_truncation_inside_a_batch_leaves_nothing_beyond_its_begin(tmp_path: Path) -> None:
-    """Before, checkpoints and a producer snapshot stood at the offset asked for, where no log ends."""
+    """Before, checkpoints and a producer snapshot stayed at the offset asked for, where no log ends."""
     shutil.copytree(GOLDEN / "kafka-2.8" / "clean", tmp_path / "data")
     result = run("truncate", tmp_path / "data" / "v1-gzip-0", "--to-offset", "40", "--json")
     assert result.exit_code == 0 and json.loads(result.stdout)["log_end_offset"] == 34
@@ -185,12 +186,13 @@ def test_what_a_node_is_about_to_delete_is_no_inconsistency(directory: Path) -> 
 def test_a_problem_that_only_one_look_at_a_running_nodes_files_shows_is_none(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A compaction swaps segments between the look at a log and the one at its index."""
+    """A compaction may swap segments after the log was read and before its index is."""
     looks: list[str] = []
 
     def look(file_system: OsFileSystem, path: str, *, deep: bool, in_use: bool) -> PartitionReport:
         looks.append(path)
-        report = PartitionReport(directory=path, log_end_offset=5)  # the checkpoint is ahead of what was seen
+        # The checkpoint is ahead of what was seen.
+        report = PartitionReport(directory=path, log_end_offset=5)
         report.add(f"{path}/x.index", len(looks), "IX14", "swapped meanwhile")
         if path.endswith("u-0"):
             report.add(f"{path}/x.log", 8, "FR11", "damaged")
@@ -208,13 +210,14 @@ def test_a_problem_that_only_one_look_at_a_running_nodes_files_shows_is_none(
 
 @pytest.mark.slow
 def test_on_a_terminal_each_result_has_a_line_of_its_own(directory: Path) -> None:
-    """The progress goes to the same terminal: it must leave the line before a result is printed."""
+    """The progress uses the same terminal: it must leave the line before a result is printed."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "replog", "log", "verify", str(directory)]
     with subprocess.Popen(command, stdout=theirs, stderr=theirs, cwd=GOLDEN.parents[1]) as process:
         os.close(theirs)
         shown = b""
-        with contextlib.suppress(OSError):  # the other end is closed
+        # The other end is closed.
+        with contextlib.suppress(OSError):
             while chunk := os.read(ours, 1 << 16):
                 shown += chunk
         os.close(ours)
@@ -229,7 +232,7 @@ UNREADABLE = "t-0: Permission denied"
 
 @pytest.fixture
 def sealed(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """As `directory`, but nobody may list t-0; root, as which tests may run, could."""
+    """`directory`, but t-0 cannot be listed. The error is planted, because root may list everything."""
     listed = OsFileSystem.list
 
     def refuse(file_system: OsFileSystem, path: str) -> list[str]:

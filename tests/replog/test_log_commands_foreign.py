@@ -1,4 +1,4 @@
-"""The offline commands and directories that are nobody's log: nothing is made, nothing is touched."""
+"""The offline commands on directories that are no partition's: nothing is made, nothing is changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def listing(directory: Path) -> list[str]:
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
-    """Like /etc: folders whose names read like TOPIC-PARTITION."""
+    """A tree like /etc: some of its folders have names that read like TOPIC-PARTITION."""
     for name in ("dbus-1/session.conf", "polkit-1/rules", "empty-0/keep.txt", "hosts"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""`replog log verify|stats` over whole directories: in parallel, read-only, and what is no partition's."""
+"""`replog log verify|stats` over whole directories: in parallel, read-only, and with folders that are no partition's."""
 
 from __future__ import annotations
 
@@ -59,9 +59,8 @@ def test_leftovers_and_folders_set_aside_are_named(data: Path) -> None:
     log = next(partition.glob("*.log"))
     for name in (f"{log.name}.deleted", f"{log.name}.cleaned", f"{log.stem}.index.swap", "x.tmp", "5.log"):
         (partition / name).write_bytes(b"")
-    (partition / "00000000000000000001-0000000001.checkpoint.deleted").write_bytes(
-        b""
-    )  # the controller's own
+    # The controller's own topic.
+    (partition / "00000000000000000001-0000000001.checkpoint.deleted").write_bytes(b"")
     for name in (f"t-0.{'a' * 32}-delete", f"t-1.{'b' * 32}-stray", "no partition", "remote-log-index-cache"):
         (data / name).mkdir()
     assert rules(data) == [
@@ -131,7 +130,8 @@ def test_looking_leaves_every_byte_and_time_as_it_was(data: Path) -> None:
         ]
 
     for path in data.rglob("*"):
-        os.utime(path, (1, 2))  # an access before the last change is noted even where few are
+        # An access before the last change is noted even on mounts that note few.
+        os.utime(path, (1, 2))
     before = listing()
     run("verify", data, "--deep")
     run("stats", data)

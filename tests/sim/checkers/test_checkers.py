@@ -55,7 +55,7 @@ def appended_everywhere(start: int, end: int, epoch: int = 0) -> list[Sighting]:
     return [Appended(broker, P, epoch, marks(start, end, epoch)) for broker in (1, 2, 3)]
 
 
-# Broker 1 leads epoch 0; offsets 0 to 4 are on all three and committed.
+# Broker 1 leads epoch 0. Offsets 0 to 4 are on all three brokers and committed.
 QUIET: list[Sighting] = [
     Created(P, 2, False),
     Elected(P, 1, 0, (1, 2, 3), True),
@@ -69,7 +69,8 @@ QUIET: list[Sighting] = [
     HighWatermark(3, P, 0, 5, False),
 ]
 
-# Broker 2 and 3 have fetched up to 7; 1 does not know it yet when it is replaced by 2, whose disk loses its tail.
+# Brokers 2 and 3 have fetched up to 7. Broker 1 does not know it yet when it is replaced by 2, whose disk
+# loses its tail.
 FETCHED_AND_LOST: list[Sighting] = [
     *QUIET,
     *appended_everywhere(5, 7),
@@ -79,13 +80,13 @@ FETCHED_AND_LOST: list[Sighting] = [
     Elected(P, 2, 1, (2,), True),
     BecameLeader(2, P, 1, 6),
 ]
-# Meanwhile the new leader has committed others at the offsets of those.
+# Meanwhile the new leader has committed other records at the lost offsets.
 LED_ON: list[Sighting] = [
     *FETCHED_AND_LOST,
     Appended(2, P, 1, marks(6, 9, 1)),
     HighWatermark(2, P, 1, 9, True),
 ]
-# The old one wakes and counts the fetches that were on their way to it.
+# The old leader wakes and counts the fetches that were on their way to it.
 LATE: list[Sighting] = [
     HighWatermark(1, P, 0, 7, True),
     Acknowledged(1, P, 6, 6, -1, ()),
@@ -93,7 +94,8 @@ LATE: list[Sighting] = [
     HighWatermark(3, P, 0, 7, False),
 ]
 
-# Broker 3 has left, come back and caught up, so it is proposed; before the controller answers, its disk loses its tail.
+# Broker 3 has left, come back and caught up, so it is proposed. Before the controller answers, its disk loses
+# its tail.
 REJOINING: list[Sighting] = [
     *QUIET,
     IsrChanged(P, (1, 2)),

@@ -1,4 +1,4 @@
-"""Compacted logs under the checkers' eyes."""
+"""Compacted logs under the checkers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCENARIO = Path(__file__).resolve().parents[3] / "scenarios" / "compaction-crash
 
 
 def batch(*records: tuple[int, str, str], last_offset: int | None = None) -> bytes:
-    """(offset, key, value); `last_offset` where the last records of the batch have gone."""
+    """A batch of (offset, key, value). `last_offset` is given if its last records are compacted away."""
     made = [Record(offset, 5, key.encode(), value.encode()) for offset, key, value in records]
     end = made[-1].offset if last_offset is None else last_offset
     data = bytearray(build_batch(made, base_offset=made[0].offset, partition_leader_epoch=0))
@@ -39,7 +39,7 @@ APPENDED = [
 
 
 class Replica:
-    """A log on a disk of its own, as appended, and as it is afterwards."""
+    """A log on a disk of its own, as appended and as it is afterwards."""
 
     def __init__(self, *after: bytes) -> None:
         self.disk = SimDisk(Draws(1), lambda: 0)

@@ -1,4 +1,4 @@
-"""A leader that wakes after it was replaced, and what the fetches say that waited for it."""
+"""A leader that wakes after it was replaced, with fetches that had waited for it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import pytest
 from sim.run import Verdict
 from tests.sim.runs.cluster_driver import ClusterDriver
 
-FETCHED_MS = 3  # after this long the follower holds the records, and its next fetch is on its way
+# After this time the follower holds the records, and its next fetch is on its way.
+FETCHED_MS = 3
 
 
 def late_leader(
     *, led_on: bool, flush_promised: bool = False, comes_back_with_all: bool = False
 ) -> ClusterDriver:
-    """The leader sleeps before it hears that its only follower has all; that one loses power and is elected."""
+    """Let the leader sleep before it hears that its only follower has all; the follower loses power and is elected."""
     driver = ClusterDriver(seed=1, min_isr=1, flush_promised=flush_promised)
     leader = int(driver.number("leader"))
     follower, other = (broker for broker in (1, 2, 3) if broker != leader)

@@ -1,4 +1,4 @@
-"""What the tests of the simulated disk share."""
+"""Helpers for the tests of the simulated disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def new_disk(seed: int = 1, now_ms: int = 1000) -> SimDisk:
 
 
 def with_durable_file(disk: SimDisk, content: bytes = b"", path: str = "d/f") -> tuple[SimFileSystem, File]:
-    """A life, and a file whose name and content a power loss leaves alone."""
+    """Return a life, and a file whose name and content survive a power loss."""
     fs = disk.file_system(Life())
     fs.make_directory("d")
     file = fs.open(path, OpenMode.CREATE)

@@ -1,4 +1,4 @@
-"""What each kind of power loss leaves of bytes and of names that no sync made durable."""
+"""The bytes and names that each kind of power loss leaves of changes that no sync made durable."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ class TestPowerLossOfData:
             assert 0 <= len(state[0]) - len(state[1]) <= 1
             assert b"012".startswith(state[0]) and b"012".startswith(state[1])
             seen.add(state)
-        assert len(seen) == 7  # every moment, the first and the last too
+        # Every moment occurs, the first and the last too.
+        assert len(seen) == 7
 
     def test_subset_keeps_blocks_each_on_its_own(self) -> None:
         blocks_kept = set()
@@ -134,7 +135,8 @@ class TestPowerLossOfData:
             assert content is not None and content.startswith(b"head")
             whole = {b"head" + b"".join(writes[:count]) for count in range(5)}
             torn += content not in whole
-        assert 20 <= torn < 40  # in one of four cases the length is the old one
+        # In one of four cases the length is the old one.
+        assert 20 <= torn < 40
 
     @pytest.mark.parametrize("mode", ALL_MODES)
     def test_a_power_loss_is_a_function_of_the_seed(self, mode: PowerLoss) -> None:
@@ -213,12 +215,13 @@ class TestPowerLossOfNames:
 
     @pytest.mark.parametrize("mode", ALL_MODES)
     def test_replace_file_leaves_the_old_content_or_the_new(self, mode: PowerLoss) -> None:
-        """At every crash point, after every kind of power loss."""
+        """Checked at every crash point, after every kind of power loss."""
         for call, seed in product(range(1, 8), range(6)):
             disk = new_disk(seed)
             fs, _ = with_durable_file(disk, b"old content")
             disk.arm_crash(call)
-            with suppress(Dead):  # the last of them strikes no call
+            # The last of the crash points strikes no call.
+            with suppress(Dead):
                 replace_file(fs, "d/f", b"new")
             assert content_after(disk, mode) in (b"old content", b"new")
 

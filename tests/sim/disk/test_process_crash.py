@@ -1,4 +1,4 @@
-"""The disk that forgets: what a crash leaves, who is fenced, which faults can be armed."""
+"""The disk that forgets: what a crash leaves, which life is fenced, which faults can be armed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class TestProcessCrash:
         after = disk.file_system(Life())
         assert read_file(after, "d/f") == b"synced and not"
         assert after.list("d") == ["f", "new"]
-        assert disk.pending_count() == 3  # the write, the name, the other write
+        # The write, the name, the other write.
+        assert disk.pending_count() == 3
 
     def test_every_handle_of_the_dead_life_raises(self) -> None:
         disk = new_disk()
@@ -59,7 +60,7 @@ class TestProcessCrash:
             with pytest.raises(Dead):
                 call()
         assert disk.operations == before
-        # Closing is quiet: generators that end later must not raise out of nowhere. It changes nothing.
+        # Closing a dead life's file raises nothing and changes nothing: a generator may close it much later.
         mapped.close()
         lock.release()
         file.close()
@@ -109,7 +110,8 @@ class TestArmedFaults:
         fs, file = with_durable_file(disk)
         disk.arm_crash(3, applied=Applied.NOTHING)
         file.append(b"1")
-        assert file.read_at(0, 9) == b"1"  # reading does not count
+        # Reading does not count.
+        assert file.read_at(0, 9) == b"1"
         file.append(b"2")
         with pytest.raises(Dead):
             file.append(b"3")
@@ -349,4 +351,5 @@ def test_a_file_is_its_model_and_power_losses_are_states_of_it(steps: list[Step]
         for mode in ("subset", "torn"):
             content = content_after(disk.snapshot(Draws(seed)), mode)
             assert content is not None and len(content) in {len(state) for state in since_sync}
-    assert file.read_at(0, 1 << 20) == model  # snapshots left the original alone
+    # The snapshots left the original as it was.
+    assert file.read_at(0, 1 << 20) == model

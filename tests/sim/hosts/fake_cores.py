@@ -21,7 +21,7 @@ def ask(to: int, call: int, number: int = 0, timeout_ms: int = 1_000) -> Send:
 
 
 class Echo:
-    """Answers each request with what it asked for; `log` is what came, with its time."""
+    """A core that answers each request with its content. `log` holds what came, with its time."""
 
     def __init__(self, first: Sequence[Effect] = (), log: list[tuple[int, Event]] | None = None) -> None:
         self.first = list(first)
@@ -57,7 +57,7 @@ def echo_of(body: RequestBody) -> MetadataResponse:
 
 
 class Onlooker:
-    """Writes down what it is shown."""
+    """An observer that writes down what it is shown."""
 
     def __init__(self) -> None:
         self.observed: list[str] = []
@@ -82,7 +82,7 @@ class Onlooker:
 
 
 class Site:
-    """A world with nodes 1, 2, …, each over the core that `make` gives for it."""
+    """A world with nodes 1, 2, …, each over the core that `make` returns for it."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ SECOND = 1_000_000
 def pair(
     asks: int = 20, *, seed: int = 1, transport: Transport = Transport.STREAM, loss: int = 0, twice: int = 0
 ) -> tuple[Site, Echo, Echo]:
-    """Node 1 asks node 2 `asks` things at once."""
+    """Let node 1 send `asks` requests to node 2 at once."""
     asker, echo = Echo([ask(2, number, number) for number in range(asks)]), Echo()
     site = Site(
         lambda number: asker if number == 1 else echo,
@@ -67,7 +67,8 @@ def test_a_cut_stream_delivers_after_the_heal() -> None:
 
 def test_a_cut_longer_than_the_timeout_is_a_transport_error() -> None:
     site, asker, _ = pair(3)
-    site.network.link(2, 1).cuts = 1  # one way: the requests arrive, the answers do not
+    # The cut is one way: the requests arrive, the answers do not.
+    site.network.link(2, 1).cuts = 1
     site.start()
     site.world.run_to(2 * SECOND)
     assert asker.errors() == ["timed out"] * 3
@@ -120,7 +121,8 @@ def test_answers_for_an_earlier_life_reach_nobody() -> None:
 
     site = Site(make)
     site.start()
-    site.world.run_to(5_050)  # the request is on its way
+    # The request is on its way.
+    site.world.run_to(5_050)
     site.nodes[1].crash()
     site.nodes[1].start()
     site.world.run_to(SECOND)
@@ -179,7 +181,7 @@ def test_a_crash_point_ends_the_life_before_or_after_the_job() -> None:
 
 
 class Writer(Echo):
-    """Appends to a file in each step; `finally` must repair nothing on a dead node's disk."""
+    """A core that appends to a file in each step. Its `finally` must change nothing on a dead node's disk."""
 
     def __init__(self, file_system: FileSystem) -> None:
         super().__init__([timer("write", ORIGIN_MS + 20)])

@@ -41,9 +41,9 @@ consumers:
 
 @final
 class ClusterDriver:
-    """Brokers 1 to 3 and a controller, all up and in sync, topic `t` made; nothing moves but in `pass_time`.
+    """Brokers 1 to 3 and a controller, all up and in sync, with the topic `t`. Time passes only in `pass_time`.
 
-    A fault that does not apply, such as a kill of what is down, does nothing.
+    A fault that does not apply, such as a kill of a node that is down, does nothing.
     """
 
     def __init__(
@@ -59,7 +59,8 @@ class ClusterDriver:
         self._pass_us(self.run.scenario.warm_up)
         assert self.run.cluster.producers[0].core is not None, "the topic was not made"
         for producer in self.run.cluster.producers:
-            producer.finish()  # from here on at the test's word only
+            # From here on it sends only what the test asks for.
+            producer.finish()
 
     @property
     def violations(self) -> list[str]:
@@ -72,7 +73,7 @@ class ClusterDriver:
         return "\n".join(self.run.story.lines)
 
     def number(self, who: Who) -> Who:
-        """Who leads now, if the leader is meant."""
+        """Return the broker that leads now if `who` is "leader", else `who`."""
         return self.node(who).node_id if who == "leader" else who
 
     def node(self, who: Who) -> Node:
@@ -81,7 +82,7 @@ class ClusterDriver:
         leader = self.run.ghost.partition(str(PARTITION)).leader
         return self.run.cluster.brokers[max(leader, 1) if who == "leader" else int(who)]
 
-    # time and load
+    # Time and load
 
     def pass_time(self, milliseconds: int) -> None:
         self._pass_us(milliseconds * 1_000)
@@ -95,7 +96,7 @@ class ClusterDriver:
         for _ in range(records):
             producer.send_one()
 
-    # processes
+    # Processes
 
     def kill(self, who: Who) -> None:
         node = self.node(who)
@@ -104,7 +105,7 @@ class ClusterDriver:
             node.crash()
 
     def kill_at_job(self, who: Who, side: Literal["before", "after"], kind: str) -> None:
-        """At the next job of that kind: `flush`, `checkpoint`, …"""
+        """Kill the node at its next job of that kind: `flush`, `checkpoint`, …"""
         node = self.node(who)
         if node.is_up:
             self.run.chronicle.tell(f"will kill {node.name} {side} its next {kind}")
@@ -117,7 +118,10 @@ class ClusterDriver:
             node.lose_power(keep)
 
     def tear_next_append(self, who: Who, byte: int, keep: PowerLoss | None) -> None:
-        """Of its next batch a broker writes `byte` bytes, then its process dies, or with `keep` its machine."""
+        """Let a broker write only `byte` bytes of its next batch.
+
+        Then its process dies or, with `keep`, its machine.
+        """
         node = self.node(who)
         if not isinstance(node.core, Broker) or PARTITION not in node.core.replicas():
             return
@@ -152,7 +156,7 @@ class ClusterDriver:
             self.run.chronicle.tell(f"{node.name} goes on")
             node.resume()
 
-    # links
+    # Links
 
     def cut(self, start: Who, end: Who, *, both_ways: bool) -> None:
         ends = (self.node(start), self.node(end))
@@ -162,21 +166,21 @@ class ClusterDriver:
                 self.run.cluster.network.link(pair[0].node_id, pair[1].node_id).cuts = 1
 
     def isolate(self, who: Who) -> None:
-        """From all nodes; clients still reach it."""
+        """Cut the node from all other nodes. Clients still reach it."""
         for other in (1, 2, 3, "controller"):
             self.cut(who, other, both_ways=True)
 
     def heal(self, who: Who) -> None:
-        """Every link of the node."""
+        """Heal every link of the node."""
         node = self.node(who)
         self.run.chronicle.tell(f"heal {node.name}")
         for link in self.run.cluster.network.links():
             if node.node_id in (link.source, link.target):
                 link.heal()
 
-    # the end
+    # The end
 
     def end(self) -> RunResult:
-        """Everything healed, agreement awaited, the history judged."""
+        """Heal everything, wait for agreement, and judge the history."""
         with without_garbage_collection():
             return self.run.end("see the steps of the test")

@@ -1,6 +1,6 @@
-"""A cluster of three under whatever comes to Hypothesis' mind: the rules hold at each step, and peace brings agreement.
+"""A cluster of three under whatever Hypothesis thinks of: the rules hold at each step, and peace brings agreement.
 
-The same cores, disks and links as `replog sim run`, all checkers on. What a run was is printed as its story.
+It uses the same cores, disks and links as `replog sim run`, with all checkers on. A failed run is printed as its story.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ from hypothesis.stateful import (
 from sim.disk import PowerLoss
 from tests.sim.runs.cluster_driver import ClusterDriver, Who
 
-Load = tuple[int, bool]  # so many records before, during and after; whether with acks=all
+# The number of records before, during and after a fault; whether they are sent with acks=all.
+Load = tuple[int, bool]
 brokers = st.sampled_from(("leader", 1, 2, 3))
 nodes = st.sampled_from(("leader", 1, 2, 3, "controller"))
 keeps: st.SearchStrategy[PowerLoss] = st.sampled_from(("none", "prefix", "subset", "torn", "all"))
-whiles_ms = st.sampled_from((150, 20, 600, 2500))  # up to more than a session's time-out
+# The longest is above a session's time-out.
+whiles_ms = st.sampled_from((150, 20, 600, 2500))
 loads: st.SearchStrategy[Load] = st.tuples(st.sampled_from((5, 0, 1, 40)), st.booleans())
 sides: st.SearchStrategy[Literal["before", "after"]] = st.sampled_from(("before", "after"))
 
 
 class ClusterMachine(RuleBasedStateMachine):
-    """Every rule ends with a while of virtual time, in which the cluster does what it does."""
+    """A cluster of which every rule ends with a while of virtual time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +54,7 @@ class ClusterMachine(RuleBasedStateMachine):
     def start(self, seed: int, min_isr: int, flush_promised: bool, unclean: bool) -> None:
         self.cluster = ClusterDriver(seed, min_isr=min_isr, flush_promised=flush_promised, unclean=unclean)
 
-    # load and time
+    # Load and time
 
     @rule(load=loads, then_ms=whiles_ms)
     def produce(self, load: Load, then_ms: int) -> None:
@@ -65,7 +67,7 @@ class ClusterMachine(RuleBasedStateMachine):
     def under(
         self, load: Load, fault: Callable[[], None], then_ms: int, end: Callable[[], None] | None = None
     ) -> None:
-        """The fault strikes among records on their way, a while passes with more of them; `end` ends it, or not."""
+        """Send records, let the fault strike, and send more while time passes. `end`, if given, ends the fault."""
         records, acks_all = load
         self.driver.produce(records, acks_all=acks_all)
         self.driver.pass_time(3 * min(records, 1))
@@ -77,7 +79,7 @@ class ClusterMachine(RuleBasedStateMachine):
             self.driver.produce(records, acks_all=acks_all)
             self.driver.pass_time(then_ms)
 
-    # ends of processes
+    # Ends of processes
 
     @rule(who=nodes, load=loads, then_ms=whiles_ms, comes_back=st.booleans())
     def kill(self, who: Who, load: Load, then_ms: int, comes_back: bool) -> None:
@@ -132,7 +134,7 @@ class ClusterMachine(RuleBasedStateMachine):
         resume = (lambda: self.driver.resume(who)) if goes_on else None
         self.under(load, lambda: self.driver.pause(who), then_ms, resume)
 
-    # links
+    # Links
 
     @rule(start=nodes, end=nodes, both_ways=st.booleans(), load=loads, then_ms=whiles_ms)
     def cut(self, start: Who, end: Who, both_ways: bool, load: Load, then_ms: int) -> None:
@@ -154,7 +156,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
         self.under(load, heal, then_ms)
 
-    # what must hold
+    # What must hold
 
     @invariant()
     def nothing_is_violated(self) -> None:
@@ -167,7 +169,10 @@ class ClusterMachine(RuleBasedStateMachine):
         assert not cluster.violations, cluster.violations[0]
 
     def teardown(self) -> None:
-        """Each acknowledged record is there once and in order, the replicas agree, or an excuse of 6.4 holds."""
+        """Check that each acknowledged record is there once and in order and that the replicas agree.
+
+        An excuse of section 6.4 may explain a loss.
+        """
         if self.cluster is not None and not self.cluster.violations:
             self.cluster.end()
             self.judge(self.cluster)
@@ -182,7 +187,8 @@ def assert_machine_holds(examples: int, steps: int) -> None:
             derandomize=True,
             deadline=None,
             database=None,
-            phases=[Phase.explicit, Phase.generate],  # to shrink takes minutes; the story tells enough
+            # Shrinking takes minutes, and the story tells enough.
+            phases=[Phase.explicit, Phase.generate],
             suppress_health_check=list(HealthCheck),
         ),
     )

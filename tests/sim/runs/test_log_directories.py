@@ -1,4 +1,4 @@
-"""One of several log directories of a broker fails in the simulated world, and the other goes on. Rules AP16, LL1."""
+"""One of several log directories of a simulated broker fails, and the others go on. Rules AP16, LL1."""
 
 from __future__ import annotations
 

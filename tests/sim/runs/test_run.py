@@ -49,7 +49,7 @@ def small(old: str = "", new: str = "") -> Scenario:
 
 
 def lines_of(scenario: Scenario, seed: int = 7, bug: str | None = None) -> list[bytes]:
-    """The trace without its first line, which names scenario and seed."""
+    """Return the trace without its first line, which names scenario and seed."""
     file = io.BytesIO()
     result = run_scenario(scenario, seed, trace_file=file, bug=bug)
     assert sha256(file.getvalue()).hexdigest() == result.trace_hash
@@ -102,7 +102,7 @@ def test_trace_lines_are_in_order_and_show_payload_checksums() -> None:
 
 
 def traces_of(path: Path, directory: Path, hash_seeds: tuple[str, ...]) -> list[bytes]:
-    """Of seed 7, each in an interpreter of its own."""
+    """Return traces of seed 7, each made in an interpreter of its own."""
     traces = []
     for hash_seed in hash_seeds:
         trace = directory / f"trace-{hash_seed}"
@@ -183,7 +183,7 @@ def test_what_may_be_lost_is_lost_and_excused_where_no_flush_was_promised() -> N
     assert all(sum(result.excused.values()) > 0 for result in run_with("cut-leader-acks-1"))
 
 
-# the command
+# The command
 
 
 def invoke(*arguments: str) -> tuple[int, str, str]:

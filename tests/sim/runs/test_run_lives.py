@@ -1,4 +1,4 @@
-"""What a run makes of lives that end at odd moments."""
+"""Runs in which lives end at odd moments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from tests.sim.runs.cluster_driver import PARTITION, ClusterDriver
 
 def test_what_the_controller_committed_and_could_not_tell_counts_from_its_next_start() -> None:
     driver = ClusterDriver(seed=1)
-    driver.kill_at_job("controller", "after", "flush")  # the flush of the election that follows
+    # It is the flush of the election that follows.
+    driver.kill_at_job("controller", "after", "flush")
     driver.kill("leader")
     driver.pass_time(4_000)
     assert not driver.run.cluster.controller.is_up

@@ -23,7 +23,8 @@ def order_of(seed: int, names: str) -> str:
 def test_events_of_one_instant_are_ordered_by_the_seed() -> None:
     orders = {order_of(seed, "abcdefgh") for seed in range(20)}
     assert len(orders) > 15
-    assert order_of(3, "abcdefgh") == order_of(3, "hgfedcba")  # not by who came first
+    # The order does not follow from which came first.
+    assert order_of(3, "abcdefgh") == order_of(3, "hgfedcba")
 
 
 def test_taking_an_actor_away_leaves_the_order_of_the_others() -> None:
