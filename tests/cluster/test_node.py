@@ -37,7 +37,8 @@ def make_node() -> Node:
 def run_jobs(node: Node, effects: list[Effect]) -> list[Effect]:
     """Carry out all jobs, and those that follow from them."""
     seen = list(effects)
-    for effect in seen:  # grows while it is walked
+    # The list grows while it is walked.
+    for effect in seen:
         if isinstance(effect, RunJob):
             effect.work()
             seen += node.step(NOW_MS, JobDone(job=effect.job))
@@ -56,7 +57,8 @@ def test_one_node_is_a_whole_cluster() -> None:
     effects = run_jobs(node, node.start(NOW_MS))
     kinds = [effect.kind for effect in effects if isinstance(effect, Observe)]
     assert "broker.unfenced" in kinds
-    assert not any(isinstance(effect, Send) for effect in effects)  # nothing leaves the process
+    # Nothing leaves the process.
+    assert not any(isinstance(effect, Send) for effect in effects)
     created = ask(node, 1, CreateTopicRequest(name="t"))
     assert isinstance(created, CreateTopicResponse) and created.error == 0
     asked = ProducePartition(topic_partition=TopicPartition("t", 0), records=batch(b"a"))

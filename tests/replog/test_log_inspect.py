@@ -1,4 +1,4 @@
-"""`replog log verify|stats` over whole directories: in parallel, read-only, and with folders that are no partition's."""
+"""`replog log verify|stats` over whole directories: in parallel, read-only, and beside other folders."""
 
 from __future__ import annotations
 

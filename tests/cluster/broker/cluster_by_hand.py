@@ -1,7 +1,7 @@
 """A cluster in one process and in virtual milliseconds: cores driven by hand, over simulated disks.
 
-Every message takes one millisecond, every job two; `cut` drops messages on a link, `kill` and `lose_power` end a
-life in the middle. It is a few lines on purpose: what it shows is the cores, not a simulator.
+Every message takes one millisecond, every job two. `cut` drops messages on a link; `kill` and `lose_power` end a
+life in the middle. It is a few lines on purpose: a test is to show the cores, not a simulator.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Node:
         self._perform(self.core.start(self.cluster.now_ms))
 
     def end(self) -> None:
-        """Whatever was in memory is gone; those who wait for an answer hear of it."""
+        """End the core's life. All memory is lost, and nodes that wait for an answer get a transport error."""
         self.life.kill()
         self.core = None
         self._timers.clear()
@@ -97,7 +97,7 @@ class Node:
         self.end()
 
     def lose_power(self) -> None:
-        """Nothing survives but what was synced."""
+        """End the life. Only what was synced survives on the disk."""
         self.disk.lose_power("none")
         self.end()
 
@@ -179,13 +179,14 @@ class Node:
 
 @final
 class Cluster:
-    """`Cluster(3)` has brokers 1, 2, 3 and a controller; `start` brings all up, unfenced."""
+    """A controller and some brokers: `Cluster(3)` has brokers 1, 2, 3. `start` brings all up, unfenced."""
 
     def __init__(self, brokers: int = 3, *, seed: int = 1, config: BrokerConfig | None = None) -> None:
         self.seed = seed
         self.now_ms = START_MS
         self.observed: list[tuple[int, Observe]] = []
-        self.lost: list[Callable[[int, int, RequestBody | ResponseBody], bool]] = []  # true: dropped
+        # A message is dropped if one of these returns True.
+        self.lost: list[Callable[[int, int, RequestBody | ResponseBody], bool]] = []
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
         self._cuts: dict[tuple[int, int], None] = {}
@@ -203,7 +204,7 @@ class Cluster:
         fs = node.disk.file_system(node.life)
         return Broker(config, fs, "data", Draws(self.seed).child("broker", node.node_id, node.lives))
 
-    # time and messages
+    # Time and messages
 
     def at(self, at_ms: int, act: Callable[[], None]) -> None:
         self._sequence += 1
@@ -268,7 +269,7 @@ class Cluster:
     def heal(self, one: int, other: int) -> None:
         del self._cuts[min(one, other), max(one, other)]
 
-    # what tests do
+    # What tests do
 
     def start(self) -> None:
         self.controller.start()
@@ -307,7 +308,7 @@ class Cluster:
         return topic_partition
 
     def leader_of(self, topic_partition: TopicPartition) -> int:
-        """As the controller has it."""
+        """Return the leader that the controller has for the partition."""
         core = self.controller.core
         assert isinstance(core, Controller)
         registration = core.image.partition(topic_partition)
@@ -343,7 +344,7 @@ class Cluster:
 
 
 def batch(*values: bytes, producer_id: int = -1, base_sequence: int = -1) -> bytes:
-    """One batch as a producer makes it."""
+    """Make one batch as a producer does."""
     return build_batch(
         [
             Record(offset=index, timestamp=START_MS, key=None, value=value)

@@ -1,4 +1,4 @@
-"""One broker by hand: the controller's answers are written by the test."""
+"""One broker by hand: the test writes the controller's answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ BROKER_EPOCH = 1
 
 @final
 class BrokerSetup:
-    """`boot` brings it up: registered with epoch 1, caught up, unfenced; what it is given is in the first image."""
+    """A broker over a simulated disk. `boot` brings it up: registered with epoch 1, caught up, unfenced.
+
+    The records given to `boot` are in the first image.
+    """
 
     def __init__(
         self,
@@ -50,7 +53,8 @@ class BrokerSetup:
         self.broker = Broker(config, file_system, directories, Draws(5).child("life", life))
         self._next_call = 0
         self.metadata_end = 0
-        self.metadata_fetch = -1  # the call in flight
+        # The call of the metadata fetch in flight.
+        self.metadata_fetch = -1
 
     def start(self) -> list[Effect]:
         effects = self.broker.start(self.now_ms)
@@ -79,7 +83,7 @@ class BrokerSetup:
         return self._note(self.broker.step(self.now_ms, JobDone(job=job.job, error=error)))
 
     def metadata(self, *records: MetadataRecord) -> list[Effect]:
-        """The next records of the metadata log, as one committed batch."""
+        """Answer the metadata fetch with the next records, as one committed batch."""
         data = b""
         if records:
             batch = bytearray(build_metadata_batch(records, timestamp_ms=self.now_ms))

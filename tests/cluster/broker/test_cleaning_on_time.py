@@ -1,5 +1,7 @@
-"""Retention, compaction and settings on a broker's timers. Kafka: LogManagerTest, LogCleanerIntegrationTest,
-LogCleanerLagIntegrationTest, LogCleanerParameterizedIntegrationTest.
+"""Retention, compaction and settings on a broker's timers.
+
+Kafka: LogManagerTest, LogCleanerIntegrationTest, LogCleanerLagIntegrationTest,
+LogCleanerParameterizedIntegrationTest.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ def produce(
     topic: str = "t",
     codec: Compression = Compression.NONE,
 ) -> None:
-    """One batch each, of a key and a value."""
+    """Produce one batch for each pair of key and value."""
     for key, value in puts:
         record = Record(0, setup.now_ms, b"%d" % key, b"%020d" % value)
         data = build_batch([record], compression=codec)
@@ -57,7 +59,7 @@ def duplicates(keys: int, rounds: int, start: int = 0) -> list[tuple[int, int]]:
 
 
 def run_jobs(setup: BrokerSetup, effects: list[Effect]) -> list[Effect]:
-    """Until no more are asked for; damage that a job finds comes back to the broker."""
+    """Run jobs until no more are asked for. Damage that a job finds comes back to the broker as its error."""
     everything = list(effects)
     while jobs := of(effects, RunJob):
         effects = [each for job in jobs for each in finish(setup, job)]
@@ -219,7 +221,8 @@ def test_cl2_nothing_is_cleaned_before_min_compaction_lag_ms(codec: Compression)
     first_part = sum(each.size_bytes for each in log.local.segments if each.base_offset < young_from)
     assert first_part < old_bytes and last_values(log) == expected
     young = [each.base_offset for each in log.local.segments if each.base_offset >= young_from]
-    assert len(young) > 3  # the second part is too young
+    # The second part is too young.
+    assert len(young) > 3
 
 
 @pytest.mark.covers("LogCleanerIntegrationTest.testMaxLogCompactionLag")

@@ -1,4 +1,4 @@
-"""A broker over two log directories, of which one fails. Kafka: KIP-112, KIP-858; rules LL1, LL4, AP16, PRO-9."""
+"""A broker with two log directories, one of which fails. Kafka: KIP-112, KIP-858; rules LL1, LL4, AP16, PRO-9."""
 
 from __future__ import annotations
 
@@ -44,11 +44,12 @@ from tests.cluster.replica.setup import observed, of, only, only_sent
 TWO = ("one", "two")
 TOPIC_ID = "1f" * 16
 PARTITIONS = tuple(TopicPartition("t", number) for number in range(4))
-IN_ONE, IN_TWO = PARTITIONS[::2], PARTITIONS[1::2]  # as they are placed
+# Where the broker places the partitions.
+IN_ONE, IN_TWO = PARTITIONS[::2], PARTITIONS[1::2]
 
 
 def topic(name: str = "t", topic_id: str = TOPIC_ID, **configs: str) -> list[MetadataRecord]:
-    """Four partitions, all led by broker 1, the last in sync."""
+    """Return the records of a topic with four partitions, all led by broker 1, the only one in sync."""
     dotted = tuple((key.replace("_", "."), value) for key, value in configs.items())
     return [
         TopicRecord(name=name, topic_id=topic_id, configs=dotted),
@@ -78,7 +79,7 @@ def produce(setup: BrokerSetup, *partitions: TopicPartition, acks: int = 1) -> l
 
 
 def outcomes(effects: list[Effect]) -> dict[int, ErrorCode]:
-    """Of the produce requests that were answered, by partition."""
+    """Return the errors of the answered produce requests, by partition."""
     bodies = [reply.body for reply in of(effects, Reply)]
     return {
         each.topic_partition.partition: each.error
@@ -99,14 +100,14 @@ def told_offline(effects: list[Effect]) -> tuple[TopicPartition, ...]:
 
 
 def beaten(setup: BrokerSetup) -> None:
-    """The heartbeat that is in flight is answered."""
+    """Answer the heartbeat that is in flight."""
     for send in of(setup.fire("broker.heartbeat", 2_000), Send):
         if isinstance(send.body, BrokerHeartbeatRequest):
             setup.answer(send.call, BrokerHeartbeatResponse(is_fenced=False, is_caught_up=True))
 
 
 def fail_two(setup: BrokerSetup) -> list[Effect]:
-    """The disk of the second directory breaks; the next write there tells."""
+    """Break the disk of the second directory, and produce to it: the write reports the failure."""
     setup.disk.break_directory("two")
     return produce(setup, PARTITIONS[1])
 
@@ -157,7 +158,8 @@ def test_a_partition_that_may_lie_in_an_offline_directory_is_not_made_anew() -> 
     assert placed(again) == {"one": ["t-0", "t-2"]}
     assert again.broker._context.offline == set(IN_TWO)
     assert outcomes(produce(again, PARTITIONS[1])) == {1: ErrorCode.KAFKA_STORAGE_ERROR}
-    again.metadata(*topic("u", "2f" * 16))  # made in this life: it lies nowhere yet
+    # The topic is made in this life, so it is in no offline directory.
+    again.metadata(*topic("u", "2f" * 16))
     assert placed(again) == {"one": ["t-0", "t-2", "u-0", "u-1", "u-2", "u-3"]}
 
 
@@ -223,7 +225,7 @@ def test_ap16_a_disk_error_takes_the_directory_offline_and_the_others_go_on() ->
 
 
 def test_ap16_in_one_request_the_later_partitions_of_the_directory_are_refused() -> None:
-    """KAFKA-10778: no append is taken behind the one that failed."""
+    """KAFKA-10778: no append is taken after the one that failed."""
     setup = leading()
     setup.disk.fail(1, verbs={"append", "write_at"}, path_suffix=f"two/t-1/{0:020d}.log")
     error = ErrorCode.KAFKA_STORAGE_ERROR
@@ -250,7 +252,8 @@ def test_ap16_who_waits_for_a_partition_that_goes_is_answered() -> None:
     setup.metadata(TopicRecord(name="t", topic_id=TOPIC_ID), *in_sync)
     assert outcomes(produce(setup, *PARTITIONS[2:], acks=-1)) == {}
     effects = fail_two(setup)
-    assert outcomes(effects) == {1: ErrorCode.KAFKA_STORAGE_ERROR}  # one still waits for the other directory
+    # One request still waits for the other directory.
+    assert outcomes(effects) == {1: ErrorCode.KAFKA_STORAGE_ERROR}
     effects = setup.fire("produce.expiry", 1_000)
     assert outcomes(effects) == {2: ErrorCode.REQUEST_TIMED_OUT, 3: ErrorCode.KAFKA_STORAGE_ERROR}
 
@@ -325,7 +328,8 @@ def test_a_checkpoint_that_cannot_be_written_takes_its_directory_only(timer: str
     assert [each["directory"] for each in observed(effects, "log_directory.offline")] == ["two"]
     eye = setup.disk.file_system(Life("eye"))
     assert eye.exists("one/recovery-point-offset-checkpoint")
-    assert setup.fire(timer, 60_000) != []  # it goes on
+    # The timer goes on.
+    assert setup.fire(timer, 60_000) != []
 
 
 def test_a_role_that_cannot_be_taken_does_not_keep_the_others_from_theirs() -> None:

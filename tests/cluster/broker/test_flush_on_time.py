@@ -1,4 +1,4 @@
-"""flush.ms: a topic's records are synced so often, whoever writes. Kafka: LogManager.flushDirtyLogs."""
+"""The setting flush.ms: a topic's records are synced in time, whoever writes. Kafka: LogManager.flushDirtyLogs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def produce(setup: BrokerSetup) -> None:
 
 
 def flushes(setup: BrokerSetup, after_ms: int) -> int:
-    """How many logs the timer syncs then; each sync is done at once."""
+    """Fire the timer and do each sync at once. Returns the number of logs that were synced."""
     jobs = of(setup.fire("logs.flush", after_ms), RunJob)
     for job in jobs:
         job.work()

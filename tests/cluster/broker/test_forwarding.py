@@ -1,4 +1,4 @@
-"""What a broker hands on to the controller, and the producer ids that it gives out itself."""
+"""Requests that a broker forwards to the controller, and the producer ids that it hands out itself."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def test_producer_ids_come_from_a_block_of_the_controller() -> None:
     effects = setup.ask(InitProducerIdRequest())
     block = only_sent(effects, AllocateProducerIdsRequest)
     assert ids_of(effects) == []
-    assert sent(setup.ask(InitProducerIdRequest()), AllocateProducerIdsRequest) == []  # one is enough
+    # One request for a block is enough.
+    assert sent(setup.ask(InitProducerIdRequest()), AllocateProducerIdsRequest) == []
     effects = setup.answer(block.call, AllocateProducerIdsResponse(first_producer_id=7_000, count=3))
     assert ids_of(effects) == [7_000, 7_001]
     assert ids_of(setup.ask(InitProducerIdRequest())) == [7_002]

@@ -1,4 +1,4 @@
-"""BRK: the life of a broker towards the controller."""
+"""The life of a broker towards the controller (BRK)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def state_of(setup: BrokerSetup) -> str:
     return body.state
 
 
-# registration
+# Registration
 
 
 def test_brk1_it_registers_with_a_drawn_incarnation() -> None:
@@ -105,7 +105,7 @@ def test_another_clusters_controller_ends_the_broker() -> None:
     assert setup.ask(MetadataRequest()) == []
 
 
-# unfencing
+# Unfencing
 
 
 def test_brk2_it_wants_to_stay_fenced_until_its_registration_is_replayed() -> None:
@@ -117,7 +117,8 @@ def test_brk2_it_wants_to_stay_fenced_until_its_registration_is_replayed() -> No
     setup.answer(only_sent(effects, BrokerHeartbeatRequest).call, BrokerHeartbeatResponse(is_fenced=True))
     effects = setup.metadata(ClusterRecord(cluster_id=CLUSTER_ID))
     assert sent(effects, BrokerHeartbeatRequest) == []
-    beat = beat_of(setup.metadata(setup.own_registration()))  # at once, not with the next timer
+    # The heartbeat is sent at once, not with the next timer.
+    beat = beat_of(setup.metadata(setup.own_registration()))
     assert (beat.metadata_offset, beat.want_fence) == (2, False)
 
 
@@ -177,7 +178,7 @@ def test_a_metadata_fetch_that_fails_is_made_again() -> None:
     assert len(sent(setup.fire("metadata.retry", 100), FetchMetadataRequest)) == 1
 
 
-# heartbeats
+# Heartbeats
 
 
 def test_brk8_a_heartbeat_every_two_seconds() -> None:
@@ -217,7 +218,7 @@ def test_a_fenced_broker_goes_on_and_is_told_of() -> None:
     assert beat_of(setup.fire("broker.heartbeat", 2_000)).want_fence is False
 
 
-# leadership and metadata
+# Leadership and metadata
 
 
 def produce(setup: BrokerSetup, value: bytes) -> ProduceResponse:
@@ -236,7 +237,7 @@ def test_e4_after_the_record_that_removes_its_leadership_it_acknowledges_nothing
     assert produce(setup, b"b").partitions[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-# the end
+# The end
 
 
 def test_brk7_it_asks_for_its_leave_and_ends_when_it_is_granted() -> None:
@@ -342,7 +343,7 @@ def test_a_directory_in_use_is_refused() -> None:
         BrokerSetup(setup.disk, life=2).start()
 
 
-# checkpoints
+# Checkpoints
 
 
 def test_hwm8_high_watermarks_are_checkpointed_as_a_job_and_found_again() -> None:

@@ -1,4 +1,4 @@
-"""What a broker does to its logs without being asked: retention, compaction, deletion of files, expiry of producers."""
+"""A broker's own work on its logs: retention, compaction, deletion of files, expiry of producers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def log_of(setup: BrokerSetup) -> PartitionLog:
 
 
 def produce(setup: BrokerSetup, *keys: int) -> list[Effect]:
-    """One batch of about 90 bytes each."""
+    """Produce one batch of about 90 bytes for each key."""
     effects = []
     for key in keys:
         data = build_batch([Record(0, setup.now_ms, b"%d" % key, bytes(20))])
@@ -58,7 +58,7 @@ def keys_in(log: PartitionLog) -> list[bytes | None]:
 
 
 def run_jobs(setup: BrokerSetup, effects: list[Effect]) -> list[Effect]:
-    """Until no more are asked for; gives all effects."""
+    """Run jobs until no more are asked for. Returns all effects."""
     everything = list(effects)
     while jobs := of(effects, RunJob):
         effects = [each for job in jobs for each in setup.finish(job)]
@@ -143,7 +143,8 @@ def test_nothing_is_done_to_logs_whose_topic_is_not_known_yet() -> None:
     setup.disk.crash_process()
     again = BrokerSetup(setup.disk, life=2)
     again.start()
-    again.now_ms += 8 * 86_400_000  # above the broker's own retention
+    # The idle time is above the broker's own retention.
+    again.now_ms += 8 * 86_400_000
     again.fire("logs.retention")
     again.fire("logs.cleaner")
     again.fire("logs.producers")
@@ -159,7 +160,8 @@ def test_cl4_the_cleaner_cleans_in_jobs_and_notes_how_far() -> None:
     log = log_of(setup)
     effects = setup.fire("logs.cleaner", 15_000)
     assert [job.kind for job in of(effects, RunJob)] == ["compact"]
-    assert len(keys_in(log)) == 12  # nothing is seen of it yet
+    # The unfinished round shows nothing.
+    assert len(keys_in(log)) == 12
     everything = run_jobs(setup, effects)
     (told,) = observed(everything, "log.compacted")
     assert (told["topic_partition"], told["end_offset"]) == ("t-0", log.local.segments.active.base_offset)
@@ -170,7 +172,8 @@ def test_cl4_the_cleaner_cleans_in_jobs_and_notes_how_far() -> None:
         ("t", 0): log.local.segments.active.base_offset
     }
     assert timer_of(everything, "logs.cleaner") == setup.now_ms + 15_000
-    assert of(setup.fire("logs.cleaner", 15_000), RunJob) == []  # nothing is dirty
+    # Nothing is dirty.
+    assert of(setup.fire("logs.cleaner", 15_000), RunJob) == []
 
 
 def test_cl4_after_a_round_the_next_log_is_cleaned_at_once() -> None:
@@ -198,7 +201,7 @@ def test_compaction_finds_its_checkpoint_again_after_a_crash() -> None:
 
 
 def begin_round(setup: BrokerSetup) -> RunJob:
-    """The job that writes the first new segment."""
+    """Start a round. Returns the job that writes the first new segment."""
     produce(setup, *(number % 2 for number in range(12)))
     effects = setup.finish(only(setup.fire("logs.cleaner", 15_000), RunJob))
     assert any(name.endswith(".cleaned") for name in names(setup))
@@ -206,7 +209,7 @@ def begin_round(setup: BrokerSetup) -> RunJob:
 
 
 def finish_as_it_ends(setup: BrokerSetup, job: RunJob) -> list[Effect]:
-    """Its files may be gone."""
+    """Run the job and report its end. It may fail, because its files may be deleted."""
     try:
         job.work()
     except OSError as error:

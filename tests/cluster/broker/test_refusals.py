@@ -1,4 +1,4 @@
-"""What is answered to a request that a node refuses as a whole."""
+"""Answers to a request that a node refuses as a whole."""
 
 from __future__ import annotations
 

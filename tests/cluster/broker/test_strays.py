@@ -1,4 +1,4 @@
-"""Which logs on the disk belong to nobody: those that the first metadata image does not place here.
+"""Stray logs: those on the disk that the first metadata image does not place on this broker.
 
 Kafka: LogManager.isStrayKraftReplica and its tests in LogManagerTest; rules ROL-5, LL4.
 """
@@ -20,11 +20,15 @@ HERE, ELSEWHERE = (1, 2, 3), (2, 3)
 
 
 def strays(image: dict[TopicPartition, tuple[int, ...]], *, foo_id: str = FIRST_ID) -> set[TopicPartition]:
-    """Broker 1 has the logs of ON_DISK, then it learns that `image` is all there is: partition and replicas."""
+    """Return the logs that broker 1 sets aside.
+
+    It has the logs of ON_DISK, then learns that `image`, each partition with its replicas, is all there is.
+    """
     setup = Setup()
     for each in ON_DISK:
         setup.place(leader=1, isr=(1,), topic_partition=each)
-    setup.manager.context.replicas.clear()  # as at a start: the logs alone are known
+    # The state of a start: only the logs are known.
+    setup.manager.context.replicas.clear()
     setup.image.topics.clear()
     for each, replicas in image.items():
         topic_id = foo_id if each.topic == "foo" else FIRST_ID

@@ -77,7 +77,8 @@ def test_a_retry_across_a_fail_over_duplicates_nothing(cluster: Cluster) -> None
     topic_partition = make_topic(cluster)
     identity = cluster.request(3, InitProducerIdRequest(), InitProducerIdResponse)
     first = cluster.produce(1, topic_partition, b"a", producer_id=identity.producer_id, base_sequence=0)
-    cluster.brokers[1].kill()  # as if the answer to the second had been lost with it
+    # The answer to the second produce counts as lost with the broker.
+    cluster.brokers[1].kill()
     cluster.run_until(lambda: cluster.leader_of(topic_partition) == 2)
     cluster.run(50)
     again = cluster.produce(2, topic_partition, b"a", producer_id=identity.producer_id, base_sequence=0)
@@ -95,7 +96,8 @@ def test_divergence_after_an_unclean_stop_is_cut_by_epoch(cluster: Cluster) -> N
     cluster.run(20)
     for number in range(3):
         stray = cluster.produce(1, topic_partition, b"stray%d" % number, acks=1)
-        assert stray.error is ErrorCode.NONE  # a cut leader does not know that it is one
+        # A leader that is cut off does not know that it is.
+        assert stray.error is ErrorCode.NONE
     cluster.run_until(lambda: cluster.leader_of(topic_partition) == 2)
     cluster.run(50)
     cluster.produce(2, topic_partition, b"new")
@@ -114,7 +116,7 @@ def test_divergence_after_an_unclean_stop_is_cut_by_epoch(cluster: Cluster) -> N
 
 
 def test_a_follower_that_misses_one_answer_keeps_what_is_committed(cluster: Cluster) -> None:
-    """B-01's schedule: the high watermark of the next leader is behind, its log is not."""
+    """B-01's schedule: the next leader has the record, but its high watermark is still below it."""
     topic_partition = make_topic(cluster, min_insync_replicas="1")
     cluster.produce(1, topic_partition, b"m1")
     cluster.run(20)
@@ -166,7 +168,8 @@ def test_without_a_flush_a_power_loss_of_all_may_lose_but_the_logs_agree(cluster
 def test_a_silent_follower_leaves_the_isr_and_comes_back(cluster: Cluster) -> None:
     topic_partition = make_topic(cluster)
     cluster.cut(1, 3)
-    cluster.produce(1, topic_partition, b"a", timeout_ms=60_000)  # waits until 3 has left
+    # The request waits until 3 has left the ISR.
+    cluster.produce(1, topic_partition, b"a", timeout_ms=60_000)
     assert cluster.replica(1, topic_partition).committed_isr == (1, 2)
     cluster.heal(1, 3)
     cluster.run_until(lambda: cluster.replica(1, topic_partition).committed_isr == (1, 2, 3), 60_000)
@@ -204,7 +207,8 @@ def test_a_restarted_broker_waits_for_its_old_session_to_end(cluster: Cluster) -
     cluster.brokers[1].kill()
     cluster.brokers[1].start()
     cluster.run_until(lambda: cluster.core(1).lifecycle.is_unfenced)
-    assert cluster.now_ms - killed_ms > 5_000  # DUPLICATE_BROKER_REGISTRATION until then
+    # The controller answers DUPLICATE_BROKER_REGISTRATION until then.
+    assert cluster.now_ms - killed_ms > 5_000
     assert cluster.replica(1, topic_partition).role == "follower"
 
 
@@ -212,9 +216,8 @@ def test_a_restarted_controller_finds_the_cluster_as_it_was(cluster: Cluster) ->
     topic_partition = make_topic(cluster)
     cluster.produce(1, topic_partition, b"a")
     cluster.controller.lose_power()
-    assert (
-        cluster.produce(1, topic_partition, b"b").error is ErrorCode.NONE
-    )  # the data path needs no controller
+    # The data path needs no controller.
+    assert cluster.produce(1, topic_partition, b"b").error is ErrorCode.NONE
     cluster.run(1_000)
     cluster.controller.start()
     cluster.run(15_000)

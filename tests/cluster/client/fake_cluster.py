@@ -48,7 +48,10 @@ class FakePartition:
     max_message_bytes: int = 1 << 20
 
     def append(self, batch: RecordBatch) -> tuple[ErrorCode, int]:
-        """TXN-1; a producer that is not known may begin anywhere, as with Kafka."""
+        """Append a batch that is next in its producer's sequence; a repeated one gets its old offset (TXN-1).
+
+        An unknown producer may begin at any sequence, as with Kafka. Returns the error and the offset.
+        """
         if batch.size_bytes > self.max_message_bytes:
             return ErrorCode.MESSAGE_TOO_LARGE, -1
         if batch.has_producer_id:
@@ -74,7 +77,7 @@ class FakePartition:
 
 
 class FakeCluster:
-    """Brokers 1 to `broker_count`; `fate` names what happens to the next ProduceRequest."""
+    """Brokers 1 to `broker_count` over shared logs. `fate` names what happens to the next ProduceRequest."""
 
     def __init__(self, topics: dict[str, int], *, broker_count: int = 2) -> None:
         self.broker_count = broker_count
@@ -200,7 +203,7 @@ class FakeShell:
         heapq.heappush(self._events, (at_ms, self._order, event, fate))
 
     def run(self, step: Step, until_ms: int) -> None:
-        """All events up to `until_ms`, both inclusive."""
+        """Feed the core all events up to `until_ms` (inclusive)."""
         while self._events and self._events[0][0] <= until_ms:
             self.now_ms, _, event, fate = heapq.heappop(self._events)
             if isinstance(event, Send):

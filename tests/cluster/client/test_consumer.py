@@ -56,7 +56,7 @@ def batch(base_offset: int, count: int, *, epoch: int = 0, is_control: bool = Fa
 def reading(
     start: Start = 0, *, reset: OffsetReset = OffsetReset.EARLIEST, partitions: int = 1
 ) -> tuple[ConsumerCore, FakeCluster, list[Send]]:
-    """Metadata is known; returns what was sent then."""
+    """Answer the metadata request. Returns what the consumer sends then."""
     consumer = ConsumerCore(ConsumerConfig(auto_offset_reset=reset))
     cluster = FakeCluster({"t": partitions}, broker_count=1)
     keys = [TopicPartition("t", number) for number in range(partitions)]
@@ -180,7 +180,7 @@ def test_damaged_batch_is_not_given_out_and_is_fetched_again_after_the_back_off(
 
 
 def test_fetch_names_the_leader_epoch_and_the_epoch_of_the_last_record() -> None:
-    """KIP-320."""
+    """The first lets the leader fence the fetch, the second lets it find a divergence (KIP-320)."""
     consumer, _, (fetch,) = reading(0)
     (then,) = fetches(consumer.step(0, fetched(fetch, batch(0, 1, epoch=0) + batch(1, 1, epoch=3))))
     assert isinstance(then.body, FetchRequest)
@@ -189,7 +189,7 @@ def test_fetch_names_the_leader_epoch_and_the_epoch_of_the_last_record() -> None
 
 
 def test_diverging_answer_truncates_and_reading_goes_on_there() -> None:
-    """KIP-320."""
+    """The answer names where the logs divide (KIP-320)."""
     consumer, _, (fetch,) = reading(0)
     (then,) = fetches(consumer.step(0, fetched(fetch, batch(0, 10, epoch=2))))
     effects = consumer.step(0, fetched(then, diverging=EpochEnd(epoch=1, end_offset=4)))
@@ -258,7 +258,7 @@ def test_unanswered_fetch_is_asked_again_after_the_back_off() -> None:
 
 
 def test_answer_to_an_old_position_is_dropped() -> None:
-    """FET-4."""
+    """An answer counts only for the position that was asked for (FET-4)."""
     consumer, _, (fetch,) = reading(0)
     consumer.seek(0, T0, 50)
     effects = consumer.step(0, fetched(fetch, batch(0, 2)))

@@ -1,4 +1,4 @@
-"""What a client believes of brokers and leaders, and how it asks."""
+"""A client's knowledge of brokers and leaders, and how it asks for more."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def leader_of(cache: MetadataCache) -> int | None:
 
 
 def test_older_leader_epoch_of_a_lagging_broker_is_ignored() -> None:
-    """KIP-320."""
+    """The newest epoch that the client has seen stays (KIP-320)."""
     assert leader_of(cache_of(answer(2, 5, metadata_offset=9), answer(1, 4, metadata_offset=8))) == 2
 
 
@@ -55,7 +55,7 @@ def test_older_leader_epoch_in_a_newer_view_is_a_topic_created_anew() -> None:
 
 
 def test_hint_is_news_only_with_a_newer_epoch() -> None:
-    """KIP-951."""
+    """A produce or fetch answer may name the new leader (KIP-951)."""
     cache = cache_of(answer(1, 3))
     assert not cache.hint(T0, 2, 3)
     assert cache.hint(T0, 2, 4)

@@ -1,4 +1,4 @@
-"""Keys go where Kafka's own producer puts them."""
+"""Keys go to the partitions to which Kafka's own producer sends them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from storage.draws import Draws
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),  # Kafka: UtilsTest.testMurmur2
+    # The cases are those of Kafka's UtilsTest.testMurmur2.
+    ("text", "expected"),
     [
         ("21", -973932308),
         ("foobar", -790332482),

@@ -1,4 +1,4 @@
-"""The producer core: one rule a test; then order and uniqueness under random failures."""
+"""The producer core: one rule a test, then order and uniqueness under random failures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T0 = TopicPartition("t", 0)
 def ready_producer(
     *, config: ProducerConfig | None = None, partitions: int = 1
 ) -> tuple[ProducerCore, FakeCluster]:
-    """Knows the topic `t` and has an id."""
+    """Return a producer that knows the topic `t` and has an id."""
     producer = ProducerCore(config or ProducerConfig(linger_ms=0), Draws(1))
     cluster = FakeCluster({"t": partitions}, broker_count=2)
     producer.metadata.watch(("t",))
@@ -85,7 +85,7 @@ def accepted(send: Send, base_offset: int) -> Response:
 
 
 def proven(producer: ProducerCore, ticket: int = 1000) -> None:
-    """The first batch is acknowledged, so that more than one may be in flight."""
+    """Return a producer whose first batch is acknowledged, so that more than one may be in flight."""
     (first,) = produced(producer.send(0, "t", None, b"first", ticket=ticket))
     producer.step(0, accepted(first, 0))
 
@@ -176,7 +176,7 @@ def test_retry_waits_for_the_back_off() -> None:
 
 
 def test_leader_hint_is_followed_at_once() -> None:
-    """KIP-951."""
+    """The refusal names the new leader (KIP-951)."""
     producer, _ = ready_producer()
     (send,) = produced(producer.send(0, "t", None, b"a", ticket=1))
     hint = failed(send, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=2, leader_epoch=1)
@@ -237,7 +237,7 @@ def test_later_retry_waits_for_the_earlier_batch_in_flight() -> None:
 
 
 def test_definitive_failure_bumps_the_epoch_and_sequences_begin_again() -> None:
-    """KIP-360."""
+    """A batch is certainly missing, so the producer raises its own epoch (KIP-360)."""
     producer, _ = ready_producer()
     proven(producer)
     first, second = (produced(producer.send(0, "t", None, b"x", ticket=n))[0] for n in range(2))
@@ -407,7 +407,7 @@ def test_abort_gives_every_record_its_end() -> None:
     assert effects[-1] == Stop(reason="shutdown")
 
 
-# order and uniqueness
+# Order and uniqueness
 
 
 RANDOM_RUN = {
@@ -439,8 +439,9 @@ def test_log_order_is_send_order_without_repetitions_in_many_runs(
 def check_order(
     fates: list[str], gaps: list[int], delivery_timeout_ms: int, batch_size: int, max_message_bytes: int
 ) -> None:
-    """Whatever is lost, refused, moved or expired; and a failure that is not `unknown` left nothing in the
-    log.
+    """Check the order of the log, and what each record's sender heard, under drawn fates.
+
+    A failure that is not `unknown` must have left nothing in the log.
     """
     config = ProducerConfig(
         linger_ms=3,
@@ -475,7 +476,8 @@ def check_order(
                 assert in_log[ticket] == told.offset
             elif not told.is_unknown:
                 assert ticket not in in_log
-    if delivery_timeout_ms == 100_000:  # nothing expires: what fails was refused for good
+    # Nothing expires: what failed was refused for good.
+    if delivery_timeout_ms == 100_000:
         expected = (ErrorCode.NONE, ErrorCode.INVALID_RECORD)
         assert all(told.error in expected for told in shell.delivered)
     assert producer.buffered_bytes == 0

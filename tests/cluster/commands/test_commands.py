@@ -1,4 +1,4 @@
-"""`replog topics`, `produce` and `consume` against three real nodes; with a leader killed under way."""
+"""`replog topics`, `produce` and `consume` against three real nodes; in one test a leader is killed meanwhile."""
 
 from __future__ import annotations
 

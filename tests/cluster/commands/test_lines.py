@@ -33,7 +33,8 @@ def test_lines_do_not_depend_on_the_chunks(chunks: list[bytes]) -> None:
     text = b"".join(chunks)
     wanted = text.split(b"\n")
     if not wanted[-1]:
-        wanted.pop()  # what ends in a newline has no empty line behind it
+        # A newline at the end starts no empty line.
+        wanted.pop()
     assert read(chunks) == wanted
 
 

@@ -1,4 +1,4 @@
-"""A controller on a simulated disk, its jobs carried out by hand: what its tests share."""
+"""A controller on a simulated disk, with its jobs carried out by hand."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T0 = TopicPartition("t", 0)
 
 
 class ControllerBench:
-    """`ask` does one step and the jobs that it wants; `step` leaves the jobs in `jobs`."""
+    """A controller under test. `ask` does one step and the jobs that it wants; `step` leaves the jobs in `jobs`."""
 
     def __init__(self, config: ControllerConfig | None = None, *, disk: SimDisk | None = None) -> None:
         self.now_ms = 0
@@ -54,13 +54,13 @@ class ControllerBench:
         return controller
 
     def crash_and_restart(self) -> None:
-        """The process dies; what it wrote stays in the page cache."""
+        """Kill the process and start it again. What it wrote stays in the page cache."""
         self.life.kill()
         self.disk.crash_process()
         self.controller = self._start()
 
     def lose_power_and_restart(self) -> None:
-        """Only what was synced stays."""
+        """Cut the power and start again. Only what was synced stays."""
         self.life.kill()
         self.disk.lose_power("none")
         self.controller = self._start()
@@ -75,7 +75,7 @@ class ControllerBench:
         return list(effects)
 
     def run_jobs(self, effects: list[Effect] | None = None) -> list[Effect]:
-        """All that wait, and those that they lead to."""
+        """Run all waiting jobs, and the jobs that follow from them."""
         effects = [] if effects is None else effects
         while self.jobs:
             job = self.jobs.pop(0)
@@ -84,7 +84,7 @@ class ControllerBench:
         return effects
 
     def step(self, body: RequestBody) -> tuple[int, list[Effect]]:
-        """One request, no job; returns its call number."""
+        """Do one request and no job. Returns its call number."""
         self._next_call += 1
         request = Request(call=self._next_call, body=body)
         return self._next_call, self._take(self.controller.step(self.now_ms, request))
@@ -95,14 +95,14 @@ class ControllerBench:
         return answer.body
 
     def fire(self, key: str) -> list[Effect]:
-        """Time goes on to the timer of that key."""
+        """Move the time to the timer of that key and fire it."""
         self.now_ms = max(self.now_ms, self.timers.pop(key))
         return self.run_jobs(self._take(self.controller.step(self.now_ms, TimerFired(key=key))))
 
     def shut_down(self) -> list[Effect]:
         return self._take(self.controller.step(self.now_ms, Shutdown()))
 
-    # commands
+    # Commands
 
     def register(self, broker_id: int, incarnation: str = "first") -> RegisterBrokerResponse:
         answer = self.ask(
@@ -123,7 +123,7 @@ class ControllerBench:
         want_shutdown: bool = False,
         offline: tuple[TopicPartition, ...] = (),
     ) -> BrokerHeartbeatResponse:
-        """As the broker's current incarnation, caught up, unless told otherwise."""
+        """Send a heartbeat of the broker's current incarnation, caught up, unless told otherwise."""
         image = self.controller.image
         answer = self.ask(
             BrokerHeartbeatRequest(
@@ -178,7 +178,7 @@ class ControllerBench:
         member_epochs: dict[int, int] | None = None,
         topic_partition: TopicPartition = T0,
     ) -> AlterPartitionResponse:
-        """As the leader would ask who knows the present state, unless told otherwise."""
+        """Ask for a change of the ISR as a leader does that knows the present state, unless told otherwise."""
         image = self.controller.image
         partition = image.partition(topic_partition)
         epochs = member_epochs or {}

@@ -26,7 +26,8 @@ def three(*, replicas: tuple[int, ...] = (1, 2, 3), unclean: bool = False) -> Co
 def test_brk1_broker_epoch_is_the_offset_of_its_registration() -> None:
     bench = ControllerBench()
     first, second = bench.register(1), bench.register(2)
-    assert (first.broker_epoch, second.broker_epoch) == (1, 2)  # 0 is the cluster's record
+    # Epoch 0 is the cluster's record.
+    assert (first.broker_epoch, second.broker_epoch) == (1, 2)
     assert bench.observed("controller.broker_registered")[0] == {"broker": 1, "broker_epoch": 1}
     assert first.cluster_id == bench.controller.image.cluster_id != ""
 
@@ -58,7 +59,7 @@ def test_brk1_new_incarnation_after_the_session_is_fenced_with_a_new_epoch() -> 
 
 
 def test_brk1_new_incarnation_leaves_the_isrs_of_the_old_one_in_the_same_batch() -> None:
-    """ELE-9; the old one's session is over, but its timer has not fired yet."""
+    """The new life leaves the in-sync replicas (ELE-9). The old session is over, but its timer has not fired yet."""
     bench = three()
     bench.now_ms = 9_001
     again = bench.register(1, "second")
@@ -117,13 +118,14 @@ def test_brk4_heartbeat_keeps_the_session() -> None:
     bench = ControllerBench().unfenced(1)
     bench.now_ms = 5_000
     bench.heartbeat(1)
-    bench.fire(SESSION)  # too early: found nobody
+    # The timer fires too early and finds nobody.
+    bench.fire(SESSION)
     assert bench.timers[SESSION] == 14_001
     assert not bench.controller.image.brokers[1].fenced
 
 
 def test_brk4_two_expirations_are_two_events_that_build_on_each_other() -> None:
-    """KAFKA-13173."""
+    """Each builds on the state that the one before left (KAFKA-13173)."""
     bench = three()
     bench.now_ms = 5_000
     bench.heartbeat(1)
@@ -140,7 +142,8 @@ def test_brk5_fencing_the_leader_elects_and_shrinks_in_one_batch() -> None:
     partition = bench.partition()
     assert (partition.leader, partition.isr) == (2, (2, 3))
     assert (partition.leader_epoch, partition.partition_epoch) == (1, 1)
-    assert bench.controller.image.next_offset == before + 2  # the change, then the fence record
+    # The first record is the change, the second the fence.
+    assert bench.controller.image.next_offset == before + 2
     assert bench.observed("controller.leader_elected")[-1] == {
         "topic_partition": "t-0",
         "leader": 2,
@@ -151,7 +154,7 @@ def test_brk5_fencing_the_leader_elects_and_shrinks_in_one_batch() -> None:
 
 
 def test_brk5_fencing_a_follower_leaves_the_leader_epoch() -> None:
-    """CTL-4."""
+    """A change of the in-sync replicas alone does not raise the leader epoch (CTL-4)."""
     bench = three()
     bench.fence(3)
     partition = bench.partition()

@@ -1,4 +1,4 @@
-"""A controller that dies at any call of its file system: what it told holds, and each decision is whole or absent."""
+"""A controller that dies at any call of its file system: its answers hold, and each decision is whole or absent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTITIONS = 7
 
 
 def run_until_death(disk: SimDisk, call: int) -> list[str]:
-    """Topics whose creation was acknowledged before the `call`-th mutating call killed the controller."""
+    """Return the topics whose creation was acknowledged before the `call`-th mutating call killed the controller."""
     told: list[str] = []
     disk.arm_crash(call)
     try:

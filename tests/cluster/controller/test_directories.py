@@ -1,4 +1,4 @@
-"""What the controller makes of a broker that cannot read some of its partitions. Kafka: KIP-858; ELE-2, ELE-5."""
+"""A broker that cannot read some of its partitions, and the controller's answer. Kafka: KIP-858; ELE-2, ELE-5."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def test_a_controller_that_restarts_hears_it_again_and_mends_what_it_did_meanwhi
     bench.heartbeat(2, offline=(T0,))
     bench.crash_and_restart()
     bench.fence(3)
-    bench.alter(1, 2)  # it cannot know
+    # The controller cannot know that the partition is offline.
+    bench.alter(1, 2)
     bench.fence(1)
     assert bench.partition(T0).leader == 2
     bench.heartbeat(2, offline=(T0,))

@@ -1,4 +1,4 @@
-"""The controller's log: a torn tail heals, damage of what was committed is refused and nothing is cut."""
+"""The controller's log: a torn tail heals, but damage of committed records is refused and nothing is cut."""
 
 from __future__ import annotations
 
@@ -80,8 +80,7 @@ def test_a_torn_last_decision_is_cut(log_file: Path, kept: int) -> None:
 def test_of_decisions_that_no_flush_has_ended_for_the_first_may_be_lost_alone(log_file: Path) -> None:
     log = opened(log_file.parent.parent)
     for number in range(3):
-        decide(
-            log, number, is_flushed=False
-        )  # a power loss may keep the block of the last and not of the first
+        # A power loss may keep the block of the last batch and not that of the first.
+        decide(log, number, is_flushed=False)
     flip(log_file, batch_positions(log_file)[DECISIONS] + 70)
     assert opened(log_file.parent.parent).end_offset == DECISIONS

@@ -1,4 +1,4 @@
-"""AlterPartition: the checks of CTL-1 in their order, and what an accepted change does."""
+"""The request AlterPartition: the checks of CTL-1 in their order, and what an accepted change does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_ctl1_unknown_partition(bench: ControllerBench) -> None:
 
 
 def test_ctl1_request_ahead_of_the_controller_is_not_for_it(bench: ControllerBench) -> None:
-    """KAFKA-14154; also when the sender does not lead."""
+    """The answer is "not the controller" (KAFKA-14154), also when the sender does not lead."""
     assert bench.alter(1, leader_epoch=1).error is ErrorCode.NOT_CONTROLLER
     assert bench.alter(1, partition_epoch=2).error is ErrorCode.NOT_CONTROLLER
     assert bench.alter(1, sender=2, leader_epoch=1).error is ErrorCode.NOT_CONTROLLER
@@ -51,12 +51,12 @@ def test_ctl1_old_partition_epoch_is_an_invalid_version(bench: ControllerBench) 
 
 @pytest.mark.parametrize("isr", [(1, 4), (2, 3), (), (1, 2, 2)])
 def test_ctl1_isr_is_of_replicas_and_holds_the_leader(bench: ControllerBench, isr: tuple[int, ...]) -> None:
-    """KAFKA-9672."""
+    """Each list names a stranger, leaves out the leader, is empty or repeats a member (KAFKA-9672)."""
     assert bench.alter(*isr).error is ErrorCode.INVALID_REQUEST
 
 
 def test_ctl1_fenced_broker_may_not_join(bench: ControllerBench) -> None:
-    """KIP-841."""
+    """A fenced broker cannot be in sync (KIP-841)."""
     bench.fence(3)
     assert bench.alter(1, 2, 3).error is ErrorCode.INELIGIBLE_REPLICA
 
@@ -69,7 +69,7 @@ def test_ctl1_broker_in_controlled_shutdown_may_not_join(bench: ControllerBench)
 
 
 def test_ctl1_member_of_another_incarnation_may_not_join(bench: ControllerBench) -> None:
-    """KIP-903."""
+    """The request names the life of each member; an earlier life may have lost its log (KIP-903)."""
     answer = bench.alter(1, 2, 3, member_epochs={3: 0})
     assert answer.error is ErrorCode.INELIGIBLE_REPLICA
 
@@ -92,7 +92,7 @@ def test_sta2_accepted_change_adds_one_to_the_partition_epoch_only(bench: Contro
 
 
 def test_same_isr_again_is_no_news(bench: ControllerBench) -> None:
-    """ISR-6: an answer with the sender's own partition epoch clears its request."""
+    """An answer with the sender's own partition epoch ends its request (ISR-6)."""
     before = bench.controller.log.end_offset
     answer = bench.alter(1, 2)
     assert (answer.error, answer.partition_epoch) == (ErrorCode.NONE, 1)

@@ -1,4 +1,4 @@
-"""The controller's pipeline: append, flush, commit, tell; and its lives."""
+"""The controller's pipeline: append, flush, commit, publish; and its lives."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_request_for_a_broker_is_refused() -> None:
     assert isinstance(answer, FetchResponse) and answer.error is ErrorCode.INVALID_REQUEST
 
 
-# observers
+# Observers
 
 
 def test_observer_reads_committed_batches_from_its_offset() -> None:

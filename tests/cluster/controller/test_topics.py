@@ -49,7 +49,7 @@ def test_bad_topic_name_is_refused(name: str) -> None:
 
 
 def test_the_metadata_topic_is_not_a_users() -> None:
-    """Kafka: ControllerApis.createTopics."""
+    """A user may not create it. Kafka: ControllerApis.createTopics."""
     answer = ControllerBench().unfenced(1).create("__cluster_metadata")
     assert answer.error is ErrorCode.INVALID_REQUEST
 

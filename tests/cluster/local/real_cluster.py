@@ -1,4 +1,4 @@
-"""`replog up` as a child process: what tests of the real world run against."""
+"""`replog up` as a child process, for tests against real nodes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from replog.cli import main
 
 HOST = "127.0.0.1"
 DEADLINE_S = 60.0
-LOOK_S = 0.02  # between two questions of one that waits
+# The pause between two looks of a test that waits.
+LOOK_S = 0.02
 REPLOG = [sys.executable, "-m", "replog"]
-# Kafka's session timeout is 9 s: what waits for the death of a node to be noticed waits less here.
+# Kafka's session timeout is 9 s. Tests that wait until a node's death is noticed use a shorter one.
 FAST_SESSIONS = ("--config", "broker.session.timeout.ms=2000", "--config", "broker.heartbeat.interval.ms=300")
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def free_port(nodes: int) -> int:
-    """A port with the next ones, and the controller's, free at this moment."""
+    """Return a port that is free now, together with the next ones and the controller's."""
     for port in range(30_000 + os.getpid() % 997 * 20, 60_000, 20):
         with contextlib.ExitStack() as held, contextlib.suppress(OSError):
             for number in (*range(port, port + nodes), port + 1000):
@@ -38,7 +39,7 @@ def free_port(nodes: int) -> int:
 
 
 def replog(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """The command inside this process, for a new one takes most of a second; with its own standard streams."""
+    """Run the command inside this process, with standard streams of its own. A new process takes most of a second."""
     streams = sys.stdin, sys.stdout, sys.stderr
     stdin, stdout, stderr = (io.TextIOWrapper(io.BytesIO(data)) for data in (given, b"", b""))
     sys.stdin, sys.stdout, sys.stderr = stdin, stdout, stderr
@@ -62,7 +63,7 @@ def replog_process(*arguments: str, given: bytes = b"") -> subprocess.CompletedP
 
 
 def _is_over(pid: int, within_s: float) -> bool:
-    """Waits for the end of a process, our child or not: the kernel tells."""
+    """Wait until a process has ended, our child or not. Returns False if it has not after `within_s`."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -93,9 +94,8 @@ class Up:
     def __init__(self, data: Path, nodes: int, *options: str, port: int | None = None) -> None:
         self.data, self.nodes, self.port = data, nodes, port or free_port(nodes)
         self.bootstrap = f"{HOST}:{self.port}"
-        self.bootstrap_servers = ",".join(
-            f"{HOST}:{self.port + index}" for index in range(nodes)
-        )  # one may be dead
+        # One of them may be dead.
+        self.bootstrap_servers = ",".join(f"{HOST}:{self.port + index}" for index in range(nodes))
         arguments = ["up", "--nodes", str(nodes), "--port", str(self.port), "--data", str(data), *options]
         self.process = subprocess.Popen(
             [*REPLOG, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
@@ -107,7 +107,7 @@ class Up:
         assert line == f"ready {self.bootstrap}", (line, self.stop(), self.errors())
 
     def assert_soon(self, condition: Callable[[], bool], what: str) -> None:
-        """What only asking can tell comes to hold before the deadline, and while this `up` runs."""
+        """Ask until the condition holds. Fails at the deadline, or when this `up` ends."""
         deadline = time.monotonic() + DEADLINE_S
         while not condition():
             assert not _is_over(self.process.pid, LOOK_S), f"{what}: `up` has ended"

@@ -1,4 +1,4 @@
-"""Processes that work on partitions side by side: none outlives its parent, none speaks of an interruption."""
+"""Processes that work on partitions side by side: none outlives its parent, none prints anything about Ctrl-C."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _die(path: str) -> None:
 
 
 def _have_ended(handles: list[int], within_s: float) -> bool:
-    """Whether the processes behind the pidfds have; each is readable from its end on."""
+    """Whether the processes of the pidfds have ended: a pidfd is readable from then on."""
     deadline_s = time.monotonic() + within_s
     for handle in handles:
         if not select.select([handle], [], [], max(deadline_s - time.monotonic(), 0))[0]:

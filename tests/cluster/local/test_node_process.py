@@ -1,4 +1,4 @@
-"""A node's process that cannot start: one line for its parent, and whose fault it is."""
+"""A node's process that cannot start: it writes one line for its parent, and says whose fault it is."""
 
 from __future__ import annotations
 

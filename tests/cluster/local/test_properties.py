@@ -1,4 +1,4 @@
-"""`--config NAME=VALUE` of a node: its own properties, and by Kafka's server names those for all of its topics."""
+"""`--config NAME=VALUE` of a node: its own properties, and Kafka's server-wide names of topic properties."""
 
 from __future__ import annotations
 

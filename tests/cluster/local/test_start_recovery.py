@@ -23,12 +23,12 @@ TOPICS = ("a", "b", "c")
 
 @pytest.fixture(autouse=True)
 def little_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a test need not write 64 MiB to see what happens to them."""
+    """Lower the limit of a small log, so that no test must write 64 MiB."""
     monkeypatch.setattr(start_recovery, "SMALL_BYTES", 2)
 
 
 def _crashed(directory: Path, *, torn: str = "b") -> Path:
-    """Three logs of ten batches, one of them with a torn tail; nothing was closed."""
+    """Write three logs of ten batches, one with a torn tail, and close nothing."""
     manager = LogManager(OsFileSystem(), str(directory), CONFIG, NOW, Draws(1))
     manager.load(NOW)
     for topic in TOPICS:

@@ -1,4 +1,4 @@
-"""`replog up`: ready, reports, ends; and what it refuses, with nothing left behind."""
+"""`replog up`: it gets ready, reports and ends. What it refuses leaves nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.cluster.local.real_cluster import (
 
 
 def refused(*arguments: str) -> str:
-    """The one line of a command that ends with status 2."""
+    """Run a command that must end with status 2. Returns its one line."""
     done = replog_process(*arguments)
     lines = done.stderr.decode().splitlines()
     assert done.returncode == 2, (done.returncode, lines)

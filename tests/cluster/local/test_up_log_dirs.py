@@ -1,4 +1,4 @@
-"""`replog up --log-dirs`: several log directories a broker, as real processes, and what is refused."""
+"""`replog up --log-dirs`: several log directories for each broker, as real processes, and what is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def spec(data: Path, *log_dirs: Path) -> ClusterSpec:
     return ClusterSpec(data=data, nodes=2, port=19092, controller_port=20092, log_dirs=log_dirs)
 
 
-# What is given
+# The command line
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,10 @@ def test_each_broker_has_its_folder_in_each_and_its_pid_on_none_of_them() -> Non
 
 
 def test_a_start_without_any_directory_of_last_time_is_refused(tmp_path: Path) -> None:
-    """Every log would seem gone, and empty ones would take their place."""
+    """Every log would seem deleted, and empty ones would take their place."""
     one, two = tmp_path / "one", tmp_path / "two"
-    spec(tmp_path).check_knows_logs()  # the first time
+    # The first start knows no directory yet.
+    spec(tmp_path).check_knows_logs()
     spec(tmp_path).save()
     with pytest.raises(UnusableInput, match=f"last run with --log-dirs {tmp_path}: keep one of them"):
         spec(tmp_path, one, two).check_knows_logs()
@@ -120,7 +121,8 @@ def test_one_directory_fails_while_it_runs_another_at_the_start_and_all_is_there
         for value in values[:10]:
             produce(up, value)
 
-        (two / "node-1").rename(away)  # the next checkpoint finds nothing to write in
+        # The next checkpoint finds no directory to write in.
+        (two / "node-1").rename(away)
         up.assert_soon(lambda: bool(listed(up, 1)["offline_directories"]), "node 1 notices")
         assert listed(up, 1)["offline_directories"] == [str(two / "node-1")]
         assert listed(up, 1)["state"] == "ready"

@@ -57,7 +57,7 @@ def broker_epoch_of(broker_id: int) -> int:
 
 @final
 class Setup:
-    """Brokers 1 to 3 are registered, unfenced, with epochs 101 to 103. This is broker 1."""
+    """Broker 1. Brokers 1 to 3 are registered and unfenced, with epochs 101 to 103."""
 
     def __init__(self, **settings: int) -> None:
         self.now_ms = 1_000_000
@@ -80,7 +80,7 @@ class Setup:
         self.manager.isr_changes.start(self.now_ms)
         self.outbox.take()
 
-    # metadata
+    # Metadata
 
     def register(self, broker_id: int, *, broker_epoch: int | None = None, fenced: bool = False) -> None:
         self.image.brokers[broker_id] = BrokerRegistration(
@@ -104,7 +104,7 @@ class Setup:
         topic_partition: TopicPartition = T0,
         configs: Mapping[str, str] = NO_CONFIGS,
     ) -> list[Effect]:
-        """The first state of the partition, or another one; then the roles follow it."""
+        """Put a state of the partition into the image and apply it to the roles."""
         name = topic_partition.topic
         dotted = tuple(sorted(configs.items()))
         known = self.image.topics.get(name)
@@ -126,7 +126,7 @@ class Setup:
         self.manager.settle(self.now_ms)
         return self.outbox.take()
 
-    # looking
+    # Looking
 
     @property
     def replica(self) -> Replica:
@@ -149,7 +149,7 @@ class Setup:
     def values(self) -> list[bytes]:
         return values_of(self.replica)
 
-    # asking
+    # Asking
 
     def call(self) -> int:
         self._next_call += 1
@@ -166,7 +166,7 @@ class Setup:
         return self.settle()
 
     def append(self, *values: bytes) -> int:
-        """acks=1, by a client; gives the new log end offset."""
+        """Append one batch, as a client with acks=1 does. Returns the new log end offset."""
         answer = self.produce(*values, acks=1)
         assert answer is not None and answer.error is ErrorCode.NONE, answer
         return self.end
@@ -184,7 +184,7 @@ class Setup:
         base_sequence: int = -1,
         topic_partition: TopicPartition = T0,
     ) -> ProducePartitionResponse | None:
-        """The answer, None while it is parked."""
+        """Produce one batch. Returns the answer, or None while it is parked."""
         records = batch(*values, producer_id=producer_id, base_sequence=base_sequence)
         return self.produce_bytes(records, acks=acks, timeout_ms=timeout_ms, topic_partition=topic_partition)
 
@@ -211,7 +211,7 @@ class Setup:
         max_bytes: int = 1 << 20,
         min_bytes: int = 1,
     ) -> list[Effect]:
-        """As broker `broker_id` would, or a consumer with -1; epochs as they should be unless given."""
+        """Fetch as broker `broker_id`, or as a consumer with -1. Epochs are the right ones unless given."""
         log = self.replica.log
         if last_fetched_epoch is None:
             known = log.epochs.epoch_for_offset(fetch_offset - 1) if fetch_offset > 0 else None
@@ -251,14 +251,14 @@ class Setup:
         assert isinstance(body, ListOffsetsResponse)
         return body
 
-    # answering
+    # Answering
 
     def answer(self, call: int, body: ResponseBody | TransportError) -> list[Effect]:
         self.outbox.on_response(self.now_ms, Response(call=call, body=body))
         return self.settle()
 
     def answer_alter(self, send: Send, **changes: object) -> list[Effect]:
-        """As the controller accepts the proposal, with `changes` to its answer."""
+        """Answer as a controller that accepts the proposal, with `changes` to the answer."""
         body = send.body
         assert isinstance(body, AlterPartitionRequest)
         accepted = AlterPartitionResponse(
@@ -271,7 +271,7 @@ class Setup:
         return self.answer(send.call, replace(accepted, **changes))  # type: ignore[arg-type]
 
     def answer_fetch(self, send: Send, **fields: object) -> list[Effect]:
-        """As the leader answers the follower's fetch of the one partition."""
+        """Answer the follower's fetch of its one partition."""
         body = send.body
         assert isinstance(body, FetchRequest)
         known: dict[str, object] = {"high_watermark": 0, "log_start_offset": 0, "log_end_offset": 0}
@@ -282,13 +282,13 @@ class Setup:
         return self.answer(send.call, FetchResponse(partitions=(answer,)))
 
     def wait(self, for_ms: int, timer: str) -> list[Effect]:
-        """Time passes, and that timer is due."""
+        """Let time pass and fire that timer."""
         self.now_ms += for_ms
         self.outbox.on_timer(self.now_ms, timer)
         return self.settle()
 
     def run_jobs(self, effects: list[Effect]) -> list[Effect]:
-        """Those that `effects` ask for, and those that follow from them."""
+        """Run the jobs that `effects` ask for, and those that follow. Returns the effects of all."""
         after: list[Effect] = []
         jobs = of(effects, RunJob)
         while jobs:
@@ -344,7 +344,7 @@ def observed(effects: list[Effect], kind: str) -> list[dict[str, int | str]]:
 
 
 def stamped(base_offset: int, leader_epoch: int, *values: bytes) -> bytes:
-    """A batch as the leader of that epoch has it in its log."""
+    """Make a batch as it is in the log of that epoch's leader."""
     data = bytearray(batch(*values))
     stamp(data, 0, base_offset=base_offset, partition_leader_epoch=leader_epoch)
     return bytes(data)

@@ -1,4 +1,4 @@
-"""CON: what consumers see, and what they must not."""
+"""What consumers see, and what they must not (CON)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.cluster.replica.setup import Setup, diverging, first_values
 
 
 def leading() -> Setup:
-    """Offsets 0 to 4; committed are 0 to 2."""
+    """Broker 1 leads offsets 0 to 4, of which 0 to 2 are committed."""
     setup = Setup()
     setup.place(leader=1, isr=(1, 2))
     for number in range(5):
@@ -45,7 +45,8 @@ def test_con2_epochs_fence_consumers_too() -> None:
     setup.place(leader=1, isr=(1, 2), leader_epoch=2, partition_epoch=1)
     assert setup.consume(0, leader_epoch=0).error is ErrorCode.FENCED_LEADER_EPOCH
     assert setup.consume(0, leader_epoch=3).error is ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert setup.consume(5, last_fetched_epoch=1).diverging == diverging(0, 5)  # KIP-320
+    # The answer names where the logs divide (KIP-320).
+    assert setup.consume(5, last_fetched_epoch=1).diverging == diverging(0, 5)
 
 
 def test_con4_a_follower_serves_up_to_its_own_high_watermark() -> None:
@@ -60,7 +61,8 @@ def test_con5_a_new_leader_does_not_know_the_committed_end_yet() -> None:
     setup = leading()
     assert setup.list_offsets(LATEST_TIMESTAMP).offset == 3
     setup.place(leader=1, isr=(1, 2), leader_epoch=1, partition_epoch=1)
-    assert setup.list_offsets(LATEST_TIMESTAMP).error is ErrorCode.OFFSET_NOT_AVAILABLE  # KIP-207
+    # A new leader does not know yet what is committed (KIP-207).
+    assert setup.list_offsets(LATEST_TIMESTAMP).error is ErrorCode.OFFSET_NOT_AVAILABLE
     assert setup.list_offsets(EARLIEST_TIMESTAMP).offset == 0
     setup.fetch(2, 5)
     assert setup.list_offsets(LATEST_TIMESTAMP).offset == 5

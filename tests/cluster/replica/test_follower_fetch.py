@@ -1,4 +1,4 @@
-"""FET: a follower's fetch loop."""
+"""A follower's fetch loop (FET)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def test_fet1_a_fetch_names_who_asks_and_what_it_holds() -> None:
     assert (asked.current_leader_epoch, asked.last_fetched_epoch) == (4, NO_EPOCH)
     effects = setup.answer_fetch(send, records=stamped(0, 3, b"a", b"b"), log_end_offset=2)
     asked = asked_of(only_sent(effects, FetchRequest))
-    assert (asked.fetch_offset, asked.last_fetched_epoch) == (2, 3)  # FET-8
+    # The epoch asked with is that of the last batch appended (FET-8).
+    assert (asked.fetch_offset, asked.last_fetched_epoch) == (2, 3)
 
 
 def test_fet2_a_log_without_epochs_begins_at_its_high_watermark() -> None:
@@ -64,7 +65,8 @@ def test_fet2_a_log_with_epochs_begins_at_its_end() -> None:
     setup, send = following()
     setup.answer_fetch(send, records=stamped(0, 0, b"a", b"b"), high_watermark=0)
     effects = setup.place(leader=3, leader_epoch=1, partition_epoch=1)
-    assert asked_of(only_sent(effects, FetchRequest)).fetch_offset == 2  # not the high watermark: B-01
+    # The fetch begins at the log end, not at the high watermark (B-01).
+    assert asked_of(only_sent(effects, FetchRequest)).fetch_offset == 2
 
 
 def test_fet3_one_request_in_flight_for_all_partitions_of_a_leader() -> None:
@@ -74,7 +76,8 @@ def test_fet3_one_request_in_flight_for_all_partitions_of_a_leader() -> None:
     for other in others:
         assert sent(setup.place(leader=2, topic_partition=other), FetchRequest) == []
     first = only_sent(setup.place(leader=3, topic_partition=TopicPartition("u", 0)), FetchRequest)
-    assert first.to == 3  # another broker, another request
+    # Another broker gets a request of its own.
+    assert first.to == 3
     call = 1
     effects = setup.answer(call, TransportError(reason="reset"))
     assert sent(effects, FetchRequest) == []
@@ -84,7 +87,7 @@ def test_fet3_one_request_in_flight_for_all_partitions_of_a_leader() -> None:
 
 
 def following_two() -> tuple[Setup, Send]:
-    """With another partition of that leader, so that a new epoch does not end the fetcher and its request."""
+    """Follow another partition of the same leader: a new epoch then does not end the fetcher and its request."""
     setup, send = following()
     setup.place(leader=2, topic_partition=TopicPartition("t", 1))
     return setup, send
@@ -93,7 +96,8 @@ def following_two() -> tuple[Setup, Send]:
 def test_fet4_an_answer_of_an_older_leader_epoch_is_dropped() -> None:
     setup, send = following_two()
     setup.place(leader=2, leader_epoch=1, partition_epoch=1)
-    effects = setup.answer_fetch(send, records=stamped(0, 0, b"a"), high_watermark=1)  # KAFKA-7786
+    # The answer is to a fetch of the old epoch (KAFKA-7786).
+    effects = setup.answer_fetch(send, records=stamped(0, 0, b"a"), high_watermark=1)
     assert setup.end == 0
     assert len(sent(effects, FetchRequest)) == 1
 
@@ -144,7 +148,8 @@ def test_fet5_a_diverging_answer_truncates_and_does_nothing_else() -> None:
         again, diverging=diverging(0, 1), high_watermark=9, log_start_offset=1, records=stamped(2, 0, b"c")
     )
     assert setup.values() == [b"a"]
-    assert (setup.high_watermark, setup.replica.log.log_start_offset) == (0, 0)  # KAFKA-14704
+    # A diverging answer changes no mark, whatever it says of them (KAFKA-14704).
+    assert (setup.high_watermark, setup.replica.log.log_start_offset) == (0, 0)
     assert len(sent(effects, FetchRequest)) == 1
 
 
@@ -154,7 +159,8 @@ def test_fet5_append_then_high_watermark_then_log_start() -> None:
         send, records=stamped(0, 0, b"a") + stamped(1, 0, b"b"), high_watermark=9, log_start_offset=1
     )
     assert setup.end == 2
-    assert setup.high_watermark == 2  # the leader's, within the own log
+    # It is the leader's, bounded by the own log end.
+    assert setup.high_watermark == 2
     assert setup.replica.log.log_start_offset == 1
     assert [effect["role"] for effect in observed(effects, "replica.high_watermark")] == ["follower"]
     assert observed(effects, "replica.appended") == [
@@ -181,13 +187,15 @@ def test_fet6_a_followers_high_watermark_may_go_back() -> None:
 def test_fet8_an_empty_answer_keeps_the_last_fetched_epoch() -> None:
     setup, send = following(leader_epoch=2)
     again = only_sent(setup.answer_fetch(send, records=stamped(0, 1, b"a")), FetchRequest)
-    third = only_sent(setup.answer_fetch(again), FetchRequest)  # KAFKA-15510
+    # An empty answer leaves the epoch as it was (KAFKA-15510).
+    third = only_sent(setup.answer_fetch(again), FetchRequest)
     assert asked_of(third).last_fetched_epoch == 1
 
 
 def test_fet9_batches_of_a_later_epoch_than_was_asked_in_are_skipped() -> None:
     setup, send = following(leader_epoch=1)
-    setup.answer_fetch(send, records=stamped(0, 1, b"a") + stamped(1, 2, b"b"))  # KAFKA-18723
+    # The second batch has an epoch above that of the fetch (KAFKA-18723).
+    setup.answer_fetch(send, records=stamped(0, 1, b"a") + stamped(1, 2, b"b"))
     assert setup.values() == [b"a"]
 
 
@@ -233,7 +241,8 @@ def test_fet10_a_batch_damaged_on_the_way_is_asked_for_again() -> None:
 def test_fet10_what_the_log_refuses_fails_the_partition() -> None:
     setup, send = following()
     again = only_sent(setup.answer_fetch(send, records=stamped(0, 0, b"a")), FetchRequest)
-    effects = setup.answer_fetch(again, records=stamped(0, 0, b"a"))  # below the end
+    # These records are below the log end.
+    effects = setup.answer_fetch(again, records=stamped(0, 0, b"a"))
     assert len(observed(effects, "replica.failed")) == 1
     follower = setup.replica.follower
     assert follower is not None and follower.state is FetchState.FAILED
@@ -254,7 +263,8 @@ def test_fet11_a_leader_that_starts_above_makes_the_follower_start_anew_there() 
         send, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=7, log_end_offset=9
     )
     log = setup.replica.log
-    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (7, 7, 7)  # KAFKA-9491, EPC-9
+    # The log starts again, empty, at the leader's start (EPC-9, KAFKA-9491).
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (7, 7, 7)
     assert asked_of(only_sent(effects, FetchRequest)).fetch_offset == 7
 
 
@@ -264,7 +274,8 @@ def test_fet11_else_it_goes_on_from_its_own_end() -> None:
     setup.answer_fetch(again, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=0, log_end_offset=5)
     assert setup.values() == [b"a"]
     send = only_sent(setup.wait(1_000, "replica.fetch:2"), FetchRequest)
-    assert asked_of(send).fetch_offset == 1  # never from zero: KAFKA-2143
+    # The fetch never begins again at zero (KAFKA-2143).
+    assert asked_of(send).fetch_offset == 1
 
 
 def test_fet12_an_unflushed_record_is_acknowledged_where_nobody_asked_for_a_flush() -> None:

@@ -1,4 +1,4 @@
-"""HWM: when a leader's high watermark moves, and when it must not."""
+"""A leader's high watermark: when it moves, and when it must not (HWM)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def leading(
 def test_hwm1_it_is_the_lowest_end_of_all_members() -> None:
     setup = leading()
     setup.fetch(2, 9)
-    assert setup.high_watermark == 0  # 3 has not fetched
+    # Broker 3 has not fetched.
+    assert setup.high_watermark == 0
     effects = setup.fetch_effects(3, 7)
     assert setup.high_watermark == 7
     assert observed(effects, "replica.high_watermark") == [
@@ -37,7 +38,8 @@ def test_hwm1_it_is_the_lowest_end_of_all_members() -> None:
 
 def test_hwm1_a_caught_up_outsider_that_may_join_is_waited_for() -> None:
     setup = leading(isr=(1, 2), records=0)
-    setup.fetch(3, 0)  # caught up, and proposed
+    # It is caught up, and proposed.
+    setup.fetch(3, 0)
     setup.append(b"a")
     setup.fetch(2, 1)
     assert setup.high_watermark == 0
@@ -48,7 +50,8 @@ def test_hwm1_a_caught_up_outsider_that_may_join_is_waited_for() -> None:
 def test_hwm1_an_outsider_that_cannot_join_holds_nothing_back() -> None:
     setup = leading(isr=(1, 2), records=0)
     setup.register(3, fenced=True)
-    setup.fetch(3, 0)  # KAFKA-15021
+    # A fenced broker that fetches is not waited for (KAFKA-15021).
+    setup.fetch(3, 0)
     setup.append(b"a")
     setup.fetch(2, 1)
     assert setup.high_watermark == 1
@@ -56,9 +59,11 @@ def test_hwm1_an_outsider_that_cannot_join_holds_nothing_back() -> None:
 
 def test_high_watermark_waits_for_a_joining_follower() -> None:
     setup = leading(isr=(1, 2), records=0)
-    send = only_sent(setup.fetch_effects(3, 0), AlterPartitionRequest)  # HWM-2: counts at once (KIP-497)
+    # A proposed member counts at once (HWM-2, KIP-497).
+    send = only_sent(setup.fetch_effects(3, 0), AlterPartitionRequest)
     setup.append(b"a", b"b")
-    setup.now_ms += 60_000  # no longer within the lag time, so it is the proposal alone that counts
+    # Broker 3 is no longer within the lag time, so it is the proposal alone that counts.
+    setup.now_ms += 60_000
     setup.fetch(2, 2)
     assert setup.high_watermark == 0
     setup.answer_alter(send)
@@ -78,12 +83,14 @@ def test_hwm2_a_leaver_counts_until_its_leave_is_committed() -> None:
     setup.fetch(2, 11)
     assert setup.high_watermark == 4
     setup.answer_alter(send)
-    assert setup.high_watermark == 11  # HWM-5: evaluated on the accepted change (KAFKA-13091)
+    # The accepted change moves it (HWM-5, KAFKA-13091).
+    assert setup.high_watermark == 11
 
 
 def test_hwm3_nothing_is_committed_by_fewer_than_min_insync_replicas() -> None:
     setup = leading(isr=(1,), configs={"min.insync.replicas": "2"})
-    assert setup.high_watermark == 0  # KAFKA-15583
+    # One replica is fewer than min.insync.replicas (KAFKA-15583).
+    assert setup.high_watermark == 0
     setup.place(leader=1, isr=(1, 2), partition_epoch=1)
     setup.fetch(2, 10)
     assert setup.high_watermark == 10
@@ -126,14 +133,15 @@ def test_hwm6_a_new_leader_keeps_its_own_until_followers_fetch() -> None:
 
 
 def test_isr8_a_re_elected_leader_forgets_what_followers_had_in_an_older_epoch() -> None:
-    """B-21: followers may have cut, under another leader, what they had here; epochs 1 to 4 came as one."""
+    """Under another leader, followers may have cut what they had here (B-21). Epochs 1 to 4 came as one."""
     setup = leading()
     setup.fetch(2, 4)
     setup.fetch(3, 9)
     assert setup.high_watermark == 4
     setup.place(leader=1, isr=(1, 3), leader_epoch=5, partition_epoch=5)
     assert setup.leader.followers[3].log_end_offset == -1
-    assert setup.high_watermark == 4  # 9 if the offset of epoch 0 counted
+    # It would be 9 if the offset of epoch 0 counted.
+    assert setup.high_watermark == 4
     setup.fetch(3, 8, last_fetched_epoch=0)
     assert setup.high_watermark == 8
 
@@ -143,13 +151,14 @@ def test_a_flush_promise_holds_the_leaders_own_end_back() -> None:
     setup.place(leader=1, isr=(1, 2), configs={"flush.messages": "1"})
     records = setup.request_append(b"a")
     setup.fetch(2, 1)
-    assert setup.high_watermark == 0  # 2 has flushed it, the leader has not
+    # Broker 2 has flushed the record, the leader has not.
+    assert setup.high_watermark == 0
     setup.run_jobs(records)
     assert setup.high_watermark == 1
 
 
 def test_hwm1_nobody_waits_for_a_member_that_the_controller_took_out() -> None:
-    """Its log directory failed: it was caught up a moment ago, is active, and will not fetch."""
+    """Its log directory failed: it was caught up a moment ago and is active, but will not fetch."""
     setup = leading()
     for follower in (2, 3):
         setup.fetch(follower, 10)
@@ -158,7 +167,8 @@ def test_hwm1_nobody_waits_for_a_member_that_the_controller_took_out() -> None:
     setup.fetch(2, 11)
     assert setup.high_watermark == 11
     setup.append(b"y")
-    setup.fetch(3, 11)  # it is back: it may join, and is waited for
+    # Broker 3 is back: it may join, and is waited for.
+    setup.fetch(3, 11)
     setup.fetch(2, 12)
     assert setup.high_watermark == 11
 
@@ -176,17 +186,21 @@ def test_hwm1_nobody_waits_for_one_that_may_not_join() -> None:
 
 
 def test_hwm2_a_joiner_is_waited_for_though_the_controller_takes_out_another_member() -> None:
-    """KIP-497: whoever may be in the ISR by a proposal of ours is waited for; who was taken out is not."""
+    """A member by a proposal of ours is waited for; one that the controller took out is not (KIP-497)."""
     setup = leading()
     for follower in (2, 3):
         setup.fetch(follower, 10)
-    setup.place(leader=1, isr=(1, 2), partition_epoch=1)  # 3 is out
-    only_sent(setup.fetch_effects(3, 10), AlterPartitionRequest)  # and proposed again
-    setup.now_ms += 60_000  # the proposal alone counts
+    # Broker 3 is out.
+    setup.place(leader=1, isr=(1, 2), partition_epoch=1)
+    # Broker 3 is proposed again.
+    only_sent(setup.fetch_effects(3, 10), AlterPartitionRequest)
+    # From here on the proposal alone counts.
+    setup.now_ms += 60_000
     setup.append(b"x")
     setup.fetch(2, 11)
     assert setup.high_watermark == 10
-    setup.place(leader=1, isr=(1, 3), partition_epoch=2)  # it was accepted, then 2 was taken out
+    # The proposal was accepted, then 2 was taken out.
+    setup.place(leader=1, isr=(1, 3), partition_epoch=2)
     assert setup.high_watermark == 10
     setup.place(leader=1, isr=(1, 3), partition_epoch=3)
     assert setup.high_watermark == 10
@@ -195,7 +209,7 @@ def test_hwm2_a_joiner_is_waited_for_though_the_controller_takes_out_another_mem
 
 
 def test_hwm2_a_joiner_that_may_have_been_let_in_is_waited_for() -> None:
-    """The first copy of the proposal was taken, its answer lost; the second is refused as superseded."""
+    """The first copy of the proposal was accepted but its answer lost; the second is refused as superseded."""
     setup = leading(isr=(1, 2))
     setup.fetch(2, 10)
     first = only_sent(setup.fetch_effects(3, 10), AlterPartitionRequest)

@@ -1,4 +1,4 @@
-"""ISR: who is in sync, and how the leader changes it through the controller."""
+"""The in-sync replicas, and how the leader changes them through the controller (ISR)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def request_of(send: Send) -> AlterPartitionRequest:
     return send.body
 
 
-# the types
+# The types
 
 
 def test_maximal_isr_of_a_committed_one_is_itself() -> None:
@@ -55,7 +55,7 @@ def test_maximal_isr_keeps_a_leaver_until_it_is_committed() -> None:
     assert pending.proposed == {1}
 
 
-# joining
+# Joining
 
 
 def test_isr3_a_follower_at_the_end_is_proposed() -> None:
@@ -80,7 +80,8 @@ def test_isr3_below_the_high_watermark_nobody_joins() -> None:
 
 
 def test_follower_joins_isr_only_after_reaching_the_leader_epoch() -> None:
-    setup = leading()  # the high watermark is 0: a follower at 0 would do (KAFKA-7128)
+    # The high watermark is 0: by that alone a follower at 0 would do (KAFKA-7128).
+    setup = leading()
     setup.place(leader=1, isr=(1, 2), leader_epoch=1, partition_epoch=1)
     assert sent(setup.fetch_effects(3, 1), AlterPartitionRequest) == []
     assert len(sent(setup.fetch_effects(3, 2), AlterPartitionRequest)) == 1
@@ -88,13 +89,15 @@ def test_follower_joins_isr_only_after_reaching_the_leader_epoch() -> None:
 
 def test_isr3_a_fenced_follower_does_not_join() -> None:
     setup = leading()
-    setup.register(3, fenced=True)  # KIP-841
+    # A fenced broker may not join (KIP-841).
+    setup.register(3, fenced=True)
     assert sent(setup.fetch_effects(3, 2), AlterPartitionRequest) == []
 
 
 def test_isr3_an_incarnation_that_the_metadata_does_not_know_yet_does_not_join() -> None:
     setup = leading()
-    assert sent(setup.fetch_effects(3, 2, broker_epoch=900), AlterPartitionRequest) == []  # KIP-903
+    # The fetch comes from another life than the registered one (KIP-903).
+    assert sent(setup.fetch_effects(3, 2, broker_epoch=900), AlterPartitionRequest) == []
     setup.register(3, broker_epoch=900)
     assert len(sent(setup.fetch_effects(3, 2, broker_epoch=900), AlterPartitionRequest)) == 1
 
@@ -102,14 +105,15 @@ def test_isr3_an_incarnation_that_the_metadata_does_not_know_yet_does_not_join()
 def test_isr4_the_epoch_proposed_is_that_of_the_fetch_that_was_counted() -> None:
     setup = leading(isr=(1, 2, 3))
     setup.fetch(3, 2)
-    setup.register(3, broker_epoch=900)  # it has begun a new life, and has not fetched in it
+    # Broker 3 has begun a new life and has not fetched in it.
+    setup.register(3, broker_epoch=900)
     setup.now_ms += 31_000
     setup.fetch(3, 2, broker_epoch=900)
     proposal = request_of(only_sent(setup.wait(0, "isr.lag"), AlterPartitionRequest))
     assert [(member.broker_id, member.broker_epoch) for member in proposal.new_isr] == [(1, 101), (3, 900)]
 
 
-# leaving
+# Leaving
 
 
 def test_isr1_reaching_the_end_of_the_previous_fetch_counts_as_caught_up_then() -> None:
@@ -120,7 +124,8 @@ def test_isr1_reaching_the_end_of_the_previous_fetch_counts_as_caught_up_then() 
     first_ms = setup.now_ms
     setup.append(b"2")
     setup.now_ms += 1_000
-    setup.fetch(2, 2)  # not the end, but the end as of the first fetch
+    # This is not the end now, but the end at the time of the first fetch.
+    setup.fetch(2, 2)
     assert follower.last_caught_up_ms == first_ms
     setup.now_ms += 1_000
     setup.fetch(2, 3)
@@ -131,7 +136,8 @@ def test_isr2_a_member_that_lags_too_long_is_proposed_to_leave() -> None:
     setup = leading(isr=(1, 2, 3))
     setup.now_ms += 20_000
     setup.fetch(2, 2)
-    assert sent(setup.wait(10_000, "isr.lag"), AlterPartitionRequest) == []  # 30 s are not above 30 s
+    # A lag of 30 s is not above 30 s.
+    assert sent(setup.wait(10_000, "isr.lag"), AlterPartitionRequest) == []
     request = request_of(only_sent(setup.wait(1, "isr.lag"), AlterPartitionRequest))
     assert [member.broker_id for member in request.new_isr] == [1, 2]
     assert setup.replica.committed_isr == (1, 2, 3)
@@ -143,7 +149,7 @@ def test_isr2_a_member_at_the_end_stays_however_long_it_is_silent() -> None:
     assert sent(setup.wait(90_000, "isr.lag"), AlterPartitionRequest) == []
 
 
-# the answer
+# The answer
 
 
 def test_isr5_one_proposal_at_a_time() -> None:
@@ -177,7 +183,8 @@ def test_isr6_metadata_before_the_answer_makes_the_answer_no_news() -> None:
     setup.place(leader=1, isr=(1, 2, 3), partition_epoch=1)
     assert setup.replica.maximal_isr == setup.replica.committed_isr == (1, 2, 3)
     assert observed(setup.answer_alter(send), "isr.committed") == []
-    assert setup.leader.proposal_call is None  # KAFKA-12751
+    # The metadata has ended the proposal (KAFKA-12751).
+    assert setup.leader.proposal_call is None
 
 
 def test_isr6_a_definite_rejection_restores_the_committed_isr() -> None:
@@ -234,7 +241,8 @@ def test_isr7_older_metadata_is_ignored() -> None:
 
 def test_isr7_the_same_metadata_again_does_not_drop_a_proposal() -> None:
     setup = leading()
-    joining(setup)  # the controller may commit it next
+    # The controller may commit the proposal next.
+    joining(setup)
     setup.place(leader=1, isr=(1, 2), partition_epoch=0)
     assert setup.replica.maximal_isr == (1, 2, 3)
 

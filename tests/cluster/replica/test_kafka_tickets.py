@@ -1,4 +1,4 @@
-"""Bugs of Kafka's history in what a follower does with its log and a broker with the logs it finds, by ticket."""
+"""Bugs of Kafka's history, by ticket: what a follower does with its log, and a broker with the logs it finds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def following(leader_epoch: int = 0) -> tuple[Setup, Send]:
 
 
 def starting_at(offset: int) -> tuple[Setup, Send]:
-    """An empty follower that a leader has sent to its own log start."""
+    """Return an empty follower that was sent to its leader's log start."""
     setup, send = following()
     out_of_range = {"error": ErrorCode.OFFSET_OUT_OF_RANGE, "log_start_offset": offset, "log_end_offset": 20}
     effects = setup.answer_fetch(send, **out_of_range)
@@ -68,7 +68,7 @@ def test_kafka_6975_a_batch_that_ends_below_the_log_start_is_no_reason_to_begin_
 
 
 def test_kafka_6361_a_follower_that_missed_an_epoch_cuts_to_where_both_agree() -> None:
-    """The leader never heard of epoch 2, nor we of epoch 1: an answer of an end alone would keep 12 to 14 of ours."""
+    """The leader has no epoch 2, and we have no epoch 1. An end offset alone would keep 12 to 14 of ours."""
     setup, send = following(leader_epoch=3)
     own = stamped(0, 0, *[b"c"] * 10) + stamped(10, 2, *[b"o"] * 5)
     send = only_sent(setup.answer_fetch(send, records=own), FetchRequest)
@@ -102,6 +102,7 @@ def test_kafka_1647_a_partition_without_a_leader_keeps_its_high_watermark_in_the
     run_jobs(setup, setup.fire("checkpoint.high_watermark"))
     setup.disk.crash_process()
     again = BrokerSetup(setup.disk, life=2)
-    again.start()  # no leader is known before the metadata is
+    # Before the metadata is known, no leader is.
+    again.start()
     run_jobs(again, again.fire("checkpoint.high_watermark"))
     assert checkpoint(again, "replication-offset-checkpoint") == b"0\n1\nt 0 2\n"

@@ -1,4 +1,4 @@
-"""Leader epochs through elections, and what a leader says of where an epoch ends.
+"""Leader epochs through elections, and a leader's answers about the end of an epoch.
 
 A follower asks within its fetch (KIP-595): `last_fetched_epoch` is the epoch asked for, `diverging` the answer.
 Kafka: LeaderEpochIntegrationTest, OffsetsForLeaderEpochTest.
@@ -20,11 +20,12 @@ from cluster.core.messages import (
 from tests.cluster.broker.cluster_by_hand import Cluster
 from tests.cluster.replica.setup import T0, Setup, broker_epoch_of, diverging, fetched
 
-FAR = 1_000  # no log reaches so far: an epoch that ends below it differs
+# No log is so long, so an epoch that ends below it differs.
+FAR = 1_000
 
 
 def asked(setup: Setup, epoch: int, *, topic_partition: TopicPartition = T0) -> FetchPartitionResponse:
-    """What broker 1 says to broker 2, whose log ends at FAR in `epoch`."""
+    """Return broker 1's answer to broker 2, whose log ends at FAR in `epoch`."""
     replica = setup.manager.context.replicas.get(topic_partition)
     partition = FetchPartition(
         topic_partition=topic_partition,
@@ -88,7 +89,8 @@ def test_a_leader_tells_the_end_of_an_epoch_and_others_that_they_do_not_lead() -
 @pytest.mark.covers("LeaderEpochIntegrationTest.shouldIncreaseLeaderEpochBetweenLeaderRestarts")
 def test_ep5_ends_of_epochs_after_elections_also_of_those_that_wrote_nothing() -> None:
     setup = Setup()
-    for number, epoch in enumerate((0, 2, 4)):  # each restart of the leader costs two epochs
+    # Each restart of the leader costs two epochs.
+    for number, epoch in enumerate((0, 2, 4)):
         setup.place(leader=1, leader_epoch=epoch, partition_epoch=number)
         setup.append(b"value")
     assert end_of_epoch(setup, 0) == diverging(0, 1)

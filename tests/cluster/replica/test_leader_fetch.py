@@ -1,4 +1,4 @@
-"""LED: how a leader handles a follower's fetch; the order of the checks is the protection."""
+"""A leader's handling of a follower's fetch (LED). The order of the checks is the protection."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def test_led3_below_the_log_start_is_out_of_range_even_when_diverging(leader: Se
     leader.replica.log.marks.maybe_increment_log_start_offset(2)
     answer = leader.fetch(2, 1, last_fetched_epoch=1)
     assert answer.error is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert (answer.log_start_offset, answer.log_end_offset) == (2, 5)  # what FET-11 needs
+    # A follower that is out of range needs both ends of the log (FET-11).
+    assert (answer.log_start_offset, answer.log_end_offset) == (2, 5)
     assert answer.diverging is None
 
 
@@ -77,7 +78,8 @@ def test_led4_an_epoch_that_the_leader_lacks_diverges() -> None:
     setup.append(b"a")
     setup.place(leader=1, leader_epoch=4, partition_epoch=1)
     setup.append(b"b")
-    assert setup.fetch(2, 1, last_fetched_epoch=3).diverging == diverging(1, 1)  # KIP-279: the floor
+    # The answer is the greatest epoch that is not above the one asked for (KIP-279).
+    assert setup.fetch(2, 1, last_fetched_epoch=3).diverging == diverging(1, 1)
 
 
 def test_led4_an_epoch_ahead_of_the_leader_is_out_of_range(leader: Setup) -> None:
@@ -95,14 +97,17 @@ def test_led5_the_high_watermark_told_is_that_before_the_read(leader: Setup) -> 
 
 def test_led6_a_refused_fetch_moves_nothing(leader: Setup) -> None:
     before = leader.leader.followers[2].log_end_offset
-    leader.fetch(2, 6, last_fetched_epoch=-1)  # out of range: KAFKA-8400
-    leader.fetch(2, 5, leader_epoch=2)  # fenced
+    # The offset is out of range (KAFKA-8400).
+    leader.fetch(2, 6, last_fetched_epoch=-1)
+    # The epoch is fenced.
+    leader.fetch(2, 5, leader_epoch=2)
     assert leader.leader.followers[2].log_end_offset == before == -1
 
 
 def test_led6_a_diverging_fetch_moves_nothing(leader: Setup) -> None:
     leader.fetch(3, 5)
-    leader.fetch(2, 5, last_fetched_epoch=2)  # KAFKA-13141
+    # A diverging fetch is no progress (KAFKA-13141).
+    leader.fetch(2, 5, last_fetched_epoch=2)
     assert leader.leader.followers[2].log_end_offset == -1
     assert leader.high_watermark == 0
 
@@ -111,7 +116,8 @@ def test_led6_a_parked_fetch_counts_once(leader: Setup) -> None:
     assert fetched(leader.fetch_effects(2, 5, max_wait_ms=500)) is None
     first_ms = leader.leader.followers[2].last_fetch_ms
     leader.now_ms += 100
-    leader.append(b"5")  # answers it
+    # The append answers the parked fetch.
+    leader.append(b"5")
     assert leader.leader.followers[2].last_fetch_ms == first_ms
     assert leader.leader.followers[2].log_end_offset == 5
 
@@ -124,9 +130,10 @@ def test_led7_a_fetch_of_an_earlier_life_is_refused(leader: Setup) -> None:
 
 
 def test_led7_an_earlier_life_counts_until_the_metadata_tells_of_its_end(leader: Setup) -> None:
-    """A leader cannot know better: the fetch was on its way when the follower died. Kafka counts it too."""
+    """The leader cannot know yet: the fetch was sent before the follower died. Kafka counts it too."""
     leader.place(leader=1, isr=(1, 2), leader_epoch=3, partition_epoch=1)
-    leader.fetch(2, 4, broker_epoch=102)  # broker 2 has begun another life meanwhile, unknown here
+    # Broker 2 has begun another life meanwhile, which is unknown here.
+    leader.fetch(2, 4, broker_epoch=102)
     assert leader.high_watermark == 4
     leader.register(2, broker_epoch=500)
     leader.fetch(2, 5, broker_epoch=102)
@@ -148,7 +155,8 @@ def test_led8_records_come_as_they_are_stored(leader: Setup) -> None:
 
 
 def test_at_least_one_batch_comes_however_small_the_limit(leader: Setup) -> None:
-    assert first_values(leader.fetch(2, 1, max_bytes=1)) == [b"1"]  # KIP-74
+    # The first batch is returned whole, even above `max_bytes` (KIP-74).
+    assert first_values(leader.fetch(2, 1, max_bytes=1)) == [b"1"]
 
 
 def test_an_unknown_partition_is_told_apart_from_one_of_others(leader: Setup) -> None:

@@ -1,4 +1,4 @@
-"""PRO-8: fetches that wait, and what ends the wait."""
+"""Fetches that wait, and what ends the wait (PRO-8)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def test_pro8_an_append_alone_answers_no_waiting_consumer() -> None:
     setup = leading()
     setup.fetch_effects(-1, 0, max_wait_ms=500, last_fetched_epoch=NO_EPOCH)
     assert fetched(setup.request_append(b"a")) is None
-    effects = setup.fetch_effects(2, 1, max_wait_ms=500)  # the high watermark rises: HWM-7
+    # The high watermark rises, and that answers it (HWM-7).
+    effects = setup.fetch_effects(2, 1, max_wait_ms=500)
     answer = fetched(effects)
     assert answer is not None and first_values(answer) == [b"a"]
     assert answer.high_watermark == 1
@@ -89,7 +90,8 @@ def test_a_full_purgatory_answers_at_once() -> None:
     setup.fetch_effects(2, 0, max_wait_ms=500)
     assert fetched(setup.fetch_effects(3, 0, max_wait_ms=500)) is not None
     refused = None if setup.produce(b"a") is None else 0
-    assert refused is None  # one may wait
+    # One fetch may wait.
+    assert refused is None
     answer = setup.produce(b"b")
     assert answer is not None and answer.error is ErrorCode.REQUEST_TIMED_OUT
     assert setup.values() == [b"a"]
@@ -99,4 +101,5 @@ def test_both_who_wait_for_the_same_append_are_answered() -> None:
     setup = leading()
     setup.fetch_effects(2, 0, max_wait_ms=500)
     setup.fetch_effects(3, 0, max_wait_ms=500)
-    assert len(of(setup.request_append(b"a"), Reply)) == 3  # the producer too
+    # The producer is answered too.
+    assert len(of(setup.request_append(b"a"), Reply)) == 3

@@ -1,4 +1,4 @@
-"""PRO: what an append is answered with, and when."""
+"""The answers to an append, and when they are sent (PRO)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,8 @@ def test_pro5_becoming_follower_ends_what_waits_at_once() -> None:
     setup = leading()
     setup.produce(b"a")
     answer = produced(setup.place(leader=2, leader_epoch=1, partition_epoch=1))
-    assert answer is not None and answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER  # KAFKA-2960
+    # The leader changed while the producer waited (KAFKA-2960).
+    assert answer is not None and answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (answer.leader_id, answer.leader_epoch) == (2, 1)
 
 
@@ -113,7 +114,8 @@ def test_e4_what_one_epoch_appended_is_never_acknowledged_under_another() -> Non
     setup = leading(isr=(1, 2))
     setup.produce(b"a")
     answer = produced(setup.place(leader=1, isr=(1,), leader_epoch=3, partition_epoch=3))
-    assert setup.high_watermark == 1  # the record itself is committed
+    # The record itself is committed.
+    assert setup.high_watermark == 1
     assert answer is not None and answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -131,7 +133,8 @@ def test_pro7_a_retry_waits_for_the_high_watermark_like_the_first() -> None:
     setup = leading(isr=(1, 2))
     assert setup.produce(b"a", producer_id=5, base_sequence=0) is None
     assert setup.produce(b"a", producer_id=5, base_sequence=0) is None
-    assert len(of(setup.fetch_effects(2, 1), Reply)) == 3  # both, and the fetch
+    # Both producers and the fetch are answered.
+    assert len(of(setup.fetch_effects(2, 1), Reply)) == 3
     assert setup.end == 1
 
 
@@ -167,11 +170,12 @@ def test_pro9_a_failed_append_is_no_answer_but_the_end() -> None:
     setup.append(b"a")
     setup.disk.fail(1, errno.EIO)
     with pytest.raises(StorageError):
-        setup.produce(b"b")  # the broker stops on it: KAFKA-10778
+        # The broker stops on the disk error (KAFKA-10778).
+        setup.produce(b"b")
     assert setup.replica.log.online.reason is not None
 
 
-# flush.messages=1
+# With flush.messages=1
 
 
 def test_with_flush_messages_1_even_acks_1_waits_for_the_own_flush() -> None:

@@ -1,4 +1,4 @@
-"""ROL: role changes, each in one place."""
+"""Role changes, each in one place (ROL)."""
 
 from __future__ import annotations
 
@@ -125,7 +125,8 @@ def test_rol6_on_its_way_out_it_does_not_fetch_what_it_has_left() -> None:
     setup.manager.context.is_shutting_down = True
     effects = setup.place(leader=2, isr=(2, 3), leader_epoch=1, partition_epoch=1)
     assert sent(effects, FetchRequest) == []
-    assert setup.replica.role is Role.FOLLOWER  # KAFKA-14296: demoted all the same
+    # The replica is demoted all the same (KAFKA-14296).
+    assert setup.replica.role is Role.FOLLOWER
 
 
 def test_a_changed_topic_config_reaches_the_log() -> None:

@@ -1,4 +1,4 @@
-"""One read for both followers, and what ends its validity."""
+"""One read of the log for both followers, and what makes it invalid."""
 
 from __future__ import annotations
 

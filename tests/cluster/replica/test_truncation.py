@@ -1,4 +1,7 @@
-"""EPC: where a follower cuts. Its own log is written as epochs and sizes; the leader's answers come by hand."""
+"""The offset at which a follower cuts (EPC).
+
+Its log is written as epochs and sizes; the leader's answers come by hand.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from tests.cluster.replica.setup import Setup, asked_of, diverging, observed, on
 
 
 def following(*history: tuple[int, int], high_watermark: int = 0) -> tuple[Setup, Send]:
-    """The own log: (epoch, records of one batch each) in order; the leader epoch is 9, a fetch is in flight."""
+    """Return a follower of leader epoch 9, with a fetch in flight.
+
+    `history` is its log: pairs of an epoch and a number of batches of one record.
+    """
     setup = Setup()
     send = only_sent(setup.place(leader=2, leader_epoch=9), FetchRequest)
     offset = 0
@@ -29,7 +35,8 @@ def test_epc2_a_known_epoch_is_cut_to_the_lower_of_both_ends() -> None:
         {"topic_partition": "t-0", "to_offset": 7, "from_log_end_offset": 10, "leader_epoch": 9}
     ]
     setup, send = following((1, 5), (2, 5))
-    setup.answer_fetch(send, diverging=diverging(1, 8))  # the leader has more of epoch 1 than we
+    # The leader has more of epoch 1 than we have.
+    setup.answer_fetch(send, diverging=diverging(1, 8))
     assert setup.end == 5
 
 
@@ -38,7 +45,8 @@ def test_epc2_an_unknown_epoch_is_cut_to_the_end_of_our_next_lower_one() -> None
     effects = setup.answer_fetch(send, diverging=diverging(3, 8))
     assert setup.end == 5
     again = asked_of(only_sent(effects, FetchRequest))
-    assert (again.fetch_offset, again.last_fetched_epoch) == (5, 1)  # not finished: it asks again
+    # The truncation is not finished: it asks again.
+    assert (again.fetch_offset, again.last_fetched_epoch) == (5, 1)
 
 
 def test_epc2_an_epoch_below_all_of_ours_empties_the_log() -> None:
@@ -48,10 +56,11 @@ def test_epc2_an_epoch_below_all_of_ours_empties_the_log() -> None:
 
 
 def test_epc3_each_round_takes_one_epoch() -> None:
-    """KIP-279's schedule: common 0-9 of epoch 0, then each side has epochs that the other lacks."""
+    """KIP-279's schedule: epoch 0 has 0 to 9 in common, then each side has epochs that the other lacks."""
     setup, send = following((0, 10), (2, 10))
     effects = setup.answer_fetch(send, diverging=diverging(1, 15))
-    assert setup.end == 10  # an answer of "15" alone would have kept 10-14 of epoch 2
+    # An answer of "15" alone would have kept 10 to 14 of epoch 2.
+    assert setup.end == 10
     again = only_sent(effects, FetchRequest)
     assert asked_of(again).last_fetched_epoch == 0
     setup.answer_fetch(again, records=stamped(10, 1, b"x"))
@@ -60,12 +69,14 @@ def test_epc3_each_round_takes_one_epoch() -> None:
 
 def test_epc3_an_epoch_without_records_is_trimmed_too() -> None:
     setup, _ = following((1, 3))
-    setup.place(leader=1, leader_epoch=10, partition_epoch=1)  # led, wrote nothing
+    # It led, and wrote nothing.
+    setup.place(leader=1, leader_epoch=10, partition_epoch=1)
     effects = setup.place(leader=2, leader_epoch=11, partition_epoch=2)
     send = only_sent(effects, FetchRequest)
     assert asked_of(send).last_fetched_epoch == 10
     effects = setup.answer_fetch(send, diverging=diverging(1, 3))
-    again = asked_of(only_sent(effects, FetchRequest))  # KAFKA-10706: else the same again, for ever
+    # It asks with a lower epoch now: the same question would be repeated for ever (KAFKA-10706).
+    again = asked_of(only_sent(effects, FetchRequest))
     assert (again.fetch_offset, again.last_fetched_epoch) == (3, 1)
     assert setup.end == 3
 
@@ -74,14 +85,16 @@ def test_epc5_a_new_leader_notes_where_its_epoch_begins() -> None:
     setup, _ = following((1, 3))
     setup.place(leader=1, leader_epoch=10, partition_epoch=1)
     log = setup.replica.log
-    assert log.epochs.latest_epoch == 10  # KAFKA-7415: before anything is appended
+    # The epoch is noted before anything is appended (KAFKA-7415).
+    assert log.epochs.latest_epoch == 10
     assert log.reads.end_offset_for_epoch(10) == (10, 3)
     assert log.reads.end_offset_for_epoch(7) == (1, 3)
 
 
 def test_epc6_each_leader_epoch_is_checked_be_the_leader_the_same() -> None:
     setup, _ = following((1, 3))
-    effects = setup.place(leader=2, leader_epoch=12, partition_epoch=1)  # KAFKA-7164
+    # The leader is the same, but its epoch is new (KAFKA-7164).
+    effects = setup.place(leader=2, leader_epoch=12, partition_epoch=1)
     asked = asked_of(only_sent(effects, FetchRequest))
     assert (asked.current_leader_epoch, asked.last_fetched_epoch) == (12, 1)
 
@@ -89,11 +102,12 @@ def test_epc6_each_leader_epoch_is_checked_be_the_leader_the_same() -> None:
 def test_epc7_truncation_below_the_own_high_watermark_is_legal() -> None:
     setup, send = following((1, 5), high_watermark=5)
     setup.answer_fetch(send, diverging=diverging(1, 2))
-    assert (setup.end, setup.high_watermark) == (2, 2)  # EPC-8
+    # The high watermark comes back to the offset, too (EPC-8).
+    assert (setup.end, setup.high_watermark) == (2, 2)
 
 
 def test_follower_truncates_by_epoch_not_to_its_high_watermark() -> None:
-    """B-01: its high watermark is one round trip behind; what it holds may be committed."""
+    """B-01: the high watermark is one round trip late, so what is above it may be committed."""
     setup, _ = following((1, 5), high_watermark=2)
     setup.place(leader=3, leader_epoch=10, partition_epoch=1)
     assert setup.end == 5

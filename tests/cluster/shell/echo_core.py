@@ -1,4 +1,4 @@
-"""A core that obeys the contract of `start` and `step` and answers by rule: what shells are tried with."""
+"""A core that obeys the contract of `start` and `step` and answers by rule, to try shells with."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from cluster.core.messages import (
 
 
 def answer_to(body: RequestBody) -> ResponseBody:
-    """Produce: the records' length as offset. Fetch: as many bytes as the fetch offset says."""
+    """Return the answer to a request.
+
+    Produce: the length of the records as base offset. Fetch: as many bytes as the fetch offset.
+    """
     match body:
         case ProduceRequest():
             return ProduceResponse(
@@ -58,7 +61,10 @@ def answer_to(body: RequestBody) -> ResponseBody:
 
 @dataclass
 class EchoCore:
-    """A topic named `wait` is answered by a timer, `job` by a job, `never` not at all, `bug` raises."""
+    """A core that echoes. The name of a topic chooses its answer.
+
+    `wait` is answered by a timer, `job` by a job, `never` not at all, and `bug` raises.
+    """
 
     learn: tuple[LearnEndpoint, ...] = ()
     events: list[Event] = field(default_factory=list)

@@ -115,7 +115,7 @@ def fetch(size_bytes: int, *, replica_id: int = -1) -> FetchRequest:
 
 
 def refused_port() -> int:
-    """A port that nobody listens on."""
+    """Return a port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -150,7 +150,8 @@ def test_followers_and_consumers_fetch_on_streams_of_their_own() -> None:
         for replica_id in (-1, 2):
             answer = await asking.send(fetch(5 << 20, replica_id=replica_id))
             assert isinstance(answer, FetchResponse)
-            assert len(answer.partitions[0].records) == 5 << 20  # above gRPC's default limit of 4 MiB
+            # This is above gRPC's default limit of 4 MiB.
+            assert len(answer.partitions[0].records) == 5 << 20
 
     run(check)
 
@@ -237,7 +238,8 @@ def test_calls_in_flight_fail_when_the_peer_goes_and_work_when_it_is_back() -> N
                 waiting = asking.send(produce(2), to=1)
             assert isinstance(await waiting, TransportError)
             async with node(port):
-                async with asyncio.timeout(5):  # the channel backs off for at most a second
+                # The channel backs off for at most a second.
+                async with asyncio.timeout(5):
                     await asking.peers._peers[1]._channel.channel_ready()
                 assert isinstance(await asking.send(fetch(1), to=1), FetchResponse)
 

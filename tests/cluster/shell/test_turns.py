@@ -1,4 +1,4 @@
-"""What arrives in two turns of the loop is one step: one answer to a follower for all that was produced in it."""
+"""Events that arrive in two turns of the loop make one step: a follower gets one answer for all that was produced."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.cluster.shell.echo_core import answer_to
 
 
 class ManyCore:
-    """Remembers which events came together."""
+    """A core that remembers which events came together."""
 
     def __init__(self) -> None:
         self.turns: list[list[Event]] = []

@@ -28,7 +28,7 @@ _TEXT = st.text("az09._-é日", max_size=8)
 
 
 def _integers(owner: type, name: str) -> st.SearchStrategy[int]:
-    """Of the width of the wire's field; ports, waits and sizes are plain int32, so mostly small."""
+    """Draw integers of the width of the wire's field. Ports, waits and sizes are plain int32, so mostly small."""
     field = _DESCRIPTORS[owner.__name__].fields_by_name[name]
     bits = 31 if field.cpp_type in _NARROW else 63
     return st.integers(-(1 << bits), (1 << bits) - 1)

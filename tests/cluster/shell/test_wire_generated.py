@@ -1,4 +1,4 @@
-"""What is checked in under `cluster/rpc/` is what protoc writes from `proto/` today."""
+"""The files checked in under `cluster/rpc/` are what protoc writes from `proto/` today."""
 
 from __future__ import annotations
 
