@@ -1,4 +1,4 @@
-"""What Hypothesis makes records and batches of."""
+"""Hypothesis strategies for records and batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ timestamps = st.integers(-1, 2**62)
 
 @st.composite
 def record_lists(draw: st.DrawFn, *, base_offset: int = 0, min_size: int = 1) -> list[Record]:
-    """Records whose offsets rise from `base_offset` on, with gaps as compaction leaves them."""
+    """Draw records whose offsets rise from `base_offset` on, with gaps as compaction leaves them."""
     count = draw(st.integers(min_size, 6))
     offset = base_offset
     records: list[Record] = []
@@ -47,7 +47,7 @@ def batch_fields(draw: st.DrawFn) -> BatchFields:
 
 @st.composite
 def mutated(draw: st.DrawFn, data: bytes) -> bytes:
-    """`data` with some bytes changed, cut or put in."""
+    """Draw `data` with some bytes changed, cut or put in."""
     changed = bytearray(data)
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, max(0, len(changed) - 1)))

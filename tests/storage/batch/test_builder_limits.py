@@ -1,4 +1,4 @@
-"""Building batches one byte to either side of a limit, and with the timestamps that hide mistakes (BB2, BB4, BB5)."""
+"""Batches one byte to either side of a limit, and with the timestamps that hide mistakes (BB2, BB4, BB5)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_bb5_a_batch_takes_the_first_record_and_then_what_fits_exactly() -> None
 
 
 def test_bb5_what_a_record_takes_beside_its_content_counts() -> None:
-    """Key and value fit; the lengths, the deltas and the headers around them do not."""
+    """Key and value fit, but not the lengths, the deltas and the headers around them."""
     builder = BatchBuilder()
     builder.append(FIRST)
     limit_bytes = builder.size_estimate + 2

@@ -105,7 +105,8 @@ def test_bb6_control_batches_are_dropped() -> None:
         22,
         24,
     ]
-    assert down_convert(marker, target_magic=1, first_offset=0) is marker  # nothing was converted
+    # Nothing was converted.
+    assert down_convert(marker, target_magic=1, first_offset=0) is marker
 
 
 @pytest.mark.covers("MemoryRecordsBuilderTest.convertToV1WithMixedV0AndV2Data")

@@ -46,7 +46,7 @@ def both_ways(content: bytes) -> Iterator[list[RecordBatch]]:
 
 
 def told(magic: int, *records: Record) -> list[Record]:
-    """What a reader is told of records that were written in `magic`."""
+    """Return what a reader sees of records that were written in `magic`."""
     return [record if magic else record._replace(timestamp=-1) for record in records]
 
 
@@ -148,7 +148,8 @@ def test_fr8a_walk_of_nothing_at_either_end_gives_nothing() -> None:
 class TestWhereFileAndMemoryDiffer:
     def test_t23_fr8a_tail_of_up_to_17_bytes_is_silent_in_a_file_and_of_16_in_memory(self) -> None:
         one = built(2, Compression.NONE, Record(0, 1, None, None))
-        head = struct.pack(">qi", 1, 13)  # a size field that is damage, where it is looked at
+        # The size field is damage, where it is looked at.
+        head = struct.pack(">qi", 1, 13)
         for tail_bytes in range(18):
             content = one + (head + bytes(30))[:tail_bytes]
             assert len(list(holding(content).batches())) == 1
@@ -174,7 +175,8 @@ class TestWhereFileAndMemoryDiffer:
             odd[16] = magic & 0xFF
             first, second = holding(bytes(odd) + one).batches()
             assert first.magic == magic and second.magic == 2
-            # Read as magic 2 it is sound, for the checksum leaves the magic out; as an old one it is not.
+            # Read as magic 2 it is sound, because the checksum leaves out the magic. Read as an old one it is
+            # not.
             assert first.is_valid() == is_new
             with pytest.raises(CorruptBatch, match=f"magic {magic & 0xFF} is unknown"):
                 list(iterate_batches(bytes(odd)))

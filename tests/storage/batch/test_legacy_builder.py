@@ -1,4 +1,4 @@
-"""Building batches of every magic by the rules BB1 to BB5; what is of magic 2 alone stands in `test_view.py`."""
+"""Batches of every magic, built by the rules BB1 to BB5. Rules of magic 2 alone are in `test_view.py`."""
 
 from __future__ import annotations
 
@@ -136,7 +136,8 @@ class TestRefusals:
             BatchFields(producer_id=9809, base_sequence=2342)
         with pytest.raises(AssertionError, match="needs a sequence"):
             BatchFields(producer_id=9809, producer_epoch=15)
-        BatchFields(producer_id=9809, producer_epoch=15, is_control=True)  # a marker has none
+        # A marker has no sequence.
+        BatchFields(producer_id=9809, producer_epoch=15, is_control=True)
 
     @pytest.mark.covers("MemoryRecordsBuilderTest.testWriteEndTxnMarkerNonControlBatch")
     def test_bb1_control_records_go_into_control_batches_and_no_others_do(self) -> None:
@@ -232,7 +233,7 @@ class TestShape:
         (batch,) = built(THREE, magic, base_offset=4, compression=codec)
         assert batch.last_offset == 7 and batch.first_offset() == 4
         assert [record.offset for record in batch.records()] == [4, 5, 7]
-        # Read at wrapper offset 0 the inner offsets show as they are stored.
+        # Read at wrapper offset 0, the inner offsets appear as they are stored.
         data = bytearray(batch.tobytes())
         data[:8] = bytes(8)
         stored = [record.offset for record in RecordBatch(data, 0, len(data)).records()]

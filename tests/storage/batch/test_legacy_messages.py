@@ -226,7 +226,8 @@ class TestPlain:
 class TestWrapped:
     @wrapping
     def test_magic_1_counts_inner_offsets_from_the_first(self, codec: Compression) -> None:
-        content = b"".join(plain(inner) for inner in (0, 1, 4))  # a gap that compaction left
+        # Compaction left a gap.
+        content = b"".join(plain(inner) for inner in (0, 1, 4))
         assert offsets(wrapper(content, offset=104, codec=codec)) == [100, 101, 104]
 
     @wrapping

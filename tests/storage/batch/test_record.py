@@ -129,7 +129,7 @@ def test_header_key_must_be_text() -> None:
 
 
 class TestBrokenRecords:
-    """Each by decoding, and by the walk that skips keys and values, which leaves what is broken to the decoder."""
+    """Every broken record is refused by decoding. The walk that skips keys and values leaves it to the decoder."""
 
     @pytest.mark.covers("DefaultRecordTest.testBasicSerde")
     def test_record_takes_offset_sequence_and_timestamp_from_its_batch(self) -> None:
@@ -153,7 +153,8 @@ class TestBrokenRecords:
         headers = (("foo", b"value"), ("bar", None), ("baz", b"value"))
         encoded = bytearray(encode_record(10, 323, b"hi", b"there", headers))
         at = encoded.index(b"there") + 5
-        assert encoded[at] == 6  # three
+        # The count is three, in zig-zag form.
+        assert encoded[at] == 6
         encoded[at] = zigzag
         self.check_refused(bytes(encoded))
 
@@ -185,7 +186,8 @@ class TestBrokenRecords:
     )
     def test_length_that_runs_past_the_body_is_invalid(self, fields: tuple[int, ...]) -> None:
         body = bytes(3) + b"".join(map(encode_varint, fields))
-        if len(fields) == 5:  # the header key itself stands before its value's length
+        # The header key comes before its value's length.
+        if len(fields) == 5:
             body = bytes(3) + b"".join(map(encode_varint, fields[:4])) + b"k" + encode_varint(fields[4])
         self.check_refused(framed(body.ljust(100, b"\x00")))
 

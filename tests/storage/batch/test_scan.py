@@ -1,4 +1,4 @@
-"""The walk over encoded records that a leader does: it agrees with decoding them."""
+"""A leader's walk over encoded records: it agrees with decoding them."""
 
 from __future__ import annotations
 
@@ -80,12 +80,14 @@ def test_scan_refuses_a_negative_length() -> None:
     content = bytearray(build_batch([Record(0, NOW, b"k", b"v" * 30)]))
     assert content[HEADER_SIZE] == 37 << 1
     assert RecordScanner(HEADER_SIZE).scan(bytes(content), 1) is not None
-    content[HEADER_SIZE] |= 1  # zig-zag: -38
+    # In zig-zag form this is -38.
+    content[HEADER_SIZE] |= 1
     assert RecordScanner(HEADER_SIZE).scan(bytes(content), 1) is None
 
 
 RUNS = st.tuples(
-    st.sampled_from([8, 9, 63, 64, 65, 72, 130]),  # an offset delta takes two bytes from 64 on
+    # An offset delta takes two bytes from 64 on.
+    st.sampled_from([8, 9, 63, 64, 65, 72, 130]),
     st.sampled_from([None, b"", b"key", bytes(70)]),
     st.sampled_from([None, b"", b"value", bytes(55), bytes(64), bytes(9000)]),
     st.lists(st.sampled_from([0, 1, -1, 63, 64, -64, 8191, 8192, 1 << 40]), min_size=1, max_size=3),
@@ -94,7 +96,7 @@ Run = tuple[int, bytes | None, bytes | None, list[int]]
 
 
 def run_of(drawn: Run) -> tuple[bytes, list[int]]:
-    """A batch of records of one shape, and their timestamp deltas."""
+    """Return a batch of records of one shape, and their timestamp deltas."""
     count, key, value, steps = drawn
     deltas = [0, *(steps[index % len(steps)] for index in range(1, count))]
     return build_batch([Record(index, NOW + delta, key, value) for index, delta in enumerate(deltas)]), deltas
@@ -124,7 +126,7 @@ def test_scan_of_records_of_one_shape(drawn: Run) -> None:
     ],
 )
 def test_scan_finds_each_odd_byte_in_records_of_one_shape(drawn: Run) -> None:
-    """What frames a record, all of it, in one in the middle, one at the end of each run, and one before those."""
+    """The odd byte is in the framing of a record: in the middle, at the end of a run, or before that end."""
     sound, _ = run_of(drawn)
     ends = [0, *ends_of(sound, drawn[0])]
     for index in {1, 4, drawn[0] - 1, min(63, drawn[0] - 2)}:
@@ -165,7 +167,7 @@ def check_scan_agrees(content: bytes, count: int) -> None:
 
 @pytest.mark.parametrize("cleared", range(1, 10))
 def test_scan_finds_a_timestamp_that_is_shorter_than_those_beside_it(cleared: int) -> None:
-    """Its second byte is the offset delta then; the length of the record stays as it was."""
+    """The second byte of the timestamp is then read as the offset delta, while the record keeps its length."""
     encoded = [encode_record(index, 100 + index, b"k", b"v") for index in range(10)]
     assert RecordScanner(0).scan(b"".join(encoded), 10) == RecordScan(100, 109, False)
     odd = bytearray(encoded[cleared])

@@ -1,4 +1,4 @@
-"""What is kept of a batch's framing says of the next batch what a walk over its records says."""
+"""A remembered batch shape says of the next batch what a walk over its records says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.storage.validation.produced_sets import NOW
 
 
 def scanned(content: bytes | bytearray, count: int) -> RecordScan | None:
-    """What a scanner finds that has seen no other batch."""
+    """Return what a scanner finds that has seen no other batch."""
     return RecordScanner(HEADER_SIZE).scan(content, count)
 
 
@@ -24,7 +24,7 @@ def built(
 
 
 def knowing(content: bytes, count: int) -> RecordScanner:
-    """A scanner that remembers the shape of `content`: it has come twice."""
+    """Return a scanner that remembers the shape of `content`, because it has seen it twice."""
     scanner = RecordScanner(HEADER_SIZE)
     for _ in range(2):
         assert scanner.scan(content, count) == scanned(content, count)
@@ -50,7 +50,7 @@ SHAPES = [
 def test_a_known_shape_finds_each_odd_byte(
     count: int, key: bytes | None, value: bytes | None, deltas: tuple[int, ...]
 ) -> None:
-    """Each byte of the first, of a middle and of the last records, contents too."""
+    """Each byte of the first, of a middle and of the last records is tried, contents too."""
     content = built(count, key, value, deltas)
     scanner = knowing(content, count)
     size = (len(content) - HEADER_SIZE) // count
@@ -79,7 +79,7 @@ def test_a_known_shape_finds_each_odd_byte(
 def test_lv11_timestamps_may_change_in_a_known_shape(
     count: int, before: tuple[int, ...], after: tuple[int, ...]
 ) -> None:
-    """Also into another width, with a value as much shorter: then the shape is another."""
+    """A timestamp may change its width while its value gets as much shorter: then the shape is another."""
     first, then = built(count, deltas=before), built(count, deltas=after)
     expected = scanned(then, count)
     deltas = [0, *(after[index % len(after)] for index in range(1, count))]
@@ -122,8 +122,11 @@ def test_any_sequence_of_batches_is_scanned_as_each_alone(data: st.DataObject) -
 
 
 def test_records_that_only_look_like_a_run_make_no_shape() -> None:
-    """The timestamp of the second takes two bytes, of which one could be its offset delta, and all behind it could be
-    what stands there in the first: its value's size lies where the first has its value.
+    """The second record reads as one of the first's shape, though its fields are elsewhere.
+
+    Its timestamp takes two bytes, one of which could be its offset delta, and each byte after them could be the
+    one that
+    the first record has there: the size of its value is where the first has its value.
     """
     first = bytes([18, 0, 0, 0, 2, ord("k"), 4]) + b"ab" + bytes(1)
     second = bytes([18, 0, 0x82, 2, 2, 2, 4, 2]) + b"b" + bytes(1)

@@ -9,7 +9,10 @@ from storage.segment.file_records import FileRecords
 
 
 def test_fr9_a_header_that_its_size_field_cuts_off_is_read_to_its_end(tmp_path: Path) -> None:
-    """A differential run against Kafka: its log ended at 112, ours at 73 and was emptied as below its start."""
+    """A differential run against Kafka found it: its log ended at 112.
+
+    Ours ended at 73, below its start, and was emptied.
+    """
     records = [Record(offset=70 + each, timestamp=5 + each, key=None, value=b"v") for each in range(40)]
     data = bytearray(build_batch(records, base_offset=70))
     SIZE_FIELD.pack_into(data, SIZE_FIELD_AT, 14)

@@ -52,7 +52,7 @@ def records(count: int = 3, base_offset: int = 0) -> list[Record]:
 
 
 def resealed(data: bytes, position: int, byte: int) -> bytes:
-    """`data` with one byte changed and the CRC put right again."""
+    """Return `data` with one byte changed and the CRC corrected."""
     changed = bytearray(data)
     changed[position] = byte
     changed[CRC_AT:CRC_COVERS_FROM] = crc32c(bytes(changed[CRC_COVERS_FROM:])).to_bytes(4, "big")

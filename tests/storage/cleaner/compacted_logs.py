@@ -1,4 +1,4 @@
-"""A compacted log to be written to and cleaned, and what is left in it, for the tests of the cleaner."""
+"""A compacted log to be written to and cleaned, and its records afterwards, for the tests of the cleaner."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from storage.segment import LogSegment
 from tests.storage.logs import NOW_MS, batch, marker, new_disk, new_file_system, open_log, open_segment
 
 DAY_MS = 86_400_000
-HUGE = 2**31 - 1  # a limit that no group reaches
+# No group reaches this limit.
+HUGE = 2**31 - 1
 COMPACTED = LogConfig(
     segment_bytes=1024, segment_index_bytes=1024, cleanup_policy="compact", delete_retention_ms=DAY_MS
 )
 
-Put = tuple[int, str | None]  # key and value; without a value it is a tombstone
+# A key and its value. Without a value it is a tombstone.
+Put = tuple[int, str | None]
 
 
 def records_of(puts: Iterable[Put | int], timestamp: int = NOW_MS) -> list[Record]:
-    """A number alone stands for a key whose value is the same number."""
+    """Return a record for each put. A number alone is a key whose value is the same number."""
     pairs = [(each, str(each)) if isinstance(each, int) else each for each in puts]
     return [
         Record(place, timestamp, str(key).encode(), None if value is None else value.encode())
@@ -39,7 +41,7 @@ def records_of(puts: Iterable[Put | int], timestamp: int = NOW_MS) -> list[Recor
 
 @final
 class CleanedLog:
-    """Every append is one batch. `clean` takes the log end for replicated."""
+    """A log of which every append is one batch. `clean` takes the log end for replicated."""
 
     def __init__(self, config: LogConfig = COMPACTED) -> None:
         self.disk = new_disk()
@@ -50,7 +52,7 @@ class CleanedLog:
         self.now_ms = NOW_MS
 
     def put(self, *puts: Put | int, producer_id: int = -1, transactional: bool = False) -> bytes:
-        """Gives the batch as it was produced."""
+        """Append a batch. Returns it as it was produced."""
         has_producer = producer_id >= 0
         sequence = self.sequences.get(producer_id, 0) if has_producer else -1
         data = build_batch(
@@ -90,7 +92,7 @@ class CleanedLog:
         self.log.flushes.roll(now_ms=self.now_ms)
 
     def fill(self, segments: int, keys: Iterable[int]) -> None:
-        """One batch a record, until there are so many segments."""
+        """Append one batch for each record until there are `segments` segments."""
         for key in keys:
             if len(self.log.local.segments) >= segments:
                 return
@@ -117,7 +119,7 @@ class CleanedLog:
         self, first_dirty: int = 0, *, slots: int = 1000, end: int | None = None, now_ms: int | None = None,
         io_buffer_bytes: int = 64 << 10,
     ) -> int:  # fmt: skip
-        """The next first dirty offset."""
+        """Run a round. Returns the next first dirty offset."""
         compaction = self.prepare(
             first_dirty, slots=slots, end=end, now_ms=now_ms, io_buffer_bytes=io_buffer_bytes
         )
@@ -148,14 +150,14 @@ class CleanedLog:
         return [batch for segment in self.log.local.segments for batch in segment.records.batches()]
 
     def records(self) -> list[Record]:
-        """Those of data batches."""
+        """The records of data batches."""
         return [record for batch in self.batches() if not batch.is_control for record in batch.records()]
 
     def keys(self) -> list[int]:
         return [int(record.key) for record in self.records() if record.key is not None]
 
     def offsets(self) -> list[int]:
-        """Of all records, markers too."""
+        """The offsets of all records, markers too."""
         return [record.offset for batch in self.batches() for record in batch.records()]
 
     def last_offsets(self) -> list[int]:
@@ -185,7 +187,7 @@ def sorted_unique(numbers: Sequence[int]) -> bool:
 
 
 def segments_of(sizes: list[int]) -> list[LogSegment]:
-    """Segments with so many batches of one size each, ten offsets apart."""
+    """Return segments that begin ten offsets apart, with `sizes` batches of one size each."""
     file_system = new_file_system()
     segments = []
     for place, count in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""A filter of batches as a round of compaction makes it, for the tests of what stays."""
+"""A filter of batches as a round of compaction makes it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from storage.cleaner.transactions import CleanedTransactions
 from tests.storage.cleaner.compacted_logs import DAY_MS
 from tests.storage.logs import NOW_MS
 
-FAR = 10**9  # no round ends here
+# No round ends here.
+FAR = 10**9
 
 
 def filter_of(
     superseded: Iterable[bytes] = (), *, latest: int = 10**6, now_ms: int = NOW_MS, retention_ms: int = DAY_MS,
     last_records: dict[int, LastRecord] | None = None, end: int = FAR,
 ) -> RecordFilter:  # fmt: skip
-    """Of the `superseded` keys a later record is known, from offset `latest` on everything is."""
+    """Return the filter of a round that knows a record at `latest` for each of the `superseded` keys.
+
+    Records above `latest` stay.
+    """
     offsets = OffsetMap(100 * SLOT_BYTES)
     for key in superseded:
         offsets.put(key, latest)

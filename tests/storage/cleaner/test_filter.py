@@ -1,4 +1,4 @@
-"""Which records stay, and the bytes of what stays. Kafka: MemoryRecordsTest, LogCleanerTest; rules CL13 to CL20."""
+"""The records that stay, and their bytes. Kafka: MemoryRecordsTest, LogCleanerTest; rules CL13 to CL20."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def test_cl15_what_lies_above_the_maps_latest_offset_stays_as_it_is() -> None:
     records_ = [record(offset, key) for offset, key in enumerate([b"old", b"old", None])]
     data = build_batch(records_, base_offset=0)
     (batch,) = filtered(filter_of([b"old"], latest=0), data)
-    assert [each.offset for each in batch.records()] == [0, 1, 2]  # equal offsets count as the last, too
+    # A record at the same offset as the map's is the last one, too.
+    assert [each.offset for each in batch.records()] == [0, 1, 2]
     record_filter = filter_of([b"old"], latest=9)
     record_filter._offsets.latest_offset = 1
     (batch,) = filtered(record_filter, data)
@@ -135,7 +136,8 @@ def test_cl16_the_time_of_the_last_clean_segment_decides_for_old_formats() -> No
         return [each.key for each in log.records()]
 
     assert keys_left(NOW_MS - DAY_MS + 1) == [b"gone", b"2", b"3"]
-    assert keys_left(NOW_MS - DAY_MS) == [b"2", b"3"]  # the horizon itself is too old
+    # The horizon itself is too old.
+    assert keys_left(NOW_MS - DAY_MS) == [b"2", b"3"]
 
 
 # Batches
@@ -300,7 +302,7 @@ def test_cl19_an_empty_batch_is_a_header_with_its_ends_and_flags(is_transactiona
 
 
 def test_t51_old_formats_cannot_say_an_empty_batch() -> None:
-    """CL19."""
+    """A round that must leave a batch without records refuses an old format (CL19)."""
     data = build_message(4, magic=1, timestamp=5, key=b"k", value=b"v")
     with pytest.raises(StorageError, match="of magic 1 must stay without records"):
         filtered(filter_of([b"k"], end=5), data)
@@ -355,7 +357,7 @@ def test_cl18_messages_of_old_formats_that_all_stay_are_copied(codec: Compressio
     "LogCleanerTest.testCleanCorruptMessageSet", "LogCleanerTest.testClientHandlingOfCorruptMessageSet"
 )
 def test_kafka_4298_a_wrapper_with_messages_of_another_magic_is_made_right() -> None:
-    """The inner ones are of magic 0 with absolute offsets; nothing else is wrong, and all of them stay."""
+    """The inner messages are of magic 0 with absolute offsets; nothing else is wrong, and all of them stay."""
     inner = [record(offset, b"%d" % offset, b"%d" % offset) for offset in range(2, 6)]
     content = build_message_set(inner, magic=0)
     wrapper = build_message(
@@ -379,7 +381,7 @@ def test_kafka_4298_a_wrapper_with_messages_of_another_magic_is_made_right() -> 
 
 @pytest.mark.covers("MemoryRecordsTest.testFilterToWithUndersizedBuffer")
 def test_kafka_5316_the_chunk_ends_after_the_batch_that_outgrew_it() -> None:
-    """A horizon makes each record longer: what is written may be more than what was read."""
+    """A horizon makes each record longer: more may be written than was read."""
     batches = [
         build_batch([record(o, b"%d" % o, None) for o in range(at, at + 9)], base_offset=at)
         for at in (0, 10, 20)

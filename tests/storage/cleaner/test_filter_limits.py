@@ -1,4 +1,4 @@
-"""What a round keeps of a batch and how it reads and writes, one step to either side of each rule: CL12 to CL20."""
+"""A round keeps, reads and writes batches, one step to either side of each rule: CL12 to CL20."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ def marker_bytes(offset: int, *, commit: bool, pid: int = 1) -> bytes:
 
 
 def test_cl12_an_empty_control_batch_may_go() -> None:
-    batch = next(
-        iter(filtered(filter_of(now_ms=NOW_MS, end=1, last_records={}), emptied_marker()))
-    )  # it ends the round, so it stays
+    # The batch ends the round, so it stays.
+    batch = next(iter(filtered(filter_of(now_ms=NOW_MS, end=1, last_records={}), emptied_marker())))
     assert batch.is_control and batch.record_count == 0
     assert CleanedTransactions().can_discard(batch)
 
@@ -66,13 +65,15 @@ def test_cl12_a_second_abort_has_no_records_left_to_stand_for() -> None:
     transactions.add_aborted([AbortedTransaction(1, 0, 1, 2), AbortedTransaction(1, 2, 3, 4)])
     assert transactions.can_discard(of_transaction(0))
     assert not transactions.can_discard(view(marker_bytes(1, commit=False)))
-    assert transactions.can_discard(view(marker_bytes(3, commit=False)))  # of its transaction nothing was met
+    # Nothing of its transaction was met.
+    assert transactions.can_discard(view(marker_bytes(3, commit=False)))
 
 
 def test_cl13_records_of_an_aborted_transaction_go_whatever_the_map_says() -> None:
     record_filter = filter_of(latest=0)
     record_filter._transactions.add_aborted([AbortedTransaction(1, 3, 4, 5)])
-    batch = of_transaction(3)  # above all that the map knows
+    # The batch is above all that the map knows.
+    batch = of_transaction(3)
     verdict = record_filter.judge(batch)
     assert verdict.drops_records and verdict.retention is Retention.DELETE
 
@@ -91,8 +92,10 @@ def test_cl15_records_without_a_key_go_and_are_counted() -> None:
     assert record_filter._stats.records_without_key == 2
 
 
-@pytest.mark.parametrize("digits", [9, 70, 200])  # 200: the size of the key takes two bytes
-@pytest.mark.parametrize("first_dirty", [0, 2])  # 2: the keys at 0 and 1 are read for the filter alone
+# With 200 digits the size of the key takes two bytes.
+@pytest.mark.parametrize("digits", [9, 70, 200])
+# With 2, the keys at 0 and 1 are read for the filter alone.
+@pytest.mark.parametrize("first_dirty", [0, 2])
 def test_cl15_the_last_byte_of_a_key_counts_as_the_first_does(digits: int, first_dirty: int) -> None:
     one, two = 10 ** (digits - 1) + 1, 10 ** (digits - 1) + 2
     log = CleanedLog()
@@ -122,7 +125,8 @@ def test_cl15_a_marker_stays_though_its_key_was_written_since() -> None:
 
 
 def test_cl15_nothing_of_a_discarded_batch_stays() -> None:
-    record_filter = filter_of(latest=0, end=4)  # the batch ends the round
+    # The batch ends the round.
+    record_filter = filter_of(latest=0, end=4)
     record_filter._transactions.add_aborted([AbortedTransaction(1, 3, 4, 5)])
     (left,) = filtered(record_filter, of_transaction(3).tobytes())
     assert (left.record_count, left.last_offset) == (0, 3)
@@ -130,7 +134,8 @@ def test_cl15_nothing_of_a_discarded_batch_stays() -> None:
 
 def test_cl16_a_tombstone_stays_up_to_its_horizon_and_goes_at_it() -> None:
     data = build_batch([record(0, b"a", None), record(1, b"b")])
-    (marked,) = filtered(filter_of(retention_ms=10), data)  # without a horizon it stays
+    # Without a horizon it stays.
+    (marked,) = filtered(filter_of(retention_ms=10), data)
     assert marked.record_count == 2
     for now_ms, count in ((NOW_MS + 9, 2), (NOW_MS + 10, 1)):
         (left,) = filtered(filter_of(now_ms=now_ms), marked.tobytes())
@@ -139,7 +144,8 @@ def test_cl16_a_tombstone_stays_up_to_its_horizon_and_goes_at_it() -> None:
 
 def test_cl17_a_marker_with_a_new_horizon_is_a_marker_still() -> None:
     data = marker_bytes(5, commit=True)
-    (left,) = filtered(filter_of(retention_ms=10), data)  # nothing of its transaction was met
+    # Nothing of its transaction was met.
+    (left,) = filtered(filter_of(retention_ms=10), data)
     assert (left.delete_horizon_ms, left.is_control, left.is_transactional) == (NOW_MS + 10, True, True)
     assert list(left.records()) == list(view(data).records())
 
@@ -167,7 +173,8 @@ def test_cl18_times_count_from_the_first_record_that_stays() -> None:
 def test_cl18_what_stays_whole_is_copied_byte_for_byte() -> None:
     plain = view(build_batch([record(0, b"a"), record(1, b"b")], compression=Compression.GZIP))
     data = bytearray(plain.tobytes())
-    payload = gzip.compress(gzip.decompress(data[61:]), compresslevel=1, mtime=77)  # as nobody here writes it
+    # Nobody here writes such a payload.
+    payload = gzip.compress(gzip.decompress(data[61:]), compresslevel=1, mtime=77)
     odd = _with_payload(bytes(data[:61]), payload)
     assert odd != bytes(data)
     record_filter = filter_of(latest=5)

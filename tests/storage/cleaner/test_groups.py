@@ -1,4 +1,7 @@
-"""Which segments a round puts together, and the one it puts in their place. Kafka: LogCleanerTest; rules CL10, CL11."""
+"""Groups of segments that a round joins, and the new segment in their place.
+
+Kafka: LogCleanerTest; rules CL10, CL11.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def test_cl10_neighbours_are_grouped_up_to_the_size_of_an_index() -> None:
     "LogCleanerTest.testSegmentGroupingFollowingLoadOfZeroIndex",
 )
 def test_cl10_a_group_spans_at_most_31_bits_of_offsets_by_the_base_that_follows() -> None:
-    """What a segment holds last is told by the next one's base: an index that was lost would say too little."""
+    """The next segment's base bounds what a segment holds: an index that was lost would report too little."""
     file_system = new_file_system()
     bases = [0, 100, 2**31, 2**31 + 100]
     segments = [open_segment(file_system, base) for base in bases]
@@ -49,7 +52,8 @@ def test_cl10_a_group_spans_at_most_31_bits_of_offsets_by_the_base_that_follows(
         segment.append(segment.base_offset, batch(segment.base_offset))
         segment.offset_index.truncate()
     groups = group_segments(segments, HUGE, HUGE, 2**31 + 200)
-    assert bases_of(groups) == [[0, 100], [2**31, 2**31 + 100]]  # 100 ends below 2^31; the third might not
+    # The segment at 100 ends below 2^31. The third one might not.
+    assert bases_of(groups) == [[0, 100], [2**31, 2**31 + 100]]
     assert bases_of(group_segments(segments[:3], HUGE, HUGE, 2**31)) == [[0, 100, 2**31]]
 
 
@@ -76,7 +80,7 @@ def test_t47_clean_segments_are_copied_again_together_with_dirty_ones() -> None:
 
 
 def test_cl11_the_new_segment_has_the_time_of_the_last_one_it_replaces() -> None:
-    """T52: retention of old formats, and of segments without timestamps, counts on it."""
+    """Retention of old formats, and of segments without timestamps, counts on it (T52)."""
     log = CleanedLog()
     log.put(1)
     log.roll()

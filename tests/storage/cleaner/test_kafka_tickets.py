@@ -27,7 +27,7 @@ def first_dirty(log: PartitionLog, checkpoint: int | None) -> int:
 
 
 def log_from(start: int, end: int) -> CleanedLog:
-    """Small segments, so that the log may begin at `start` and its active segment far behind it."""
+    """Return a log of small segments: it may begin at `start`, and its active segment is far above that."""
     log = CleanedLog(replace(COMPACTED, segment_bytes=200))
     log.put_each(*range(end))
     if start:
@@ -174,7 +174,7 @@ def test_kafka_2118_a_crash_at_any_renaming_of_a_swap_leaves_the_last_value_of_e
 def put_old(
     log: CleanedLog, magic: int, keys: range, turn: int, codec: Compression = Compression.NONE
 ) -> None:
-    """As a follower has them: one set of `keys`, whose values tell the turn."""
+    """Append one set of `keys` as a follower does. The values name the turn."""
     first = log.log.log_end_offset
     records = [
         Record(first + place, NOW_MS, b"%d" % key, b"%d of %d" % (key, turn))
@@ -187,7 +187,7 @@ def put_old(
 
 
 def clean_all(log: CleanedLog) -> None:
-    """Nothing but the last value of each key is left, and the log reads as before."""
+    """Clean, and check that only the last value of each key is left and that the log reads as before."""
     expected = log.last_values()
     log.roll()
     log.clean()
@@ -199,7 +199,8 @@ def clean_all(log: CleanedLog) -> None:
 @pytest.mark.covers("LogCleanerParameterizedIntegrationTest.testCleanerWithMessageFormatV0")
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4])
 def test_cl18_messages_of_all_formats_are_cleaned_one_after_the_other(codec: Compression) -> None:
-    log = CleanedLog(replace(COMPACTED, max_message_bytes=700))  # a follower takes larger ones
+    # A follower takes larger ones.
+    log = CleanedLog(replace(COMPACTED, max_message_bytes=700))
     for turn in range(3):
         put_old(log, 0, range(12), turn, codec)
     big = Record(log.log.log_end_offset, NOW_MS, b"99", random.Random(1).randbytes(800))

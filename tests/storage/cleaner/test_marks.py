@@ -1,4 +1,4 @@
-"""What the first pass of a round notes for the second."""
+"""Notes of the first pass of a round for the second."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_cl7_a_cleared_map_knows_nothing() -> None:
 
 @pytest.mark.covers("OffsetMapTest.testGetWhenFull")
 def test_cl7_a_full_map_is_asked_and_not_added_to() -> None:
-    """KAFKA-3682: a search for what is missing comes round the table once and ends."""
+    """A search for a missing key goes round the table once and ends (KAFKA-3682)."""
     offsets = filled(20, slots=20)
     assert offsets.get(b"missing") == -1
     assert [offsets.get(str(number).encode()) for number in range(20)] == list(range(20))
@@ -71,7 +71,7 @@ def test_cl7_slots_are_what_the_memory_holds_and_utilization_is_their_share() ->
 
 
 def test_cl7_the_table_is_kafkas() -> None:
-    """MD5 and offset, at the first free one of the slots that the hash's windows name."""
+    """An entry is MD5 and offset, in the first free one of the slots that the hash's windows name."""
     offsets = OffsetMap(7 * SLOT_BYTES)
     places = {}
     for number in range(5):
@@ -86,7 +86,8 @@ def test_cl7_the_table_is_kafkas() -> None:
 def test_cl7_probes_are_windows_of_the_hash_and_then_slot_by_slot() -> None:
     digest = bytes.fromhex("00000003fffffff9000000000000000a")
     assert _slot(digest, 0, 100) == 3
-    assert _slot(digest, 4, 100) == 7  # of -7
+    # The window reads as -7.
+    assert _slot(digest, 4, 100) == 7
     assert [_slot(digest, 12 + step, 100) for step in range(3)] == [10, 11, 12]
 
 
@@ -109,7 +110,7 @@ def test_cl7_a_table_for_fewer_keys_is_smaller_and_says_the_same() -> None:
 
 
 class Chosen:
-    """In place of MD5: a key of 16 bytes is its own hash."""
+    """A hash in the place of MD5: a key of 16 bytes is its own hash."""
 
     def __init__(self, key: bytes, **_: object) -> None:
         self._key = key
@@ -119,9 +120,10 @@ class Chosen:
 
 
 def test_cl7_a_slot_is_free_when_all_of_its_24_bytes_are_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hash of zeros is a key as any other, but at offset 0, where its slot reads as free (Kafka's too)."""
+    """A hash of zeros is a key like any other, except at offset 0, where its slot reads as free (Kafka's too)."""
     monkeypatch.setattr("storage.cleaner.offset_map._md5", Chosen)
-    zeros, neighbour = bytes(16), (10).to_bytes(4, "big") + bytes([1] * 12)  # both begin at slot 0 of 10
+    # Both begin at slot 0 of 10.
+    zeros, neighbour = bytes(16), (10).to_bytes(4, "big") + bytes([1] * 12)
     offsets = OffsetMap(10 * SLOT_BYTES)
     assert offsets.put(zeros, 5) == -1
     assert (offsets.put(zeros, 6), len(offsets)) == (5, 1)
@@ -207,10 +209,11 @@ def test_cl7_a_key_takes_no_more_in_the_dictionary_than_what_is_counted() -> Non
     tracemalloc.start()
     try:
         offsets = OffsetMap(10_000_000, dictionary_bytes=10_000_000)
+        # The count is a little above one at which the dictionary grows.
         before, count = (
             tracemalloc.get_traced_memory()[0],
             22_000,
-        )  # a little behind a growth of the dictionary
+        )
         for number in range(count):
             offsets.put(b"%064d" % number if number % 2 else b"%032d" % number, 2**40 + number)
         assert tracemalloc.get_traced_memory()[0] - before <= count * HELD_BYTES

@@ -21,7 +21,7 @@ from tests.storage.cleaner.compacted_logs import (
 from tests.storage.directory.dirty_logs import DIRTY, Directory, filled
 from tests.storage.logs import NOW_MS, batch
 
-# Which log, and what of it
+# Which log, and which part of it
 
 
 def test_cl1_without_a_checkpoint_a_log_is_dirty_from_its_start_on() -> None:
@@ -56,15 +56,15 @@ def test_cl2_neither_what_is_undecided_nor_the_active_segment_nor_below_the_firs
     log.in_transaction(1, 1)
     log.put(2)
     log.roll()
-    assert (
-        log.log.compactions.cleanable_offsets(0, NOW_MS).first_uncleanable_offset == 1
-    )  # the high watermark is 3
+    # The high watermark is 3.
+    assert log.log.compactions.cleanable_offsets(0, NOW_MS).first_uncleanable_offset == 1
     assert log.log.compactions.cleanable_offsets(2, NOW_MS).first_uncleanable_offset == 2
 
 
 def test_cl2_a_young_segment_below_the_first_dirty_offset_is_not_looked_at() -> None:
     log = CleanedLog(replace(DIRTY, min_compaction_lag_ms=1000))
-    for age_ms in (0, 5000, 5000):  # times need not rise with the offsets
+    # Times need not rise with the offsets.
+    for age_ms in (0, 5000, 5000):
         log.now_ms = NOW_MS - age_ms
         log.put(1)
         log.roll()
@@ -83,7 +83,8 @@ def test_cl4_a_log_as_dirty_as_the_limit_is_not_due() -> None:
     directory = Directory()
     log = directory.add("t", 21, checkpoint=10)
     ratio = ratio_of(directory, 10)
-    assert ratio == 0.5  # two segments cleaned, two not
+    # Two segments are cleaned, two are not.
+    assert ratio == 0.5
     log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=ratio))
     assert directory.grab() is None
     log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=0.499))
@@ -103,7 +104,7 @@ def test_cl4_an_overdue_log_is_due_whatever_its_share_but_not_without_dirty_byte
 
 
 def test_cl4_what_is_overdue_has_cleanable_bytes() -> None:
-    """A log whose dirty segments are all undecided may be overdue and has nothing to clean."""
+    """A log whose dirty segments are all undecided may be overdue and still have nothing to clean."""
     directory = Directory()
     log = directory.add("t", 21)
     log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1))
@@ -115,7 +116,7 @@ def test_cl4_what_is_overdue_has_cleanable_bytes() -> None:
 
 
 def test_cl4_an_overdue_log_with_clean_bytes_only_is_not_due() -> None:
-    """The dirty segments are not replicated yet: the clean ones alone would be copied, and nothing come of it."""
+    """The dirty segments are not replicated yet: a round would only copy the clean ones."""
     directory = Directory()
     log = directory.add("t", 21, checkpoint=10)
     log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1))
@@ -128,7 +129,11 @@ def test_cl4_an_overdue_log_with_clean_bytes_only_is_not_due() -> None:
 
 
 def with_first_times(*times: int) -> CleanedLog:
-    """A segment for each; the last one is active."""
+    """Return a log with a segment for each time; the last segment is active.
+    144=the earliest counts
+    145=a time of zero does not
+    147=nor does the active segment; 100 ms are allowed
+    """
     log = CleanedLog(replace(DIRTY, max_compaction_lag_ms=100))
     for number, time in enumerate(times):
         data = build_batch([Record(0, time, b"%d" % number, b"v")])
@@ -160,7 +165,7 @@ def test_cl5_the_earliest_first_time_of_a_dirty_segment_decides(
 
 
 def without_key(log: CleanedLog) -> None:
-    """A batch as no leader takes it for a compacted topic; the next round drops it."""
+    """Append a batch that no leader takes for a compacted topic. The next round drops it."""
     log.log.append_as_follower(batch(log.log.log_end_offset), leader_epoch=0, now_ms=NOW_MS)
     log.log.marks.update_high_watermark(log.log.log_end_offset)
 
@@ -183,7 +188,8 @@ def test_cl8_at_the_end_of_a_segment_the_map_reaches_up_to_the_next_one() -> Non
     log.put(3)
     log.roll()
     segments = log.log.local.segments
-    source = log.log.compactions.plan_source(segments.values(0, 1)[0], 9, 0)  # as if the next one began at 9
+    # The next segment is said to begin at 9.
+    source = log.log.compactions.plan_source(segments.values(0, 1)[0], 9, 0)
     compaction = log.prepare(end=2)
     compaction._log = _OfOneSource(log, source)  # type: ignore[assignment]
     for _ in compaction._build_map():
@@ -208,7 +214,8 @@ def test_cl8_a_batch_without_keys_counts_as_read_when_the_next_one_finds_no_room
     without_key(log)
     log.put(4)
     log.roll()
-    compaction = log.prepare(slots=4)  # three of them are used
+    # Three of the slots are used.
+    compaction = log.prepare(slots=4)
     run(compaction)
     assert compaction.end_offset == 4
 

@@ -68,7 +68,7 @@ def test_kafka_8764_offsets_that_are_missing_before_the_end_count_as_read(gap: i
 
 @pytest.mark.covers("LogCleanerTest.testBuildPartialOffsetMap")
 def test_cl8_a_full_map_ends_within_a_batch_and_the_round_with_it() -> None:
-    """KAFKA-3894: more keys in a segment than fit the map. Three slots at 0.9 have room for two keys."""
+    """A segment may have more keys than fit the map (KAFKA-3894). Three slots at 0.9 have room for two keys."""
     log = CleanedLog()
     log.put_each(0, 1, 2, 3, 4)
     log.roll()
@@ -79,7 +79,8 @@ def test_cl8_a_full_map_ends_within_a_batch_and_the_round_with_it() -> None:
     assert compaction.stats.map_records_read == 4
     log.put(5, 6, 7, 8)
     log.roll()
-    assert log.clean(5, slots=3) == 7  # between the second and the third record of the batch
+    # The round ends between the second and the third record of the batch.
+    assert log.clean(5, slots=3) == 7
 
 
 @pytest.mark.covers("LogCleanerTest.testPartialSegmentClean")
@@ -111,7 +112,7 @@ def test_cl8_control_batches_and_aborted_records_are_not_mapped() -> None:
 
 
 def test_cl8_records_below_the_first_dirty_offset_are_not_mapped() -> None:
-    """They share a batch with dirty ones, or stand before it where the index points."""
+    """They share a batch with dirty records, or are in a batch before it, at which the index entry points."""
     log = CleanedLog()
     log.put(1, 2, 1)
     log.put(2)
@@ -232,7 +233,7 @@ def test_cl20_a_torn_tail_ends_the_round_and_nothing_of_it_is_taken_over() -> No
 
 
 def test_cl20_a_flipped_bit_is_not_given_a_checksum_that_is_right() -> None:
-    """Kafka's cleaner looks at no checksum, and one that it makes anew covers the damage."""
+    """Kafka's cleaner checks no checksum, and the new one that it writes covers the damage."""
     log = CleanedLog()
     log.put((1, "old"), (2, "two"))
     log.put((1, "new"))
@@ -246,7 +247,7 @@ def test_cl20_a_flipped_bit_is_not_given_a_checksum_that_is_right() -> None:
 
 
 def test_cl20_a_flipped_bit_in_what_was_cleaned_before_is_found_too() -> None:
-    """The map reads the dirty part alone: here only what is copied lies over the damage."""
+    """The map reads only the dirty part, so the damage is met while the rest is copied."""
     log = CleanedLog()
     log.put(1)
     log.put((2, "two"))
@@ -306,7 +307,8 @@ def test_cl23_a_source_whose_offsets_do_not_fit_is_split_and_the_round_ends() ->
     log = CleanedLog(replace(COMPACTED, segment_bytes=100_000))
     log.put_each(1, 2, 3)
     beyond = build_batch([Record(2**31 + 5, NOW_MS, b"1", b"far")], base_offset=2**31 + 5)
-    log.log.local.segments.active.records.append(beyond)  # as a broker before 1.1 wrote it
+    # A broker before 1.1 wrote such batches.
+    log.log.local.segments.active.records.append(beyond)
     log.log.local.update_log_end(2**31 + 6)
     log.log.marks.update_high_watermark(2**31 + 6)
     log.roll()

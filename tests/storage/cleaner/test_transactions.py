@@ -1,5 +1,7 @@
-"""Transactions and producers in a log that is cleaned. Kafka: LogCleanerTest; rules CL12 to CL14, CL17, CL21, CL22,
-CL26, CL27."""
+"""Transactions and producers in a log that is cleaned.
+
+Kafka: LogCleanerTest; rules CL12 to CL14, CL17, CL21, CL22, CL26, CL27.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from tests.storage.logs import NOW_MS, batch, marker
 
 
 def clean_twice(log: CleanedLog, first_dirty: int = 0) -> int:
-    """Once so that horizons begin, once when they have passed."""
+    """Clean once so that horizons begin, and once when they have passed."""
     log.clean(first_dirty)
     return log.clean(first_dirty, now_ms=log.now_ms + DAY_MS + 1)
 
@@ -54,7 +56,8 @@ def test_cl26_a_transaction_is_aborted_by_a_marker_in_a_later_segment() -> None:
     log.in_transaction(2, 5)
     log.roll()
     bound = log.log.compactions.cleanable_offsets(0, NOW_MS)
-    assert bound.first_uncleanable_offset == 0  # undecided from the start
+    # The log is undecided from the start.
+    assert bound.first_uncleanable_offset == 0
     log.abort(1)
     log.roll()
     log.commit(2)
@@ -73,7 +76,8 @@ def test_kafka_8351_a_marker_stays_for_data_in_an_earlier_group() -> None:
     log.roll()
     assert clean_twice(log) == 2
     assert log.offsets() == [0, 1]
-    assert len(log.log.local.segments) == 3  # groups of one each
+    # Each group is one segment.
+    assert len(log.log.local.segments) == 3
 
 
 @pytest.mark.covers("LogCleanerTest.testAbortedTransactionSpanningSegments")
@@ -105,7 +109,8 @@ def test_cl12_a_commit_marker_stays_for_its_records_and_then_up_to_its_horizon()
     log.roll()
     log.clean(dirty)
     assert (log.keys(), log.offsets()) == ([2, 1, 3], [3, 4, 5, 6, 7, 8])
-    log.clean(5)  # now it sees no record of the transaction any more
+    # Now the round sees no record of the transaction any more.
+    log.clean(5)
     log.clean(5, now_ms=NOW_MS + DAY_MS - 1)
     assert log.offsets() == [3, 4, 5, 6, 7, 8]
     log.clean(5, now_ms=NOW_MS + DAY_MS)
@@ -183,7 +188,8 @@ def test_cl12_an_abort_marker_goes_when_no_batch_of_its_transaction_is_left() ->
     log.roll()
     log.clean()
     assert (log.keys(), log.offsets(), len(log.aborted())) == ([3], [3, 4, 5], 1)
-    log.clean()  # its data has gone, its horizon begins
+    # Its data is deleted, so its horizon begins.
+    log.clean()
     assert (log.offsets(), log.aborted()) == ([3, 4, 5], [])
     log.clean(now_ms=NOW_MS + DAY_MS)
     assert log.offsets() == [4, 5]
@@ -211,7 +217,8 @@ def test_cl21_an_aborted_transaction_is_indexed_while_a_batch_of_it_is_left() ->
 @pytest.mark.covers("LogCleanerTest.testCleanEmptyControlBatch")
 def test_cl12_an_emptied_marker_may_be_cleaned_again() -> None:
     log = CleanedLog()
-    log.commit(1)  # of a transaction without data
+    # The marker ends a transaction without data.
+    log.commit(1)
     log.put_each(2, 3)
     log.roll()
     for _ in range(2):
@@ -274,7 +281,8 @@ def test_cl22_an_aborted_transaction_is_found_that_began_segments_before_its_mar
     log.abort(1)
     log.roll()
     end = log.log.local.segments.base_offsets[1]
-    log.clean(end=end)  # the marker lies behind the round
+    # The marker is above the end of the round.
+    log.clean(end=end)
     assert log.keys() == [2, 3, 4]
 
 
@@ -373,7 +381,7 @@ def test_kafka_8335_sequences_that_begin_anew_protect_no_old_batch() -> None:
 
 
 def test_cl14_a_producer_without_data_is_kept_by_the_marker_of_its_epoch() -> None:
-    """Its fencing epoch stands nowhere else."""
+    """Only this marker holds its fencing epoch."""
     log = CleanedLog()
     log.commit(1)
     log.commit(1)
@@ -434,7 +442,8 @@ def test_cl12_data_before_the_first_offset_of_an_aborted_transaction_is_not_of_i
     assert walk.can_discard(transactional(5, 1))
     assert not walk.can_discard(transactional(6, 2))
     assert not walk.can_discard(control(9, 1, is_commit=False))
-    assert walk.can_discard(control(10, 1, is_commit=False))  # nothing was seen of another one
+    # Nothing was seen of another transaction.
+    assert walk.can_discard(control(10, 1, is_commit=False))
 
 
 def test_cl12_data_outside_transactions_is_nobodys_to_discard() -> None:
@@ -449,7 +458,8 @@ def test_cl21_who_asks_is_told_of_the_aborted_whose_data_was_seen() -> None:
     walk = CleanedTransactions(kept.append)
     first, second = AbortedTransaction(1, 0, 3, 4), AbortedTransaction(2, 1, 4, 5)
     walk.add_aborted([second, first])
-    walk.add_aborted([first])  # a later segment tells of it again
+    # A later segment names it again.
+    walk.add_aborted([first])
     assert walk.can_discard(transactional(0, 1))
     assert not walk.can_discard(control(3, 1, is_commit=False))
     assert walk.can_discard(control(4, 2, is_commit=False))

@@ -41,7 +41,8 @@ def test_codec_gives_back_what_it_took(codec: Compression, magic: int, data: byt
 )
 @pytest.mark.parametrize(
     "codec",
-    [*CODECS[:-1], pytest.param(Compression.ZSTD, marks=pytest.mark.slow)],  # level 22 fills 128 MiB
+    # Level 22 fills 128 MiB.
+    [*CODECS[:-1], pytest.param(Compression.ZSTD, marks=pytest.mark.slow)],
 )
 def test_every_level_of_a_codec_gives_back_what_it_took(codec: Compression) -> None:
     data = b"data" * 256

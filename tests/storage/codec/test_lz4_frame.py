@@ -1,4 +1,4 @@
-"""LZ4 frames (T19): what Kafka writes, and what it takes."""
+"""LZ4 frames (T19): those that Kafka writes, and those that it takes."""
 
 from __future__ import annotations
 
@@ -73,9 +73,8 @@ def test_t19_written_frame_has_the_fields_of_version_1(data: bytes, magic: int, 
     written = compress_lz4(data, magic=magic, level=level)
     assert written[:4] == MAGIC
     flags, descriptor, checksum = written[4:7]
-    assert (
-        flags >> 6 == 1 and flags & 0x3F == 0x20
-    )  # independent blocks, no checksum, no size, no reserved bit
+    # The flags say: independent blocks, no checksum, no size, no reserved bit.
+    assert flags >> 6 == 1 and flags & 0x3F == 0x20
     assert descriptor == 0x40
     assert checksum == (0x1A if magic == 0 else 0x82)
     assert written[-4:] == bytes(4)
@@ -129,7 +128,8 @@ def test_t19_block_above_the_size_of_the_header_is_invalid(size_id: int, max_byt
         decompress_lz4(frame([stored(bytes(max_bytes + 1))], descriptor=descriptor), LIMIT, magic=2)
     with pytest.raises(InvalidRecord, match=f"block of {1 << 24} bytes exceeds"):
         decompress_lz4(frame([struct.pack("<I", 1 << 24)], descriptor=descriptor), LIMIT, magic=2)
-    with pytest.raises(InvalidRecord, match="damaged"):  # it unpacks to more
+    # The block unpacks to more than that.
+    with pytest.raises(InvalidRecord, match="damaged"):
         decompress_lz4(frame([packed(bytes(max_bytes + 1))], descriptor=descriptor), LIMIT, magic=2)
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from storage.codec.utf8 import decode_utf8
 
-# What JDK 17's new String(bytes, UTF_8) gave, with U+FFFD written as ?.
+# The results of JDK 17's new String(bytes, UTF_8), with U+FFFD written as ?. 15=an encoded surrogate: one,
+# where Python has three
 FROM_JAVA = [
     ("41", "A"),
     ("d0bad0bbd18ec2a0", "клю\u00a0"),

@@ -42,7 +42,8 @@ def test_frames_of_other_writers_are_read_end_to_end(has_checksum: bool, has_siz
 
 
 def test_window_above_128_mib_is_refused() -> None:
-    huge_window = bytes.fromhex("28b52ffd00" + "90" + "010000")  # 2^28 bytes
+    # The window is 2^28 bytes.
+    huge_window = bytes.fromhex("28b52ffd00" + "90" + "010000")
     with pytest.raises(InvalidRecord, match="damaged"):
         decompress_zstd(huge_window, LIMIT)
     allowed = bytes.fromhex("28b52ffd00" + "88" + "010000")

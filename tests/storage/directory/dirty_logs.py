@@ -18,7 +18,7 @@ DIRTY = replace(COMPACTED, segment_bytes=400, min_cleanable_dirty_ratio=0.05)
 
 
 def append_keyed(log: PartitionLog, batches: int) -> None:
-    """Five of them fill a segment."""
+    """Append batches. Five of them fill a segment."""
     for number in range(batches):
         data = build_batch([Record(0, NOW_MS, b"%d" % (number % 3), bytes(10))])
         log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS)

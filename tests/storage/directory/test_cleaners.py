@@ -1,4 +1,4 @@
-"""Which log is cleaned next. Kafka: LogCleanerManagerTest; rules CL1 to CL6, CL28, RT16."""
+"""The choice of the log to clean next. Kafka: LogCleanerManagerTest; rules CL1 to CL6, CL28, RT16."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def test_cl6_an_uncleanable_log_is_passed_over() -> None:
     assert directory.grab() == "tp1"
     assert directory.manager.uncleanable == {("tp2", 0)}
     directory.restart()
-    assert directory.grab() == "tp2"  # until the next start
+    # The log is passed over only until the next start.
+    assert directory.grab() == "tp2"
 
 
 @pytest.mark.covers("LogCleanerManagerTest.testGrabFilthiestCompactedLogIgnoresInProgressPartitions")
@@ -99,9 +100,8 @@ def test_kafka_13194_nothing_at_or_above_the_last_stable_offset_is_cleaned() -> 
     log.marks.update_high_watermark(7)
     found = log.compactions.cleanable_offsets(0, NOW_MS)
     assert (found.first_dirty_offset, found.first_uncleanable_offset) == (0, 7)
-    assert (
-        log.compactions.log_to_clean(found, NOW_MS).dirty.end_offset == 5
-    )  # the segment with it stays whole
+    # The segment with that offset stays whole.
+    assert log.compactions.log_to_clean(found, NOW_MS).dirty.end_offset == 5
 
 
 @pytest.mark.covers("LogCleanerManagerTest.testCleanableOffsetsActiveSegment")
@@ -187,7 +187,8 @@ def test_kafka_9826_a_first_dirty_offset_in_the_active_segment_leaves_nothing_to
         assert (found.first_dirty_offset, found.first_uncleanable_offset) == (checkpoint, checkpoint)
         assert log.compactions.log_to_clean(found, NOW_MS).cleanable_bytes == 0
     log.marks.maybe_increment_log_start_offset(2)
-    assert directory.grab() is None  # KAFKA-9133
+    # A checkpoint in the active segment is no error, though the log start is below it (KAFKA-9133).
+    assert directory.grab() is None
 
 
 @pytest.mark.covers("LogCleanerTest.testLogToClean", "LogCleanerTest.testLogToCleanWithUncleanableSection")
@@ -213,7 +214,8 @@ def test_cl5_dirty_records_older_than_the_greatest_lag_are_due_whatever_their_sh
     log.update_config(replace(DIRTY, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1000))
     assert directory.manager.grab_filthiest(NOW_MS + 1000) is None
     found = directory.manager.grab_filthiest(NOW_MS + 1001)
-    assert found is None  # the dirty part lies in the active segment alone
+    # The dirty part is in the active segment alone.
+    assert found is None
     directory.manager._update(("t", 0), 5)
     found = directory.manager.grab_filthiest(NOW_MS + 1001)
     assert found is not None and found.filth.compaction_delay_ms == 1

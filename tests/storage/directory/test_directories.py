@@ -1,4 +1,4 @@
-"""Several log directories, of which one may fail. Kafka: LogManagerTest; rules LL1, LL4, LL5, AP16."""
+"""Several log directories, one of which may fail. Kafka: LogManagerTest; rules LL1, LL4, LL5, AP16."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ def test_a_directory_that_cannot_take_a_log_goes_offline_and_the_next_is_tried()
     disk.fail(1, verbs={"make_directory"}, path_suffix="two/t-0")
     assert logs.create("t", 0).directory == "three/t-0"
     assert [each.directory for each in logs.offline] == ["one", "two"]
-    with pytest.raises(InvalidTopic):  # not the disk's fault
+    # The name is at fault, not the disk.
+    with pytest.raises(InvalidTopic):
         logs.create("no topic", 0)
     assert len(logs.online) == 1
 
@@ -148,7 +149,8 @@ def test_damage_is_not_the_disks_fault_and_stops_the_start() -> None:
     file.close()
     with pytest.raises(CorruptBatch):
         started(disk)
-    assert opened(disk).online  # no lock is left
+    # No lock is left.
+    assert opened(disk).online
 
 
 def test_ll4_a_partition_in_two_directories_is_refused() -> None:
@@ -206,7 +208,7 @@ def test_ap16_the_last_directory_does_not_fail_alone() -> None:
 
 
 def test_ap16_who_works_on_the_files_closes_them() -> None:
-    """A descriptor that is closed under another thread's write may be another file's by then."""
+    """If another thread closed a descriptor under a write, the write could go to another file."""
     logs = started(new_disk())
     log = logs.create("t", 0, directory="two")
     append_each(log, 4)

@@ -1,4 +1,4 @@
-"""What went wrong with starts and stops of a log directory in Kafka's history. Rules LL1 to LL5."""
+"""Bugs of Kafka's history in starts and stops of a log directory. Rules LL1 to LL5."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_ll4_a_checkpoint_that_the_disk_cannot_read_counts_as_zero() -> None:
 
 @pytest.mark.covers("LogLoaderTest.testLogRecoveryIsCalledUponBrokerCrash")
 def test_kafka_10471_a_crash_while_loading_is_no_clean_stop() -> None:
-    """The mark goes before the first log is opened, for good."""
+    """The mark is deleted, and the deletion synced, before the first log is opened."""
     disk = new_disk()
     logs = started(disk)
     append_each(logs.create("t", 0), 5)
@@ -89,7 +89,8 @@ def test_kafka_15375_a_stop_before_all_is_loaded_leaves_no_mark() -> None:
     assert not disk.file_system(Life()).exists(join(DIRECTORY, ".kafka_cleanshutdown"))
     logs = started(disk)
     logs.shutdown()
-    manager(disk).shutdown()  # it was clean before: nothing was touched
+    # The directory was clean before, and nothing was touched.
+    manager(disk).shutdown()
     assert disk.file_system(Life()).exists(join(DIRECTORY, ".kafka_cleanshutdown"))
 
 
@@ -169,7 +170,7 @@ def test_ll5_the_mark_is_written_after_everything_it_promises() -> None:
 
 
 def test_kafka_16814_a_lost_partition_metadata_stops_no_start() -> None:
-    """Kafka takes the log for a stray. Here the id is on disk before the log is used: the data is kept."""
+    """Kafka takes the log for a stray. Here the id is on disk before the log is used, so the data is kept."""
     disk = new_disk()
     logs = started(disk)
     append_each(logs.create("t", 0, topic_id=TOPIC_ID), 3)

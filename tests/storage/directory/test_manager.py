@@ -1,4 +1,4 @@
-"""LogManager: lock, checkpoints, start and stop of a log directory. Kafka: LogManagerTest; rules LL1 to LL5."""
+"""The manager of a log directory: lock, checkpoints, start and stop. Kafka: LogManagerTest; rules LL1 to LL5."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_rt16_a_truncation_lowers_the_recovery_point_on_disk_before_the_next_app
 
 
 def test_hwm8_a_high_watermark_of_records_that_are_lost_says_nothing_of_those_that_come_after() -> None:
-    """The log begins anew within the checkpoint's interval; what it holds then nobody has committed."""
+    """The log starts again, empty, within the checkpoint's interval. Nobody has committed what it holds then."""
     disk = new_disk()
     logs = started(disk)
     log = logs.create("t", 0)

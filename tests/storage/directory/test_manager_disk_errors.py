@@ -1,4 +1,7 @@
-"""A disk that refuses what a log directory needs beside its logs: one kind of error of every verb. Rules LL1 to LL5."""
+"""A disk that refuses what a log directory needs beside its logs.
+
+All verbs raise one kind of error. Rules LL1 to LL5.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def operations_of(verb: str) -> int:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_whatever_the_disk_refuses_is_a_storage_error_in_one_line(verb: str) -> None:
-    """Its first step, its second, and so on; the machine's reason is told once and is the cause."""
+    """The verb's first step fails, then its second, and so on. The machine's reason is named once and is the cause."""
     told: list[StorageError] = []
     for number in range(1, operations_of(verb) + 1):
         disk = new_disk()

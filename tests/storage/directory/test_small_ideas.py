@@ -1,4 +1,4 @@
-"""Small ideas of Kafka's tests of files, start-up and log directories that stand nowhere else."""
+"""Small ideas of Kafka's tests of files, start-up and log directories that no other file here covers."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ DENSE = replace(SMALL, index_interval_bytes=1)
 
 
 def assert_indexed(file_system: SimFileSystem, log: PartitionLog, bases: list[int]) -> None:
-    """Each segment's index ends in it, and all is found again after a start that looks at everything."""
+    """Check that each segment's index ends in it and that a start that looks at everything finds all again."""
     assert log.local.segments.base_offsets == bases
     for segment in log.local.segments:
         assert segment.base_offset <= segment.offset_index.last_offset < segment.base_offset + 2**31

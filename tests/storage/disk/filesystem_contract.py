@@ -1,4 +1,4 @@
-"""What every `FileSystem` does; `test_filesystem.py` runs it over the real disk and the simulated one."""
+"""The contract of every `FileSystem`. `test_filesystem.py` runs it over the real disk and the simulated one."""
 
 from __future__ import annotations
 
@@ -403,7 +403,7 @@ class FileSystemContract:
             fs.remove_directory(file)
         assert fs.list(directory) == ["d", "f"]
 
-    # Durability and locks: what a test can see of them here is that they are taken and that they exclude.
+    # Durability and locks: tests can only see that they are taken and that locks exclude each other.
 
     def test_sync_and_sync_directory_are_taken(self, fs: FileSystem, directory: str) -> None:
         path = self.path(directory)

@@ -1,4 +1,4 @@
-"""A file system that writes down what changes names, in order: for rules about which step comes before which."""
+"""A file system that writes down the calls that change names, in order, for rules about the order of steps."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ class _Recorded:
 
 
 def _short(path: str) -> str:
-    """Without the directory and the zeros before an offset."""
+    """Return the path without the directory and without the zeros before an offset."""
     name = basename(path)
     return name[19:] if name[:19] == "0" * 19 else name
 
 
 def recorded(file_system: SimFileSystem, calls: list[str]) -> SimFileSystem:
-    """`file_system`, which adds to `calls`: `unlink 3.log`, `rename 3.log.swap 3.log`, `sync` of any directory."""
+    """Return `file_system`, wrapped to add to `calls`: `unlink 3.log`, `rename 3.log.swap 3.log`, `sync` of any
+    directory.
+    """
     return cast(SimFileSystem, _Recorded(file_system, calls))

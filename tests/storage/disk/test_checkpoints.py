@@ -132,7 +132,7 @@ def test_golden_leader_epochs_are_written_back_byte_for_byte(path: Path, tmp_pat
     entries = LeaderEpochCheckpoint(OsFileSystem(), str(path)).read()
     copy = LeaderEpochCheckpoint(OsFileSystem(), str(tmp_path / "copy"))
     copy.write(entries)
-    # A cache that was never written to leaves the file empty, as its constructor made it.
+    # If the cache was never written to, the file stays empty, as its constructor made it.
     assert (tmp_path / "copy").read_bytes() == (path.read_bytes() or b"0\n0\n")
 
 
@@ -144,7 +144,8 @@ def test_golden_leader_epochs_are_written_back_byte_for_byte(path: Path, tmp_pat
 def test_golden_offset_checkpoints_hold_the_same_lines(path: Path, tmp_path: Path) -> None:
     offsets = OffsetCheckpoint(OsFileSystem(), str(path)).read()
     OffsetCheckpoint(OsFileSystem(), str(tmp_path / "copy")).write(offsets)
-    lines = path.read_text().splitlines() or ["0", "0"]  # empty until first written
+    # The file is empty until it is first written.
+    lines = path.read_text().splitlines() or ["0", "0"]
     assert (tmp_path / "copy").read_text().splitlines() == lines[:2] + sorted(
         lines[2:], key=lambda line: (line.split()[0], int(line.split()[1]))
     )

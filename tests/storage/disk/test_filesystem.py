@@ -1,4 +1,4 @@
-"""The contract of the port over both of its implementations, and what only the real one can be asked."""
+"""The contract of the port over both of its implementations, and tests that only the real one can answer."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def test_a_write_to_a_full_disk_is_an_error_and_not_a_signal() -> None:
 
 def test_open_files_are_not_passed_on_to_child_processes(tmp_path: Path) -> None:
     lock = OsFileSystem().lock(str(tmp_path / ".lock"))
-    program = "print('running', flush=True); input()"  # what it inherits is settled once it runs
+    # Once the program runs, it is settled which descriptors it inherits.
+    program = "print('running', flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=False
     ) as child:
@@ -123,7 +124,7 @@ STEPS = st.lists(
 
 
 def outcome(fs: FileSystem, root: str, verb: str, name: str, other: str, number: int) -> object:
-    """What a caller sees of one step: the result, or the class and number of the error."""
+    """Return what a caller sees of one step: the result, or the class and number of the error."""
     path = f"{root}/{name}"
     names: dict[str, Callable[[], object]] = {
         "rename": lambda: fs.rename(path, f"{root}/{other}"),

@@ -1,4 +1,4 @@
-"""What the machine refuses, one clear line each: open files, maps, space, a read-only file system."""
+"""Limits of the machine, each with one clear line: open files, maps, space, a read-only file system."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def test_a_log_that_runs_out_of_files_says_so_and_opens_afterwards(tmp_path: Pat
     used = len(os.listdir("/proc/self/fd"))
     with open_files_limited_to(used + 3), pytest.raises(StorageError, match="ulimit -n"):
         PartitionLog.open(OsFileSystem(), directory, SMALL, clean=False, now_ms=NOW_MS)
-    assert len(os.listdir("/proc/self/fd")) == used  # nothing of it stays open
+    # Nothing of it stays open.
+    assert len(os.listdir("/proc/self/fd")) == used
     log = PartitionLog.open(OsFileSystem(), directory, SMALL, clean=False, now_ms=NOW_MS)
     assert read_offsets(log) == list(range(60))
     log.close()
@@ -101,7 +102,7 @@ def test_a_refused_map_names_the_count_and_the_setting(tmp_path: Path) -> None:
 
 
 def test_an_index_whose_map_is_refused_stays_readable_and_leaks_no_file(tmp_path: Path) -> None:
-    """The map is refused where the file cannot be opened once more: mmap keeps a descriptor of its own."""
+    """The file cannot be opened a second time, so the map is refused: mmap keeps a descriptor of its own."""
     index = OffsetIndex(OsFileSystem(), f"{tmp_path}/0.index", 0, max_index_size=800)
     index.append(5, 50)
     OffsetIndex(OsFileSystem(), f"{tmp_path}/1.index", 0, max_index_size=800).close_handler()
@@ -110,7 +111,8 @@ def test_an_index_whose_map_is_refused_stays_readable_and_leaks_no_file(tmp_path
         index.resize(1600)
     assert index.lookup(9) == (5, 50)
     index.close_handler()
-    assert len(os.listdir("/proc/self/fd")) == used - 2  # the file's, and the one that its map kept
+    # The file's own descriptor is closed, and the one that its map kept.
+    assert len(os.listdir("/proc/self/fd")) == used - 2
 
 
 def test_a_full_disk_while_an_index_grows_leaves_its_entries_readable() -> None:

@@ -1,4 +1,4 @@
-"""What the tests of the indexes share."""
+"""Helpers for the tests of the indexes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which batches of a set get index entries, against a walk batch by batch. Rules LS1, T1, T2."""
+"""The batches of a set that get index entries, against a walk batch by batch. Rules LS1, T1, T2."""
 
 from __future__ import annotations
 

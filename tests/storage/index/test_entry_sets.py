@@ -1,4 +1,4 @@
-"""Many entries by one write are held to the rules of one entry, and none is added when one is refused."""
+"""Many entries by one write follow the rules of one entry, and none is added when one is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A preallocated index is a hole, and a hole must not be read through a map: of a full tmpfs that is a SIGBUS."""
+"""A preallocated index is a hole. Reading a hole of a full tmpfs through a map is a SIGBUS, so it must not happen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PREALLOCATED = 4096
 
 
 class _NoPage:
-    """The map of a file whose holes get no page: whatever is read there is not what the file holds."""
+    """The map of a file whose holes get no page: reading there returns bytes that are not the file's."""
 
     def __init__(self, size: int) -> None:
         self.view = memoryview(b"\xee" * size)

@@ -92,7 +92,7 @@ def test_ix12_an_entry_that_a_truncation_overtakes_is_read_anew() -> None:
 
 
 def test_ix12_a_lookup_that_loses_its_map_goes_on_in_the_copy() -> None:
-    """Half of a resize on another thread: the map has gone, the file has not its new length yet."""
+    """Another thread is half way through a resize: the map is closed, and the file does not have its new length yet."""
     index = new_index()
     fill(index, [(46, 1), (47, 2)])
     search, rounds = index._search, list[int]()
@@ -136,7 +136,8 @@ def test_ix20_full_is_refused_unless_the_last_slot_is_asked_for() -> None:
     with pytest.raises(ValueError, match="full"):
         index.maybe_append(3, BASE + 3)
     with pytest.raises(ValueError, match="full"):
-        index.maybe_append(2, BASE + 2)  # though it would add nothing
+        # The call is refused, though it would add nothing.
+        index.maybe_append(2, BASE + 2)
     assert index.maybe_append(3, BASE + 3, skip_full_check=True)
     assert (index.entries, index.last_entry) == (3, (3, BASE + 3))
 

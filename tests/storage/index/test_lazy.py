@@ -1,4 +1,4 @@
-"""Two threads at one lazy index: who comes second sees what the first has done. Rule IX25, KAFKA-9156."""
+"""Two threads at one lazy index: the second sees what the first has done. Rule IX25, KAFKA-9156."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.storage.index.indexes import BASE, new_index, simulated
 
 
 class Overtaken:
-    """Stands where the lock of a lazy index does: while it is waited for, another thread does `first`."""
+    """A lock in the place of a lazy index's: while it is waited for, another thread does `first`."""
 
     def __init__(self, first: Callable[[], object]) -> None:
         self._first, self.is_held = first, False
@@ -27,7 +27,7 @@ class Overtaken:
 
 
 def overtaken(lazy: LazyIndex[OffsetIndex], index: OffsetIndex) -> None:
-    """The next call of `lazy` finds `index` opened when it has the lock."""
+    """Let the next call of `lazy` find `index` opened when it has the lock."""
     holder: Any = lazy
 
     def open_first() -> None:

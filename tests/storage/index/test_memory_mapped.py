@@ -1,4 +1,4 @@
-"""What both indexes share, shown on the offset index, and lazy opening: rules IX1 to IX12, IX25."""
+"""The shared part of both indexes, shown on the offset index, and lazy opening: rules IX1 to IX12, IX25."""
 
 from __future__ import annotations
 
@@ -48,10 +48,12 @@ class TestFile:
         fs, directory = both_file_systems
         index = OffsetIndex(fs, f"{directory}/45.index", BASE, max_index_size=240)
         fill(index, [(51, 0), (52, 1)])
-        index.close_handler()  # as a crash leaves it: untrimmed
+        # A crash leaves the file untrimmed.
+        index.close_handler()
         again = OffsetIndex(fs, f"{directory}/45.index", BASE)
         assert (again.entries, again.is_full, again.last_offset) == (30, True, BASE)
-        again.sanity_check()  # IX17: a zero tail passes
+        # A tail of zeros passes (IX17).
+        again.sanity_check()
         again.close_handler()
 
     @pytest.mark.covers("OffsetIndexTest.testReopen")
@@ -105,7 +107,8 @@ class TestFile:
         fs, directory = both_file_systems
         index = OffsetIndex(fs, f"{directory}/45.index", BASE, max_index_size=240)
         fill(index, [(46, 1), (47, 2)])
-        assert not index.resize(247)  # rounds down to what it is
+        # The size is rounded down to what it is already.
+        assert not index.resize(247)
         assert index.resize(120) and index.max_entries == 15
         assert index.resize(480) and index.max_entries == 60
         assert all_entries(index) == [(46, 1), (47, 2)]
@@ -254,7 +257,7 @@ class TestFile:
         assert (index.entries, disk.operations, index.length_bytes) == (1, before, 240)
 
     def test_ix12_a_lookup_that_a_change_of_the_map_overtakes_begins_anew(self) -> None:
-        """As on another thread: the index is resized, truncated and written between two steps of one look-up."""
+        """Another thread resizes, truncates and writes the index between two steps of one look-up."""
         index = new_index(slots=40)
         fill(index, [(BASE + i, i) for i in range(1, 20)])
         search, rounds = index._search, []
@@ -274,7 +277,7 @@ class TestFile:
         assert len(rounds) > 2
 
     def test_ix12_a_lookup_that_a_truncation_overtakes_begins_anew(self) -> None:
-        """Places that it counts with are written anew meanwhile: half an entry could be seen there."""
+        """A look-up counts on slots that are written again meanwhile: it could see half an entry there."""
         index = new_index(slots=40)
         fill(index, [(BASE + i, i) for i in range(1, 20)])
         search, rounds = index._search, []
@@ -307,7 +310,8 @@ class TestLazyIndex:
     def test_ix25_nothing_is_made_before_the_first_get(self) -> None:
         disk, fs = simulated()
         lazy = lazy_offset_index(fs, "45.index", BASE, max_index_size=80)
-        lazy.rename_to("46.index")  # a missing file is accepted
+        # A missing file is accepted.
+        lazy.rename_to("46.index")
         lazy.close()
         lazy.close_handler()
         assert (disk.operations, lazy.is_open) == (0, False)

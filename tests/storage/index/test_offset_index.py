@@ -1,4 +1,4 @@
-"""The offset index by rule number (IX10 to IX19); its file is tested in test_memory_mapped_index."""
+"""The offset index by rule number (IX10 to IX19). Its file is tested in test_memory_mapped.py."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ class TestEntries:
         index = new_index(slots=10)
         fill(index, [(BASE + i, i) for i in range(1, 10)])
         index.truncate_to(BASE + 12)
-        assert (index.entries, index.last_offset) == (9, BASE + 9)  # beyond the end: every entry stays
+        # The offset is beyond the end: every entry stays.
+        assert (index.entries, index.last_offset) == (9, BASE + 9)
         index.append(BASE + 10, 10)
         index.truncate_to(BASE + 10)
         assert index.last_offset == BASE + 9
@@ -89,7 +90,8 @@ class TestEntries:
         assert index.last_offset == BASE + 8
         index.append(BASE + 20, 20)
         index.truncate_to(BASE + 15)
-        assert index.last_offset == BASE + 8  # between entries
+        # The offset is between two entries.
+        assert index.last_offset == BASE + 8
         index.truncate_to(BASE + 5)
         assert index.last_offset == BASE + 4
         index.truncate_to(BASE)
@@ -99,7 +101,8 @@ class TestEntries:
     def test_ix17_sanity(self) -> None:
         _, fs = simulated()
         fs.open("0.index", OpenMode.CREATE).append(struct.pack(">ii", 0, 0))
-        OffsetIndex(fs, "0.index", 20).sanity_check()  # last offset equal to the base offset
+        # The last offset is equal to the base offset.
+        OffsetIndex(fs, "0.index", 20).sanity_check()
         fs.open("0.index", OpenMode.CREATE).append(struct.pack(">ii", -1, 0))
         with pytest.raises(CorruptIndex, match="below the base offset"):
             OffsetIndex(fs, "0.index", 20).sanity_check()
@@ -142,7 +145,7 @@ class TestAgainstAList:
     def test_ix10_lookups_with_and_without_a_warm_part(
         self, offsets: list[int], repeat: int, targets: list[int]
     ) -> None:
-        # Up to 2,460 entries, so that many lookups leave the 1,024 warm ones.
+        # Up to 2,460 entries, so that many look-ups leave the 1,024 warm ones.
         relative = [round_number * 5001 + offset for round_number in range(repeat + 1) for offset in offsets]
         index = new_index(slots=max(1, len(relative)))
         index.append_all([BASE + offset for offset in relative], list(range(0, 7 * len(relative), 7)))
@@ -170,7 +173,7 @@ COLUMN = struct.Struct(">i").unpack_from
 
 
 def pages_of_lookup(index: OffsetIndex, target: int) -> set[int]:
-    """The 4 KiB pages of the file that a look-up of the relative offset `target` reads; it must be there."""
+    """Return the 4 KiB pages of the file that a look-up of the relative offset `target` reads. It must find it."""
     touched: list[int] = []
 
     def noting(view: bytes | bytearray | memoryview, position: int) -> tuple[int, ...]:
@@ -193,7 +196,7 @@ def pages_of_plain_bisection(entries: int, target: int) -> set[int]:
 
 @pytest.mark.parametrize("pages", [13, 14])
 def test_ix10_a_warm_lookup_stays_within_the_last_three_pages(pages: int) -> None:
-    """From 13 pages to 14 the middle of the whole moves to a page that nothing else has kept in memory."""
+    """At a step from 13 to 14 pages, the middle of the whole moves to a page that nothing else has kept in memory."""
     entries = pages * PAGE_BYTES // 8
     index = new_index(slots=entries)
     index.append_all(range(BASE, BASE + entries), range(entries))
@@ -201,7 +204,8 @@ def test_ix10_a_warm_lookup_stays_within_the_last_three_pages(pages: int) -> Non
     for target in range(entries - 1024, entries):
         assert pages_of_lookup(index, target) <= last, target
     assert not pages_of_plain_bisection(entries, entries - 1) <= last
-    assert 0 in pages_of_lookup(index, entries - 1026)  # outside: the first entry, then the rest by halves
+    # This entry is outside the warm part: the look-up reads the first entry, then halves the rest.
+    assert 0 in pages_of_lookup(index, entries - 1026)
 
 
 def test_ix10_1024_entries_are_warm() -> None:
@@ -225,7 +229,8 @@ def test_ix10_below_the_first_entry_there_is_none_and_an_empty_index_has_none() 
 def test_ix11_the_upper_bound_is_the_exact_entry_or_the_next_and_none_behind_the_last() -> None:
     index = new_index(slots=3000)
     index.append_all(range(BASE, BASE + 6000, 2), range(3000))
-    for slot in (0, 1, 1500, 1974, 1975, 1976, 2998, 2999):  # 1975 is the first warm one
+    # The entry 1975 is the first warm one.
+    for slot in (0, 1, 1500, 1974, 1975, 1976, 2998, 2999):
         assert index._search(2 * slot, COLUMN, 0) == (slot, slot)
         expected = (slot, slot + 1 if slot < 2999 else -1)
         assert index._search(2 * slot + 1, COLUMN, 0) == expected
@@ -278,7 +283,7 @@ def searched_often(index: OffsetIndex, target: int) -> None:
 
 
 class TestWarmPartReadWhole:
-    """After some searches in the warm part its offsets are held; nothing that is found may differ for that."""
+    """After some searches in the warm part, its offsets are held in memory. The results must stay the same."""
 
     @settings(max_examples=60)
     @given(
@@ -322,7 +327,7 @@ class TestWarmPartReadWhole:
         assert index._warm.first * 8 // PAGE_BYTES == 11
 
     def test_ix14_entries_that_do_not_rise_are_searched_as_ever(self) -> None:
-        """Which of them is found depends on the order of the comparisons, and Kafka's is one of them."""
+        """The order of the comparisons decides which entry is found, so it must stay the same as in Kafka."""
         relative = [5, 9, 3, 7, 20, 11, 12, 30]
         data = b"".join(struct.pack(">ii", offset, slot) for slot, offset in enumerate(relative))
         _, fs = simulated()

@@ -1,6 +1,6 @@
-"""Indexes with more entries than segment.index.bytes holds: a trusted file, or a lower value than it was written under.
+"""Indexes with more entries than segment.index.bytes holds: a trusted file, or one written under a higher value.
 
-Kafka fails where these go on. Rules IX4, LL16, LS13.
+Kafka fails in these cases, replog goes on. Rules IX4, LL16, LS13.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TIGHT = replace(DENSE, segment_index_bytes=40)
 
 
 def stopped(file_system: SimFileSystem) -> None:
-    """60 records, each of a later time than the one before; the first segment holds 25."""
+    """Write 60 records, each of a later time than the one before, and stop. The first segment holds 25."""
     log = open_log(file_system, DENSE)
     for offset in range(60):
         log.append_as_leader(produced(timestamp=NOW_MS + offset), leader_epoch=0, now_ms=NOW_MS)
@@ -63,15 +63,14 @@ def test_ls13_an_index_whose_entries_fit_after_a_truncation_keeps_them() -> None
 
 # A start whose walk wants more entries than an index holds
 
-EACH = replace(
-    SMALL, segment_bytes=1 << 20, index_interval_bytes=SIZE - 1
-)  # an entry for each batch but the first
+# Each batch but the first has an entry.
+EACH = replace(SMALL, segment_bytes=1 << 20, index_interval_bytes=SIZE - 1)
 
 
 def recovered(
     config: LogConfig, *offsets: int, later_times: bool = True
 ) -> tuple[PartitionLog, list[RecoveryCut]]:
-    """A start after a crash on batches of one record at these offsets."""
+    """Start after a crash on batches of one record at these offsets."""
     file_system, cuts = new_file_system(), list[RecoveryCut]()
     times = [NOW_MS + number if later_times else NOW_MS for number in range(len(offsets))]
     content = b"".join(batch(offset, timestamp=time) for offset, time in zip(offsets, times, strict=True))
@@ -82,8 +81,9 @@ def recovered(
 
 
 def test_ll16_where_an_index_has_no_room_the_log_ends_before_the_first_offset_that_steps_back() -> None:
-    """Kafka does not start, so no reader has seen the second batch at offset 0."""
-    config = replace(EACH, segment_index_bytes=32)  # 4 entries by offset, 1 by time but for the last one
+    """Kafka does not start here, so no reader has seen the second batch at offset 0."""
+    # There is room for 4 entries by offset, and for 1 by time beside the last one.
+    config = replace(EACH, segment_index_bytes=32)
     log, cuts = recovered(config, 0, 0, 1, 2, 3, 4, 5)
     assert read_offsets(log) == [0] and log.log_end_offset == 1
     assert [(cut.position, cut.removed_bytes, cut.reason) for cut in cuts] == [

@@ -1,4 +1,4 @@
-"""The time index, by rule number (IX); what it shares with the offset index is tested there."""
+"""The time index by rule number (IX). What it shares with the offset index is tested there."""
 
 from __future__ import annotations
 
@@ -113,12 +113,14 @@ def test_ix10_682_entries_are_warm_and_lie_in_the_last_three_pages() -> None:
 
 def test_ix20_only_greater_timestamps_are_kept() -> None:
     index = new_index()
-    assert not index.maybe_append(-1, BASE)  # an empty index's last timestamp is -1
+    # The last timestamp of an empty index is -1.
+    assert not index.maybe_append(-1, BASE)
     assert index.maybe_append(0, BASE)
     assert not index.maybe_append(0, BASE)
     assert not index.maybe_append(0, BASE + 9)
     assert index.maybe_append(1, BASE + 9)
-    assert index.maybe_append(2, BASE + 9)  # offsets may stay
+    # The offset may stay the same.
+    assert index.maybe_append(2, BASE + 9)
     assert all_entries(index) == [(0, BASE), (1, BASE + 9), (2, BASE + 9)]
 
 
@@ -168,14 +170,16 @@ def test_ix22_an_untrimmed_file_reads_its_zeros_as_entries() -> None:
     index.close_handler()
     again = TimeIndex(fs, "45.timeindex", BASE)
     assert (again.entries, again.last_entry) == (30, (0, BASE))
-    with pytest.raises(CorruptIndex):  # the first timestamp is above the last
+    # The first timestamp is above the last.
+    with pytest.raises(CorruptIndex):
         again.sanity_check()
 
 
 def test_ix23_truncate_drops_all_at_or_above_the_offset() -> None:
     index = filled(10)
     index.truncate_to(BASE + 95)
-    assert index.entries == 10  # beyond the end: every entry stays
+    # The offset is beyond the end: every entry stays.
+    assert index.entries == 10
     index.truncate_to(BASE + 90)
     assert index.last_entry == (80, BASE + 80)
     index.truncate_to(BASE + 75)
@@ -263,7 +267,7 @@ def test_append_all_adds_all_or_none() -> None:
     st.lists(st.integers(-2, 3100), min_size=1, max_size=30),
 )
 def test_ix10_lookups_against_a_plain_list(timestamps: list[int], repeat: int, targets: list[int]) -> None:
-    # Up to 1,550 entries, so that many lookups leave the 682 warm ones.
+    # Up to 1,550 entries, so that many look-ups leave the 682 warm ones.
     times = [
         round_number * 3001 + timestamp for round_number in range(repeat + 1) for timestamp in timestamps
     ]

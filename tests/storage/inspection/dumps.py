@@ -1,4 +1,4 @@
-"""What a dump of files told."""
+"""The output of a dump of files."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def in_golden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Three batches of two records each: one plain, one of gzip, one plain."""
+    """A log of three batches of two records each: one plain, one of gzip, one plain."""
     path = tmp_path / "00000000000000000010.log"
     data = b""
     for index, codec in enumerate([Compression.NONE, Compression.GZIP, Compression.NONE]):
@@ -127,7 +127,8 @@ def test_damage_without_deep_iteration_shows_every_batch(log: Path) -> None:
 def test_records_before_the_damaged_one_are_shown(log: Path) -> None:
     data = bytearray(log.read_bytes())
     second_record = 61 + data[61] // 2 + 1
-    data[second_record] = 0x7E  # a length beyond the batch
+    # The length reaches beyond the batch.
+    data[second_record] = 0x7E
     log.write_bytes(data)
     told = dumped(log, options=DumpOptions(deep_iteration=True))
     assert [line.split()[2] for line in told.lines if line.startswith("|")] == ["10"]
@@ -175,7 +176,8 @@ def test_t55_index_that_disagrees_with_its_log_is_told_newest_first(log: Path) -
     index.write_bytes(b"".join(a.to_bytes(4, "big") + b.to_bytes(4, "big") for a, b in entries) + bytes(16))
     told = dumped(index)
     assert told.status is DumpStatus.SOUND
-    assert len(told.lines) == 1 + 4  # the zeros of a preallocated tail are no entries
+    # The zeros of a preallocated tail are no entries.
+    assert len(told.lines) == 1 + 4
     assert told.errors == [
         f"Mismatches in :{index}",
         "  Index offset: 14, log offset: 11",
@@ -211,7 +213,7 @@ def test_t55_messages_of_old_magic_end_with_a_stray_brace(in_golden: None) -> No
 
 
 def test_t55_an_unknown_magic_inside_a_wrapper_is_shown_in_the_layout_of_magic_1(log: Path) -> None:
-    """As Kafka's tool shows it."""
+    """The output is that of Kafka's tool."""
     inner = bytearray(build_message_set([Record(0, 1000, b"k", b"v")], magic=1))
     inner[16] = 0x58
     inner[12:16] = struct.pack(">I", zlib.crc32(inner[16:]))
@@ -228,9 +230,8 @@ def test_t55_an_unknown_magic_inside_a_wrapper_is_shown_in_the_layout_of_magic_1
 def test_t56_index_of_sets_of_several_batches_mismatches_though_it_is_sound(log: Path) -> None:
     second = int(dumped(log).lines[3].split(" position: ")[1].split()[0])
     index = log.with_suffix(".index")
-    index.write_bytes(
-        (5).to_bytes(4, "big") + second.to_bytes(4, "big")
-    )  # of the last two, written in one append
+    # The entry is of the last two batches, written in one append.
+    index.write_bytes((5).to_bytes(4, "big") + second.to_bytes(4, "big"))
     told = dumped(index)
     assert told.errors == [f"Mismatches in :{index}", "  Index offset: 15, log offset: 13"]
     assert told.status is DumpStatus.SOUND
@@ -239,7 +240,8 @@ def test_t56_index_of_sets_of_several_batches_mismatches_though_it_is_sound(log:
     for path in (log, index):
         path.rename(partition / f"{10:020d}{path.suffix}")
     found = verify_partition(OsFileSystem(), str(partition)).problems
-    assert [each.rule for each in found] == ["EP12"]  # of the epochs alone: there is no checkpoint
+    # The only problem is in the epochs: there is no checkpoint.
+    assert [each.rule for each in found] == ["EP12"]
 
 
 def test_t57_a_batch_without_producer_and_horizon(log: Path) -> None:
@@ -255,7 +257,7 @@ def test_t57_a_batch_without_producer_and_horizon(log: Path) -> None:
 
 @pytest.mark.covers("DumpLogSegmentsTest.testDumpEmptyIndex")
 def test_sanity_mode_and_an_empty_index(log: Path) -> None:
-    """4.4: an index without an entry is told of before its sanity is asked."""
+    """An index without an entry is reported before its sanity is checked (section 4.4)."""
     index = log.with_suffix(".index")
     index.write_bytes(bytes(7))
     for options in (DumpOptions(), DumpOptions(index_sanity_check=True)):
@@ -282,7 +284,7 @@ def test_bytes_behind_the_last_batch_are_told_in_kafkas_words(log: Path) -> None
 
 
 def test_a_batch_that_is_shorter_than_its_header_shows_the_header_that_kafka_reads(log: Path) -> None:
-    """Its size field says 14: Kafka's tool tells the producer, the count and the last offset from what follows."""
+    """Its size field says 14. Kafka's tool reads producer, count and last offset from the bytes after it."""
     sound = dumped(log).lines
     data = bytearray(log.read_bytes())
     data[8:12] = (14).to_bytes(4, "big")
@@ -297,7 +299,8 @@ def test_a_batch_that_is_shorter_than_its_header_shows_the_header_that_kafka_rea
 def test_time_index_entry_of_records_that_cannot_be_read_is_damage(log: Path) -> None:
     log.with_suffix(".index").write_bytes(b"")
     data = bytearray(log.read_bytes())
-    data[61] = 0x7E  # the length of the first record
+    # This is the length of the first record.
+    data[61] = 0x7E
     log.write_bytes(data)
     index = log.with_suffix(".timeindex")
     index.write_bytes(

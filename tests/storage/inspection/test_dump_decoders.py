@@ -1,5 +1,7 @@
-"""Kafka's own topics in a dump. `dump_decoders.jsonl` holds messages of every type and version, some of them damaged,
-with the lines that the dump tool of Apache Kafka 4.1 prints of them under --skip-record-metadata.
+"""Kafka's own topics in a dump.
+
+`dump_decoders.jsonl` holds messages of every type and version, some of them damaged, with the lines that the dump tool
+of Apache Kafka 4.1 prints of them under --skip-record-metadata.
 """
 
 from __future__ import annotations
@@ -92,7 +94,8 @@ def test_numbers_print_as_java_prints_doubles(value: float, text: str) -> None:
 
 
 def test_a_frame_version_is_a_short_of_the_number_read() -> None:
-    record = Record(69, 0, None, bytes.fromhex("d4faa0b60c"))  # -959955628, whose lower half is 15700
+    # The value is -959955628, whose lower half is 15700.
+    record = Record(69, 0, None, bytes.fromhex("d4faa0b60c"))
     assert "unknown frame version 15700(only" in _line(ClusterMetadataDecoder(), record)
 
 
@@ -170,5 +173,6 @@ def test_a_value_too_short_for_its_decoder_is_one_line(
     name = "org.apache.kafka.tools.api.IntegerDecoder"
     assert main(["dump", "--value-decoder-class", name, "--files", "0.log"]) == 1
     told = capfd.readouterr()
-    assert told.out.endswith(" headerKeys: []\n")  # as far as Kafka's tool prints
+    # Kafka's tool prints up to here.
+    assert told.out.endswith(" headerKeys: []\n")
     assert told.err == "error: 0.log at byte 0: 3 bytes are no integer; 0 batches with 0 records follow\n"

@@ -1,4 +1,4 @@
-"""`log verify`: each kind of inconsistency is named with file, byte and rule, and nothing is changed."""
+"""Each kind of inconsistency that `log verify` finds: it is named with file, byte and rule, and nothing is changed."""
 
 from __future__ import annotations
 

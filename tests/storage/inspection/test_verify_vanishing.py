@@ -1,4 +1,4 @@
-"""`log verify` of a partition whose files go under the look."""
+"""`log verify` of a partition whose files are deleted while it looks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.storage.recovery.stopped_logs import file_of
 
 
 class _Overtaken:
-    """Does `step` just before the file at `path` is opened, `times` times."""
+    """A file system that does `step` just before the file at `path` is opened, `times` times."""
 
     def __init__(
         self, file_system: SimFileSystem, path: str, step: Callable[[], object], times: int = 1
