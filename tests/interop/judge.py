@@ -1,6 +1,4 @@
-"""`tools/kafka-judge` from a test: whether Kafka is here, a broker on a data directory, its clients, tools and
-log code.
-"""
+"""Calls of `tools/kafka-judge`: whether Kafka is here, a broker on a data directory, its clients, tools and log."""
 
 from __future__ import annotations
 

@@ -51,9 +51,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 def records_in_dump(topic: str) -> int:
-    """Return the records of all segments by our dump, which `tests/storage/inspection/test_dump.py` holds equal
-    to Kafka's.
-    """
+    """Return the records of all segments by our dump, whose tests hold it equal to that of Kafka."""
     files = sorted((GOLDEN / "kafka-4.1" / "clean" / f"{topic}-0").glob("*.log"))
     command = [
         sys.executable,

@@ -18,7 +18,7 @@ from storage.segment import LogSegment
 
 DIRECTORY = "logs/topic-0"
 NOW_MS = 1_700_000_000_000
-# Small enough for a test to reach every limit.
+# The limits are so small that a test can reach each.
 SMALL = LogConfig(segment_bytes=2000, segment_index_bytes=1200, index_interval_bytes=200)
 
 
@@ -33,7 +33,7 @@ def new_file_system(disk: SimDisk | None = None) -> SimFileSystem:
 
 
 def durable_file_system(disk: SimDisk) -> SimFileSystem:
-    """With a log directory whose name outlives a power loss."""
+    """Return a file system with a log directory whose name survives a power loss."""
     file_system = new_file_system(disk)
     file_system.sync_directory("")
     file_system.sync_directory("logs")
@@ -53,7 +53,7 @@ def batch(
     offsets: Sequence[int] | None = None,
     is_transactional: bool = False,
 ) -> bytes:
-    """As a leader has stamped it: its records at `base_offset` and on, or at `offsets`."""
+    """Make a batch as a leader has stamped it, with records from `base_offset` on or at `offsets`."""
     used = list(offsets) if offsets is not None else list(range(base_offset, base_offset + count))
     records = [
         Record(
@@ -81,7 +81,7 @@ def produced(
     producer_epoch: int = -1,
     sequence: int = -1,
 ) -> bytes:
-    """As a client sends it: from offset 0 on, without an epoch."""
+    """Make a batch as a client sends it: from offset 0 on, without an epoch."""
     return batch(
         0,
         count,
@@ -104,7 +104,7 @@ def marker(
     coordinator_epoch: int = 0,
     timestamp: int = NOW_MS,
 ) -> bytes:
-    """The end of a transaction."""
+    """Make the marker that ends a transaction."""
     return build_end_transaction_marker(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -134,7 +134,7 @@ def open_segment(
 
 
 def append_batch(segment: LogSegment, data: bytes) -> None:
-    """One set of one batch, as the log hands it over."""
+    """Append one set of one batch, in the form in which the log passes it."""
     view = RecordBatch(data, 0, len(data))
     segment.append(view.last_offset, data)
 
@@ -142,7 +142,7 @@ def append_batch(segment: LogSegment, data: bytes) -> None:
 def filled_segment(
     file_system: SimFileSystem, bases: Iterable[int] = range(0, 10), base_offset: int = 0
 ) -> LogSegment:
-    """Batches of one record at each of `bases`, all of one size."""
+    """Return a segment of batches of one record at each of `bases`, all of one size."""
     segment = open_segment(file_system, base_offset)
     for offset in bases:
         append_batch(segment, batch(offset, timestamp=NOW_MS + offset))
@@ -187,13 +187,13 @@ def disk_and_log(config: LogConfig = ROOMY) -> tuple[SimDisk, PartitionLog]:
 
 
 def append_each(log: PartitionLog, count: int, *, epoch: int = 0, value_bytes: int = 10) -> None:
-    """`count` batches of one record, as a leader."""
+    """Append `count` batches of one record, as a leader."""
     for _ in range(count):
         log.append_as_leader(produced(value_bytes=value_bytes), leader_epoch=epoch, now_ms=NOW_MS)
 
 
 def filled_log(count: int, *, segment_batches: int) -> PartitionLog:
-    """Batches of one record, all of one size, so many a segment, and an index entry for nearly each."""
+    """Return a log of batches of one record, all of one size. Nearly each has an index entry."""
     config = LogConfig(
         segment_bytes=segment_batches * SIZE, segment_index_bytes=1200, index_interval_bytes=SIZE
     )
@@ -203,12 +203,12 @@ def filled_log(count: int, *, segment_batches: int) -> PartitionLog:
 
 
 def offsets_in(data: bytes) -> list[int]:
-    """The offsets of the records of the whole batches in `data`."""
+    """Return the offsets of the records of the whole batches in `data`."""
     return [record.offset for each in iterate_batches(data) for record in each.records()]
 
 
 def read_offsets(log: PartitionLog, start_offset: int | None = None) -> list[int]:
-    """All offsets from `start_offset` (the log start) to the end, read batch by batch."""
+    """Return all offsets from `start_offset` (by default the log start) to the end, read batch by batch."""
     position = log.log_start_offset if start_offset is None else start_offset
     found: list[int] = []
     while position < log.log_end_offset:

@@ -1,4 +1,7 @@
-"""LogConfig, topic names and directories, the map of segments, offset places. Kafka: LogConfigTest, LogSegmentsTest."""
+"""Log configurations, topic names and directories, the map of segments, offset places.
+
+Kafka: LogConfigTest, LogSegmentsTest.
+"""
 
 from __future__ import annotations
 
@@ -220,7 +223,8 @@ def test_fl3_ranges_of_segments() -> None:
     assert bases_of(found, 13, 17) == [10]
     with pytest.raises(ValueError):
         found.values(10, 0)
-    assert bases_of(segments(5, 9), 0, 9) == [5]  # without a floor: all below the end
+    # Without a floor, all segments below the end are returned.
+    assert bases_of(segments(5, 9), 0, 9) == [5]
 
 
 @pytest.mark.covers("LogSegmentsTest.testClosestMatchOperations", "LogSegmentsTest.testHigherSegments")

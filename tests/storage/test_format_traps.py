@@ -57,7 +57,8 @@ def test_t8_a_changed_timestamp_of_an_old_message_renews_its_checksum() -> None:
     assert set_max_timestamp(data, 0, timestamp_type=TimestampType.LOG_APPEND, max_timestamp=99)
     assert RecordBatch(data, 0, len(data)).is_valid()
     before = bytes(data[12:])
-    set_last_offset(data, 0, 70)  # which it leaves out
+    # The checksum leaves out the offset.
+    set_last_offset(data, 0, 70)
     assert bytes(data[12:]) == before and RecordBatch(data, 0, len(data)).is_valid()
 
 

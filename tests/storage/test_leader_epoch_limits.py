@@ -1,4 +1,4 @@
-"""Leader epochs one step to either side of each rule, and what of them is on the disk when. Rules EP2 to EP12."""
+"""Leader epochs one step to either side of each rule, and when they are on the disk. Rules EP2 to EP12."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_ep6_a_truncation_from_the_end_is_scheduled_not_written() -> None:
 
 def test_ep6_a_flush_that_fails_in_a_directory_that_is_there_is_an_error() -> None:
     class Gone:
-        """A disk that denies its own directory at the renaming."""
+        """A disk that denies its own directory at the rename."""
 
         def __init__(self, cache: LeaderEpochCache) -> None:
             self._file_system = cache._file_system
@@ -106,7 +106,8 @@ def test_ep12_a_start_clips_entries_too_many_at_both_ends() -> None:
         append_each(log, 3, epoch=epoch)
     log.close_handles()
     epochs = new_epochs(file_system)
-    epochs.assign(8, 12)  # of records that a crash took
+    # A crash took the records of this epoch.
+    epochs.assign(8, 12)
     log = open_log(file_system, log_start_offset=4)
     expected = [(1, 4), (2, 6), (3, 9)]
     assert log.epochs.entries == expected

@@ -248,7 +248,7 @@ def test_ep8_a_negative_end_truncates_nothing() -> None:
 
 @pytest.mark.parametrize("position", range(4))
 def test_kafka_7415_conflicting_entries_are_removed_when_one_is_assigned(position: int) -> None:
-    """A leader notes its epoch when it is elected, before it writes: entries that speak against it go."""
+    """A leader notes its epoch when it is elected, before it writes. Entries that contradict it are deleted."""
     cache = cache_of(*A)
     cache.assign(9, [5, 6, 8, 11][position])
     assert cache.entries == [*A[: max(0, position - 1)], (9, [5, 6, 8, 11][position])]

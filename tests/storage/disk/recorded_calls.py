@@ -35,7 +35,8 @@ def _short(path: str) -> str:
 
 
 def recorded(file_system: SimFileSystem, calls: list[str]) -> SimFileSystem:
-    """Return `file_system`, wrapped to add to `calls`: `unlink 3.log`, `rename 3.log.swap 3.log`, `sync` of any
-    directory.
+    """Return `file_system`, wrapped to add each change of a name to `calls`.
+
+    Examples: `unlink 3.log`, `rename 3.log.swap 3.log`, `sync` of any directory.
     """
     return cast(SimFileSystem, _Recorded(file_system, calls))

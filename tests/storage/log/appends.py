@@ -1,4 +1,4 @@
-"""Appends to a log by a leader, a follower, a producer with sequences and a coordinator, for the tests of appends."""
+"""Appends to a log by a leader, a follower, a producer with sequences and a coordinator."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sequenced(
     epoch: int = 0,
     is_transactional: bool = False,
 ) -> bytes:
-    """As a producer sends it; `epoch` is the producer's."""
+    """Make a batch as a producer sends it; `epoch` is the producer's."""
     return batch(
         0,
         count,
@@ -52,7 +52,7 @@ def end_transaction(
     producer_epoch: int = 0,
     coordinator_epoch: int = 0,
 ) -> AppendInfo:
-    """As the coordinator does it."""
+    """Append the marker of a transaction, as the coordinator does."""
     data = marker(
         producer_id, is_commit=is_commit, producer_epoch=producer_epoch, coordinator_epoch=coordinator_epoch
     )

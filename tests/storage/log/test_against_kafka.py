@@ -1,4 +1,4 @@
-"""What real Kafka's log did operation by operation, and what ours does."""
+"""The results of real Kafka's log, operation by operation, compared with ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PartitionLog: appends as a leader and as a follower. Kafka: UnifiedLogTest; rules AP1 to AP12, FET-9."""
+"""Appends as a leader and as a follower. Kafka: UnifiedLogTest; rules AP1 to AP12, FET-9."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_ap8_an_empty_log_that_starts_at_7_refuses_4() -> None:
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_ap8_the_error_tells_the_offsets_that_were_tried(magic: int, codec: Compression) -> None:
-    """KAFKA-6975: a follower without records may begin its log there."""
+    """A follower without records may begin its log at the offsets that the error names (KAFKA-6975)."""
     log = open_log(new_file_system(), log_start_offset=7)
     data = sent(magic, codec, first_offset=4)
     if magic == 2:
@@ -268,7 +268,8 @@ def test_a_set_of_many_batches_is_one_write() -> None:
 def test_ls1_an_offset_that_does_not_fit_the_segment_rolls_a_new_one() -> None:
     log = open_log(new_file_system())
     follow(log, batch(10))
-    assert follow(log, batch(INT_MAX)).has_rolled is False  # the delta of 2^31-1 from base 0 is legal
+    # The delta of 2^31-1 from base 0 is legal.
+    assert follow(log, batch(INT_MAX)).has_rolled is False
     info = follow(log, batch(INT_MAX + 1))
     assert info.has_rolled and log.local.segments.base_offsets == [0, INT_MAX + 1]
 

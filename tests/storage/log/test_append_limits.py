@@ -166,7 +166,8 @@ def test_ap10_the_epoch_is_noted_though_the_set_is_too_large() -> None:
 def test_ap11_a_roll_never_begins_below_the_log_end() -> None:
     _, log = disk_and_log(LogConfig(segment_bytes=2 * len(message(0)), segment_index_bytes=1200))
     for offset in range(3):
-        follow(log, message(offset))  # may begin at offset - (2^31 - 1), for all one knows
+        # The set may begin as low as `offset - (2^31 - 1)`: nobody knows.
+        follow(log, message(offset))
     assert log.local.segments.base_offsets == [0, 2]
 
 
@@ -227,7 +228,8 @@ def test_ro1_a_compacted_topic_rolls_after_its_compaction_lag() -> None:
 def test_ro2_a_base_that_has_records_cannot_be_begun_again() -> None:
     _, log = disk_and_log()
     append_each(log, 3)
-    log.local.update_log_end(0)  # what only a mistake brings
+    # Only a mistake makes the log end so low.
+    log.local.update_log_end(0)
     with pytest.raises(StorageError, match="there is a segment at 0"):
         log.flushes.roll(now_ms=NOW_MS)
     assert log.local.segments.active.size_bytes == 3 * SIZE

@@ -1,4 +1,4 @@
-"""In which order an append does things, what it looks at, and what is left when it stops halfway.
+"""The order of the steps of an append, what it checks, and what is left when it stops halfway.
 
 Rules AP1 to AP11, LV8, LV9, traps T29 to T36.
 """
@@ -110,7 +110,7 @@ def test_ap2_each_old_message_is_checked(magic: int, codec: Compression) -> None
 
 
 def test_ap3_of_old_messages_the_last_offset_of_the_first_stands_in() -> None:
-    """Their first offset lies behind a decompression: a wrapper from 4 to 6 is taken at 5, a batch is not."""
+    """Only decompression shows their first offset: at log end 6 a wrapper from 4 to 6 is taken, but a batch is not."""
     log = open_log(new_file_system())
     follow(log, batch(0, 5))
     info = follow(log, sent(1, Compression.GZIP, first_offset=4))
@@ -222,7 +222,7 @@ def test_ap9_old_messages_of_a_leader_empty_the_epochs(magic: int) -> None:
 
 
 def check_old_messages_empty_the_epochs(magic: int) -> None:
-    """What was known would be wrong from here on; the file is emptied at once, not at the next flush."""
+    """Check that the known epochs are dropped, and the file emptied at once, not at the next flush."""
     disk = new_disk()
     file_system = new_file_system(disk)
     log = open_log(file_system)
@@ -248,7 +248,7 @@ def test_ap10_the_whole_set_is_held_against_segment_bytes() -> None:
 
 
 def test_ap11_a_roll_for_old_messages_begins_as_low_as_they_may_begin() -> None:
-    """The true first offset of a wrapper is unknown: its last minus 2^31 - 1, or the log end."""
+    """The true first offset of a wrapper is unknown: it is its last minus 2^31 - 1, or the log end."""
     log = open_log(new_file_system(), ROOMY)
     follow(log, batch(0))
     far = 3 * INT_MAX
@@ -283,7 +283,7 @@ def with_checksum(data: bytearray) -> bytes:
 
 
 def test_t29_a_leaders_bytearray_is_its_own() -> None:
-    """A client's bytes object is copied before offsets are stamped; two logs may be handed the same one."""
+    """A client's bytes object is copied before offsets are stamped: two logs may get the same one."""
     data = produced(2)
     logs = [open_log(new_file_system()) for _ in range(2)]
     lead(logs[0], produced())
@@ -312,8 +312,10 @@ def test_t33_a_follower_leaves_gaps_upward_never_below(step: Callable[[Partition
 def test_t36_a_roll_by_time_compares_the_sets_largest_timestamp_with_the_first_batchs_largest() -> None:
     config = LogConfig(segment_ms=1000, segment_index_bytes=1200)
     log = open_log(new_file_system(), config)
-    lead(log, produced(3, timestamp=100))  # 100, 101, 102
-    lead(log, produced(3, timestamp=1100))  # up to 1102: exactly 1000 later
+    # The times are 100, 101, 102.
+    lead(log, produced(3, timestamp=100))
+    # The times reach 1102, which is exactly 1000 later.
+    lead(log, produced(3, timestamp=1100))
     assert log.local.segments.base_offsets == [0]
     lead(log, produced(1, timestamp=1103), now_ms=NOW_MS)
     assert log.local.segments.base_offsets == [0, 6]

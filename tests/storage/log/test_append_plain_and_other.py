@@ -1,5 +1,6 @@
-"""Each rule of a leader's append on both ways that a set may take: one plain batch goes the short way, any other the
-long one. Rules AP, LS, LV that stand, or could go missing, in either.
+"""Each rule of a leader's append, on both ways that a set may take.
+
+One plain batch goes the short way, any other set the long one. Rules AP, LS, LV that could be missing on either.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def plain(times: tuple[int, ...] = (NOW_MS,), key: bytes | None = b"k", size: in
 
 
 class Idempotent:
-    """The next batch of a producer with an id: short up to the log, long from there on."""
+    """The next batch of a producer with an id. It goes the short way up to the log and the long way from there."""
 
     sequence = 0
 
@@ -83,7 +84,8 @@ def test_ap2_a_refused_batch_is_refused_on_either_way(made: Made) -> None:
             lead(log, data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
     with pytest.raises(CorruptBatch):
         lead(log, poked(data, 16, ">b", 3))
-    with pytest.raises(CorruptBatch):  # the checksum is of more than the size says
+    # The checksum covers more than the size field says.
+    with pytest.raises(CorruptBatch):
         lead(log, poked(data, 8, ">i", len(data) - 13))
     assert log.log_end_offset == 0
 
@@ -143,7 +145,8 @@ def test_lv5_lv6_the_counts_and_the_sequence_of_a_client_are_looked_at(made: Mad
 def test_lv8_a_compacted_topic_takes_no_record_without_a_key(made: Made) -> None:
     log = opened(replace(ROOM, cleanup_policy="compact"))
     assert lead(log, made()).batch_count == 1
-    for _ in range(3):  # the third of one shape
+    # The third batch is checked by its known shape.
+    for _ in range(3):
         with pytest.raises(InvalidRecord):
             lead(log, made((NOW_MS,), key=None))
     assert log.log_end_offset == 1
@@ -316,7 +319,7 @@ def test_ls5_a_first_batch_without_a_time_has_the_clock_count(made: Made) -> Non
 
 @pytest.mark.parametrize(("index_bytes", "entries"), [(8 * 3, 1), (12 * 3, 2)])
 def test_ls4_ix3_a_segment_rolls_when_an_index_is_full(made: Made, index_bytes: int, entries: int) -> None:
-    """Of 24 bytes the time index has room for two entries, of 36 for three, one of which is kept."""
+    """The time index has room for two entries in 24 bytes and for three in 36; one of them is kept free."""
     log = opened(replace(ROOM, segment_index_bytes=index_bytes, index_interval_bytes=0))
     found = [rolls_at(log, made((NOW_MS + each,))) for each in range(entries + 2)]
     assert found == [False] * (entries + 1) + [True]
@@ -324,7 +327,8 @@ def test_ls4_ix3_a_segment_rolls_when_an_index_is_full(made: Made, index_bytes: 
 
 def test_ls4_a_segment_rolls_when_its_offset_index_alone_is_full(made: Made) -> None:
     log = opened(replace(ROOM, segment_index_bytes=36, index_interval_bytes=0))
-    found = [rolls_at(log, made((NOW_MS,))) for _ in range(6)]  # one time entry, then none
+    # The first batch has a time entry, the others have none.
+    found = [rolls_at(log, made((NOW_MS,))) for _ in range(6)]
     assert found == [False, False, False, False, False, True] and log.local.segments.active.base_offset == 5
 
 
@@ -357,7 +361,8 @@ def test_ls13_after_a_truncation_the_segment_is_what_it_holds(made: Made) -> Non
     log.truncate_to(2, now_ms=NOW_MS)
     if isinstance(made, Idempotent):
         made.sequence -= 2
-    lead(log, made((NOW_MS + 7,)))  # the interval counts from here
+    # The interval counts from here.
+    lead(log, made((NOW_MS + 7,)))
     assert (
         log.local.segments.active.offset_index.entries == 0
         and log.local.segments.active.max_timestamp
@@ -422,7 +427,7 @@ CONFIGS = [
 
 
 class Twin:
-    """A log, and what it answers; `is_long` has it take the long way always."""
+    """A log and its answers. With `is_long` every set takes the long way."""
 
     def __init__(self, *, is_long: bool) -> None:
         self.file_system, self.is_long = new_file_system(), is_long
@@ -495,7 +500,7 @@ class Twin:
 @settings(max_examples=15, deadline=None)
 @given(st.lists(STEPS, min_size=1, max_size=30))
 def test_whatever_comes_between_both_ways_leave_the_same(steps: list[tuple[str, int, int]]) -> None:
-    """Answers, errors, marks and, in the end, every byte of every file."""
+    """The two are compared by answers, errors, marks and, in the end, every byte of every file."""
     short, long = Twin(is_long=False), Twin(is_long=True)
     for step in steps:
         assert short.answer(*step) == long.answer(*step), step

@@ -1,4 +1,4 @@
-"""What an append makes of producers and transactions, and what is left of it when the append stops halfway.
+"""Producers and transactions in an append, and what is left of them when the append stops halfway.
 
 Rules AP12 to AP14, PS2 to PS7, traps T34, T35.
 """
@@ -32,7 +32,7 @@ def test_ap12_a_refused_sequence_is_noticed_after_the_roll() -> None:
 
 
 def test_ap12_of_a_set_that_begins_with_a_repeat_nothing_is_written() -> None:
-    """Only a follower's or an old client's set has more than one batch; of a client's the first repeat ends it."""
+    """Only a follower's or an old client's set has several batches. In a client's set the first repeat ends it."""
     log = open_log(new_file_system())
     lead(log, sequenced(0))
     first = RecordBatch(sequenced(0), 0, len(sequenced(0)))

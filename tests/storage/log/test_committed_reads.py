@@ -13,12 +13,16 @@ from storage.draws import Draws
 from storage.log import Isolation, PartitionLog
 from tests.storage.logs import NOW_MS, SMALL, batch, new_file_system, open_log, produced
 
-Read = tuple[int, int]  # base offset and leader epoch of a batch
+# Base offset and leader epoch of a batch.
+Read = tuple[int, int]
 
 
 @final
 class Replica:
-    """Each turn it appends one to nine records or changes its role; a new follower cuts to its high watermark."""
+    """A replica that, each turn, appends one to nine records or changes its role.
+
+    A new follower cuts to its high watermark.
+    """
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
@@ -45,7 +49,7 @@ class Replica:
 
 
 def consume(log: PartitionLog, offset: int) -> list[Read]:
-    """One read at most one batch long, as far as it is committed."""
+    """Read at most one batch, and only what is committed."""
     data = log.read(offset, max_size=1, isolation=Isolation.HIGH_WATERMARK).records
     return [(each.base_offset, each.partition_leader_epoch) for each in iterate_batches(data)]
 

@@ -1,4 +1,4 @@
-"""Which calls of the file system a log makes: a `.log` file only grows at its end, is cut, renamed or deleted."""
+"""The calls that a log makes on its files: a `.log` file only grows at its end, is cut, renamed or deleted."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from storage.disk.filesystem import File, FileStat, FileSystem, Lock, OpenMode, 
 from storage.log import PartitionLog
 from tests.storage.logs import DIRECTORY, NOW_MS, SIZE, append_each, batch, marker, new_file_system, produced
 
-Call = tuple[str, str, int, int]  # verb, path, position or size, bytes
+# Verb, path, position or size, bytes.
+Call = tuple[str, str, int, int]
 Calls = list[Call]
 Names = list[str]
 
 
 class RecordedFile:
-    """Notes what changes the file; `position` of an append is where the file ended."""
+    """A file that notes the calls that change it. `position` of an append is the end of the file before it."""
 
     def __init__(self, file: File, calls: Calls) -> None:
         self._file, self._calls = file, calls
@@ -101,7 +102,7 @@ class RecordingFileSystem:
         self._file_system.sync_directory(path)
 
     def of_logs(self) -> Calls:
-        """Those on `.log` files, whatever suffix they carry behind it."""
+        """Return the calls on `.log` files, with any suffix after that."""
         return [call for call in self.calls if ".log" in call[1].rsplit("/", 1)[-1]]
 
 
@@ -124,7 +125,7 @@ def test_one_append_is_one_append_of_the_port_for_the_whole_set_of_batches() -> 
 
 
 def test_log_files_are_only_appended_to_truncated_renamed_or_deleted() -> None:
-    """Through every verb of a log: appends, transactions, rolls, reads, truncations, retention, recovery, close."""
+    """Every verb of a log runs: appends, transactions, rolls, reads, truncations, retention, recovery, close."""
     inner = new_file_system()
     file_system = RecordingFileSystem(inner)
     config = LogConfig(
@@ -163,7 +164,7 @@ def test_log_files_are_only_appended_to_truncated_renamed_or_deleted() -> None:
 
 
 def test_a_preallocated_log_is_written_from_its_start_on() -> None:
-    """The one case in which the file has its length before its bytes: they follow each other all the same."""
+    """Only here has the file its length before its bytes. They follow each other all the same."""
     file_system = RecordingFileSystem(new_file_system())
     config = LogConfig(segment_bytes=1 << 20, segment_index_bytes=1200, preallocate=True)
     log = open_recorded(file_system, config)

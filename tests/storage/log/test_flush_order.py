@@ -1,4 +1,4 @@
-"""What a roll and a flush owe the disk and the marks, step by step. Rules RO2, RO3, FL1, FL2, FL5."""
+"""The effect of each step of a roll and a flush on the disk and the marks. Rules RO2, RO3, FL1, FL2, FL5."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def test_kafka_4893_no_directory_name_is_longer_than_a_file_system_allows() -> N
 def test_kafka_2024_and_5413_segments_whose_offsets_lie_too_far_apart_are_not_joined(
     last_base: int, groups: int
 ) -> None:
-    """However sparse their indexes are: the base of what follows bounds the last offset."""
+    """However sparse the indexes are, the base of the following segment bounds the last offset."""
     file_system = new_file_system()
     segments = []
     for base in (0, last_base):
@@ -81,7 +81,7 @@ def test_kafka_14792_an_index_is_made_once_however_often_it_is_asked_for() -> No
 
 
 def written(directory: Path) -> list[Path]:
-    """The segments of a log, as real files."""
+    """Return the segments of a stopped log, as real files."""
     file_system = new_file_system()
     stopped(file_system, clean=True)
     paths = []
@@ -107,7 +107,7 @@ def test_kafka_5104_a_dump_opens_indexes_to_read_and_makes_none(tmp_path: Path) 
 
 
 def test_kafka_7487_an_index_that_names_last_offsets_is_no_mismatch(tmp_path: Path) -> None:
-    """Of batches of several records, the last offset is in the index and not the first."""
+    """The index holds the last offset of a batch of several records, not the first."""
     file_system = new_file_system()
     segment = open_segment(file_system, 0, replace(THREE, index_interval_bytes=0))
     for base in (0, 5, 10):

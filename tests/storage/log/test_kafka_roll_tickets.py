@@ -58,7 +58,8 @@ def test_kafka_4099_t36_old_records_do_not_roll_at_each_append() -> None:
 
 def test_t36_the_new_set_is_compared_with_the_first_batchs_greatest_timestamp() -> None:
     log = open_log(new_file_system(), LogConfig(segment_ms=1000, segment_index_bytes=1200))
-    log.append_as_leader(produced(5, timestamp=NOW_MS), leader_epoch=0, now_ms=NOW_MS)  # up to NOW_MS + 4
+    # The times reach NOW_MS + 4.
+    log.append_as_leader(produced(5, timestamp=NOW_MS), leader_epoch=0, now_ms=NOW_MS)
     append_at(log, NOW_MS + 1004)
     assert bases(log) == [0]
     append_at(log, NOW_MS + 1005)
@@ -155,7 +156,7 @@ def test_kafka_6388_an_empty_segment_with_a_full_index_begins_anew_in_its_place(
 
 
 def test_ro2_an_empty_segment_that_begins_anew_has_no_transaction_index() -> None:
-    """As one just made: its aborted transactions went with a truncation, the empty file is Kafka's to remove too."""
+    """A new segment has none. A truncation removed its aborted transactions, and Kafka too removes the empty file."""
     file_system = new_file_system()
     log = open_log(file_system)
     append_each(log, 1)
@@ -236,7 +237,7 @@ def test_ls2_a_followers_single_batches_are_indexed_from_the_second_on() -> None
 
 
 def test_t37_recovery_walks_the_whole_segment_in_which_the_recovery_point_lies() -> None:
-    """Damage below the recovery point, but in its segment, is found; in a segment below it is not looked for."""
+    """Damage below the recovery point but in its segment is found. Segments below are not checked."""
     for damaged_base, is_found in ((0, False), (5, True)):
         file_system = new_file_system()
         config = LogConfig(segment_bytes=5 * SIZE, segment_index_bytes=1200)

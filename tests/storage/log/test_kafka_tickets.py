@@ -70,7 +70,8 @@ def test_kafka_804_every_message_of_a_compressed_set_is_found_by_its_offset(
 
 def test_kafka_6492_a_segment_that_a_truncation_empties_takes_records_again() -> None:
     log = open_log(new_file_system(), ROLLING)
-    append_each(log, PER_SEGMENT + 1)  # the first segment's indexes are trimmed at the roll
+    # The roll trims the first segment's indexes.
+    append_each(log, PER_SEGMENT + 1)
     log.truncate_to(0, now_ms=NOW_MS)
     assert (
         not log.local.segments.active.offset_index.is_full
@@ -83,7 +84,8 @@ def test_kafka_6492_a_segment_that_a_truncation_empties_takes_records_again() ->
 def test_kafka_12875_whoever_looks_after_a_truncation_of_everything_finds_one_active_segment() -> None:
     log = open_log(new_file_system(), ROLLING)
     append_each(log, 3 * PER_SEGMENT)
-    for start in (2, 7 * PER_SEGMENT):  # within the old log, and behind it
+    # The first start is within the old log, the second is beyond its end.
+    for start in (2, 7 * PER_SEGMENT):
         log.truncation.truncate_fully_and_start_at(start, now_ms=NOW_MS)
         assert log.local.segments.base_offsets == [start] and log.local.segments.active.base_offset == start
         assert log.read(start, max_size=100).records == b""
@@ -95,7 +97,7 @@ def test_kafka_12875_whoever_looks_after_a_truncation_of_everything_finds_one_ac
 
 
 def late_in_the_middle(first: int) -> list[Record]:
-    """The latest of five records is the third."""
+    """Return five records of which the third is the first one with the latest time."""
     times = (NOW_MS, NOW_MS + 1, NOW_MS + 9, NOW_MS + 2, NOW_MS + 9)
     return [Record(first + place, time, b"key", b"value") for place, time in enumerate(times)]
 
@@ -104,7 +106,7 @@ def late_in_the_middle(first: int) -> list[Record]:
 def test_kafka_16310_the_record_with_the_greatest_timestamp_is_looked_for_in_its_batch(
     codec: Compression,
 ) -> None:
-    """What the log keeps in memory and in the time index is the last offset of that batch alone."""
+    """In memory and in the time index, the log keeps only the last offset of that batch."""
     file_system = new_file_system()
     log = open_log(file_system, DENSE)
     for epoch in range(2):
@@ -203,7 +205,8 @@ def test_kafka_9203_an_lz4_frame_within_a_larger_buffer_has_its_own_checksum(bef
     buffer = memoryview(b"\xaa" * before + frame + b"\xbb" * 9)
     assert decompress_lz4(buffer[before:], 1 << 20, magic=2) == plain
     damaged = bytearray(buffer)
-    damaged[before + 6] ^= 1  # the checksum of the frame's descriptor
+    # This byte is the checksum of the frame's descriptor.
+    damaged[before + 6] ^= 1
     with pytest.raises(InvalidRecord, match="checksum"):
         decompress_lz4(memoryview(damaged)[before:], 1 << 20, magic=2)
 
@@ -271,7 +274,7 @@ def test_kafka_6322_a_log_some_of_whose_files_are_gone_is_deleted(suffix: str) -
 
 
 def test_kafka_6075_no_file_is_mapped_while_it_is_cut_or_deleted(tmp_path: Path) -> None:
-    """Where a map holds its file (Windows) each of these would fail; after them no map of the log is left."""
+    """A map holds its file on Windows, where these calls would fail. After them no map of the log is left."""
     directory = str(tmp_path / "topic-0")
     file_system = OsFileSystem()
     file_system.make_directory(directory)

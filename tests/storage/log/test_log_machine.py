@@ -50,7 +50,7 @@ def is_prefix(shorter: list[Batch], longer: list[Batch]) -> bool:
 
 @final
 class LogMachine(RuleBasedStateMachine):
-    """The model is the list of batches, the log end, and up to where a flush promised them."""
+    """A log, and its model: the list of batches, the log end, and the offset up to which a flush promised them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,8 +59,10 @@ class LogMachine(RuleBasedStateMachine):
         self.end = 0
         self.start = 0
         self.epoch = 0
-        self.flushed = 0  # a power loss takes nothing below
-        self.checkpoint = 0  # the recovery point that a restart is given
+        # A power loss takes nothing below this offset.
+        self.flushed = 0
+        # The recovery point for the next start.
+        self.checkpoint = 0
         self.value = 0
         self.log: PartitionLog
 
@@ -204,7 +206,8 @@ class LogMachine(RuleBasedStateMachine):
     def crash_and_start(self) -> None:
         self.disk.crash_process()
         self.open(clean=False)
-        assert self._stored() == self.model  # the page cache survived
+        # The page cache survived.
+        assert self._stored() == self.model
         self._take_over()
 
     @rule(mode=st.sampled_from(POWER_LOSSES))
@@ -236,7 +239,8 @@ class LogMachine(RuleBasedStateMachine):
         else:
             self.disk.disarm()
             self.disk.crash_process()
-        if verb == "full":  # a log start that the leader moves on: the checkpoint may know of it or not
+        # The leader moved the log start on; the checkpoint may have it or not.
+        if verb == "full":
             self.start = min(start, target)
         self._restart_after_loss(before, after, flushed, mode)
 
@@ -257,7 +261,7 @@ class LogMachine(RuleBasedStateMachine):
     def _restart_after_loss(
         self, before: list[Batch], after: list[Batch], flushed: int, mode: PowerLoss | None
     ) -> None:
-        """A start that is itself killed once or twice, then one that ends; what it finds was there."""
+        """Start after the loss, killed once or twice, then start again and check that what it finds was there."""
         if mode is None:
             self.disk.crash_process()
         else:
@@ -346,7 +350,7 @@ TestLogMachine.settings = SETTINGS
 
 
 def assert_machine_holds(examples: int, steps: int) -> None:
-    """The machine's own invariants and rules assert."""
+    """Run the machine. Its own invariants and rules assert."""
     short = settings(SETTINGS, max_examples=examples, stateful_step_count=steps)
     run_state_machine_as_test(LogMachine, settings=short)
 

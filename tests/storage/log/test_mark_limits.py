@@ -32,7 +32,7 @@ EPOCHS = f"{DIRECTORY}/leader-epoch-checkpoint"
 
 
 def log_of(count: int, config: LogConfig = THREE, *, high_watermark: int | None = None) -> PartitionLog:
-    """Three batches of one record a segment."""
+    """Return a log of one record a batch and three batches a segment."""
     log = disk_and_log(config)[1]
     append_each(log, count)
     log.marks.update_high_watermark(count if high_watermark is None else high_watermark)
@@ -85,9 +85,11 @@ def test_rd4_the_place_told_is_the_log_end_not_the_bound() -> None:
     log = log_of(0, ROOMY)
     append_each(log, 5)
     log.append_as_leader(produced(5), leader_epoch=0, now_ms=NOW_MS)
-    log.truncate_to(8, now_ms=NOW_MS)  # the batch 5 to 9 goes
+    # The batch 5 to 9 is deleted.
+    log.truncate_to(8, now_ms=NOW_MS)
     log.marks.update_high_watermark(8)
-    log.marks.set_high_watermark(LogOffsetMetadata(7, 0, 5 * SIZE))  # below the end, above what is left
+    # It is below the log end, but above the last batch.
+    log.marks.set_high_watermark(LogOffsetMetadata(7, 0, 5 * SIZE))
     data = log.read(6, max_size=100, isolation=Isolation.HIGH_WATERMARK)
     assert data.records == b"" and data.offset_metadata == log.local.log_end
 
@@ -125,7 +127,8 @@ def test_rd8_the_earliest_is_the_log_start_with_the_epoch_that_holds_there() -> 
     found = log.reads.offset_for_timestamp(-2)
     assert found is not None and (found.timestamp, found.offset, found.leader_epoch) == (-1, 2, 2)
     log.epochs.clear()
-    log.epochs.assign(9, 4)  # begins above the log start: what lies there has none
+    # The epoch begins above the log start: the records at the start have none.
+    log.epochs.assign(9, 4)
     found = log.reads.offset_for_timestamp(-2)
     assert found is not None and (found.offset, found.leader_epoch) == (2, None)
 
@@ -188,7 +191,7 @@ def test_rt1_decided_transactions_below_it_hold_nothing_back() -> None:
     send(log, 7)
     end(log, 7)
     append_each(log, 4)
-    # As if a follower had been told, before the producers were asked.
+    # A follower is told so, before the producers are asked.
     log.marks.high_watermark, log.marks._high_watermark_place = log.log_end_offset, log.local.log_end
     assert log.producers.first_unstable_transaction is not None
     log.marks.maybe_increment_log_start_offset(4)
@@ -303,7 +306,8 @@ def test_rt12_no_snapshot_of_before_is_loaded() -> None:
     log = open_log(file_system, THREE)
     log.append_as_leader(produced(producer_id=5, producer_epoch=0, sequence=0), leader_epoch=3, now_ms=NOW_MS)
     append_each(log, 6)
-    assert log.producers.latest_snapshot_offset == 6  # between the new start and the new end
+    # The snapshot is between the new start and the new end.
+    assert log.producers.latest_snapshot_offset == 6
     log.truncation.truncate_fully_and_start_at(9, 4, now_ms=NOW_MS)
     assert log.producers.last_entry(5) is None
     names = file_system.list(DIRECTORY)

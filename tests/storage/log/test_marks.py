@@ -1,4 +1,4 @@
-"""PartitionLog: the high watermark and the places of offsets through appends, rolls and truncations.
+"""The high watermark and the places of offsets, through appends, rolls and truncations.
 
 Rules RD1 to RD4, RD11, RD12, T9, T25; Kafka: UnifiedLogTest, LocalLogTest.
 """
@@ -69,7 +69,7 @@ def test_rd11_a_follower_takes_what_it_is_told_up_to_its_end() -> None:
 
 
 def test_rd11_it_moves_to_the_base_of_the_batch_in_which_it_lies() -> None:
-    """Kafka 4.1, when a reader asks for its place; no reader is shown the batch either way."""
+    """Kafka 4.1 does so when a reader asks for its place. No reader sees the batch either way."""
     log = log_of(0)
     for _ in range(2):
         log.append_as_leader(produced(5), leader_epoch=0, now_ms=NOW_MS)

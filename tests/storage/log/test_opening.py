@@ -1,4 +1,4 @@
-"""PartitionLog: what it makes of nearly nothing, and of files of old brokers. Rules RD9, T27; Kafka: UnifiedLogTest."""
+"""A log opened on almost nothing, and on files of old brokers. Rules RD9, T27; Kafka: UnifiedLogTest."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_files_offset_is_the_number_before_its_first_dot(kind: str) -> None:
 
 
 def old_set(*timestamps: int, magic: int) -> bytes:
-    """A gzip wrapper around one message for each timestamp, from offset 0 on."""
+    """Return a gzip wrapper around one message for each timestamp, from offset 0 on."""
     return build_message_set(
         [Record(offset, timestamp, b"k", b"v") for offset, timestamp in enumerate(timestamps)],
         magic=magic,
@@ -79,7 +79,10 @@ def old_set(*timestamps: int, magic: int) -> bytes:
 
 
 def test_t27_the_last_offset_of_a_wrapper_stands_in_for_its_first() -> None:
-    """The first would have to be decompressed: a follower takes it cheaply, a gap below it included."""
+    """Only decompression shows the first offset.
+
+    A follower does without, so it also takes a gap below the last one.
+    """
     data = old_set(NOW_MS, NOW_MS + 1, NOW_MS + 2, magic=1)
     analysis = analyze(data, leader_epoch=0)
     assert (analysis.first_offset, analysis.last_offset) == (2, 2)

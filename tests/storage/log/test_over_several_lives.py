@@ -23,7 +23,8 @@ def test_ll1_the_mark_of_a_clean_stop_serves_one_start() -> None:
     started(file_system).shutdown(broker_epoch=7, now_ms=NOW_MS)
     second = started(file_system)
     assert (second.was_clean, second.previous_broker_epoch) == (True, 7)
-    second.close_handles()  # it crashes
+    # The second life ends in a crash.
+    second.close_handles()
     third = started(file_system)
     assert (third.was_clean, third.previous_broker_epoch) == (False, None)
 

@@ -1,4 +1,4 @@
-"""PartitionLog: reads up to a bound, and the marks that bound them. Rules RD1 to RD12, AP15, RT1, EP5."""
+"""Reads up to a bound, and the marks that bound them. Rules RD1 to RD12, AP15, RT1, EP5."""
 
 from __future__ import annotations
 
@@ -78,9 +78,11 @@ def test_rd3_nothing_at_or_above_the_high_watermark_is_served(high_watermark: in
 
 def test_rd3_the_position_of_the_bound_counts_only_in_its_own_segment() -> None:
     log = log_of(12)
-    log.marks.update_high_watermark(6)  # one batch into the second segment: position SIZE there
+    # The mark is one batch into the second segment, where the position is SIZE.
+    log.marks.update_high_watermark(6)
     assert log.marks.high_watermark_metadata == LogOffsetMetadata(6, 5, SIZE)
-    assert read(log, 0, Isolation.HIGH_WATERMARK) == [0, 1, 2, 3, 4]  # whole, though 5 * SIZE > SIZE
+    # The segment is read whole, though 5 * SIZE is above SIZE.
+    assert read(log, 0, Isolation.HIGH_WATERMARK) == [0, 1, 2, 3, 4]
     assert read(log, 5, Isolation.HIGH_WATERMARK) == [5]
 
 
@@ -92,7 +94,7 @@ def test_rd2_above_the_bound_there_are_no_bytes_but_the_place_of_the_offset() ->
 
 
 def test_t26_the_metadata_holds_the_base_offset_of_the_batch_found() -> None:
-    """As Kafka 4.1 has it; 4.0 and 4.2 give the offset as asked."""
+    """Kafka 4.1 does the same; 4.0 and 4.2 return the offset that was asked for."""
     log = open_log(new_file_system())
     log.append_as_leader(produced(5), leader_epoch=0, now_ms=NOW_MS)
     data = log.read(3, max_size=1000)
@@ -121,7 +123,8 @@ def test_rd4_where_no_later_record_is_left_nothing_and_the_log_end() -> None:
     log = open_log(new_file_system())
     log.append_as_leader(produced(5), leader_epoch=0, now_ms=NOW_MS)
     log.append_as_leader(produced(5), leader_epoch=0, now_ms=NOW_MS)
-    assert log.truncate_to(7, now_ms=NOW_MS)  # the batch 5 to 9 goes, the log ends at 7
+    # The batch 5 to 9 is deleted, and the log ends at 7.
+    assert log.truncate_to(7, now_ms=NOW_MS)
     data = log.read(6, max_size=100)
     assert data.records == b"" and data.offset_metadata == log.local.log_end
 
@@ -135,7 +138,8 @@ def test_rd11_the_high_watermark_starts_at_the_log_start_and_stays_within_the_lo
     assert log.marks.update_high_watermark(4) == 4
     assert log.marks.update_high_watermark(100) == 6
     assert log.marks.high_watermark_metadata == log.local.log_end
-    assert log.marks.update_high_watermark(2) == 2  # it may go back
+    # It may go back.
+    assert log.marks.update_high_watermark(2) == 2
     with pytest.raises(AssertionError):
         log.marks.update_high_watermark(-1)
 
@@ -155,7 +159,8 @@ def test_rd11_the_same_offset_on_a_newer_segment_counts_as_forward() -> None:
     log = log_of(3)
     log.marks.update_high_watermark(3)
     old = log.marks.high_watermark_metadata
-    log.marks.set_high_watermark(old)  # as a leader that has not heard of the roll
+    # The mark comes from a leader that has not heard of the roll.
+    log.marks.set_high_watermark(old)
     log.flushes.roll(now_ms=NOW_MS)
     log.marks.set_high_watermark(old)
     assert log.marks.maybe_increment_high_watermark(log.local.log_end)

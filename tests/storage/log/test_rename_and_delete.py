@@ -1,4 +1,4 @@
-"""PartitionLog: its directory is renamed and deleted, the log closed. Rules RT13 to RT15."""
+"""The directory of a log is renamed and deleted, and the log is closed. Rules RT13 to RT15."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_rt15_a_rename_that_fails_takes_the_log_offline(monkeypatch: pytest.Monk
 
 
 def test_rt14_an_orderly_stop_makes_no_index_of_a_segment_that_nobody_used() -> None:
-    """A differential run: the next start makes it, and then takes the snapshot at the log end anew, as Kafka's does."""
+    """A differential run found it: the next start makes the index, then takes the snapshot at the log end."""
     file_system = new_file_system()
     log = open_log(file_system, clean=True)
     append_each(log, 3)

@@ -1,4 +1,4 @@
-"""PartitionLog: old segments go, by time, size and log start offset. Rules RT2 to RT8."""
+"""Old segments are deleted by time, size and log start offset. Rules RT2 to RT8."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def log_of(
     high_watermark: int | None = None,
     **config: int | str,
 ) -> PartitionLog:
-    """Segments of five batches of one record each, all as old as NOW_MS."""
+    """Return a log of segments of five batches of one record each, all as old as NOW_MS."""
     shape = LogConfig(segment_bytes=5 * SIZE, segment_index_bytes=1200, **config)  # type: ignore[arg-type]
     log = open_log(new_file_system() if file_system is None else file_system, shape)
     append_each(log, count)
@@ -46,7 +46,7 @@ def suffixed(file_system: FileSystem, suffix: str) -> list[str]:
     return [name for name in file_system.list(DIRECTORY) if name.endswith(suffix)]
 
 
-# What may go
+# What may be deleted
 
 
 @pytest.mark.covers(
@@ -282,7 +282,8 @@ def test_kafka_9105_snapshots_below_a_moved_log_start_go_with_their_segments() -
     log.marks.maybe_increment_log_start_offset(4)
     log.retention.delete_old(NOW_MS)
     assert log.producers.snapshot_offsets == [4]
-    assert log.producers.producers[7].last_sequence == 5  # it is known still
+    # The producer is still known.
+    assert log.producers.producers[7].last_sequence == 5
 
 
 @pytest.mark.covers("UnifiedLogTest.testProducerIdExpirationOnSegmentDeletion")
@@ -316,7 +317,8 @@ def test_rt3_once_all_is_committed_and_expired_one_empty_segment_and_the_last_ep
     log = log_of(0, retention_ms=0)
     for offset in range(100):
         log.append_as_follower(batch(offset, epoch=offset // 50), leader_epoch=1, now_ms=NOW_MS)
-    assert log.retention.delete_old(NOW_MS + 1) == 0  # the high watermark is not known yet
+    # The high watermark is not known yet.
+    assert log.retention.delete_old(NOW_MS + 1) == 0
     for high_watermark in range(25, 31):
         log.marks.update_high_watermark(high_watermark)
         log.retention.delete_old(NOW_MS + 1)
@@ -345,7 +347,8 @@ def test_rt3_the_files_are_renamed_first_and_removed_when_it_is_time() -> None:
     assert [f"{base:020d}.log.deleted" for base in (0, 5)] == suffixed(file_system, ".log.deleted")
     assert suffixed(file_system, ".log") == [f"{10:020d}.log"]
     data = waiting[1].read(7, 1000, waiting[1].size_bytes)
-    assert data is not None and data.records  # who began before may go on
+    # A reader that began before may finish.
+    assert data is not None and data.records
     for segment in waiting:
         segment.delete()
     assert suffixed(file_system, ".deleted") == []

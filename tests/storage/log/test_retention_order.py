@@ -1,4 +1,4 @@
-"""In which order retention goes, and what lies at a boundary. Rules RT3, RT4, RT11, RD2."""
+"""The order of retention's steps, and cases at a boundary. Rules RT3, RT4, RT11, RD2."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.storage.logs import (
 
 
 def test_rt3_the_log_starts_behind_a_segment_before_that_leaves() -> None:
-    """KAFKA-16073: a reader would be told of offsets that no segment has."""
+    """Else a reader would be sent to offsets that no segment has (KAFKA-16073)."""
     log = open_log(new_file_system(), replace(THREE, retention_ms=1000))
     append_each(log, 12)
     log.marks.update_high_watermark(12)
@@ -38,7 +38,7 @@ def test_rt3_the_log_starts_behind_a_segment_before_that_leaves() -> None:
 
 
 def of_times(*times: int) -> PartitionLog:
-    """A segment for each, and an empty active one."""
+    """Return a log with a segment for each time, and an empty active one."""
     config = replace(SMALL, retention_ms=1000, retention_bytes=2 * SIZE)
     log = open_log(new_file_system(), config)
     for time in times:
@@ -49,11 +49,12 @@ def of_times(*times: int) -> PartitionLog:
 
 
 def test_rt4_what_is_too_much_goes_before_what_is_too_old_is_looked_for() -> None:
-    """The first segment is young and keeps the old ones behind it from being looked at, until size takes it away."""
+    """The first segment is young, so the old ones after it are not checked until it is deleted by size."""
     log = of_times(NOW_MS, NOW_MS - 5000, NOW_MS)
     assert log.retention.delete_old(NOW_MS) == 2
     assert read_offsets(log) == [2]
-    log = of_times(NOW_MS, NOW_MS - 5000)  # not too much
+    # This is not too much.
+    log = of_times(NOW_MS, NOW_MS - 5000)
     assert log.retention.delete_old(NOW_MS) == 0
 
 
@@ -77,7 +78,7 @@ def test_rt11_the_first_segment_is_emptied_and_not_made_anew_where_the_truncatio
 
 
 def test_rd2_a_read_that_begins_at_its_bound_tells_the_bound_itself() -> None:
-    """Not the batch that holds it, which may begin below."""
+    """It does not return the place of the batch that holds the bound, which may begin below."""
     log = open_log(new_file_system())
     append_each(log, 1)
     log.append_as_leader(produced(3), leader_epoch=0, now_ms=NOW_MS)

@@ -1,4 +1,4 @@
-"""PartitionLog: roll and flush. Rules RO1 to RO4, FL1 to FL6, T12."""
+"""Roll and flush of a log. Rules RO1 to RO4, FL1 to FL6, T12."""
 
 from __future__ import annotations
 
@@ -214,7 +214,8 @@ def test_a_truncation_under_a_prepared_flush_keeps_the_recovery_point_below_it()
     append_each(log, 10)
     prepared = log.flushes.prepare()
     log.truncate_to(4, now_ms=NOW_MS)
-    append_each(log, 10)  # other records, which nobody has synced
+    # Nobody has synced these other records.
+    append_each(log, 10)
     prepared()
     log.flushes.done(prepared.offset)
     assert log.local.recovery_point == 4

@@ -1,4 +1,4 @@
-"""PartitionLog: offsets by timestamp. Rules RD8 to RD10, T28."""
+"""Offsets by timestamp. Rules RD8 to RD10, T28."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.storage.logs import NOW_MS, SIZE, append_each, new_file_system, open_
 
 
 def log_of(*timestamps: int, segment_batches: int = 2) -> PartitionLog:
-    """One record a batch, at NOW_MS and so much."""
+    """Return a log of one record a batch, each `timestamps` after NOW_MS."""
     config = LogConfig(segment_bytes=segment_batches * SIZE, segment_index_bytes=1200)
     log = open_log(new_file_system(), config)
     for timestamp in timestamps:
@@ -92,7 +92,7 @@ def test_t28_records_below_the_log_start_are_skipped() -> None:
 
 
 def test_rd8_a_segment_whose_hits_lie_below_the_log_start_ends_the_search() -> None:
-    """As in Kafka: the segment behind it is not asked, though it would have an answer."""
+    """Kafka does the same: the next segment is not asked, though it would have an answer."""
     log = log_of(9, 1, 10, 11)
     log.marks.maybe_increment_log_start_offset(1)
     assert found(log, 5) is None and found(log, 10) == (10, 2)

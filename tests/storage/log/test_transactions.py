@@ -1,4 +1,4 @@
-"""PartitionLog: transactions, the last stable offset, and what a reader of committed records is told.
+"""Transactions, the last stable offset, and what a reader of committed records gets.
 
 Rules RD5 to RD7, RD12, AP14, LS10, T35.
 """
@@ -24,13 +24,13 @@ def new_log(file_system: SimFileSystem | None = None, segment_bytes: int = 1 << 
 
 
 class Producer:
-    """A transactional producer that leads its own appends."""
+    """A transactional producer, and the leader's appends of its batches."""
 
     def __init__(self, log: PartitionLog, producer_id: int, epoch: int = 0) -> None:
         self._log, self._producer_id, self._epoch, self._sequence = log, producer_id, epoch, 0
 
     def send(self, count: int) -> int:
-        """Gives the first offset."""
+        """Append `count` records. Returns the first offset."""
         data = batch(
             0,
             count,
@@ -44,7 +44,7 @@ class Producer:
         return self._log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS).first_offset
 
     def end(self, *, commit: bool, coordinator_epoch: int = 0, epoch: int | None = None) -> int:
-        """Gives the marker's offset."""
+        """Append the marker. Returns its offset."""
         return end_transaction(
             self._log,
             self._producer_id,
@@ -170,7 +170,7 @@ def test_rd7_it_is_not_held_below_the_log_start_offset(is_rolled: bool) -> None:
 
 
 def test_rd7_a_truncation_above_the_high_watermark_leaves_it() -> None:
-    """A rebuilt producer state takes what was replicated long ago for undecided: the bound must not come back."""
+    """A rebuilt producer state takes old transactions for undecided. The last stable offset must not go back."""
     log = new_log()
     producer = Producer(log, 1)
     producer.send(2)
@@ -222,7 +222,7 @@ def test_rd11_marks_that_are_offsets_alone_get_their_places() -> None:
 
 
 def write_interleaved(log: PartitionLog) -> None:
-    """Four producers up to offset 90, of which 1 and 2 abort."""
+    """Write with four producers up to offset 90; 1 and 2 abort. The number beside each call is its first offset."""
     one, two, three, four = (Producer(log, producer_id) for producer_id in (1, 2, 3, 4))
     one.send(5)  # 0
     plain(log, 3)  # 5
@@ -442,7 +442,7 @@ def test_rd7_no_open_transaction_is_ever_read_as_committed() -> None:
 
 
 def test_ix19_bytes_that_end_at_the_first_index_entry_are_bounded_by_the_second() -> None:
-    """Kafka's search passes the first entry by even where it hits it: a reader is told of one transaction more."""
+    """Kafka's search skips the first entry even if it matches: a reader gets one transaction more."""
     log = new_log()
     plain(log, 1)
     for producer_id in (1, 2, 3):

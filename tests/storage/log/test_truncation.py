@@ -1,4 +1,4 @@
-"""PartitionLog: truncation, and what must follow it. Rules RT9 to RT12, T9."""
+"""Truncation of a log, and its effects. Rules RT9 to RT12, T9."""
 
 from __future__ import annotations
 
@@ -131,7 +131,8 @@ def test_rt9_the_recovery_point_comes_down_and_its_keeper_is_told_before_the_nex
     )
     append_each(log, 10)
     log.truncate_to(9, now_ms=NOW_MS)
-    assert told == []  # it stood at 0: nothing was lowered
+    # The recovery point was 0, so it was not lowered.
+    assert told == []
     log.flushes.flush()
     log.truncate_to(4, now_ms=NOW_MS)
     assert told == [4] and log.local.recovery_point == 4

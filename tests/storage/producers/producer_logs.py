@@ -1,4 +1,4 @@
-"""A log that a producer writes to, and what is known of its producers."""
+"""A log that a producer writes to, and its known producers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def last_sequences(log: PartitionLog) -> dict[int, int]:
 
 
 def segmented(file_system: SimFileSystem, segments: int) -> PartitionLog:
-    """A record of producer 1 in each segment, the last of which holds one too."""
+    """Return a log with a record of producer 1 in each segment, the last one too."""
     log = open_log(file_system, ROOMY)
     for number in range(segments):
         if number:

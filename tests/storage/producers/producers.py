@@ -1,4 +1,4 @@
-"""What the tests of producer state share: a disk, a manager, batches and appends."""
+"""Helpers for the tests of producer state: a disk, a manager, batches and appends."""
 
 from __future__ import annotations
 

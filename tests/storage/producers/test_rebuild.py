@@ -86,7 +86,8 @@ def test_ps24_an_empty_state_that_has_seen_all_is_not_scanned_for() -> None:
     file_system = new_file_system()
     log = segmented(file_system, 3)
     producers = ProducerStateManager(file_system, DIRECTORY)
-    producers.reached(9)  # beyond what is asked for, and nobody is known
+    # This is beyond the end that is asked for, and no producer is known.
+    producers.reached(9)
     rebuild_producer_state(
         producers, log.local.segments, log_start_offset=0, last_offset=2, now_ms=NOW_MS, is_clean=False
     )
@@ -140,7 +141,8 @@ def test_t45_after_an_unclean_stop_they_are_found_in_the_log() -> None:
 def test_t46_of_snapshots_at_no_base_only_the_largest_beyond_all_stays() -> None:
     file_system = new_file_system()
     log = segmented(file_system, 3)
-    log.close()  # a snapshot at 3, the log end
+    # The close takes a snapshot at 3, the log end.
+    log.close()
     assert snapshots(file_system) == [1, 2, 3]
     producers = ProducerStateManager(file_system, DIRECTORY)
     producers.remove_stray_snapshots([0, 2])
@@ -190,7 +192,7 @@ def test_ps15_a_snapshot_follows_records_of_nobody_too() -> None:
 
 
 def compacted(base_offset: int, kept: list[int], sequence: int, count: int, *, pid: int = 1) -> bytes:
-    """A batch of `count` records of which compaction kept those at `kept`."""
+    """Make a batch of `count` records of which compaction kept those at `kept`."""
     content = bytearray(
         batch(
             base_offset,

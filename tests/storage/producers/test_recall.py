@@ -1,4 +1,4 @@
-"""A log that was reloaded knows again what its producers may still send a second time."""
+"""A reloaded log knows again the batches that its producers may send a second time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from storage.producers.recall import RECALLED_ENTRIES
 from tests.storage.logs import NOW_MS, SMALL, batch, new_disk, new_file_system, produced
 from tests.storage.logs import open_log as open_plain_log
 
-DENSE = LogConfig(index_interval_bytes=0, segment_bytes=1 << 20)  # an index entry each batch but the first
+# Each batch but the first has an index entry.
+DENSE = LogConfig(index_interval_bytes=0, segment_bytes=1 << 20)
 
 open_log = partial(open_plain_log, recalls_batches=True)
 
@@ -96,9 +97,8 @@ def test_batches_of_an_older_producer_epoch_are_not_recalled() -> None:
 def test_batches_before_a_gap_in_the_sequences_are_not_recalled() -> None:
     file_system = new_file_system()
     log = open_log(file_system)
-    for offset, sequence in enumerate(
-        (0, 1, 5, 6)
-    ):  # as a follower may have them, after its leader lost some
+    # A follower may have such sequences after its leader lost some.
+    for offset, sequence in enumerate((0, 1, 5, 6)):
         records = batch(offset, producer_id=7, producer_epoch=0, sequence=sequence)
         log.append_as_follower(records, leader_epoch=0, now_ms=NOW_MS)
     log.close()
@@ -139,7 +139,8 @@ def test_a_damaged_index_stops_no_start() -> None:
     index = log.local.segments.active.offset_index_path
     log.close()
     file = file_system.open(index, OpenMode.WRITE)
-    file.write_at(4, b"\x00\x00\x00\x07")  # an entry that points into a batch
+    # The entry points into a batch.
+    file.write_at(4, b"\x00\x00\x00\x07")
     file.close()
     assert open_log(file_system, DENSE, clean=True).producers.producers[7].last_sequence == 3
 

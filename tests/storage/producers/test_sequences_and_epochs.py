@@ -33,7 +33,7 @@ def new_manager() -> ProducerStateManager:
 
 
 def in_transaction() -> ProducerStateManager:
-    """Offsets 0 to 2, open, of coordinator epoch 4."""
+    """Return the state of an open transaction: offsets 0 to 2, coordinator epoch 4."""
     manager = new_manager()
     append(manager, data(0, 0, transactional=True), origin=REPLICATION)
     append(manager, marker(1, commit=True, coordinator_epoch=4), origin=COORDINATOR)
@@ -186,7 +186,7 @@ def test_ps9_transactions_of_several_producers_are_known_by_their_first_offsets(
 
 
 def decided() -> ProducerStateManager:
-    """A transaction from 0 on with its marker at 5, above the high watermark."""
+    """Return the state of a transaction from 0 on with its marker at 5, above the high watermark."""
     manager = new_manager()
     append(manager, data(0, 0, count=5, transactional=True))
     append(manager, marker(5, commit=True), origin=COORDINATOR)
@@ -197,7 +197,8 @@ def decided() -> ProducerStateManager:
 def test_ps12_what_lies_below_the_log_start_is_unstable_no_more() -> None:
     manager = decided()
     manager.on_log_start_offset_incremented(5)
-    assert manager.first_unstable_offset == 0  # the marker itself is not below it
+    # The marker itself is not below it.
+    assert manager.first_unstable_offset == 0
     manager.on_log_start_offset_incremented(6)
     assert manager.first_unstable_offset is None
 
@@ -213,7 +214,8 @@ def test_ps15_a_snapshot_is_on_the_disk_when_it_is_taken() -> None:
     manager = ProducerStateManager(file_system, "/log")
     append(manager, data(0, 0))
     path = manager.take_snapshot()
-    file_system.sync_directory("/log")  # its name is another's to sync
+    # The caller must sync the directory for the name.
+    file_system.sync_directory("/log")
     assert path is not None and disk.durable_bytes(path) == read_file(file_system, path) != b""
 
 
@@ -270,7 +272,7 @@ def test_ps23_a_marker_takes_the_verification_away() -> None:
 def rebuilt(
     *batches: tuple[int, int], log_start_offset: int = 0, map_end: int = 0, clean: bool = False
 ) -> ProducerStateManager:
-    """Of a log of (producer, sequence), three batches a segment, without a snapshot."""
+    """Return the producers of a log of (producer, sequence) batches, three a segment, rebuilt without a snapshot."""
     file_system = new_file_system()
     log = open_log(file_system, THREE)
     for number, (pid, sequence) in enumerate(batches):
@@ -308,7 +310,8 @@ def test_ps24_the_scan_goes_on_where_the_snapshot_ends() -> None:
     for sequence in range(3):
         log.append_as_leader(data(0, sequence, pid=1).tobytes(), leader_epoch=0, now_ms=NOW_MS)
     manager = new_producers(file_system)
-    append(manager, data(1, 9, pid=7))  # known from the snapshot at 2 alone
+    # This producer is known from the snapshot at 2 alone.
+    append(manager, data(1, 9, pid=7))
     manager.take_snapshot()
     manager.reached(0)
     rebuild_producer_state(

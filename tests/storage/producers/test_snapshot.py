@@ -1,6 +1,4 @@
-"""Producer snapshots: the bytes of reference section 1.10, trap T10 and T11, and every snapshot Kafka left
-us.
-"""
+"""Producer snapshots: the bytes of reference section 1.10, traps T10 and T11, and every snapshot that Kafka left us."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ SNAPSHOTS = sorted(
     path for folder in ("kafka-4.1", "kafka-2.8") for path in GOLDEN.glob(f"{folder}/**/*.snapshot")
 )
 
-# How a java.util.HashMap of JDK 17 lists these, added as 1000, 1001, 2000, 5, 17, 33, 4000.
+# The order in which a java.util.HashMap of JDK 17 lists these, added as 1000, 1001, 2000, 5, 17, 33, 4000.
 KAFKAS_ORDER = (2000, 4000, 17, 33, 5, 1000, 1001)
 
 

@@ -1,4 +1,4 @@
-"""What a producer needs before it may begin a transaction here: rules PS23, PS4a, PS13, AP13 (KIP-890)."""
+"""The confirmation that a producer needs before it begins a transaction: rules PS23, PS4a, PS13, AP13 (KIP-890)."""
 
 from __future__ import annotations
 
@@ -187,7 +187,8 @@ def test_ap13_the_first_batch_of_a_transaction_needs_its_guard(
     assert guard is not None
     with pytest.raises(InvalidTransactionState):
         begun(log, VerificationGuard(), origin=origin)
-    begun(log, None, is_transactional=False, origin=origin)  # leaves the guard
+    # Without a transaction the guard stays.
+    begun(log, None, is_transactional=False, origin=origin)
     assert asked(log, sequence=1) is guard
     begun(log, guard, sequence=1, origin=origin)
     assert asked(log, sequence=2) is None
@@ -220,7 +221,8 @@ def test_ap13_switched_off_nothing_is_needed_and_the_guard_goes(log: PartitionLo
 @pytest.mark.covers("UnifiedLogTest.testEnablingVerificationWhenRequestIsAtLogLayer")
 def test_ap13_switched_on_with_a_request_under_way_it_is_refused(log: PartitionLog) -> None:
     log.producers.verifies_transactions = False
-    log.producers.verifies_transactions = True  # the request was looked at before
+    # The request was checked before the setting changed.
+    log.producers.verifies_transactions = True
     with pytest.raises(InvalidTransactionState):
         begun(log, None)
     assert log.log_end_offset == 0

@@ -1,4 +1,4 @@
-"""A log that has stopped, and what somebody did to its files before it starts again."""
+"""A log that has stopped, and changes to its files before it starts again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def names(file_system: SimFileSystem, ending: str = "") -> list[str]:
 
 
 def stopped(file_system: SimFileSystem, count: int = 12, *, clean: bool = False) -> None:
-    """A log of single records, three a segment, then a crash or an orderly stop."""
+    """Write a log of single records, three a segment, then crash or stop it in order."""
     log = open_log(file_system, THREE)
     append_each(log, count)
     if clean:
@@ -28,14 +28,14 @@ def stopped(file_system: SimFileSystem, count: int = 12, *, clean: bool = False)
 
 
 def poke(file_system: SimFileSystem, path: str, position: int, data: bytes) -> None:
-    """Over what is there."""
+    """Write `data` over what is there."""
     file = file_system.open(path, OpenMode.CREATE)
     file.write_at(position, data)
     file.close()
 
 
 def put(file_system: SimFileSystem, path: str, data: bytes) -> None:
-    """In place of what is there."""
+    """Write `data` in place of what is there."""
     file = file_system.open(path, OpenMode.CREATE)
     file.set_length(0)
     file.write_at(0, data)

@@ -1,4 +1,4 @@
-"""What real Kafka's log code made of damaged directories, and what we make of them."""
+"""The results of real Kafka's log code on damaged directories, compared with ours."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.golden.recovery_cases import Options, main, read_cases
 from tests.places import GOLDEN
 
 ARGUMENTS = [str(GOLDEN / "kafka-4.1"), str(GOLDEN / "recovery.jsonl")]
-# A choice by every option: topics, damage, fields.
+# The case files are chosen by every option: topics, damage, fields.
 SLICE = [
     "--sources",
     "shapes-none,shapes-gzip,index-full-rolls,empty",

@@ -1,6 +1,6 @@
-"""A log that retention emptied, at its next start: the same with and without the log start that a crash kept back.
+"""The next start of a log that retention emptied: the same with and without the log start that a crash may lose.
 
-Kafka 4.1.0 gives the same log start, end and epochs for the same directories. Rules LL22 to LL24, RT3, EP6.
+From the same directories Kafka 4.1.0 gets the same log start, end and epochs. Rules LL22 to LL24, RT3, EP6.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SHORT = LogConfig(segment_index_bytes=1200, retention_ms=1000)
 
 
 def emptied(file_system: SimFileSystem) -> PartitionLog:
-    """Nine records of three epochs, all of them too old."""
+    """Return a log that retention emptied: it had nine records of three epochs, all too old."""
     log = open_log(file_system, SHORT)
     for epoch in (1, 2, 3):
         log.append_as_leader(produced(3), leader_epoch=epoch, now_ms=NOW_MS)
@@ -32,7 +32,7 @@ def emptied(file_system: SimFileSystem) -> PartitionLog:
 def test_ll22_an_epoch_whose_records_are_all_gone_goes_at_the_next_start(
     log_start_offset: int, clean: bool
 ) -> None:
-    """Its start is the log end, as that of an epoch that a crash kept from its first record (KAFKA-10706)."""
+    """Its start is the log end, like that of an epoch that crashed before its first record (KAFKA-10706)."""
     file_system = new_file_system()
     log = emptied(file_system)
     if clean:
@@ -46,7 +46,7 @@ def test_ll22_an_epoch_whose_records_are_all_gone_goes_at_the_next_start(
 
 @pytest.mark.parametrize("log_start_offset", [0, 9])
 def test_ll22_nothing_hangs_on_it_the_log_goes_on_where_it_ended(log_start_offset: int) -> None:
-    """No record is asked for its epoch: a replica without one cuts at its high watermark, which is the log end."""
+    """No record needs an epoch: a replica without one cuts at its high watermark, which is the log end."""
     file_system = new_file_system()
     emptied(file_system).close_handles()
     log = open_log(file_system, SHORT, log_start_offset=log_start_offset)

@@ -74,7 +74,7 @@ def test_ll21_the_active_segment_has_room_in_its_indexes_again() -> None:
 
 
 def test_ll21_a_log_begun_anew_has_both_its_indexes_from_the_start() -> None:
-    """So an empty log that opens and closes again and again keeps the same files."""
+    """An empty log that opens and closes again and again keeps the same files."""
     file_system = new_file_system()
     before = None
     for _ in range(3):
@@ -111,7 +111,7 @@ def test_where_indexes_are_made_anew_offsets_that_go_back_cost_only_what_follows
 
 
 def test_ls9_after_an_orderly_stop_an_index_that_no_batch_bears_out_ends_the_log_at_its_base() -> None:
-    """As Kafka: the end is looked for from the last index entry on, and where offsets go back it is not found."""
+    """The end is looked for from the last index entry on, as in Kafka; it is not found if offsets go back."""
     file_system = new_file_system()
     data = b"".join(batch(offset, count=3) for offset in (0, 3, 6))
     raw_segment(file_system, 0, data + batch(1))
@@ -157,7 +157,8 @@ def test_ll15_segments_below_the_recovery_point_are_trusted_and_its_own_is_walke
     log, cuts = reopen(file_system, recovery_point=8)
     assert cuts == [] and log.log_end_offset == 12
     log.close_handles()
-    poke(file_system, file_of(6), 70, b"\x77")  # offset 6, below the recovery point 8, in its segment
+    # Offset 6 is below the recovery point 8, but in its segment.
+    poke(file_system, file_of(6), 70, b"\x77")
     log, cuts = reopen(file_system, recovery_point=8)
     assert log.log_end_offset == 6 and cuts[0].path == file_of(6)
 
@@ -201,7 +202,7 @@ def test_ll10_an_index_without_its_log_is_deleted() -> None:
 
 
 def test_ll16_a_greatest_timestamp_below_the_last_index_entry_empties_the_segment() -> None:
-    """Kafka: the time index refuses its last entry as the offset index refuses one that goes back."""
+    """In Kafka the time index refuses its last entry, as the offset index refuses one that goes back."""
     file_system = new_file_system()
     rising = b"".join(batch(offset, timestamp=NOW_MS + offset) for offset in (0, 3, 6, 9))
     raw_segment(file_system, 0, rising + batch(1, timestamp=NOW_MS + 50))
@@ -211,7 +212,10 @@ def test_ll16_a_greatest_timestamp_below_the_last_index_entry_empties_the_segmen
 
 
 def test_ll14_the_snapshots_of_deleted_segments_go_with_them() -> None:
-    """Also one at the very offset of the cut: producers are read from the log then, all their batches."""
+    """A snapshot at the very offset of the cut is deleted, too.
+
+    Producers are then read from all batches of the log.
+    """
     file_system = new_file_system()
     stopped(file_system)
     poke(file_system, file_of(0), 3 * SIZE, b"\x00" * 30)
@@ -356,7 +360,7 @@ def test_ll6_a_swap_at_or_above_the_least_cleaned_file_is_undone() -> None:
 def test_ll8_a_whole_swap_wins_over_what_lies_in_its_range() -> None:
     file_system = new_file_system()
     stopped(file_system)
-    # 3 to 8 were compacted into one segment of the offsets 4 and 8
+    # Offsets 3 to 8 were compacted into one segment of the offsets 4 and 8.
     swap = file_of(3, "log.swap")
     poke(file_system, swap, 0, batch(4) + batch(8))
     log, _ = reopen(file_system)

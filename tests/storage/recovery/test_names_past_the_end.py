@@ -1,4 +1,4 @@
-"""Files whose name is an offset that no log has: past 2^63-1, where Kafka does not start (NumberFormatException)."""
+"""Files named by an offset past 2^63-1, which no log has. Kafka does not start on them (NumberFormatException)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Start-up with offsets that do not fit their segment, or a torn end that looks so. Kafka: LogLoaderTest; rule LL12."""
+"""Start-up with offsets that do not fit their segment, or a torn end that looks so.
+
+Kafka: LogLoaderTest; rule LL12.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ COMPACTED = LogConfig(segment_bytes=3 * SIZE, segment_index_bytes=1200, cleanup_
 @pytest.mark.covers("LogLoaderTest.testRecoveryOfSegmentWithOffsetOverflow")
 @pytest.mark.parametrize("with_index", [True, False])
 def test_ll12_a_segment_that_overflows_is_split(with_index: bool) -> None:
-    """With an index it is met in recovery, without one as the segments are opened."""
+    """If it has an index, recovery finds it; if not, the opening of the segments does."""
     file_system = new_file_system()
     raw_segment(file_system, 0, batches(0, 1, FAR - 2))
     raw_segment(
@@ -42,7 +45,8 @@ def test_kafka_6264_a_compacted_log_whose_last_batch_alone_overflows_is_split_to
 
 def test_ll12_a_split_forgets_the_snapshot_of_a_base_offset_that_is_gone() -> None:
     file_system = new_file_system()
-    raw_segment(file_system, 0, batches(FAR + 5, FAR + 6))  # nothing fits: one new segment, none at 0
+    # No offset fits: there is one new segment, and none at 0.
+    raw_segment(file_system, 0, batches(FAR + 5, FAR + 6))
     poke(file_system, join(DIRECTORY, f"{0:020d}.snapshot"), 0, b"junk")
     log, _ = reopen(file_system)
     assert log.local.segments.base_offsets == [FAR + 5] and read_offsets(log) == [FAR + 5, FAR + 6]
@@ -50,8 +54,9 @@ def test_ll12_a_split_forgets_the_snapshot_of_a_base_offset_that_is_gone() -> No
 
 
 def ended_by_garbage(position: int) -> bytes:
-    """Offsets 0 to 2, then at byte `position` a sound batch at an offset of garbage."""
-    front = batches(0, 1) + batch(2, value_bytes=8 + position - 3 * SIZE)  # two lengths take a byte more
+    """Return offsets 0 to 2, then at byte `position` a sound batch at an offset of garbage."""
+    # Two lengths take a byte more.
+    front = batches(0, 1) + batch(2, value_bytes=8 + position - 3 * SIZE)
     assert len(front) == position, (len(front), position)
     return front + batch(0x3F52_0000_0000_001C)
 
@@ -88,7 +93,7 @@ def test_ll12_before_the_last_segment_nothing_is_torn_and_an_overflow_is_split()
 
 
 def test_kafka_905_offsets_that_go_back_in_a_segment_without_an_index_cost_only_what_follows() -> None:
-    """With the index there the segment is emptied, as Kafka does (LL16); without it Kafka does not start."""
+    """A segment with its index is emptied, as in Kafka (LL16). Without the index Kafka does not start."""
     file_system = new_file_system()
     raw_segment(file_system, 0, batches(0, 1, 2, 3, 4, 5, 2, 3, 6), with_index=False)
     log, cuts = reopen(file_system)
@@ -98,7 +103,7 @@ def test_kafka_905_offsets_that_go_back_in_a_segment_without_an_index_cost_only_
 
 @pytest.mark.parametrize("with_index", [True, False])
 def test_garbage_that_a_split_cannot_help_is_cut_with_all_that_follows(with_index: bool) -> None:
-    """Kafka: a split of a segment that does not overflow, and no start."""
+    """Kafka splits a segment that does not overflow, and does not start."""
     file_system = new_file_system()
     raw_segment(file_system, 0, batches(0, 1, FAR + 7, 3, 4), with_index=with_index)
     raw_segment(file_system, 5, batches(5, 6))
@@ -128,7 +133,7 @@ def test_garbage_and_a_torn_tail_behind_it_are_cut_one_after_the_other() -> None
 
 
 def test_a_split_onto_another_segment_is_no_split() -> None:
-    """Its files would replace that segment's."""
+    """Its files would replace those of that segment."""
     file_system = new_file_system()
     raw_segment(file_system, 0, batches(0, 1, FAR, FAR + 1))
     raw_segment(file_system, FAR, batches(FAR, FAR + 1, FAR + 2))

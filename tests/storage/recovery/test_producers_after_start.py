@@ -1,4 +1,4 @@
-"""What a start knows of producers and transactions: Kafka's LogLoaderTest, and bugs of its history."""
+"""Producers and transactions that a start knows: Kafka's LogLoaderTest, and bugs of its history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tests.storage.logs import DIRECTORY, NOW_MS, THREE, append_each, new_file_s
 from tests.storage.recovery.stopped_logs import file_of, names
 
 WIDE = LogConfig(segment_bytes=5_000, segment_index_bytes=1200, index_interval_bytes=50)
-ABORTED = [(1, 0, 29, 8), (2, 8, 74, 36)]  # producer, first and last offset, last stable offset
+# Producer, first and last offset, last stable offset.
+ABORTED = [(1, 0, 29, 8), (2, 8, 74, 36)]
 
 
 def transactional(log: PartitionLog, pid: int, count: int, sequences: dict[int, int]) -> None:
@@ -34,7 +35,10 @@ def transactional(log: PartitionLog, pid: int, count: int, sequences: dict[int, 
 
 
 def four_producers(file_system: SimFileSystem, config: LogConfig) -> PartitionLog:
-    """Interleaved transactions up to offset 90, of which those that end at 29 and at 74 are aborted."""
+    """Write interleaved transactions up to offset 90. Those that end at 29 and 74 are aborted.
+
+    The number beside each call is its first offset.
+    """
     log, sequences = open_log(file_system, config), dict[int, int]()
     transactional(log, 1, 5, sequences)  # 0
     append_each(log, 3)  # 5
@@ -100,7 +104,7 @@ def of_two_producers(file_system: SimFileSystem) -> PartitionLog:
 
 @pytest.mark.covers("LogLoaderTest.testLoadProducersAfterDeleteRecordsMidSegment")
 def test_ll25_producers_below_a_log_start_within_a_segment_are_still_known() -> None:
-    """From a snapshot or from the whole segment: who was known before the stop is known after it."""
+    """A producer that was known before the stop is known after it, from a snapshot or from the whole segment."""
     file_system = new_file_system()
     log = of_two_producers(file_system)
     log.marks.maybe_increment_log_start_offset(1)
@@ -150,7 +154,8 @@ def test_ps25_transactions_that_a_scan_completes_are_open_no_more() -> None:
     transactional(log, 1, 3, sequences)
     end_transaction(log, 1, is_commit=True)
     append_each(log, 2)
-    log.truncate_to(5, now_ms=NOW_MS)  # rebuilds from the records
+    # The truncation rebuilds them from the records.
+    log.truncate_to(5, now_ms=NOW_MS)
     assert log.producers.ongoing_transactions == []
     log.close_handles()
     remove(file_system, ".snapshot")
@@ -164,7 +169,7 @@ def test_ps25_transactions_that_a_scan_completes_are_open_no_more() -> None:
 def test_kafka_5829_snapshots_between_the_recovery_point_and_the_end_are_there_after_a_crash(
     behind: int,
 ) -> None:
-    """With the recovery point in the fourth segment from the end: the last four bases, and the end."""
+    """The recovery point is in the fourth segment from the end: the last four bases have one, and the end."""
     for kept in (True, False):
         file_system = new_file_system()
         log = open_log(file_system, THREE)

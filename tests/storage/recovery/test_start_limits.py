@@ -31,7 +31,7 @@ EPOCHS = join(DIRECTORY, "leader-epoch-checkpoint")
 
 
 def settled(disk: SimDisk, *, clean: bool = False) -> SimFileSystem:
-    """Twelve records in four segments, all of it on the disk."""
+    """Write twelve records in four segments, all of it on the disk."""
     file_system = new_file_system(disk)
     stopped(file_system, clean=clean)
     disk.sync_all()
@@ -70,7 +70,8 @@ def test_ll6_the_cleaned_files_that_condemn_a_swap_go_after_it() -> None:
 def test_ll7_the_range_counts_every_swap_whatever_their_order_and_length() -> None:
     file_system = new_file_system()
     stopped(file_system)
-    put(file_system, file_of(0, "log.swap"), batch(1) + batch(8))  # reaches beyond the next one
+    # The first swap reaches beyond the second.
+    put(file_system, file_of(0, "log.swap"), batch(1) + batch(8))
     put(file_system, file_of(3, "log.swap"), batch(4))
     log = open_log(file_system, THREE)
     assert log.local.segments.base_offsets == [0, 3, 9] and names(file_system, f"{6:020d}.log") == []
@@ -114,7 +115,8 @@ def test_ll8_what_a_swap_replaces_goes_from_its_base_on_up_to_its_end_and_of_eve
     replaced = [call.removeprefix("unlink ") for call in calls[:end] if call.startswith("unlink")]
     assert {"3.log", "3.index", "3.timeindex", "3.snapshot", "5.snapshot", "6.log"} <= set(replaced)
     assert not {"9.snapshot", "9.log", "7.log", "2.log"} & set(replaced)
-    assert calls[end - 1] == "sync"  # gone for good before the swap loses the name that says what it replaces
+    # The deletions are durable before the swap loses the name that says what it replaces.
+    assert calls[end - 1] == "sync"
 
 
 def test_ll9_each_swap_is_live_for_good_before_the_next_loses_its_name() -> None:
@@ -139,7 +141,8 @@ def test_ll9_each_swap_is_live_for_good_before_the_next_loses_its_name() -> None
 def test_ll10_a_damaged_transaction_index_is_built_anew_after_an_orderly_stop() -> None:
     file_system = new_file_system()
     stopped(file_system, clean=True)
-    put(file_system, file_of(3, "txnindex"), b"\x07" * 34)  # not of version 0
+    # This is not version 0.
+    put(file_system, file_of(3, "txnindex"), b"\x07" * 34)
     log = open_log(file_system, THREE, clean=True)
     segment = log.local.segments.get(3)
     assert segment is not None
@@ -160,7 +163,8 @@ def test_ll10_an_index_built_anew_gets_its_name_when_it_is_on_the_disk() -> None
 def test_ll10_segments_load_in_the_order_of_their_offsets_and_other_names_are_none() -> None:
     file_system = new_file_system()
     stopped(file_system, clean=True)
-    put(file_system, join(DIRECTORY, "15.log"), batch(15))  # too few digits
+    # The name has too few digits.
+    put(file_system, join(DIRECTORY, "15.log"), batch(15))
     put(file_system, join(DIRECTORY, "notes.log"), b"x")
     log = open_log(file_system, THREE, clean=True)
     assert log.local.segments.base_offsets == [0, 3, 6, 9] and read_offsets(log) == list(range(12))
@@ -177,7 +181,8 @@ def test_ll10_an_index_missing_where_none_should_is_told(caplog: pytest.LogCaptu
 
     assert is_told(clean=True, recovery_point=0)
     assert is_told(clean=False, recovery_point=4)
-    assert not is_told(clean=False, recovery_point=3)  # of a segment that a crash left as it was being made
+    # The segment may have been in the making when the process crashed.
+    assert not is_told(clean=False, recovery_point=3)
 
 
 def test_ll10_segments_are_opened_as_files_that_are_there() -> None:
@@ -269,7 +274,8 @@ def test_ll14_a_cut_that_a_dead_process_did_not_sync_is_synced_before_the_log_go
     disk = new_disk()
     file_system = settled(disk)
     file = file_system.open(file_of(9), OpenMode.WRITE)
-    file.set_length(2 * SIZE)  # at the end of a batch: nothing shows
+    # The cut is at the end of a batch, so nothing shows it.
+    file.set_length(2 * SIZE)
     file.close()
     assert len(disk.durable_bytes(file_of(9))) == 3 * SIZE
     assert open_log(file_system, THREE).log_end_offset == 11
@@ -324,7 +330,7 @@ def test_ll16_what_an_emptied_segment_lost_is_told_and_what_follows_goes_first()
     assert calls.index("unlink 9.log") < calls.index("unlink 6.log")
 
 
-# What the load gives
+# What the load returns
 
 
 def test_ll18_a_log_that_ends_at_its_start_keeps_its_segments() -> None:
@@ -360,8 +366,12 @@ def test_ll21_an_index_fuller_than_the_configuration_allows_is_built_anew() -> N
 
 
 def test_ll21_room_is_made_after_the_end_was_asked_of_the_indexes_as_they_are() -> None:
-    """An index too long for its configuration whose last entry lies beyond the log: the end counts as the base, which
-    is below the log start. So Kafka begins anew there, and never comes to make room in that index (LL18)."""
+    """The last entry of an index too long for its configuration is beyond the log.
+
+    The log end then counts as the base, which is below the log start, so the log starts again there, as in Kafka.
+    Room in
+    that index is never needed (LL18).
+    """
     file_system = new_file_system()
     log = open_log(file_system, ROOMY)
     append_each(log, 12)

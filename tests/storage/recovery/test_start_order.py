@@ -1,4 +1,4 @@
-"""Steps of a start that only the disk, or a load under one odd condition, tells: rules LL2 to LL25, PS25, T10."""
+"""Steps of a start that show only on the disk, or under one odd condition: rules LL2 to LL25, PS25, T10."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.storage.logs import (
 )
 from tests.storage.recovery.stopped_logs import batches, file_of, names, put, raw_segment, stopped
 
-# LL10: the indexes of a segment
+# The indexes of a segment (LL10).
 
 
 @pytest.mark.parametrize(("clean", "recovery_point"), [(True, 0), (False, 9)])
@@ -53,7 +53,7 @@ def test_ll10_a_missing_time_index_is_made_at_once_and_without_a_byte(
 
 @pytest.mark.parametrize("last", [3, 100 + (1 << 31)], ids=["below", "above"])
 def test_ll10_a_log_that_kafka_cannot_split_ends_before_its_first_misplaced_batch(last: int) -> None:
-    """A step back between two index entries stays where Kafka starts; here it does not (split of a sound end)."""
+    """A step back between two index entries stays if Kafka starts; here it does not start, as it splits a sound end."""
     file_system = new_file_system()
     data = batches(100, 101, 103, 102, 104, last, 105)
     raw_segment(file_system, 100, data)
@@ -67,7 +67,7 @@ def test_ll10_a_log_that_kafka_cannot_split_ends_before_its_first_misplaced_batc
 def test_ll10_indexes_made_anew_are_whole_on_the_disk_before_the_offset_index_has_its_name(
     count: int, base_offset: int
 ) -> None:
-    """An empty segment has no records whose walk would sync anything by the way."""
+    """An empty segment has no records whose walk would sync anything on the way."""
     disk = new_disk()
     file_system = new_file_system(disk)
     stopped(file_system, count, clean=True)
@@ -90,11 +90,11 @@ def test_ll10_indexes_made_anew_are_whole_on_the_disk_before_the_offset_index_ha
     assert all(found.startswith(entries) for found, entries in zip(durable, expected, strict=True))
 
 
-# LL11, LL25: producers at a start
+# Producers at a start (LL11, LL25).
 
 
 def of_four_producers(file_system: SimFileSystem) -> None:
-    """Producer 1 writes offset 0, producer 2 the offset 1, 3 the next two, and 4 the rest; no snapshot is left."""
+    """Write offset 0 by producer 1, 1 by 2, the next two by 3 and the rest by 4; then delete all snapshots."""
     log = open_log(file_system, THREE)
     for offset, producer_id in enumerate((1, 2, 3, 3, 4, 4, 4, 4, 4)):
         sequence = offset - {1: 0, 2: 1, 3: 2, 4: 4}[producer_id]
@@ -115,7 +115,7 @@ def test_ll11_a_segment_recovered_at_once_does_not_know_who_wrote_below_the_log_
 
 
 def test_ll25_a_snapshot_at_the_log_start_of_the_checkpoint_is_not_loaded() -> None:
-    """PS16: what it knows lies below the start; the records from there on say who is known."""
+    """What it knows is below the start. The records from there on decide who is known (PS16)."""
     file_system = new_file_system()
     of_four_producers(file_system)
     put(file_system, file_of(3, "snapshot"), snapshot_of_first_segment())
@@ -134,7 +134,7 @@ def test_ll25_nor_is_one_at_the_first_base_where_that_is_above_the_checkpoint() 
 
 
 def snapshot_of_first_segment() -> bytes:
-    """At offset 3: of producers 1, 2 and 3."""
+    """Return a snapshot at offset 3 of producers 1, 2 and 3."""
     file_system = new_file_system()
     log = open_log(file_system, THREE)
     for producer_id in (1, 2, 3):
@@ -144,7 +144,7 @@ def snapshot_of_first_segment() -> bytes:
     return read_file(file_system, file_of(3, "snapshot"))
 
 
-# LL14: the walk ends at the first cut
+# The walk ends at the first cut (LL14).
 
 
 def test_ll14_behind_the_first_cut_nothing_is_walked_and_its_snapshots_go() -> None:
@@ -166,7 +166,7 @@ def test_ll14_behind_the_first_cut_nothing_is_walked_and_its_snapshots_go() -> N
 
 
 def with_torn_swap(file_system: SimFileSystem) -> None:
-    """Of the second of four segments, without an index, and its last record is not whole."""
+    """Stop a log and add a swap of its second segment, without an index and with a torn last record."""
     stopped(file_system)
     put(file_system, file_of(3, "log.swap"), read_file(file_system, file_of(3))[:-5])
 
@@ -200,9 +200,9 @@ def test_ll10_a_swap_without_an_index_that_was_flushed_gets_one_at_once() -> Non
 def test_ll14_the_snapshot_where_the_log_now_ends_goes_if_a_deleted_segment_had_it(
     was_there: bool, batches_known: int
 ) -> None:
-    """As Kafka: then the producers are read from the snapshot before it and the records behind that.
+    """The producers are then read from the snapshot before it and the records after that, as in Kafka.
 
-    A snapshot that the cut itself has taken there is no segment's, and stays: of a batch or two less is known.
+    A snapshot that the cut itself took there belongs to no segment and stays: then a batch or two less is known.
     """
     file_system = new_file_system()
     log = open_log(file_system, THREE)
@@ -219,14 +219,14 @@ def test_ll14_the_snapshot_where_the_log_now_ends_goes_if_a_deleted_segment_had_
     assert (entry.last_sequence, len(entry.batch_metadata)) == (5, batches_known)
 
 
-# LL12: what may be split
+# What may be split (LL12).
 
 
 @pytest.mark.parametrize(("policy", "clean"), [("delete", True), ("compact", False)])
 def test_ll12_after_an_orderly_stop_and_of_a_compacted_log_a_last_batch_far_away_is_no_torn_header(
     policy: str, clean: bool
 ) -> None:
-    """The base offset of the last batch lies across the end of a sector; it alone does not fit."""
+    """The base offset of the last batch crosses the end of a sector; only that batch does not fit."""
     far = 0x3F52_0000_0000_001C
     file_system = new_file_system()
     content = batch(0) + batch(1) + batch(2, value_bytes=8 + 505 - 3 * SIZE) + batch(far)
@@ -237,11 +237,11 @@ def test_ll12_after_an_orderly_stop_and_of_a_compacted_log_a_last_batch_far_away
     assert log.local.segments.base_offsets == [0, far] and cuts == []
 
 
-# LL2: the mark of a clean stop
+# The mark of a clean stop (LL2).
 
 
 def test_ll2_a_mark_that_a_dying_process_removed_does_not_come_back_with_the_power() -> None:
-    """It finds none and looks no further; the name may be on the disk still, and torn logs would pass for sound."""
+    """The start finds no mark, but its name may still be on the disk: a power loss would bring it back."""
     disk = new_disk()
     started(disk).shutdown()
     disk.sync_all()
@@ -251,7 +251,7 @@ def test_ll2_a_mark_that_a_dying_process_removed_does_not_come_back_with_the_pow
     assert not manager(disk).was_clean
 
 
-# PS25: replay from the records
+# Replay from the records (PS25).
 
 
 def test_ps25_an_error_of_the_replay_tells_file_and_byte() -> None:
@@ -296,14 +296,17 @@ def test_ps25_a_replay_leaves_the_transaction_index_alone() -> None:
     assert read_file(file_system, file_of(0, "txnindex")) == before
 
 
-# PS13: producers whose time is nonsense
+# Producers whose time makes no sense (PS13).
 
 
 @pytest.mark.parametrize(
     ("timestamp", "is_known"), [(-(1 << 63), True), (-1, False), (1, False), (NOW_MS, True)]
 )
 def test_ps13_the_idle_time_is_counted_in_64_bits(timestamp: int, is_known: bool) -> None:
-    """A damaged header with the right checksum tells any time; Kafka's difference runs over and forgets nobody."""
+    """A damaged header with the right checksum may hold any time.
+
+    Kafka's difference overflows and forgets no producer.
+    """
     file_system = new_file_system()
     content = bytearray(batch(0, producer_id=3, producer_epoch=0, sequence=0, timestamp=NOW_MS))
     set_max_timestamp(content, 0, timestamp_type=TimestampType.CREATE, max_timestamp=timestamp)
@@ -314,7 +317,7 @@ def test_ps13_the_idle_time_is_counted_in_64_bits(timestamp: int, is_known: bool
     assert (log.producers.last_entry(3) is not None) == is_known
 
 
-# T10: the order of a snapshot's entries
+# The order of a snapshot's entries (T10).
 
 
 def test_t10_producers_that_a_replay_finds_are_saved_by_id_as_those_of_appends_are() -> None:
@@ -326,7 +329,8 @@ def test_t10_producers_that_a_replay_finds_are_saved_by_id_as_those_of_appends_a
     log.close()
     appended = read_file(file_system, file_of(5, "snapshot"))
     assert [entry.producer_id for entry in decode_snapshot(appended)] == [16, 32, 2000, 2001, 2016]
-    file_system.rename(file_of(5, "snapshot"), file_of(7, "snapshot"))  # beyond the end: not loaded
+    # It is beyond the end, so it is not loaded.
+    file_system.rename(file_of(5, "snapshot"), file_of(7, "snapshot"))
     open_log(file_system, ROOMY, clean=True)
     assert read_file(file_system, file_of(5, "snapshot")) == appended
 

@@ -1,4 +1,4 @@
-"""Start-up rule by rule, and what went wrong with it in Kafka's history. Rules LL7 to LL26; LogLoaderTest."""
+"""Start-up rule by rule, and bugs of Kafka's history in it. Rules LL7 to LL26; LogLoaderTest."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def entries(log: PartitionLog) -> Iterator[tuple[int, list[tuple[int, ...]], lis
 
 
 def stopped_after_a_producer(file_system: SimFileSystem) -> None:
-    """Ten records of producer 3, three a segment, and an orderly stop."""
+    """Write ten records of producer 3, three a segment, and stop in order."""
     log = open_log(file_system, THREE)
     for sequence in range(10):
         log.append_as_leader(
@@ -85,7 +85,7 @@ def test_ll9_the_index_files_of_a_swap_go_live_with_it() -> None:
 
 
 def test_t40_a_swap_without_an_index_gets_one_that_is_built_from_it() -> None:
-    """Kafka puts an empty one there, and every lookup scans."""
+    """Kafka puts an empty one there, and every look-up scans."""
     file_system = new_file_system()
     stopped(file_system, clean=True)
     before = read_file(file_system, file_of(3, "index"))
@@ -141,7 +141,8 @@ def test_ll10_a_directory_in_place_of_a_segment_is_ignored() -> None:
 def test_kafka_2012_a_transaction_index_that_makes_no_sense_is_built_anew() -> None:
     file_system = new_file_system()
     stopped(file_system, clean=True)
-    put(file_system, file_of(3, "txnindex"), bytes(2) + (1).to_bytes(8, "big") * 4)  # ends below its segment
+    # It ends below its segment.
+    put(file_system, file_of(3, "txnindex"), bytes(2) + (1).to_bytes(8, "big") * 4)
     log = open_log(file_system, THREE, clean=True)
     segment = log.local.segments.get(3)
     assert segment is not None and list(segment.transaction_index.entries()) == []
@@ -196,7 +197,7 @@ def test_regression_c_indexes_lost_or_overwritten_are_as_before_after_recovery(c
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_kafka_866_recovery_indexes_the_offsets_that_append_indexed(count: int) -> None:
-    """KAFKA-804 likewise: the last offset of a batch, in both."""
+    """Both index the last offset of a batch (also KAFKA-804)."""
     file_system = new_file_system()
     wide = LogConfig(segment_index_bytes=1200, index_interval_bytes=SIZE)
     log = open_log(file_system, wide)
@@ -258,7 +259,7 @@ def test_t37_recovery_does_not_move_the_recovery_point(point: int) -> None:
 
 
 def test_kafka_10101_a_recovery_point_beyond_the_end_comes_down_to_it() -> None:
-    """Or the second crash would find what was written since above the point, and trust it unseen."""
+    """Else the second crash would find records written since above the point, and trust them unseen."""
     file_system = new_file_system()
     stopped(file_system)
     put(file_system, file_of(9), batch(9) + b"torn")
@@ -280,7 +281,7 @@ def test_t38_the_first_cut_deletes_every_later_segment_even_good_ones() -> None:
 
 
 def test_ll14_a_segment_that_is_empty_but_sound_ends_no_log() -> None:
-    """LL16: a length of zero, without a byte cut, does not stop the loop."""
+    """A length of zero, without a byte cut, does not stop the loop (LL16)."""
     file_system = new_file_system()
     stopped(file_system)
     put(file_system, file_of(3), b"")
@@ -340,7 +341,8 @@ def test_ll11_a_segment_recovered_at_once_leaves_a_snapshot_at_its_end() -> None
     file_system = new_file_system()
     stopped(file_system, clean=True)
     file_system.unlink(file_of(0, "index"))
-    file_system.unlink(file_of(3, "snapshot"))  # not of the last two segments, which get one anyway
+    # It is not of the last two segments, which get a snapshot anyway.
+    file_system.unlink(file_of(3, "snapshot"))
     open_log(file_system, THREE, clean=True)
     assert read_file(file_system, file_of(3, "snapshot")) == encode_snapshot([])
 
@@ -348,7 +350,8 @@ def test_ll11_a_segment_recovered_at_once_leaves_a_snapshot_at_its_end() -> None
 def test_kafka_10832_a_segment_that_is_recovered_does_not_write_through_to_the_logs_producers() -> None:
     file_system = new_file_system()
     stopped_after_a_producer(file_system)
-    file_system.unlink(file_of(3, "index"))  # recovered with producers as of offset 6
+    # The segment is recovered with producers as of offset 6.
+    file_system.unlink(file_of(3, "index"))
     log = open_log(file_system, THREE, clean=True)
     entry = log.producers.last_entry(3)
     assert entry is not None and entry.last_sequence == 9
@@ -377,7 +380,8 @@ def test_kafka_5435_no_snapshot_after_a_crash_means_a_look_at_the_log() -> None:
 @pytest.mark.covers("LogLoaderTest.testLoadingLogKeepsLargestStrayProducerStateSnapshot")
 def test_t46_of_the_snapshots_beyond_the_last_segment_the_largest_stays() -> None:
     file_system = new_file_system()
-    stopped(file_system, 8, clean=True)  # segments 0, 3, 6; the close took one at 8
+    # The segments are 0, 3, 6; the close took a snapshot at 8.
+    stopped(file_system, 8, clean=True)
     for stray in (1, 4, 7):
         put(file_system, file_of(stray, "snapshot"), encode_snapshot([]))
     open_log(file_system, THREE, clean=True).close_handles()

@@ -1,4 +1,4 @@
-"""LogSegment.recover: what is cut, what is built anew. Rules LS10 to LS12."""
+"""The walk of recovery over a segment: what it cuts, what it rebuilds. Rules LS10 to LS12."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def poke(file_system: SimFileSystem, position: int, data: bytes) -> None:
 
 
 def crashed(file_system: SimFileSystem, count: int = 10) -> None:
-    """A segment whose handles were dropped: indexes at full size, nothing trimmed."""
+    """Write a segment and drop its handles: indexes stay at full size, nothing is trimmed."""
     filled_segment(file_system, range(count)).close_handlers()
 
 
@@ -177,7 +177,10 @@ def test_ls10_epochs_and_producers_follow_what_stays() -> None:
 
 
 def test_ls10_recovery_notes_epochs_and_the_load_brings_them_to_disk_once() -> None:
-    """Before anything says that the segment need not be walked again; a crash in between finds them again (EP12)."""
+    """They are on the disk before anything says that the segment need not be walked again.
+
+    After a crash in between, the next walk finds them again (EP12).
+    """
     file_system = new_file_system()
     segment = open_segment(file_system)
     for epoch in range(3):
@@ -193,11 +196,12 @@ def test_ls10_recovery_notes_epochs_and_the_load_brings_them_to_disk_once() -> N
 
 
 def test_ls10_the_epochs_of_a_flushed_segment_are_on_disk_before_its_index_has_its_name() -> None:
-    """Then a later start takes the index, and looks at no batch."""
+    """After that, a later start trusts the index and reads no batch."""
     file_system = new_file_system()
     segment = open_segment(file_system)
     append_batch(segment, batch(0, epoch=4))
-    segment.close()  # without an index: nobody asked for it
+    # It has no index yet, because nobody asked for it.
+    segment.close()
     seen = []
     rename = file_system.rename
 

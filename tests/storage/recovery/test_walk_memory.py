@@ -1,4 +1,4 @@
-"""What recovery of a segment takes of this machine's memory, measured in a process of its own."""
+"""The memory that recovery of a segment takes from this machine, measured in a process of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from storage.batch import Record, build_batch, stamp
 
 BATCH_BYTES = 2 << 10
-GROWTH_ALLOWED_BYTES = 24 << 20  # one window of the map, and what the allocator keeps
+# One window of the map, and what the allocator keeps.
+GROWTH_ALLOWED_BYTES = 24 << 20
 
 PROGRAM = """
 import sys

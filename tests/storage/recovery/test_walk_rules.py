@@ -1,4 +1,4 @@
-"""What recovery's walk makes of a segment: rules that it shares with appends, and states in its own way."""
+"""Rules of recovery's walk that appends have too, and that it states in its own code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.storage.logs import (
 
 
 def recovered(*sets: bytes) -> PartitionLog:
-    """A log that took these and crashed."""
+    """Return a log that took these sets, crashed and recovered."""
     file_system = new_file_system()
     log = open_log(file_system)
     for data in sets:
@@ -61,7 +61,7 @@ def test_ls10_magic_0_and_1_do_not_move_the_end_of_the_producers(magic: int) -> 
 
 
 def test_ps5_recovery_forgets_the_batches_of_the_epoch_before() -> None:
-    """Sequence 1 of the new epoch is no retry of that of the old one."""
+    """Sequence 1 of the new epoch is no retry of sequence 1 of the old one."""
     segment = open_segment(new_file_system())
     for data in (of_producer(0, 0), of_producer(1, 1), of_producer(2, 0, epoch=1)):
         append_batch(segment, data)
@@ -74,7 +74,8 @@ def test_ps5_recovery_forgets_the_batches_of_the_epoch_before() -> None:
 
 def test_ps5_recovery_takes_the_time_of_the_last_batch() -> None:
     log = recovered(of_producer(0, 0), of_producer(1, 1, 3))
-    assert log.producers.producers[PRODUCER_ID].last_timestamp == NOW_MS + 2  # its greatest
+    # This is the greatest time of the batch.
+    assert log.producers.producers[PRODUCER_ID].last_timestamp == NOW_MS + 2
 
 
 def test_ps5_recovery_wraps_a_sequence_inside_a_batch() -> None:
@@ -84,7 +85,7 @@ def test_ps5_recovery_wraps_a_sequence_inside_a_batch() -> None:
 
 
 def test_ps6_recovery_has_a_transaction_begin_once() -> None:
-    """With its first batch, and the marker ends all of it."""
+    """It begins with its first batch, and the marker ends all of it."""
     segment = open_segment(new_file_system())
     for offset in (0, 1):
         append_batch(segment, of_producer(offset, offset, is_transactional=True))

@@ -21,7 +21,8 @@ from tests.storage.logs import (
     open_segment,
 )
 
-OLD = list(range(12))  # three a segment
+# There are three offsets a segment.
+OLD = list(range(12))
 CONFIG = LogConfig(segment_index_bytes=1200, index_interval_bytes=0)
 BEYOND = 2**31
 

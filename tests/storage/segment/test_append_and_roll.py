@@ -1,4 +1,4 @@
-"""A segment's rules one step to either side: what an index entry says, when it is due, what restarts (LS1 to LS13)."""
+"""A segment's rules one step to either side: an index entry's content, when one is due, restarts (LS1 to LS13)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def test_ls1_an_empty_set_is_not_looked_at() -> None:
     disk = new_disk()
     segment = open_segment(new_file_system(disk))
     before = disk.operations
-    segment.append(2**40, b"")  # an offset that would not fit
+    # The offset would not fit.
+    segment.append(2**40, b"")
     assert disk.operations == before
 
 
@@ -70,7 +71,8 @@ def test_ls1_the_interval_runs_on_from_batch_to_batch_within_a_set() -> None:
     segment.append(8, b"".join(batch(offset) for offset in range(9)))
     assert offset_entries(segment) == [(3, 3 * SIZE), (6, 6 * SIZE)]
     append_batch(segment, batch(9))
-    assert offset_entries(segment)[2:] == [(9, 9 * SIZE)]  # what followed the last entry counts
+    # The bytes after the last entry count.
+    assert offset_entries(segment)[2:] == [(9, 9 * SIZE)]
 
 
 def test_ls1_bytes_of_sets_without_an_entry_add_up() -> None:
@@ -92,7 +94,8 @@ def test_ls1_an_entrys_time_is_the_greatest_up_to_the_end_of_its_batch() -> None
     segment = open_segment(new_file_system(), config=TWO)
     times = [5, 9, 7, 12, 11, 3, 10, 40]
     segment.append(7, b"".join(batch(each, timestamp=NOW_MS + at) for each, at in enumerate(times)))
-    # At 3 its own; at 6 still that, so nothing new; the 40 behind has no entry yet.
+    # At 3 its own time is the greatest. At 6 that is still so, so there is no new entry. The 40 after it has
+    # none yet.
     assert offset_entries(segment) == [(3, 3 * SIZE), (6, 6 * SIZE)]
     assert time_entries(segment) == [(NOW_MS + 12, 3)]
     assert tuple(segment.max_timestamp) == (NOW_MS + 40, 7)
@@ -115,7 +118,8 @@ def test_ls2_the_counter_starts_at_0_after_opening_recovery_and_truncation() -> 
     segment.close()
     segment = open_segment(file_system, config=TWO, file_already_exists=True)
     segment.resize_indexes()
-    append_batch(segment, batch(3))  # 3 * SIZE lie before it, which this object has not appended
+    # There are 3 * SIZE before it, which this object has not appended.
+    append_batch(segment, batch(3))
     append_batch(segment, batch(4))
     assert offset_entries(segment) == []
     recover(segment, file_system)
@@ -157,9 +161,8 @@ def test_ls4_the_jitter_makes_the_time_shorter() -> None:
 
 
 def test_ls4_either_full_index_is_a_reason() -> None:
-    config = LogConfig(
-        index_interval_bytes=0, segment_index_bytes=36
-    )  # 4 offset entries, 2 and one time entries
+    # There is room for 4 offset entries, or for 2 time entries and the last one.
+    config = LogConfig(index_interval_bytes=0, segment_index_bytes=36)
     untimed = open_segment(new_file_system(), config=config)
     for offset in range(5):
         assert not roll_by(untimed)
@@ -174,7 +177,8 @@ def test_ls4_either_full_index_is_a_reason() -> None:
 
 def test_ls5_the_first_batchs_greatest_timestamp_counts_from_0_on() -> None:
     segment = open_segment(new_file_system())
-    append_batch(segment, batch(0, 3, timestamp=-2 + 2))  # 0, 1 and 2
+    # The times are 0, 1 and 2.
+    append_batch(segment, batch(0, 3, timestamp=-2 + 2))
     assert segment.time_waited_for_roll(NOW_MS, 30) == 28
     zero = open_segment(new_file_system())
     append_batch(zero, batch(0, timestamp=0))
@@ -217,7 +221,8 @@ def test_ls7_a_lookup_begins_at_the_index_entry_and_at_the_start_given() -> None
     segment = filled_segment(file_system, range(20))
     entry = segment.offset_index.lookup(12)
     assert 0 < entry.position <= 12 * SIZE
-    file_system.open(segment.path, OpenMode.WRITE).write_at(8, bytes(4))  # whoever walks from 0 finds damage
+    # A walk from 0 finds damage.
+    file_system.open(segment.path, OpenMode.WRITE).write_at(8, bytes(4))
     found = segment.translate_offset(12)
     assert found is not None and (found.offset, found.position) == (12, 12 * SIZE)
     found = segment.translate_offset(12, 15 * SIZE)
@@ -250,7 +255,7 @@ def test_ls9_the_last_batch_may_have_the_last_index_entry() -> None:
 def recovered(
     content: list[bytes], config: LogConfig = EACH
 ) -> tuple[LogSegment, int, list[tuple[int, int]], SimFileSystem]:
-    """The segment, bytes cut, epochs."""
+    """Return the segment, the number of bytes cut, and the epochs, with the file system."""
     file_system = new_file_system()
     segment = open_segment(file_system, config=config)
     segment.records.append(b"".join(content))
@@ -273,7 +278,7 @@ def test_ls10_epochs_are_assigned_as_they_rise() -> None:
 
 
 def test_ls10_a_marker_that_cannot_be_read_is_the_last_batch() -> None:
-    """Its checksum is right, so it counts as sound; the walk ends behind it, as in Kafka."""
+    """Its checksum is right, so it counts as sound. The walk ends after it, as in Kafka."""
     control = build_batch(
         [Record(1, NOW_MS, b"\x00", None)],
         base_offset=1,

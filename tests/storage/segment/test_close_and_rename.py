@@ -70,7 +70,8 @@ def test_ls15_a_close_asks_for_no_maximum_that_nobody_asked_for() -> None:
     path = filled_segment(file_system, range(3)).time_index_path
     file_system.unlink(path)
     open_segment(file_system, file_already_exists=True).close()
-    assert not file_system.exists(path)  # not even opened
+    # The file is not even opened.
+    assert not file_system.exists(path)
 
 
 @pytest.mark.parametrize("damage", [(NOW_MS + 50, 1), (NOW_MS - 50, 40)], ids=["later", "behind"])
@@ -141,7 +142,7 @@ def test_ls18_the_search_begins_where_the_index_and_the_start_allow() -> None:
     assert found is not None and (found.offset, found.timestamp) == (8, NOW_MS + 80)
     found = segment.find_offset_by_timestamp(NOW_MS, 3)
     assert found is not None and found.offset == 3
-    # Whoever walks from the beginning finds damage: both the timestamp and the start say that it may not.
+    # A walk from the beginning would find damage. The timestamp allows to skip it, and so does the start.
     file_system.open(segment.path, OpenMode.WRITE).write_at(SIZE + 8, bytes(4))
     found = segment.find_offset_by_timestamp(NOW_MS + 45, 0)
     assert found is not None and found.offset == 5
@@ -150,16 +151,18 @@ def test_ls18_the_search_begins_where_the_index_and_the_start_allow() -> None:
 
 
 def test_ls18_a_record_below_the_index_entrys_offset_may_be_the_answer() -> None:
-    """The entry's offset is the last of its batch: the search is from the start asked for, not from there."""
+    """The entry's offset is the last of its batch, so the search begins at the start asked for, not there."""
     segment = open_segment(new_file_system(), config=EACH)
     append_batch(segment, batch(0, timestamp=NOW_MS))
-    append_batch(segment, batch(1, 5, timestamp=NOW_MS + 100))  # 100 to 104, offsets 1 to 5
+    # The times are 100 to 104, at offsets 1 to 5.
+    append_batch(segment, batch(1, 5, timestamp=NOW_MS + 100))
     assert segment.time_index.last_entry == (NOW_MS + 104, 5)
     found = segment.find_offset_by_timestamp(NOW_MS + 104, 2)
     assert found is not None and found.offset == 5
     found = segment.find_offset_by_timestamp(NOW_MS + 101, 0)
     assert found is not None and found.offset == 2
-    append_batch(segment, batch(6, 3, timestamp=NOW_MS + 104))  # 104 again, behind the entry
+    # The time 104 comes again, after the entry.
+    append_batch(segment, batch(6, 3, timestamp=NOW_MS + 104))
     found = segment.find_offset_by_timestamp(NOW_MS + 105, 0)
     assert found is not None and found.offset == 7
 
@@ -194,7 +197,8 @@ def test_ls19_a_timestamp_of_0_counts_and_without_any_the_files_time_does() -> N
 )
 def test_ls20_the_last_offset_counts_not_the_next(offset: int, is_over: bool) -> None:
     segment = open_segment(new_file_system(), 5)
-    assert not segment.has_overflow  # nothing in it
+    # The segment is empty.
+    assert not segment.has_overflow
     segment.records.append(batch(5) + batch(offset))
     assert segment.has_overflow == is_over
 
@@ -225,7 +229,8 @@ def test_ls21_batches_that_fill_a_chunk_exactly_are_two(monkeypatch: pytest.Monk
 def test_ls21_a_batch_whose_last_offset_does_not_fit_ends_the_copy() -> None:
     file_system = new_file_system()
     source = open_segment(file_system, 0, EACH)
-    source.records.append(batch(0) + batch(INT_MAX, 2))  # INT_MAX would fit, what follows it does not
+    # The offset INT_MAX would fit, but not the one after it.
+    source.records.append(batch(0) + batch(INT_MAX, 2))
     new = create_cleaned_segment(file_system, DIRECTORY, 0, EACH, NOW_MS)
     assert append_from_file(new, source.records, 0) == SIZE
     new = create_cleaned_segment(file_system, DIRECTORY, 2, EACH, NOW_MS)
@@ -246,7 +251,7 @@ def test_ls22_every_file_that_is_missing_is_passed_over() -> None:
 
 @pytest.mark.parametrize("is_open", [True, False])
 def test_ls22_files_of_a_future_directory_are_found_under_its_live_name(is_open: bool) -> None:
-    """A copy between log directories ends while files of it wait for file.delete.delay.ms."""
+    """A copy between log directories may end while files of it wait for file.delete.delay.ms."""
     file_system = new_file_system()
     future = f"logs/some.topic-3.{'0a' * 16}-future"
     file_system.make_directory(future)

@@ -62,7 +62,8 @@ class TestOpenAndAppend:
         records.append(THREE[0])
         assert fs.stat(path).size_bytes == 1 << 20
         assert bytes_of(records.batches()) == THREE[:1]
-        records.close()  # FR6: cuts the preallocated tail
+        # The close cuts the preallocated tail (FR6).
+        records.close()
         assert fs.stat(path).size_bytes == len(THREE[0])
         again = FileRecords(fs, path, preallocate_bytes=1 << 20, file_already_exists=True)
         assert again.append(THREE[1]) == len(THREE[0])
@@ -113,7 +114,8 @@ class TestOpenAndAppend:
     def test_fr15_a_file_that_shrank_is_one_clean_error(self) -> None:
         _, fs = simulated()
         records = holding(b"".join(THREE), fs)
-        assert len(records.read_slice(5, 1 << 20)) == records.size_bytes - 5  # never more than there is
+        # There is never more than the file has.
+        assert len(records.read_slice(5, 1 << 20)) == records.size_bytes - 5
         fs.open(PATH, OpenMode.WRITE).truncate(100)
         with pytest.raises(StorageError, match=r"0\.log: 100 bytes at byte 0, where 216"):
             records.read_slice(0, records.size_bytes)

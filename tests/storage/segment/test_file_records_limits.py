@@ -26,7 +26,7 @@ def new_records(content: bytes = b"") -> tuple[SimDisk, FileSystem, FileRecords]
 
 
 def smallest_message(offset: int) -> bytes:
-    """Of magic 0, without key and value: its size field is 14, the least there is."""
+    """Make a message of magic 0 without key and value: its size field is 14, the least there is."""
     content = struct.pack(">bbii", 0, 0, -1, -1)
     return struct.pack(">qiI", offset, 14, zlib.crc32(content)) + content
 
@@ -49,7 +49,7 @@ def test_fr2_a_view_ends_where_it_was_told_and_never_asks_for_the_files_length()
     assert [each.base_offset for each in records.batches(0, len(first))] == [0]
     assert [header[0] for *_, header in records.scan_headers(0, len(first))] == [0]
     file_system.open(PATH, OpenMode.WRITE).append(batch(2))
-    # Behind what this object takes for records, by an end of the caller's own.
+    # The caller's own end is above what this object takes for its records.
     assert [each.base_offset for each in records.batches(0, 3 * len(first))] == [0, 1, 2]
     with pytest.raises(CorruptBatch, match="unexpected end"):
         list(records.batches(0, 4 * len(first)))
@@ -91,7 +91,7 @@ def test_fr8e_magic_below_two_has_the_old_header(magic: int) -> None:
     odd = bytearray(batch(7, 3))
     odd[16] = magic & 0xFF
     (found,) = new_records(bytes(odd))[2].batches()
-    # As an old one it is one message, whose offset is its last.
+    # Read as an old batch, it is one message, whose offset is its last.
     assert (found.magic, found.base_offset, found.last_offset, found.producer_id) == (magic, 7, 7, -1)
 
 
@@ -124,7 +124,7 @@ def test_fr11_a_batch_below_61_bytes_is_unsound_whatever_its_checksum_says() -> 
 
 
 def test_fr11_a_header_alone_is_sound() -> None:
-    """What compaction leaves of a batch (T22)."""
+    """Compaction leaves such a batch (T22)."""
     data = bytearray(HEADER_SIZE)
     struct.pack_into(">qiib", data, 0, 0, HEADER_SIZE - 12, 0, 2)
     struct.pack_into(">I", data, 17, crc32c(data[21:]))
@@ -144,7 +144,8 @@ def test_fr11_a_message_of_14_bytes_is_sound_and_a_shorter_one_is_not() -> None:
 def test_fr11_the_checksum_covers_all_from_the_attributes_on_and_nothing_before() -> None:
     data = batch(0, 2)
     assert RecordBatch(data, 0, len(data)).is_valid()
-    for at in (*range(8), *range(12, 16), *range(17, len(data))):  # not the size field, not the magic
+    # Every byte but those of the size field and the magic.
+    for at in (*range(8), *range(12, 16), *range(17, len(data))):
         changed = bytearray(data)
         changed[at] ^= 1
         assert RecordBatch(changed, 0, len(changed)).is_valid() == (at < 17), at

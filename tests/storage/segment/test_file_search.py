@@ -67,7 +67,7 @@ class TestScan:
             list(holding(bytes(damaged)).scan_headers())
 
     def test_an_overlong_size_field_costs_no_memory(self) -> None:
-        """A size that the file could hold is not allocated before the checksum says that it is true."""
+        """Even a size that the file could hold is not allocated before the checksum proves it."""
         _, fs = simulated()
         damaged = bytearray(THREE[1])
         struct.pack_into(">i", damaged, 8, 64 << 20)
@@ -110,7 +110,10 @@ class TestScan:
 
 
 def plain_walk(content: bytes) -> tuple[list[int], int | None]:
-    """FR8 and FR11 as they are written: positions of the sound batches, and of the damage that ends them."""
+    """Walk by FR8 and FR11 as they are written.
+
+    Returns the positions of the sound batches and of the damage, if any.
+    """
     positions: list[int] = []
     position = 0
     while position < len(content) - 17:
@@ -192,7 +195,7 @@ class TestSearch:
 
 
 def test_fr12_where_offsets_go_back_the_last_batch_below_the_target_decides() -> None:
-    """Kafka 4.1 looks at base offsets: a batch that holds the target is passed over if a lower one follows."""
+    """Kafka 4.1 compares base offsets: a batch that holds the target is passed over if a lower one follows."""
     data = batch_of(0, 1, 2) + batch_of(3, 4, 5) + batch_of(1, 2)
     assert holding(data).search_for_offset_with_size(4) is None
     found = holding(data + batch_of(9)).search_for_offset_with_size(4)
@@ -200,7 +203,7 @@ def test_fr12_where_offsets_go_back_the_last_batch_below_the_target_decides() ->
 
 
 def test_fr8b_a_batch_whose_end_is_missing_is_damage_to_the_walk_of_headers() -> None:
-    """The file became shorter than its records are."""
+    """The file has become shorter than its records."""
     fs = simulated()[1]
     records = holding(b"".join(THREE), fs)
     fs.open(PATH, OpenMode.WRITE).truncate(records.size_bytes - 5)

@@ -1,4 +1,4 @@
-"""What went wrong with files, directories and indexes in Kafka's history (section 5.2 and 5.7 of its tickets)."""
+"""Bugs of Kafka's history in files, directories and indexes (sections 5.2 and 5.7 of its tickets)."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ def test_kafka_9892_a_snapshot_of_a_close_survives_a_power_loss() -> None:
     log.close()
     disk.lose_power("none")
     survived = disk.file_system(Life())
-    if survived.exists(join(DIRECTORY, f"{8:020d}.snapshot")):  # the name may be gone, the bytes may not
+    # The name may be lost, the bytes may not.
+    if survived.exists(join(DIRECTORY, f"{8:020d}.snapshot")):
         assert read_file(survived, join(DIRECTORY, f"{8:020d}.snapshot")) == encode_snapshot([])
     assert open_log(survived, THREE, clean=True).log_end_offset == 8
 
@@ -205,6 +206,7 @@ def test_kafka_13403_files_that_go_while_a_log_is_deleted_do_not_stop_it() -> No
     first = log.local.segments.first
     assert first is not None
     for path in (first.path, first.time_index_path):
-        file_system.unlink(path)  # retention was faster
+        # Retention was faster.
+        file_system.unlink(path)
     log.delete()
     assert not file_system.exists(DIRECTORY)

@@ -32,7 +32,7 @@ ROOT = str(Path(__file__).parents[3])
 
 
 class Readers:
-    """Threads that call `read` again and again; what one raises ends it and is kept."""
+    """Threads that call `read` again and again. An error ends its thread and is kept."""
 
     def __init__(self, *reads: Callable[[], None]) -> None:
         self.errors: list[BaseException] = []
@@ -86,7 +86,7 @@ DURATIONS = [pytest.param(0.15), pytest.param(3.0, marks=pytest.mark.slow)]
 def test_ix12_lookups_beside_appends_resizes_and_truncations_see_whole_entries(
     tmp_path: Path, seconds: float
 ) -> None:
-    """An entry's two columns belong together, whatever the writer does meanwhile: offset o at position 7 o + round."""
+    """An entry's two columns belong together, whatever the writer does: offset o is at position 7 o, with the round."""
     index = OffsetIndex(OsFileSystem(), f"{tmp_path}/0.index", 0, max_index_size=8 * 2000)
     times = TimeIndex(OsFileSystem(), f"{tmp_path}/0.timeindex", 0, max_index_size=12 * 2000)
     index.append(1, 7 << 8)
@@ -124,14 +124,16 @@ def test_reads_beside_appends_rolls_truncations_and_deletions_see_whole_batches(
     fs = OsFileSystem()
     log = PartitionLog.open(fs, f"{tmp_path}/topic-0", SMALL, clean=True, now_ms=NOW_MS)
     fill(log, 60)
-    standing_still = threading.Lock()  # held by the writer for as long as it truncates or deletes
+    # The writer holds it while it truncates or deletes.
+    standing_still = threading.Lock()
 
     def read() -> None:
         for segment in list(log.local.segments):
             try:
                 assert_whole_batches_in(segment)
             except (OSError, ValueError, StorageError):
-                with standing_still:  # an error is allowed while a segment is cut or deleted, not for good
+                # An error is allowed only while a segment is cut or deleted.
+                with standing_still:
                     if segment in list(log.local.segments):
                         assert_whole_batches_in(segment)
 
@@ -148,7 +150,7 @@ def test_reads_beside_appends_rolls_truncations_and_deletions_see_whole_batches(
 
 
 def assert_whole_batches_in(segment: LogSegment) -> None:
-    """From somewhere inside to its end; each batch is whole, sound, and one that was written so."""
+    """Read from somewhere inside to the end, and check that each batch is whole and sound."""
     end = segment.size_bytes
     found = segment.read(segment.base_offset + 5, 5000, end)
     if found is None or not found.records:
@@ -198,7 +200,7 @@ def test_a_reader_that_comes_after_the_deletion_makes_no_file(tmp_path: Path) ->
 
 
 def test_an_index_opened_for_reading_outlives_the_trim_of_its_owner(tmp_path: Path) -> None:
-    """Read through a map, the pages that a roll cuts off would be the end of the process."""
+    """If it were read through a map, the pages that a roll cuts off would end the process."""
     index = OffsetIndex(OsFileSystem(), f"{tmp_path}/0.index", 0, max_index_size=1 << 20)
     index.append_all(range(1, 3000), range(1, 3000))
     other = OffsetIndex(OsFileSystem(), f"{tmp_path}/0.index", 0, read_only=True)
@@ -237,7 +239,8 @@ def test_a_second_process_dumps_verifies_and_reads_a_live_directory(tmp_path: Pa
         rounds = 0
         while writer.poll() is None:
             rounds += 1
-            with contextlib.suppress(FileNotFoundError):  # a segment went since the directory was listed
+            # A segment was deleted after the directory was listed.
+            with contextlib.suppress(FileNotFoundError):
                 assert verify_partition(OsFileSystem(), directory, deep=True).segments > 0
             for name in os.listdir(directory):
                 if name.endswith(("log", "index")):
@@ -248,7 +251,7 @@ def test_a_second_process_dumps_verifies_and_reads_a_live_directory(tmp_path: Pa
 
 
 def dump_one(path: str) -> None:
-    """A file may go, or end in the middle of a batch, while it is read: it is told in a line, and no more than that."""
+    """Dump one file. It may vanish or end inside a batch meanwhile; that is reported in a line and does no harm."""
     lines: list[str] = []
     options = DumpOptions(print_data_log=True, deep_iteration=True)
     dump_files(OsFileSystem(), [path], options, write=lines.append, report=lines.append)

@@ -34,7 +34,7 @@ def compact_into_one(file_system: SimFileSystem, log: PartitionLog) -> None:
 
 
 def split_into_three(file_system: SimFileSystem, log: PartitionLog) -> None:
-    """The shape of a split: several new ones for one old one. Their bytes differ, so that a mixture shows."""
+    """Swap one old segment for several new ones, as a split does. Their bytes differ, so that a mixture shows."""
     old = [segment for segment in log.local.segments if segment.base_offset == 3]
     new = [cleaned(file_system, base, [base]) for base in (3, 4, 5)]
     new[2].append(5, b"")
@@ -87,7 +87,8 @@ def test_kafka_7278_an_old_segment_that_left_the_map_is_not_deleted_again() -> N
     file_system = new_file_system()
     log = old_log(file_system)
     old = [segment for segment in log.local.segments if segment.base_offset < 9]
-    log.local.segments.remove(0)  # retention was faster
+    # Retention was faster.
+    log.local.segments.remove(0)
     old[0].delete()
     doomed: list[LogSegment] = []
     new = [cleaned(file_system, 0, [5])]
@@ -109,7 +110,7 @@ def test_t54_the_swap_names_come_from_the_highest_base_down_and_go_from_the_lowe
     renames: list[tuple[str, str]] = []
 
     class Recorded:
-        """The disk, with its renames of `.log` files written down."""
+        """A disk that writes down its renames of `.log` files."""
 
         def __init__(self, file_system: SimFileSystem) -> None:
             self._file_system = file_system
@@ -141,7 +142,7 @@ def test_t54_the_swap_names_come_from_the_highest_base_down_and_go_from_the_lowe
 
 
 def survivor_sets(pending: list[int]) -> Iterator[list[int]]:
-    """Of what a power loss may keep: every prefix, all but one, one alone, every second one."""
+    """Yield sets of changes that a power loss may keep: every prefix, all but one, one alone, every second one."""
     yield from (pending[:count] for count in range(len(pending) + 1))
     for index, one in enumerate(pending):
         yield pending[:index] + pending[index + 1 :]
@@ -163,7 +164,7 @@ def survivor_sets(pending: list[int]) -> Iterator[list[int]]:
 def test_ll29_a_crash_at_any_renaming_leaves_the_old_segments_or_the_new_ones(
     change: Callable[[SimFileSystem, PartitionLog], None], after: list[int]
 ) -> None:
-    """Each phase of a swap, as the page cache has it: names come in the order in which they were given."""
+    """Each phase of a swap is tried, as the page cache has it: names change in the order of the calls."""
     call, outcomes = 0, set()
     disk = new_disk()
     old_log(new_file_system(disk)).close()
@@ -192,7 +193,7 @@ def test_ll29_a_crash_at_any_renaming_leaves_the_old_segments_or_the_new_ones(
 def test_ll29_a_power_loss_at_any_call_leaves_the_old_segments_or_the_new_ones(
     change: Callable[[SimFileSystem, PartitionLog], None], after: list[int]
 ) -> None:
-    """Whatever survives of the names that were not synced, and also while the start finishes the swap."""
+    """Any set of the names that were not synced may survive, also while the start finishes the swap."""
     call, tried, outcomes = 0, 0, set()
     while True:
         call += 1
@@ -215,7 +216,7 @@ def test_ll29_a_power_loss_at_any_call_leaves_the_old_segments_or_the_new_ones(
 
 
 def reloaded(disk: SimDisk) -> list[int]:
-    """The offsets that a start finds; the log was flushed, so that recovery walks the active segment alone."""
+    """Return the offsets that a start finds. The log was flushed, so recovery walks the active segment alone."""
     disk.disarm()
     log = open_log(disk.file_system(Life()), THREE, recovery_point=len(OLD))
     found = read_offsets(log, 0)

@@ -1,4 +1,4 @@
-"""LogSegment: append, read, roll and truncate. Kafka: LogSegmentTest; rules LS1 to LS20."""
+"""A segment: append, read, roll and truncate. Kafka: LogSegmentTest; rules LS1 to LS20."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_ls2_the_first_set_gets_no_index_entry_and_each_later_one_with_interval_
 
 
 def test_t1_an_entry_holds_the_last_offset_of_a_batch_and_where_the_batch_starts() -> None:
-    """Kafka 4.1; before, a set of batches had one entry at most, for its last offset and its start."""
+    """Kafka 4.1 does so. Before, a set of batches had one entry at most, for its last offset and its start."""
     config = LogConfig(index_interval_bytes=SIZE, segment_index_bytes=800)
     segment = open_segment(new_file_system(), config=config)
     append_batch(segment, batch(0))
@@ -86,7 +86,7 @@ def test_t2_the_interval_counts_bytes_before_the_set_strictly() -> None:
     segment = open_segment(new_file_system(), config=config)
     for offset in range(7):
         append_batch(segment, batch(offset))
-    # exactly 2 sets are no reason yet, 3 are
+    # Exactly 2 sets are no reason yet, 3 are.
     assert offset_entries(segment) == [(3, 3 * SIZE), (6, 6 * SIZE)]
 
 
@@ -160,7 +160,8 @@ def test_ls4_an_empty_segment_does_not_roll_by_time() -> None:
 
 
 def test_ls4_rolls_when_an_index_is_full() -> None:
-    config = LogConfig(index_interval_bytes=0, segment_index_bytes=24)  # 3 offset entries, 1 time entry
+    # There is room for 3 offset entries or 1 time entry.
+    config = LogConfig(index_interval_bytes=0, segment_index_bytes=24)
     segment = open_segment(new_file_system(), config=config)
     append_batch(segment, batch(0, timestamp=NOW_MS))
     assert not should_roll(segment)
@@ -227,7 +228,8 @@ def test_ls8_read_before_the_first_offset_starts_with_the_first_batch() -> None:
     segment = filled_segment(new_file_system(), [50, 51], 40)
     data = segment.read(41, 1000, segment.size_bytes)
     assert data is not None and offsets_in(data.records) == [50, 51]
-    assert data.offset_metadata.offset == 50  # of the batch found (T26 as Kafka 4.1 has it)
+    # This is the offset of the batch found (T26, as in Kafka 4.1).
+    assert data.offset_metadata.offset == 50
     assert (data.offset_metadata.segment_base_offset, data.offset_metadata.position) == (40, 0)
 
 
@@ -240,7 +242,8 @@ def test_ls8_read_from_a_gap_gives_the_next_batch() -> None:
 
 def test_ls8_the_size_is_cut_to_the_bound_and_to_the_adjusted_maximum() -> None:
     segment = filled_segment(new_file_system(), range(10))
-    # maximum size 100, maximum position 300, start at 3 * SIZE: the lesser of both counts from the start
+    # With maximum size 100, maximum position 300 and start at 3 * SIZE, the lesser of both counts from the
+    # start.
     start = 3 * SIZE
     data = segment.read(3, 100, 300)
     assert data is not None and len(data.records) == min(300 - start, 100)
@@ -373,7 +376,8 @@ def test_ls13_beyond_the_end_nothing_goes_but_indexes_grow_back_and_the_counter_
     assert segment.size_bytes == size and offset_entries(segment) == entries
     assert segment.offset_index.length_bytes == SMALL.segment_index_bytes
     assert segment.time_index.length_bytes == SMALL.segment_index_bytes
-    for offset in range(10, 13):  # 3 * 79 bytes are above the interval of 200, but only behind the third
+    # The interval is 200 bytes. Only after the third batch are there more: 3 * 79.
+    for offset in range(10, 13):
         append_batch(segment, batch(offset))
     assert offset_entries(segment) == entries
     append_batch(segment, batch(13))

@@ -106,7 +106,7 @@ def test_kafka_593_kafka_6492_a_truncation_gives_the_indexes_their_full_size_bac
 
 
 class NotedSyncs:
-    """Notes the paths of the files that are synced, in order."""
+    """The paths of the files that are synced, in order."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, file_system: SimFileSystem) -> None:
         self.paths: list[str] = []
@@ -150,7 +150,8 @@ def test_fl2_a_flush_syncs_the_segments_between_the_recovery_point_and_its_offse
     assert noted.paths == []
     log.flushes.flush(6)
     assert [path for path in noted.paths if path.endswith(".log")] == [f"{DIRECTORY}/{3:020d}.log"]
-    assert directories == [DIRECTORY]  # no segment was made since the recovery point
+    # No segment was made since the recovery point.
+    assert directories == [DIRECTORY]
 
 
 def log_with_bases(file_system: SimFileSystem, *bases: int) -> PartitionLog:
@@ -176,7 +177,7 @@ def test_fl5_the_recovery_point_never_passes_the_log_end() -> None:
 
 
 def test_ro3_a_gap_below_a_new_segment_needs_no_recovery() -> None:
-    """The recovery point is the base of the new segment, though the log end lies below it until the append."""
+    """The recovery point is the base of the new segment, though the log end is below it until the append."""
     log = log_with_bases(new_file_system(), 0, 3, 6)
     log.append_as_follower(batch(50, value_bytes=2 * SIZE), leader_epoch=0, now_ms=NOW_MS)
     assert log.local.segments.base_offsets[-1] == 50 and log.local.recovery_point == 50
@@ -218,7 +219,8 @@ def test_ls17_a_missing_time_index_is_made_empty_and_the_others_are_trusted() ->
     assert log.local.segments.active.time_index.entries == 0
     log.close()
     file = file_system.open(INDEX, OpenMode.WRITE)
-    file.set_length(11)  # no whole number of entries: nobody asks
+    # This is no whole number of entries, but nobody checks.
+    file.set_length(11)
     file.close()
     assert open_log(file_system, clean=True).log_end_offset == 3
 

@@ -1,4 +1,4 @@
-"""Splitting a segment that overflows. Kafka: LogLoaderTest, LogSegmentTest; rules LL27, LS20, LS21, LS23, LS24."""
+"""The split of a segment that overflows. Kafka: LogLoaderTest, LogSegmentTest; rules LL27, LS20, LS21, LS23, LS24."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def test_minor_3afe2ed_a_split_where_all_batches_overflow_gives_one_segment() ->
 
 def test_ll27_what_cannot_be_split_is_left_as_it_was() -> None:
     file_system = new_file_system()
-    segment = overflowed(file_system, [0, BEYOND, 0, BEYOND])  # it would need two segments of one base
+    # It would need two segments of one base.
+    segment = overflowed(file_system, [0, BEYOND, 0, BEYOND])
     content = read_file(file_system, segment.path)
     with pytest.raises(StorageError, match=f"byte {2 * SIZE}: "):
         split(file_system, segment)
@@ -79,7 +80,7 @@ def test_ls23_the_new_segments_have_the_modification_time_of_the_old_one() -> No
 
 
 def copied_by_writes(sizes: list[int]) -> tuple[LogSegment, int]:
-    """A copy of batches whose values have these sizes, and how many writes it took; none of them to an index."""
+    """Copy batches with values of these sizes. Returns the copy and the number of writes, none of them to an index."""
     disk = new_disk()
     file_system = new_file_system(disk)
     source = open_segment(file_system, 0, CONFIG)
@@ -88,7 +89,8 @@ def copied_by_writes(sizes: list[int]) -> tuple[LogSegment, int]:
     source.records.append(b"".join(content))
     config = replace(CONFIG, index_interval_bytes=INT_MAX)
     new = create_cleaned_segment(file_system, DIRECTORY, 0, config, NOW_MS)
-    assert new.offset_index.entries == new.time_index.entries == 0  # both files are there
+    # Reading them makes both files now.
+    assert new.offset_index.entries == new.time_index.entries == 0
     before = disk.operations
     assert append_from_file(new, source.records, 0) == source.size_bytes
     return new, disk.operations - before
@@ -96,7 +98,7 @@ def copied_by_writes(sizes: list[int]) -> tuple[LogSegment, int]:
 
 @pytest.fixture
 def written_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The size of each append to a `.log`, as it happens."""
+    """Return a list that grows by the size of each append to a `.log`."""
     sizes: list[int] = []
     append = FileRecords.append
 

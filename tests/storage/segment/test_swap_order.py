@@ -33,7 +33,8 @@ def test_ll27_a_batch_that_reaches_beyond_its_segment_gets_one_of_its_own_base()
     file_system = new_file_system()
     wide = batch(0, offsets=[0, 7])
     grown = bytearray(wide)
-    grown[23:27] = (0x7FFFFFFF).to_bytes(4, "big")  # its last offset, 2**31 - 1 above the first
+    # The last offset is 2**31 - 1 above the first.
+    grown[23:27] = (0x7FFFFFFF).to_bytes(4, "big")
     grown[0:8] = (3).to_bytes(8, "big")
     segment = open_segment(file_system, 0, CONFIG)
     segment.records.append(batch(0) + bytes(grown))

@@ -33,7 +33,7 @@ def produced(
     is_control: bool = False,
     offsets: tuple[int, ...] | None = None,
 ) -> bytes:
-    """One batch of magic 2, as a client sends it; the second record has headers."""
+    """Make one batch of magic 2, as a client sends it. The second record has headers."""
     offsets = tuple(range(len(timestamps))) if offsets is None else offsets
     return build_batch(
         [
@@ -60,7 +60,7 @@ def sent(
     timestamp_type: TimestampType = TimestampType.CREATE,
     first_offset: int = 0,
 ) -> bytes:
-    """Three words in any format, without headers."""
+    """Make a set of three words in any format, without headers."""
     records = [
         Record(first_offset + index, timestamp, key, WORDS[index % 3])
         for index, timestamp in enumerate(timestamps)
@@ -85,7 +85,7 @@ def sent(
 
 
 def poked(content: bytes, position: int, layout: str, *values: int) -> bytes:
-    """With other header values and a checksum that holds."""
+    """Return `content` with other header values and a checksum that holds."""
     changed = bytearray(content)
     struct.pack_into(layout, changed, position, *values)
     struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
@@ -101,7 +101,7 @@ def validated(
 
 
 def is_built_again(result: CheckedSet) -> bool:
-    """Whether its sizes may have changed: a set whose records may stay is stamped in place, in a bytearray (AP8)."""
+    """Whether the set was built again. A set whose records stay is stamped in place, in a bytearray (AP8)."""
     return not isinstance(result.records, bytearray)
 
 
@@ -113,7 +113,7 @@ def batches_of(result: CheckedSet) -> list[RecordBatch]:
 
 
 def only_batch(result: CheckedSet) -> RecordBatch:
-    """Of magic 2."""
+    """Return the only batch of a set, of magic 2."""
     (batch,) = batches_of(result)
     assert batch.partition_leader_epoch == 17
     assert batch.base_offset == result.first_offset and batch.last_offset == result.last_offset

@@ -1,4 +1,4 @@
-"""What a leader refuses and what it stamps in a batch of today's format: rules LV3 to LV14, LV20 to LV28.
+"""Refusals and stamps of a leader on a batch of today's format: rules LV3 to LV14, LV20 to LV28.
 
 Sets of other formats are in `test_sets.py`.
 """
@@ -179,7 +179,8 @@ def test_lv10_offsets_and_epoch_are_stamped_in_place(codec: Compression) -> None
     batch = only_batch(result)
     assert [record.offset for record in batch.records()] == [BASE, BASE + 1, BASE + 2]
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (5, 7, 100)
-    assert bytes(content[16:]) == before[16:]  # the checksum too: neither type nor value changed
+    # The checksum stays, too: neither type nor value changed.
+    assert bytes(content[16:]) == before[16:]
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -223,7 +224,7 @@ def test_lv13_without_timestamps_there_is_no_offset_of_the_max() -> None:
 
 
 def with_deltas(content: bytes, *deltas: int) -> bytes:
-    """Another offset delta for each record of an uncompressed batch."""
+    """Change the offset delta of each record of an uncompressed batch."""
     changed = bytearray(content)
     position = HEADER_SIZE
     for delta in deltas:
@@ -357,10 +358,11 @@ def test_lv27_another_level_of_the_same_codec_keeps_the_payload() -> None:
 
 
 def test_lv22_a_compressed_batch_that_stays_is_still_read_through() -> None:
-    """Keys and values are stepped over, but structure and count are looked at."""
+    """Keys and values are skipped, but structure and count are checked."""
     content = produced(Compression.GZIP)
     payload = bytearray(decompress(Compression.GZIP, content[HEADER_SIZE:]))
-    payload[0] += 2  # the first record claims a byte more
+    # The first record claims a byte more.
+    payload[0] += 2
     broken = poked_payload(content, bytes(payload))
     with pytest.raises(InvalidRecord):
         validated(broken)
@@ -374,7 +376,7 @@ def poked_payload(content: bytes, payload: bytes) -> bytes:
 
 
 def sized(content: bytes, compressed: bytes) -> bytes:
-    """The header of `content` before other bytes."""
+    """Return the header of `content` before other bytes."""
     changed = content[:HEADER_SIZE] + compressed
     return poked(changed, 8, ">i", len(changed) - 12)
 
@@ -448,7 +450,10 @@ def test_t31_the_largest_timestamp_is_that_of_the_records(claimed: int) -> None:
 
 @pytest.mark.parametrize("deltas", [(0, 0, 2), (1, 0, 2), (0, 2, 2)])
 def test_lv23_odd_offsets_in_a_compressed_batch_are_given_anew(deltas: tuple[int, ...]) -> None:
-    """As many as the header says, but not 0, 1, 2: Kafka means to rebuild it and fails on keys it has skipped."""
+    """There are as many as the header says, but they are not 0, 1, 2.
+
+    Kafka means to rebuild the batch and fails on the keys it has skipped.
+    """
     plain = with_deltas(produced(), *deltas)
     content = poked(poked_payload(produced(Compression.GZIP), plain[HEADER_SIZE:]), 23, ">i", 2)
     result = validated(content)

@@ -1,4 +1,4 @@
-"""What a leader checks and stamps, one step to either side of each rule: LV1 to LV28, with both kinds of sets."""
+"""Checks and stamps of a leader, one step to either side of each rule: LV1 to LV28, with both kinds of sets."""
 
 from __future__ import annotations
 
@@ -64,14 +64,16 @@ def test_lv5_the_span_of_offsets_is_asked_of_clients_alone() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_lv5_messages_of_old_formats_have_no_span_to_ask_for(magic: int) -> None:
-    content = sent(magic, Compression.GZIP, first_offset=7)  # the offsets of a wrapper are given anew
+    # A wrapper gets new offsets.
+    content = sent(magic, Compression.GZIP, first_offset=7)
     assert validated(content, rules_for(magic)).last_offset == BASE + 2
 
 
 def test_lv6_markers_and_missing_sequences_are_a_coordinators_right() -> None:
     content = poked(produced(producer_id=5, is_control=True), 53, ">i", -1)
     assert validated(content, origin=COORDINATOR).last_offset == BASE + 2
-    assert validated(produced()).last_offset == BASE + 2  # without a producer nobody asks for a sequence
+    # Without a producer no sequence is needed.
+    assert validated(produced()).last_offset == BASE + 2
 
 
 def test_lv6_a_sequence_of_zero_is_one() -> None:
@@ -94,7 +96,8 @@ def test_lv8_the_checksum_of_a_message_outside_a_wrapper_is_the_callers() -> Non
 
 
 def test_lv8_an_empty_key_is_a_key() -> None:
-    for target in (None, Compression.GZIP):  # in place, and built anew
+    # The first is stamped in place, the second is built again.
+    for target in (None, Compression.GZIP):
         rules = replace(CREATE, is_compacted=True, target_codec=target)
         assert validated(produced(key=b""), rules).last_offset == BASE + 2
 
@@ -150,7 +153,8 @@ def test_lv14_what_stays_in_place_is_the_same_buffer_of_the_same_size(magic: int
 @pytest.mark.parametrize("magic", [0, 1])
 def test_lv15_one_builder_makes_a_batch_of_the_counter_and_the_leaders_epoch(magic: int) -> None:
     result = validated(sent(magic, first_offset=40), rules_for(2))
-    batch = only_batch(result)  # its epoch and its base are looked at there
+    # The helper checks the batch's epoch and base.
+    batch = only_batch(result)
     assert [record.offset for record in batch.records()] == [BASE, BASE + 1, BASE + 2]
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (-1, -1, -1)
 

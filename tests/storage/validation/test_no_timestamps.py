@@ -1,6 +1,6 @@
-"""Records whose producer gave no time: what a leader makes of them, what a lookup finds. Rules LV13, LV18, LV24, RD8.
+"""Records whose producer set no time: a leader's treatment and the answers of look-ups. Rules LV13, LV18, LV24, RD8.
 
-What the lookups give is what Kafka 4.1.0 gave for the same appends.
+The look-ups return what Kafka 4.1.0 returned after the same appends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def test_lv18_a_batch_built_anew_without_a_timestamp_tells_no_offset(codec: Comp
 
 
 def two_segments(codec: Compression, *timestamps: int) -> PartitionLog:
-    """Three records without a time, a roll, and one for each of `timestamps`."""
+    """Return a log of three records without a time, a roll, and a record for each of `timestamps`."""
     log = open_log(
         new_file_system(), LogConfig(segment_index_bytes=1200, message_timestamp_before_max_ms=LONG_MAX)
     )
@@ -64,7 +64,7 @@ def test_rd8_where_no_record_has_a_time_the_greatest_is_none_at_the_first_record
 def test_rd8_a_time_of_0_is_greater_than_none_but_no_lookup_passes_a_segment_without_times(
     codec: Compression,
 ) -> None:
-    """The first segment counts as of its file's time, is looked into, and holds nothing."""
+    """The first segment counts as old as its file, so it is searched, and it holds no record with a time."""
     log = two_segments(codec, -1, 0, -1)
     found = log.reads.offset_for_timestamp(-3)
     assert found is not None

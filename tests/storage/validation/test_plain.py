@@ -1,4 +1,4 @@
-"""The leader's short way for the batch that nearly every client sends: it gives what the long way gives."""
+"""The leader's short way for the batch that nearly every client sends: its results are those of the long way."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def taken(content: bytes | bytearray, rules: ValidationRules = CREATE) -> Checke
 
 
 def told(checked: CheckedSet | None) -> tuple[object, ...] | None:
-    """All that a write is told of a set, in a form that compares."""
+    """Return all that a check says of a set, in a form that compares."""
     if checked is None:
         return None
     fields = {name: getattr(checked, name) for name in CheckedSet.__slots__}
@@ -43,7 +43,7 @@ def told(checked: CheckedSet | None) -> tuple[object, ...] | None:
 
 
 def check_against_the_long_way(content: bytes, rules: ValidationRules) -> bool:
-    """Whether it was taken; then the long way takes it too, with the same outcome."""
+    """Whether the short way took the set. If so, the long way must take it with the same outcome."""
     given = bytearray(content)
     result = taken(given, rules)
     assert told(taken(content, rules)) == told(result)
@@ -119,7 +119,7 @@ def test_each_field_of_the_header_is_looked_at(position: int, layout: str, value
 
 
 def test_lv9_a_time_beyond_64_bits_is_left_to_the_long_way() -> None:
-    """There it wraps as in Java, and may be within the limits."""
+    """In 64 bits it wraps, as in Java, and may then be within the limits."""
     content = poked(plain((NOW, NOW + 1)), 27, ">q", (1 << 63) - 1)
     assert not check_against_the_long_way(content, CREATE)
 
@@ -156,19 +156,21 @@ def append(log: PartitionLog, content: bytes, now_ms: int) -> AppendInfo | str:
         max_size=25,
     )
 )
-@example([(1, 0, 0, False)] * 12)  # index entries exactly at the interval, equal timestamps
+# The index entries are exactly at the interval, and the timestamps are equal.
+@example([(1, 0, 0, False)] * 12)
 @example([(1, 1, 60, False)] * 12)
 def test_a_log_is_the_same_by_the_short_and_by_the_long_way(
     appends: list[tuple[int, int, int, bool]],
 ) -> None:
-    """Files, answers and marks: with rolls by size and age, index entries, full indexes, retries and refusals."""
+    """Files, answers and marks are equal, with rolls, index entries, full indexes, retries and refusals."""
     interval = 2 * len(produced(1, value_bytes=0))
     config = LogConfig(
         segment_bytes=2000, segment_index_bytes=36, index_interval_bytes=interval, segment_ms=30
     )
     disks = [new_file_system(new_disk()), new_file_system(new_disk())]
     short, long = (PartitionLog.open(each, DIRECTORY, config, clean=True, now_ms=NOW_MS) for each in disks)
-    long.appends._plain = PlainBatches(replace(CREATE, max_message_bytes=0))  # takes nothing
+    # This short way takes nothing.
+    long.appends._plain = PlainBatches(replace(CREATE, max_message_bytes=0))
     now_ms = NOW_MS
     for count, step_ms, value_bytes, is_idempotent in appends:
         now_ms += max(step_ms, 0)

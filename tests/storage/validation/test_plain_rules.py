@@ -1,5 +1,6 @@
-"""The rules of LogValidator on a leader's short way: a few records, a run of one shape, several runs, and batches whose
-shape is known from those before.
+"""The rules of LogValidator on a leader's short way.
+
+The batches have a few records, a run of one shape, several runs, or a shape that is known from the batches before.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from tests.storage.log.appends import follow, lead
 from tests.storage.logs import NOW_MS, all_bytes, batch, new_file_system, open_log
 from tests.storage.validation.produced_sets import poked
 
-COUNTS = [2, 10, 70]  # too few for a run, one run, two
+# Two are too few for a run, 10 are one run, 70 are two.
+COUNTS = [2, 10, 70]
 COMPACTED = LogConfig(cleanup_policy="compact")
 LIMITED = LogConfig(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=1000)
 
@@ -37,7 +39,7 @@ def opened(config: LogConfig | None = None) -> PartitionLog:
 def plain(
     count: int, key: bytes | None = b"k", odd_time: int = NOW_MS, odd_index: int = 0, time: int = NOW_MS
 ) -> bytes:
-    """Records of one shape; one of them may have another time."""
+    """Make records of one shape. One of them may have another time."""
     times = [odd_time if index == odd_index else time for index in range(count)]
     return build_batch([Record(index, each, key, b"value") for index, each in enumerate(times)])
 
@@ -91,7 +93,8 @@ def test_lv6_a_producer_without_a_sequence_is_refused_on_the_short_way() -> None
 @pytest.mark.parametrize("count", COUNTS)
 def test_lv8_a_compacted_topic_has_keys_in_every_run(count: int) -> None:
     log = opened(COMPACTED)
-    for later in range(4):  # from the third on their shape is known; their times differ
+    # From the third batch on their shape is known. Their times differ.
+    for later in range(4):
         with pytest.raises(InvalidRecord):
             lead(log, plain(count, None, NOW_MS + later, 1))
     assert log.log_end_offset == 0
@@ -101,7 +104,7 @@ def test_lv8_a_compacted_topic_has_keys_in_every_run(count: int) -> None:
 def test_lv8_a_record_without_a_key_is_found_among_others_of_another_shape(
     count: int, without_key: int
 ) -> None:
-    """Those before or behind it are a run."""
+    """The records before it or after it are a run."""
     first_run = range(64) if without_key == 0 else range(0)
     records = [
         Record(index, NOW_MS, None if index == without_key or index in first_run else b"key", bytes(5))
@@ -117,7 +120,7 @@ def test_lv8_a_record_without_a_key_is_found_among_others_of_another_shape(
 @pytest.mark.parametrize("sign", [-1, 1])
 @pytest.mark.parametrize("others", [0, 970])
 def test_lv9_a_time_out_of_range_is_found_in_every_place(count: int, sign: int, others: int) -> None:
-    """Near the time of the others it takes as many bytes as theirs, far from it more."""
+    """A time near those of the others takes as many bytes as theirs, one far from them more."""
     for place in {0, 1, count // 2, count - 1}:
         log, time = opened(LIMITED), NOW_MS + sign * others
         lead(log, plain(count, odd_time=NOW_MS + sign * 1000, odd_index=place, time=time))
@@ -139,7 +142,7 @@ def test_lv9_a_time_out_of_range_is_found_where_the_shape_is_known(count: int) -
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_lv9_a_client_that_says_log_append_is_taken_as_create_time(count: int) -> None:
-    """T30: in range it passes, and the flag goes."""
+    """A time in range passes, and the flag is removed (T30)."""
     log = opened(LIMITED)
     said = poked(poked(plain(count), 21, ">h", 8), 35, ">q", NOW_MS + 7)
     info = lead(log, said)
@@ -176,7 +179,7 @@ def test_lv14_the_buffer_that_came_is_the_one_that_is_written(count: int) -> Non
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_lv22_records_that_do_not_fill_the_batch_are_refused(count: int) -> None:
-    """Also where a batch of the same size and count has come before."""
+    """The size and count may be those of a batch that came before."""
     log = opened()
     longer = poked(plain(count) + b"\0", 8, ">i", len(plain(count)) + 1 - 12)
     shorter = poked(plain(count)[:-1], 8, ">i", len(plain(count)) - 1 - 12)
@@ -188,11 +191,12 @@ def test_lv22_records_that_do_not_fill_the_batch_are_refused(count: int) -> None
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_lv23_odd_offsets_inside_are_given_anew(count: int) -> None:
-    """First as one of a shape not known, then as one of the shape of those before."""
+    """The first such batch has an unknown shape, the last one the shape of those before it."""
     log = opened()
     sound = bytearray(plain(count))
     stride = (len(sound) - HEADER_SIZE) // count
-    odd = poked(bytes(sound), HEADER_SIZE + stride + 3, ">b", 0)  # the second one's delta: 0 again
+    # The second record's delta is 0 again.
+    odd = poked(bytes(sound), HEADER_SIZE + stride + 3, ">b", 0)
     records = list(RecordBatch(odd, 0, len(odd)).records())
     assert [record.offset for record in records[:2]] == [0, 0], "the offset delta stands elsewhere"
     for sent in (odd, bytes(sound), bytes(sound), bytes(sound), odd):
@@ -210,7 +214,7 @@ def test_lv26_a_topic_of_a_codec_takes_no_batch_as_it_is() -> None:
 
 
 def walked(path: str, data: bytes) -> object:
-    """By who reads frames in memory: a follower's append, and the cleaner's walk over a chunk."""
+    """Read the frames in memory: by a follower's append, or by the cleaner's walk over a chunk."""
     return follow(opened(), data) if path == "follower" else list(batches_in(data, "0.log", 0))
 
 

@@ -67,7 +67,7 @@ def inner(offset: int, magic: int, *, timestamp: int = NOW, attributes: int = 0)
     )
 
 
-# Which sets are taken
+# The sets that are taken
 
 
 @pytest.mark.covers("LogValidatorTest.checkAllowMultiBatch")
@@ -91,7 +91,7 @@ def test_lv3_compressed_sets_and_batches_stand_alone(
 
 
 def test_lv3_a_wrapper_beside_plain_messages_is_refused() -> None:
-    """Also LV9c: a record with a codec of its own in a compressed set."""
+    """A record in a compressed set must not have a codec of its own either (LV9c)."""
     for content in (sent(1) + sent(1, GZIP), sent(1, GZIP) + sent(1)):
         with pytest.raises(InvalidRecord, match="more than one"):
             validated(content)
@@ -284,7 +284,7 @@ def test_lv21_a_wrapper_of_magic_0_is_always_built_anew() -> None:
 @pytest.mark.covers("LogValidatorTest.testValidationOfBatchesWithNonSequentialInnerOffsets")
 @pytest.mark.parametrize("magic", [0, 1])
 def test_lv23_odd_inner_offsets_of_old_clients_are_given_anew(magic: int) -> None:
-    """KAFKA-9080: continuity is demanded of magic 2 alone."""
+    """Only magic 2 must be continuous (KAFKA-9080)."""
     content = wrapper(magic, b"".join(inner(0, magic) for _ in range(20)), offset=0)
     for target in (magic, 2):
         result = validated(content, rules_for(target))
@@ -429,7 +429,8 @@ def test_lv28_after_a_set_the_next_offset_follows_its_last() -> None:
 
 
 def test_a_message_that_is_cut_short_within_is_refused() -> None:
-    content = struct.pack(">bBi", 0, 0, -1)  # a key length, and nothing behind it
+    # A key length, and nothing after it.
+    content = struct.pack(">bBi", 0, 0, -1)
     message = (
         struct.pack(">qiI", 0, 4 + len(content) + 6, zlib.crc32(content + bytes(6))) + content + bytes(6)
     )
