@@ -37,7 +37,7 @@ def flip_last_byte_of_first_segment(disk: SimDisk) -> None:
     file.close()
 
 
-def test_a_segment_that_a_dead_start_deleted_does_not_come_back_behind_the_cut() -> None:
+def test_a_segment_that_a_dead_start_deleted_does_not_come_back_after_the_cut() -> None:
     """The deletion was in the page cache only. The next start saw no segment there and synced only the cut."""
     disk = new_disk()
     log = log_of(disk, 30)

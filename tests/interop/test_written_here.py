@@ -132,7 +132,7 @@ def test_kafkas_dump_tool_prints_the_same_lines_of_every_file(kind: str, judged:
         assert ours[path] == theirs[path], path
 
 
-def test_what_kafka_leaves_behind_reads_here_as_before(judged: Judged) -> None:
+def test_what_kafka_leaves_reads_here_as_before(judged: Judged) -> None:
     """After Kafka's own orderly stop, the bytes of each log are still those written here."""
     directory = judge.log_directory(judged.data)
     for shape in SHAPES:

@@ -138,7 +138,7 @@ def test_recover_of_kafkas_damaged_files(tmp_path: Path, name: str, removed: int
     assert not (tmp_path / ".lock").exists()
 
 
-def test_truncate_removes_what_lies_behind(directory: Path) -> None:
+def test_truncate_removes_what_is_after_it(directory: Path) -> None:
     result = run("truncate", directory / "t-0", "--to-offset", "4", "--json")
     answer = json.loads(result.stdout)
     assert result.exit_code == 0 and answer["changed"] and answer["log_end_offset"] == 4

@@ -343,7 +343,7 @@ def test_ep12_crash_within_assign_leaves_the_old_or_the_new_entries() -> None:
     pytest.fail("assign never came to its end")
 
 
-def test_ep6_flush_into_a_directory_that_has_gone_is_no_error() -> None:
+def test_ep6_flush_into_a_directory_that_was_deleted_is_no_error() -> None:
     file_system = new_disk()[1]
     cache = LeaderEpochCache(file_system, PATH)
     cache.assign(2, 6)

@@ -96,7 +96,7 @@ def names(setup: BrokerSetup, topic: str = "t") -> list[str]:
 
 
 @pytest.mark.covers("LogManagerTest.testCleanupExpiredSegments")
-def test_rt5_expired_segments_and_their_files_go_and_their_offsets_are_out_of_range() -> None:
+def test_rt5_expired_segments_and_their_files_are_deleted_and_their_offsets_out_of_range() -> None:
     setup = broker_with({**SMALL, "retention.ms": "60000", "file.delete.delay.ms": "1000"})
     produce(setup, *duplicates(5, 8))
     log = log_of(setup)
@@ -113,7 +113,7 @@ def test_rt5_expired_segments_and_their_files_go_and_their_offsets_are_out_of_ra
 
 
 @pytest.mark.covers("LogManagerTest.testCleanupSegmentsToMaintainSize")
-def test_rt6_segments_go_while_the_rest_is_at_least_retention_bytes() -> None:
+def test_rt6_segments_are_deleted_while_the_rest_is_at_least_retention_bytes() -> None:
     setup = broker_with({**SMALL, "retention.bytes": "1500"})
     produce(setup, *duplicates(5, 12))
     log = log_of(setup)
@@ -186,7 +186,7 @@ def test_cl15_compaction_keeps_the_last_value_of_each_key_in_every_codec(codec: 
 
 
 @pytest.mark.covers("LogCleanerParameterizedIntegrationTest.testCleansCombinedCompactAndDeleteTopic")
-def test_cl6_with_both_policies_old_segments_go_and_what_comes_later_is_compacted() -> None:
+def test_cl6_with_both_policies_old_segments_are_deleted_and_what_comes_later_is_compacted() -> None:
     setup = broker_with({**COMPACT, "cleanup.policy": "compact,delete", "retention.ms": str(HOUR_MS)})
     log = log_of(setup)
     produce(setup, *duplicates(10, 3))

@@ -148,7 +148,7 @@ def test_ll1_with_no_directory_left_there_is_no_start() -> None:
         BrokerSetup(disk, directories=TWO).start()
 
 
-def test_a_partition_that_may_lie_in_an_offline_directory_is_not_made_anew() -> None:
+def test_a_partition_that_may_be_in_an_offline_directory_is_not_made_again() -> None:
     """KIP-112: an empty log would pass for all that this broker ever had."""
     setup = leading()
     produce(setup, *PARTITIONS)
@@ -233,7 +233,7 @@ def test_ap16_in_one_request_the_later_partitions_of_the_directory_are_refused()
     assert outcomes(produce(setup, *PARTITIONS)) == expected
 
 
-def test_ap16_the_controller_hears_at_once_and_each_time_of_what_went() -> None:
+def test_ap16_the_controller_hears_at_once_and_each_time_of_what_is_offline() -> None:
     setup = leading()
     beaten(setup)
     effects = fail_two(setup)
@@ -243,7 +243,7 @@ def test_ap16_the_controller_hears_at_once_and_each_time_of_what_went() -> None:
     assert told_offline(setup.fire("broker.heartbeat", 2_000)) == IN_TWO
 
 
-def test_ap16_who_waits_for_a_partition_that_goes_is_answered() -> None:
+def test_ap16_who_waits_for_a_partition_that_goes_offline_is_answered() -> None:
     setup = booted()
     in_sync = (
         PartitionRecord(topic="t", partition=number, replicas=(1, 2), isr=(1, 2), leader=1)
@@ -285,7 +285,7 @@ def test_ap16_metadata_does_not_bring_a_partition_back_in_this_life() -> None:
     assert sorted(setup.broker.replicas()) == list(PARTITIONS)
 
 
-def test_ap16_the_files_are_closed_behind_the_jobs_that_use_them() -> None:
+def test_ap16_the_files_are_closed_after_the_jobs_that_use_them() -> None:
     setup = leading()
     log = setup.broker.replicas()[PARTITIONS[3]].log
     effects = fail_two(setup)

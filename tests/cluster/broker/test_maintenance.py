@@ -74,7 +74,7 @@ def timer_of(effects: list[Effect], key: str) -> int:
 # Retention
 
 
-def test_rt5_old_segments_go_at_the_check_and_the_next_one_is_set() -> None:
+def test_rt5_old_segments_are_deleted_at_the_check_and_the_next_one_is_set() -> None:
     setup = BrokerSetup()
     first = timer_of(setup.start(), "logs.retention")
     assert first == setup.now_ms + 30_000

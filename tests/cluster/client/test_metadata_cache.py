@@ -50,7 +50,7 @@ def test_older_leader_epoch_of_a_lagging_broker_is_ignored() -> None:
     assert leader_of(cache_of(answer(2, 5, metadata_offset=9), answer(1, 4, metadata_offset=8))) == 2
 
 
-def test_older_leader_epoch_in_a_newer_view_is_a_topic_created_anew() -> None:
+def test_older_leader_epoch_in_a_newer_view_is_a_topic_created_again() -> None:
     assert leader_of(cache_of(answer(2, 5, metadata_offset=9), answer(1, 0, metadata_offset=10))) == 1
 
 

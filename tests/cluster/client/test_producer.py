@@ -247,7 +247,7 @@ def test_definitive_failure_bumps_the_epoch_and_sequences_begin_again() -> None:
     assert (batch_of(again).producer_epoch, batch_of(again).base_sequence) == (1, 0)
 
 
-def test_batches_behind_one_that_is_certainly_missing_do_not_wait_for_an_answer_of_their_own() -> None:
+def test_batches_after_one_that_is_certainly_missing_do_not_wait_for_an_answer_of_their_own() -> None:
     producer, _ = ready_producer()
     proven(producer)
     first, second, third = (produced(producer.send(0, "t", None, b"x", ticket=n))[0] for n in range(3))

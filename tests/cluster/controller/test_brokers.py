@@ -243,14 +243,14 @@ def test_brk7_offset_to_learn_is_remembered_once() -> None:
     assert bench.heartbeat(1, want_shutdown=True).should_shut_down
 
 
-def test_brk6_broker_that_leads_nothing_may_go_at_once() -> None:
+def test_brk6_broker_that_leads_nothing_may_leave_at_once() -> None:
     bench = three()
     answer = bench.heartbeat(3, want_shutdown=True)
     assert answer.should_shut_down and answer.is_fenced
     assert bench.partition().isr == (1, 2)
 
 
-def test_brk6_fenced_broker_may_go_at_once() -> None:
+def test_brk6_fenced_broker_may_leave_at_once() -> None:
     bench = ControllerBench()
     bench.register(1)
     assert bench.heartbeat(1, want_shutdown=True).should_shut_down

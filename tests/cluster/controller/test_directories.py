@@ -101,6 +101,6 @@ def test_a_controller_that_restarts_hears_it_again_and_mends_what_it_did_meanwhi
     assert bench.partition(T0).leader == NO_LEADER
 
 
-def test_a_partition_of_a_topic_that_is_gone_is_no_matter() -> None:
+def test_a_partition_of_a_deleted_topic_does_not_matter() -> None:
     bench = two_partitions()
     assert not bench.heartbeat(1, offline=(TopicPartition("gone", 0),)).is_fenced

@@ -93,7 +93,7 @@ def test_what_was_told_survives_a_power_loss() -> None:
     assert (list(bench.controller.image.partitions()), bench.controller.image.brokers) == before
 
 
-def test_what_was_not_flushed_is_gone_whole_after_a_power_loss() -> None:
+def test_what_was_not_flushed_is_lost_whole_after_a_power_loss() -> None:
     bench = ControllerBench().unfenced(1)
     bench.step(CreateTopicRequest(name="t", partitions=50))
     bench.lose_power_and_restart()
@@ -143,7 +143,7 @@ def test_second_controller_on_the_directory_is_refused() -> None:
         other.start(0)
 
 
-def test_shutdown_waits_for_the_disk_and_lets_the_lock_go() -> None:
+def test_shutdown_waits_for_the_disk_and_releases_the_lock() -> None:
     bench = ControllerBench().unfenced(1)
     creating, _ = bench.step(TOPIC)
     assert not bench.shut_down()

@@ -33,7 +33,7 @@ def refused(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_up_is_ready_serves_and_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
+def test_up_is_ready_serves_and_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     data = tmp_path / "new" / "data"
     with running(data, 1) as up:
         pids = up.pids()

@@ -257,7 +257,7 @@ def test_fet11_a_leader_that_ends_below_cuts_the_follower_to_its_end() -> None:
     assert asked_of(only_sent(effects, FetchRequest)).fetch_offset == 1
 
 
-def test_fet11_a_leader_that_starts_above_makes_the_follower_start_anew_there() -> None:
+def test_fet11_a_leader_that_starts_above_makes_the_follower_start_again_there() -> None:
     setup, send = following()
     effects = setup.answer_fetch(
         send, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=7, log_end_offset=9

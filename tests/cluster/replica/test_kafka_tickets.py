@@ -44,7 +44,7 @@ def test_kafka_6975_an_empty_follower_takes_a_batch_that_begins_below_the_leader
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (7, 10, 10)
 
 
-def test_kafka_6975_a_follower_that_has_records_does_not_begin_anew() -> None:
+def test_kafka_6975_a_follower_that_has_records_does_not_start_again() -> None:
     setup, send = following()
     send = only_sent(setup.answer_fetch(send, records=stamped(0, 0, b"0", b"1")), FetchRequest)
     setup.answer_fetch(send, records=stamped(1, 0, b"1", b"2"))
@@ -54,7 +54,7 @@ def test_kafka_6975_a_follower_that_has_records_does_not_begin_anew() -> None:
 
 
 @pytest.mark.parametrize("base_offset", [2, 3])
-def test_kafka_6975_a_batch_that_ends_below_the_log_start_is_no_reason_to_begin_anew(
+def test_kafka_6975_a_batch_that_ends_below_the_log_start_is_no_reason_to_start_again(
     base_offset: int,
 ) -> None:
     setup, send = starting_at(7)

@@ -82,7 +82,7 @@ def test_rol4_without_a_leader_the_log_stays_and_nothing_is_fetched() -> None:
     assert setup.values() == [b"a"]
 
 
-def test_rol5_removed_from_the_replicas_the_copy_goes() -> None:
+def test_rol5_removed_from_the_replicas_the_copy_is_deleted() -> None:
     setup = Setup()
     setup.place(leader=2)
     setup.place(leader=2, replicas=(2, 3), isr=(2, 3), partition_epoch=1)

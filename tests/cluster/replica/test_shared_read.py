@@ -30,7 +30,7 @@ def test_two_followers_at_one_offset_get_the_bytes_of_one_read() -> None:
     assert values_of(first.records) == [b"a"]
 
 
-def test_another_question_is_read_anew() -> None:
+def test_another_question_is_read_again() -> None:
     _, log = leading_log(b"a", b"b")
     shared = SharedRead()
     whole = shared.read(log, 0, max_size=LIMIT, min_one_message=True)

@@ -227,7 +227,7 @@ def test_an_unknown_node_is_a_transport_error() -> None:
     run(check)
 
 
-def test_calls_in_flight_fail_when_the_peer_goes_and_work_when_it_is_back() -> None:
+def test_calls_in_flight_fail_when_the_peer_ends_and_work_when_it_is_back() -> None:
     async def check() -> None:
         async with client() as asking:
             async with node() as serving:

@@ -63,12 +63,12 @@ class Replica:
         return [place.mark for place in self.reader.places]
 
 
-def test_what_was_superseded_may_be_gone() -> None:
+def test_what_was_superseded_may_be_missing() -> None:
     replica = Replica(APPENDED[1], APPENDED[2])
     assert replica.partition.judge(replica.reader, 0) is None
 
 
-def test_a_batch_that_is_gone_or_shorter_is_put_back() -> None:
+def test_a_batch_that_is_missing_or_shorter_is_put_back() -> None:
     for after in ([APPENDED[1], APPENDED[2]], [batch((0, "a", "1"), last_offset=1), *APPENDED[1:]]):
         replica = Replica(*after)
         assert replica.partition.whole(replica.marks(), 0) == marks_of(b"".join(APPENDED))

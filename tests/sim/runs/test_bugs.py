@@ -25,7 +25,7 @@ def test_a_replacement_lasts_as_long_as_its_block() -> None:
         "storage.draws:_MASK",
     ],
 )
-def test_a_bug_whose_target_is_gone_fails_loudly(target: str) -> None:
+def test_a_bug_whose_target_is_missing_fails_loudly(target: str) -> None:
     with (
         pytest.raises(BugError, match=r"gone|no method"),
         replaced(Replacement(target=target, make=lambda f: f)),

@@ -77,7 +77,7 @@ def test_one_latency_changed_gives_another_trace() -> None:
     assert lines_of(small()) != lines_of(small("latency: 200us", "latency: 201us"))
 
 
-def test_one_bug_put_in_gives_another_trace_and_leaves_nothing_behind() -> None:
+def test_one_bug_put_in_gives_another_trace_and_leaves_nothing() -> None:
     before = lines_of(small())
     assert lines_of(small(), bug="ack-before-high-watermark") != before
     assert lines_of(small()) == before

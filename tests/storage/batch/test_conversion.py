@@ -71,7 +71,7 @@ def test_bb6_batches_of_the_magic_or_below_are_copied_byte_for_byte(codec: Compr
 
 @codecs
 @pytest.mark.parametrize(("first_offset", "dropped"), [(11, {9}), (17, {9, 11, 15, 16})])
-def test_bb6_records_before_the_first_offset_go_from_plain_batches_alone(
+def test_bb6_records_before_the_first_offset_are_dropped_from_plain_batches_alone(
     codec: Compression, first_offset: int, dropped: set[int]
 ) -> None:
     converted = records(down_convert(of_all_magics(codec), target_magic=0, first_offset=first_offset))

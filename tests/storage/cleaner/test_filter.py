@@ -54,7 +54,7 @@ def test_cl15_what_lies_above_the_maps_latest_offset_stays_as_it_is() -> None:
 
 
 @pytest.mark.covers("LogCleanerTest.testCleaningWithUnkeyedMessages")
-def test_t50_a_record_without_a_key_goes_and_is_counted() -> None:
+def test_t50_a_record_without_a_key_is_dropped_and_counted() -> None:
     data = build_batch([record(0, None), record(1), record(2, None)])
     record_filter = filter_of()
     (batch,) = filtered(record_filter, data)
@@ -87,7 +87,7 @@ def test_t52_a_tombstone_stays_in_the_first_pass_however_old_it_is() -> None:
 
 
 @pytest.mark.covers("LogCleanerTest.testCleaningWithDeletes")
-def test_cl16_deleted_keys_are_gone_after_the_second_pass() -> None:
+def test_cl16_deleted_keys_are_removed_by_the_second_pass() -> None:
     log = CleanedLog()
     log.put_each(*range(40))
     log.put_each(*((key, None) for key in range(0, 40, 2)))
@@ -107,7 +107,7 @@ def test_cl16_a_deleted_key_that_was_written_again_stays() -> None:
     assert log.last_values() == {b"1": b"again"}
 
 
-def test_cl16_tombstones_of_old_formats_go_by_the_time_of_their_file() -> None:
+def test_cl16_tombstones_of_old_formats_are_removed_by_the_time_of_their_file() -> None:
     data = build_message(0, magic=1, timestamp=5, key=b"k", value=None)
     record_filter = filter_of()
     assert len(filtered(record_filter, data)) == 1
@@ -143,7 +143,7 @@ def test_cl16_the_time_of_the_last_clean_segment_decides_for_old_formats() -> No
 # Batches
 
 
-def test_cl14_an_empty_batch_goes_unless_somebody_needs_it() -> None:
+def test_cl14_an_empty_batch_is_removed_unless_somebody_needs_it() -> None:
     data = build_batch([record(7)], base_offset=7, producer_id=3, producer_epoch=0, base_sequence=4)
     assert filtered(filter_of([b"k"]), data) == []
     for keeper in (
@@ -171,7 +171,7 @@ def test_cl14_an_aborted_batch_is_dropped_without_a_look_at_its_records() -> Non
 
 
 @pytest.mark.covers("MemoryRecordsTest.testFilterToBatchDiscard")
-def test_cl14_whole_batches_go_and_the_others_stay_as_they_are() -> None:
+def test_cl14_whole_batches_are_removed_and_the_others_stay_as_they_are() -> None:
     groups = [[0], [1, 2], [3, 4, 5], [6]]
     batches = [build_batch([record(o, b"%d" % o) for o in group], base_offset=group[0]) for group in groups]
     record_filter = filter_of([b"1", b"2", b"6"])
@@ -216,7 +216,7 @@ def test_cl18_the_leader_epoch_stays() -> None:
 
 @pytest.mark.covers("MemoryRecordsTest.testFilterToPreservesProducerInfo")
 @pytest.mark.parametrize("is_transactional", [False, True])
-def test_cl18_sequences_of_records_stay_though_others_went(is_transactional: bool) -> None:
+def test_cl18_sequences_of_records_stay_though_others_are_removed(is_transactional: bool) -> None:
     data = build_batch(
         [record(8, None), record(9), record(11, b"l"), record(12, None)],
         base_offset=8,
@@ -265,7 +265,7 @@ def test_cl17_a_tombstone_that_stays_gives_its_batch_a_horizon_and_keeps_timesta
     assert after.delete_horizon_ms == NOW_MS + 7
 
 
-def test_cl17_a_batch_whose_tombstones_went_gets_no_horizon() -> None:
+def test_cl17_a_batch_whose_tombstones_are_removed_gets_no_horizon() -> None:
     data = build_batch([record(0, b"a", None), record(1, b"b")])
     (batch,) = filtered(filter_of([b"a"]), data)
     assert batch.delete_horizon_ms is None

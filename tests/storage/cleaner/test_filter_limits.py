@@ -42,7 +42,7 @@ def marker_bytes(offset: int, *, commit: bool, pid: int = 1) -> bytes:
     return marker(pid, is_commit=commit, offset=offset)
 
 
-def test_cl12_an_empty_control_batch_may_go() -> None:
+def test_cl12_an_empty_control_batch_may_be_removed() -> None:
     # The batch ends the round, so it stays.
     batch = next(iter(filtered(filter_of(now_ms=NOW_MS, end=1, last_records={}), emptied_marker())))
     assert batch.is_control and batch.record_count == 0
@@ -69,7 +69,7 @@ def test_cl12_a_second_abort_has_no_records_left_to_stand_for() -> None:
     assert transactions.can_discard(view(marker_bytes(3, commit=False)))
 
 
-def test_cl13_records_of_an_aborted_transaction_go_whatever_the_map_says() -> None:
+def test_cl13_records_of_an_aborted_transaction_are_removed_whatever_the_map_says() -> None:
     record_filter = filter_of(latest=0)
     record_filter._transactions.add_aborted([AbortedTransaction(1, 3, 4, 5)])
     # The batch is above all that the map knows.
@@ -84,7 +84,7 @@ def test_cl14_data_of_a_producer_that_has_none_left_is_not_kept_for_its_epoch() 
     assert record_filter.judge(view(marker_bytes(1, commit=True))).retention is Retention.RETAIN_EMPTY
 
 
-def test_cl15_records_without_a_key_go_and_are_counted() -> None:
+def test_cl15_records_without_a_key_are_dropped_and_counted() -> None:
     record_filter = filter_of()
     data = build_batch([record(0, None), record(1, b"a"), record(2, None)])
     (left,) = filtered(record_filter, data)
@@ -107,7 +107,7 @@ def test_cl15_the_last_byte_of_a_key_counts_as_the_first_does(digits: int, first
     assert (log.keys(), log.offsets()) == ([two, one], [1, 2])
 
 
-def test_cl15_a_tombstone_beyond_its_horizon_goes_and_a_value_stays() -> None:
+def test_cl15_a_tombstone_beyond_its_horizon_is_removed_and_a_value_stays() -> None:
     data = build_batch([record(0, b"a", None), record(1, b"b")])
     (first,) = filtered(filter_of(retention_ms=10), data)
     assert first.delete_horizon_ms == NOW_MS + 10
@@ -132,7 +132,7 @@ def test_cl15_nothing_of_a_discarded_batch_stays() -> None:
     assert (left.record_count, left.last_offset) == (0, 3)
 
 
-def test_cl16_a_tombstone_stays_up_to_its_horizon_and_goes_at_it() -> None:
+def test_cl16_a_tombstone_stays_up_to_its_horizon_and_is_removed_at_it() -> None:
     data = build_batch([record(0, b"a", None), record(1, b"b")])
     # Without a horizon it stays.
     (marked,) = filtered(filter_of(retention_ms=10), data)
@@ -199,7 +199,7 @@ def test_cl18_a_wrapper_of_another_magic_than_its_messages_is_rebuilt_though_all
     assert {message.magic for message in left.messages()} == {1}
 
 
-def test_cl18_messages_of_log_append_time_keep_it_when_others_go() -> None:
+def test_cl18_messages_of_log_append_time_keep_it_when_others_are_removed() -> None:
     data = build_message_set(
         [record(0, b"old"), record(1, b"new")],
         magic=1,
@@ -219,7 +219,7 @@ def test_cl19_old_formats_cannot_stay_empty(magic: int) -> None:
         filtered(filter_of([b"old"], latest=50, end=1), data)
 
 
-def test_cl19_a_batch_whose_records_all_went_stays_empty_at_the_end_of_a_round() -> None:
+def test_cl19_a_batch_without_records_stays_empty_at_the_end_of_a_round() -> None:
     data = build_batch([record(0, b"old"), record(1, b"old")])
     (left,) = filtered(filter_of([b"old"], latest=50, end=2), data)
     assert (left.base_offset, left.last_offset, left.record_count) == (0, 1, 0)

@@ -139,7 +139,7 @@ def test_kafka_7278_a_segment_that_retention_took_meanwhile_is_passed_over() -> 
     assert log.keys() == [2, 1]
 
 
-def test_cl11_snapshots_of_segments_that_went_into_another_go_with_them() -> None:
+def test_cl11_snapshots_of_merged_segments_are_deleted_with_them() -> None:
     log = CleanedLog()
     for key in (1, 2, 3):
         log.put(key, producer_id=5)

@@ -21,7 +21,7 @@ def batch_of(*offsets: int) -> RecordBatch:
     return RecordBatch(data, 0, len(data))
 
 
-def test_a_batch_is_told_whole_or_gone_from_its_marks() -> None:
+def test_marks_say_whether_a_batch_stays_whole_or_is_removed() -> None:
     marks = DirtyMarks(10, 20)
     for offset in (10, 12):
         marks.note(offset, KEPT, -1)

@@ -42,7 +42,7 @@ def test_cl1_a_checkpoint_counts_from_the_log_start_to_its_end(checkpoint: int, 
     assert found.is_checkpoint_invalid == (not valid)
 
 
-def test_cl1_a_checkpoint_outside_the_log_is_written_anew() -> None:
+def test_cl1_a_checkpoint_outside_the_log_is_rewritten() -> None:
     directory = Directory()
     directory.add("t", 20, checkpoint=99)
     directory.grab()

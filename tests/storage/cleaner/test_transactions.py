@@ -29,7 +29,7 @@ def clean_twice(log: CleanedLog, first_dirty: int = 0) -> int:
 
 
 @pytest.mark.covers("LogCleanerTest.testBasicTransactionAwareCleaning")
-def test_cl26_records_of_aborted_transactions_go_and_markers_stay() -> None:
+def test_cl26_records_of_aborted_transactions_are_removed_and_markers_stay() -> None:
     log = CleanedLog(replace(COMPACTED, segment_bytes=2048))
     log.in_transaction(1, 1, 2)
     log.in_transaction(2, 2, 3)
@@ -117,7 +117,7 @@ def test_cl12_a_commit_marker_stays_for_its_records_and_then_up_to_its_horizon()
     assert log.offsets() == [4, 5, 6, 7, 8]
 
 
-def test_cl13_a_marker_goes_at_its_horizon_and_not_before() -> None:
+def test_cl13_a_marker_is_removed_at_its_horizon_and_not_before() -> None:
     log = CleanedLog()
     log.in_transaction(1, 1)
     log.commit(1)
@@ -178,7 +178,7 @@ def test_cl14_a_marker_stays_while_a_batch_of_its_transaction_stays_empty() -> N
 
 
 @pytest.mark.covers("LogCleanerTest.testAbortMarkerRemoval")
-def test_cl12_an_abort_marker_goes_when_no_batch_of_its_transaction_is_left() -> None:
+def test_cl12_an_abort_marker_is_removed_when_no_batch_of_its_transaction_is_left() -> None:
     log = CleanedLog()
     log.in_transaction(1, 1)
     log.in_transaction(1, 2, 3)
@@ -357,7 +357,7 @@ def test_cl14_the_last_sequence_stays_though_its_transaction_was_aborted() -> No
 
 
 @pytest.mark.covers("LogCleanerTest.testEmptyBatchRemovalWithSequenceReuse")
-def test_kafka_8335_sequences_that_begin_anew_protect_no_old_batch() -> None:
+def test_kafka_8335_sequences_that_start_again_protect_no_old_batch() -> None:
     log = CleanedLog()
     for _ in range(2):
         data = build_batch(

@@ -344,7 +344,7 @@ def test_rt16_a_truncation_lowers_the_checkpoint_and_never_raises_it() -> None:
     "LogCleanerManagerTest.testCheckpointUpdatedForInvalidOffsetNoCleaning",
     "LogCleanerManagerTest.testCheckpointUpdatedForInvalidOffsetNotSelected",
 )
-def test_kafka_6266_an_invalid_checkpoint_is_written_anew_though_its_log_is_not_chosen() -> None:
+def test_kafka_6266_an_invalid_checkpoint_is_rewritten_though_its_log_is_not_chosen() -> None:
     directory = three_logs()
     directory.logs["tp0-0"].marks.maybe_increment_log_start_offset(18)
     directory.manager.grab_filthiest(NOW_MS)

@@ -115,7 +115,7 @@ def test_ll1_a_directory_given_twice_or_not_at_all_is_refused(directories: tuple
 
 
 @pytest.mark.covers("LogManagerTest.testTwoLogManagersUsingSameDirFails")
-def test_ll1_a_directory_in_use_keeps_all_from_starting_and_no_lock_behind() -> None:
+def test_ll1_a_directory_in_use_keeps_all_from_starting_and_leaves_no_lock() -> None:
     disk = new_disk()
     other = LogManager(disk.file_system(Life()), "two", SMALL, NOW_MS, Draws(1))
     with pytest.raises(DirectoryInUse, match="two"):

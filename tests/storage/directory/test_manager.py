@@ -42,7 +42,7 @@ def test_ll5_an_orderly_stop_leaves_its_mark_and_the_broker_epoch_once() -> None
     assert started(disk).was_clean is False
 
 
-def test_ll2_the_mark_is_gone_for_good_before_a_log_is_loaded() -> None:
+def test_ll2_the_mark_is_durably_deleted_before_a_log_is_loaded() -> None:
     disk = new_disk()
     logs = started(disk)
     append_each(logs.create("t", 0), 5)
@@ -135,7 +135,7 @@ def test_hwm8_a_start_that_finds_the_log_as_high_as_its_checkpoint_writes_nothin
     assert disk.file_system(Life()).stat(path).modified_ms == 7
 
 
-def test_a_start_that_ends_below_the_checkpoint_writes_it_anew() -> None:
+def test_a_start_that_ends_below_the_checkpoint_rewrites_it() -> None:
     disk = new_disk()
     logs = started(disk)
     log = logs.create("t", 0)

@@ -33,7 +33,7 @@ def test_ll1_a_directory_that_was_missing_is_there_after_a_power_loss() -> None:
     assert disk.file_system(Life()).exists(DIRECTORY)
 
 
-def test_ll1_a_start_that_fails_leaves_no_lock_behind() -> None:
+def test_ll1_a_start_that_fails_leaves_no_lock() -> None:
     disk = new_disk()
     started(disk).shutdown()
     disk.file_system(Life()).unlink(join(DIRECTORY, CHECKPOINTS[0]))
@@ -44,7 +44,7 @@ def test_ll1_a_start_that_fails_leaves_no_lock_behind() -> None:
     manager(disk)
 
 
-def test_ll2_the_broker_epoch_is_read_before_the_mark_goes() -> None:
+def test_ll2_the_broker_epoch_is_read_before_the_mark_is_deleted() -> None:
     disk = new_disk()
     started(disk).shutdown(41)
     logs = manager(disk)
@@ -117,7 +117,7 @@ def test_ll5_a_stop_before_the_logs_are_loaded_leaves_a_mark_only_where_there_wa
         assert disk.file_system(Life()).exists(MARK) == was_clean
 
 
-def test_ll5_a_stop_leaves_the_producers_of_each_log_behind() -> None:
+def test_ll5_a_stop_saves_the_producers_of_each_log() -> None:
     disk = new_disk()
     logs = started(disk)
     log = logs.create("t", 0)

@@ -203,7 +203,7 @@ def test_ll27_one_batch_whose_last_offset_alone_does_not_fit_moves_to_a_segment_
 
 
 @pytest.mark.covers("LogLoaderTest.testRebuildTimeIndexForOldMessages")
-def test_ls12_messages_without_timestamps_leave_a_time_index_empty_when_it_is_built_anew() -> None:
+def test_ls12_messages_without_timestamps_leave_a_time_index_empty_when_it_is_rebuilt() -> None:
     file_system = new_file_system()
     log = open_log(file_system, replace(DENSE, segment_bytes=200))
     for offset in range(30):

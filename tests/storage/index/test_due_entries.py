@@ -17,7 +17,7 @@ batches = st.lists(
 
 
 @given(batches, st.integers(0, 60), st.integers(0, 60), st.integers(-1, 9))
-def test_t1_each_batch_behind_more_than_the_interval_has_an_entry(
+def test_t1_each_batch_after_more_than_the_interval_has_an_entry(
     rows: list[tuple[int, int, int]], unindexed_bytes: int, interval_bytes: int, most: int
 ) -> None:
     columns = BatchColumns()

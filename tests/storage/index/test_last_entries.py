@@ -74,7 +74,7 @@ def test_ix11_below_the_first_entry_it_is_the_first() -> None:
     assert index.fetch_upper_bound_offset(OffsetPosition(BASE, 0), 60) == (50, 100)
 
 
-def test_ix12_an_entry_that_a_truncation_overtakes_is_read_anew() -> None:
+def test_ix12_an_entry_that_a_truncation_overtakes_is_read_again() -> None:
     index = new_index()
     fill(index, [(BASE + i, i) for i in range(1, 10)])
     read, rounds = index._entry, list[int]()
@@ -159,7 +159,7 @@ def test_ix24_a_last_offset_equal_to_the_base_is_sound() -> None:
         TimeIndex(fs, "45.timeindex", BASE).sanity_check()
 
 
-def test_ix25_what_was_deleted_unopened_is_not_made_anew() -> None:
+def test_ix25_what_was_deleted_unopened_is_not_made_again() -> None:
     _, fs = simulated()
     lazy = lazy_offset_index(fs, "45.index", BASE, max_index_size=80)
     assert not lazy.delete_if_exists()

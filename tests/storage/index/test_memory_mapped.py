@@ -256,7 +256,7 @@ class TestFile:
         index.truncate_to(47)
         assert (index.entries, disk.operations, index.length_bytes) == (1, before, 240)
 
-    def test_ix12_a_lookup_that_a_change_of_the_map_overtakes_begins_anew(self) -> None:
+    def test_ix12_a_lookup_that_a_change_of_the_map_overtakes_starts_again(self) -> None:
         """Another thread resizes, truncates and writes the index between two steps of one look-up."""
         index = new_index(slots=40)
         fill(index, [(BASE + i, i) for i in range(1, 20)])
@@ -276,7 +276,7 @@ class TestFile:
         assert index.lookup(BASE + 18) == (BASE + 15, 77)
         assert len(rounds) > 2
 
-    def test_ix12_a_lookup_that_a_truncation_overtakes_begins_anew(self) -> None:
+    def test_ix12_a_lookup_that_a_truncation_overtakes_starts_again(self) -> None:
         """A look-up counts on slots that are written again meanwhile: it could see half an entry there."""
         index = new_index(slots=40)
         fill(index, [(BASE + i, i) for i in range(1, 20)])

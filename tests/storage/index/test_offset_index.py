@@ -226,7 +226,7 @@ def test_ix10_below_the_first_entry_there_is_none_and_an_empty_index_has_none() 
     assert index._search(10, COLUMN, 0) == (0, 0)
 
 
-def test_ix11_the_upper_bound_is_the_exact_entry_or_the_next_and_none_behind_the_last() -> None:
+def test_ix11_the_upper_bound_is_the_exact_entry_or_the_next_and_none_after_the_last() -> None:
     index = new_index(slots=3000)
     index.append_all(range(BASE, BASE + 6000, 2), range(3000))
     # The entry 1975 is the first warm one.

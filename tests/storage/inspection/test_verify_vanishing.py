@@ -54,7 +54,7 @@ def verified(overtaken: _Overtaken, *, in_use: bool = True) -> PartitionReport:
 
 @pytest.mark.parametrize("in_use", [True, False])
 @pytest.mark.parametrize("suffix", ["log", "index", "timeindex"])
-def test_a_segment_that_is_deleted_under_the_look_makes_it_begin_anew(suffix: str, in_use: bool) -> None:
+def test_a_segment_that_is_deleted_under_the_look_makes_it_start_again(suffix: str, in_use: bool) -> None:
     file_system = twelve_records()
     overtaken = _Overtaken(file_system, file_of(0, suffix), lambda: delete(file_system, 0))
     report = verified(overtaken, in_use=in_use)

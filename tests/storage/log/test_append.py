@@ -209,7 +209,7 @@ def test_ap8_no_append_passes_the_last_offset() -> None:
         assert log.local.segments.base_offsets == [LAST - 3]
 
 
-def test_ap7_a_leader_gives_no_offset_behind_the_last() -> None:
+def test_ap7_a_leader_gives_no_offset_beyond_the_last() -> None:
     log = open_log(new_file_system(), log_start_offset=LAST - 3)
     assert lead(log, produced(2)).last_offset == LAST - 2
     size = log.local.segments.size_bytes

@@ -235,7 +235,7 @@ def test_ro2_a_base_that_has_records_cannot_be_begun_again() -> None:
     assert log.local.segments.active.size_bytes == 3 * SIZE
 
 
-def test_ro2_an_empty_segment_begins_anew_with_its_age_and_its_indexes() -> None:
+def test_ro2_an_empty_segment_starts_again_with_its_age_and_its_indexes() -> None:
     _, log = disk_and_log()
     active = log.local.segments.active
     active.time_index.maybe_append(5, 0)

@@ -153,7 +153,7 @@ def test_lv8_a_compacted_topic_takes_no_record_without_a_key(made: Made) -> None
 
 
 @pytest.mark.parametrize("limit", ["before", "after"])
-def test_lv9_timestamps_at_the_limit_pass_and_behind_it_do_not(made: Made, limit: str) -> None:
+def test_lv9_timestamps_at_the_limit_pass_and_beyond_it_do_not(made: Made, limit: str) -> None:
     before, after = (
         replace(ROOM, message_timestamp_before_max_ms=1000),
         replace(ROOM, message_timestamp_after_max_ms=1000),
@@ -222,7 +222,7 @@ def test_ap10_a_set_above_segment_bytes_is_refused_on_either_way(made: Made) -> 
         lead(opened(replace(ROOM, segment_bytes=len(data) - 1)), data)
 
 
-def test_ap7_no_offset_behind_the_last_is_given(made: Made) -> None:
+def test_ap7_no_offset_beyond_the_last_is_given(made: Made) -> None:
     log = opened()
     last = (1 << 63) - 2
     follow(log, batch(last - 1))
@@ -254,7 +254,7 @@ def test_ap16_a_failed_write_takes_the_log_offline_on_either_way(made: Made) -> 
         lead(log, made())
 
 
-def test_ls1_an_entry_comes_once_more_than_the_interval_lies_behind_the_last(made: Made) -> None:
+def test_ls1_an_entry_comes_once_more_than_the_interval_follows_the_last(made: Made) -> None:
     size = len(made())
     config = replace(ROOM, index_interval_bytes=2 * size)
     log = opened(config)

@@ -20,7 +20,7 @@ def test_ro2_the_log_end_lies_in_the_new_segment() -> None:
     assert log.local.log_end == LogOffsetMetadata(3, 3, 0)
 
 
-def test_ro2_an_empty_segment_that_is_made_anew_is_on_the_disk_and_the_recovery_point_there() -> None:
+def test_ro2_an_empty_segment_that_is_made_again_is_on_the_disk_and_the_recovery_point_there() -> None:
     disk = new_disk()
     file_system = new_file_system(disk)
     disk.sync_all()

@@ -145,7 +145,7 @@ def test_kafka_1670_a_limit_near_the_top_of_32_bits_does_not_wrap() -> None:
 
 
 @pytest.mark.covers("UnifiedLogTest.testLoadEmptyLog")
-def test_kafka_6388_an_empty_segment_with_a_full_index_begins_anew_in_its_place() -> None:
+def test_kafka_6388_an_empty_segment_with_a_full_index_starts_again_in_its_place() -> None:
     file_system = new_file_system()
     log = open_log(file_system)
     log.local.segments.active.offset_index.resize(0)
@@ -155,7 +155,7 @@ def test_kafka_6388_an_empty_segment_with_a_full_index_begins_anew_in_its_place(
     assert bases(log) == [0] and read_offsets(log) == [0, 1, 2]
 
 
-def test_ro2_an_empty_segment_that_begins_anew_has_no_transaction_index() -> None:
+def test_ro2_an_empty_segment_that_starts_again_has_no_transaction_index() -> None:
     """A new segment has none. A truncation removed its aborted transactions, and Kafka too removes the empty file."""
     file_system = new_file_system()
     log = open_log(file_system)

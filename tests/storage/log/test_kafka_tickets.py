@@ -163,7 +163,7 @@ GAPS = [0, 2, 5]
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("inner", [GAPS, [0, 0, 0]])
-def test_kafka_9080_and_9669_old_sets_whose_offsets_leap_are_taken_and_numbered_anew(
+def test_kafka_9080_and_9669_old_sets_whose_offsets_leap_are_taken_and_renumbered(
     magic: int, inner: list[int]
 ) -> None:
     messages = b"".join(
@@ -251,7 +251,7 @@ def remove_files(log: PartitionLog, matches: Callable[[str], bool]) -> int:
 
 
 @pytest.mark.parametrize("suffix", ["log", "index", "timeindex"])
-def test_kafka_6194_old_segments_some_of_whose_files_are_gone_are_deleted(suffix: str) -> None:
+def test_kafka_6194_old_segments_some_of_whose_files_are_missing_are_deleted(suffix: str) -> None:
     log = open_log(new_file_system(), replace(ROLLING, retention_bytes=0))
     append_each(log, 3 * PER_SEGMENT)
     log.marks.update_high_watermark(log.log_end_offset)
@@ -265,7 +265,7 @@ def test_kafka_6194_old_segments_some_of_whose_files_are_gone_are_deleted(suffix
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
-def test_kafka_6322_a_log_some_of_whose_files_are_gone_is_deleted(suffix: str) -> None:
+def test_kafka_6322_a_log_some_of_whose_files_are_missing_is_deleted(suffix: str) -> None:
     log = open_log(new_file_system(), ROLLING)
     append_each(log, 2 * PER_SEGMENT)
     assert remove_files(log, lambda name: name.endswith(suffix)) == 2

@@ -175,7 +175,7 @@ def test_rt1_the_log_start_may_reach_the_high_watermark() -> None:
     assert (log.local.recovery_point, log.high_watermark) == (3, 3)
 
 
-def test_rt1_epochs_below_it_are_gone_on_disk_too() -> None:
+def test_rt1_epochs_below_it_are_deleted_on_disk_too() -> None:
     file_system = new_file_system()
     log = open_log(file_system, ROOMY)
     append_each(log, 3, epoch=1)
@@ -214,7 +214,7 @@ def test_rt2_only_the_last_segment_stays_for_being_empty() -> None:
     assert [segment.base_offset for segment in found] == [0, 10]
 
 
-def test_rt3_an_empty_active_segment_that_is_to_go_begins_anew() -> None:
+def test_rt3_an_empty_active_segment_that_is_to_be_deleted_starts_again() -> None:
     log = log_of(3)
     log.flushes.roll(now_ms=NOW_MS)
     assert log.local.segments.base_offsets == [0, 3] and log.local.segments.active.size_bytes == 0
@@ -225,7 +225,7 @@ def test_rt3_an_empty_active_segment_that_is_to_go_begins_anew() -> None:
 
 
 @pytest.mark.parametrize("policy", ["compact", "delete", "compact,delete"])
-def test_rt4_what_lies_below_the_log_start_goes_whatever_the_policy(policy: str) -> None:
+def test_rt4_what_is_below_the_log_start_is_deleted_whatever_the_policy(policy: str) -> None:
     log = disk_and_log(replace(THREE, cleanup_policy=policy))[1]
     for offset in range(8):
         follow(log, batch(offset))
@@ -241,7 +241,7 @@ def test_rt5_retention_of_0_ms_takes_what_is_a_millisecond_old() -> None:
     assert log.retention.delete_old(NOW_MS + 1) == 2
 
 
-def test_rt7_the_last_segment_never_goes_for_the_log_start() -> None:
+def test_rt7_the_last_segment_is_never_deleted_for_the_log_start() -> None:
     log = log_of(5, replace(THREE, retention_ms=-1))
     log.marks.maybe_increment_log_start_offset(5)
     assert log.retention.delete_old(NOW_MS) == 1
@@ -251,7 +251,7 @@ def test_rt7_the_last_segment_never_goes_for_the_log_start() -> None:
 # Truncation
 
 
-def test_rt9_segments_go_from_the_end_each_for_good_before_the_next() -> None:
+def test_rt9_segments_are_deleted_from_the_end_each_durably_before_the_next() -> None:
     disk, log = disk_and_log(THREE)
     append_each(log, 12)
     disk.call_log = []
@@ -265,7 +265,7 @@ def test_rt9_segments_go_from_the_end_each_for_good_before_the_next() -> None:
     ]
 
 
-def test_rt9_the_snapshots_of_what_went_are_gone() -> None:
+def test_rt9_the_snapshots_of_what_was_cut_are_deleted() -> None:
     file_system = new_file_system()
     log = open_log(file_system, THREE)
     append_each(log, 12)

@@ -53,7 +53,7 @@ def suffixed(file_system: FileSystem, suffix: str) -> list[str]:
     "UnifiedLogTest.testSegmentDeletionWithHighWatermarkInitialization",
     "UnifiedLogTest.testCannotDeleteSegmentsAtOrAboveHighWatermark",
 )
-def test_rt2_nothing_that_reaches_above_the_high_watermark_goes() -> None:
+def test_rt2_nothing_that_reaches_above_the_high_watermark_is_deleted() -> None:
     for high_watermark in range(18):
         log = log_of(17, high_watermark=high_watermark, retention_ms=0)
         log.retention.delete_old(NOW_MS + 1000)
@@ -84,7 +84,7 @@ def test_rt2_up_to_the_first_that_may_not_and_never_an_empty_active_one() -> Non
 
 
 @pytest.mark.covers("UnifiedLogTest.testDeletableSegmentsIteration")
-def test_rt2_each_is_judged_with_the_one_behind_it() -> None:
+def test_rt2_each_is_judged_with_the_next_one() -> None:
     log, seen = log_of(15), list[tuple[LogSegment, LogSegment | None]]()
 
     def noting(segment: LogSegment, following: LogSegment | None) -> bool:
@@ -113,7 +113,7 @@ def test_rt5_without_retention_ms_nothing_is_too_old() -> None:
     assert log.retention.delete_old(NOW_MS + 10**12) == 0 and len(log.local.segments) == 3
 
 
-def test_rt5_a_time_in_the_future_keeps_its_segment_and_all_behind_it() -> None:
+def test_rt5_a_time_in_the_future_keeps_its_segment_and_all_after_it() -> None:
     log = open_log(
         new_file_system(), LogConfig(segment_bytes=SIZE, segment_index_bytes=1200, retention_ms=10)
     )
@@ -170,7 +170,7 @@ def test_rt6_one_byte_short_of_a_segment_keeps_it() -> None:
     "UnifiedLogTest.testNoOpWhenRemoteLogStorageIsDisabled",
 )
 @pytest.mark.parametrize(("log_start", "left"), [(1, 3), (5, 2), (6, 2), (15, 1)])
-def test_rt7_what_lies_below_the_log_start_offset_goes(log_start: int, left: int) -> None:
+def test_rt7_what_is_below_the_log_start_offset_is_deleted(log_start: int, left: int) -> None:
     log = log_of(15)
     if log_start == 15:
         log.flushes.roll(now_ms=NOW_MS)
@@ -245,7 +245,7 @@ def test_kafka_12177_the_start_offset_frees_the_way_for_the_other_rules() -> Non
 
 @pytest.mark.covers("UnifiedLogTest.testThatGarbageCollectingSegmentsDoesntChangeOffset")
 @pytest.mark.parametrize("count", [0, 1, 25])
-def test_rt8_the_active_segment_rolls_and_goes_and_the_end_stays(count: int) -> None:
+def test_rt8_the_active_segment_rolls_and_is_deleted_and_the_end_stays(count: int) -> None:
     file_system = new_file_system()
     log = log_of(count, file_system=file_system, retention_ms=0)
     log.retention.delete_old(NOW_MS + 1)
@@ -255,7 +255,7 @@ def test_rt8_the_active_segment_rolls_and_goes_and_the_end_stays(count: int) -> 
     assert read_offsets(log) == [count]
 
 
-def test_rt3_the_log_starts_behind_the_last_deleted_and_snapshots_go_too() -> None:
+def test_rt3_the_log_starts_after_the_last_deleted_segment_and_snapshots_are_deleted_too() -> None:
     file_system = new_file_system()
     log = log_of(15, file_system=file_system, retention_bytes=5 * SIZE)
     assert log.producers.snapshot_offsets == [5, 10]
@@ -272,7 +272,7 @@ def test_rt3_the_log_starts_behind_the_last_deleted_and_snapshots_go_too() -> No
     "UnifiedLogTest.testLogStartOffsetMovementDeletesSnapshots",
     "UnifiedLogTest.testDeleteSnapshotsOnIncrementLogStartOffset",
 )
-def test_kafka_9105_snapshots_below_a_moved_log_start_go_with_their_segments() -> None:
+def test_kafka_9105_snapshots_below_a_moved_log_start_are_deleted_with_their_segments() -> None:
     log = open_log(new_file_system(), LogConfig(segment_bytes=SIZE * 2, segment_index_bytes=1200))
     for sequence in range(6):
         data = produced(producer_id=7, producer_epoch=0, sequence=sequence)
@@ -287,7 +287,7 @@ def test_kafka_9105_snapshots_below_a_moved_log_start_go_with_their_segments() -
 
 
 @pytest.mark.covers("UnifiedLogTest.testProducerIdExpirationOnSegmentDeletion")
-def test_rt3_a_producer_whose_batches_are_gone_is_known_still() -> None:
+def test_rt3_a_producer_whose_batches_are_deleted_is_still_known() -> None:
     log = log_of(0, retention_ms=0)
     log.append_as_leader(produced(producer_id=7, producer_epoch=0, sequence=0), leader_epoch=0, now_ms=NOW_MS)
     log.marks.update_high_watermark(1)
@@ -355,7 +355,7 @@ def test_rt3_the_files_are_renamed_first_and_removed_when_it_is_time() -> None:
 
 
 @pytest.mark.covers("LocalLogTest.testRemoveAndDeleteSegmentsSync", "LocalLogTest.testDeleteSegmentFilesSync")
-def test_rt3_without_a_keeper_the_files_go_at_once() -> None:
+def test_rt3_without_a_keeper_the_files_are_deleted_at_once() -> None:
     file_system = new_file_system()
     log_of(15, file_system=file_system, retention_bytes=5 * SIZE).retention.delete_old(NOW_MS)
     assert suffixed(file_system, ".deleted") == []

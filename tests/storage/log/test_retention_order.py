@@ -21,7 +21,7 @@ from tests.storage.logs import (
 )
 
 
-def test_rt3_the_log_starts_behind_a_segment_before_that_leaves() -> None:
+def test_rt3_the_log_start_moves_before_a_segment_is_deleted() -> None:
     """Else a reader would be sent to offsets that no segment has (KAFKA-16073)."""
     log = open_log(new_file_system(), replace(THREE, retention_ms=1000))
     append_each(log, 12)
@@ -48,7 +48,7 @@ def of_times(*times: int) -> PartitionLog:
     return log
 
 
-def test_rt4_what_is_too_much_goes_before_what_is_too_old_is_looked_for() -> None:
+def test_rt4_retention_by_size_comes_before_retention_by_time() -> None:
     """The first segment is young, so the old ones after it are not checked until it is deleted by size."""
     log = of_times(NOW_MS, NOW_MS - 5000, NOW_MS)
     assert log.retention.delete_old(NOW_MS) == 2
@@ -61,7 +61,7 @@ def test_rt4_what_is_too_much_goes_before_what_is_too_old_is_looked_for() -> Non
 # Truncation and reads at a boundary
 
 
-def test_rt11_the_first_segment_is_emptied_and_not_made_anew_where_the_truncation_meets_its_base() -> None:
+def test_rt11_the_first_segment_is_emptied_and_not_made_again_where_the_truncation_meets_its_base() -> None:
     calls: list[str] = []
     file_system = new_file_system()
     log = open_log(recorded(file_system, calls), THREE)

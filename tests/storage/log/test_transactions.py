@@ -291,7 +291,7 @@ def test_rd5_only_a_reader_of_committed_records_is_told() -> None:
 
 
 @pytest.mark.covers("UnifiedLogTest.testAbortedTransactionSpanningMultipleSegments")
-def test_rd5_the_abort_is_looked_for_in_the_segments_behind() -> None:
+def test_rd5_the_abort_is_looked_for_in_later_segments() -> None:
     log = new_log(segment_bytes=SIZE)
     producer = Producer(log, 7)
     for _ in range(10):
@@ -340,7 +340,7 @@ def test_ls10_recovery_makes_the_same_transaction_index() -> None:
     assert log.marks.last_stable_offset == log.log_end_offset
 
 
-def test_ls17_a_transaction_index_that_contradicts_its_segment_is_made_anew() -> None:
+def test_ls17_a_transaction_index_that_contradicts_its_segment_is_rebuilt() -> None:
     file_system = new_file_system()
     log = new_log(file_system, segment_bytes=450)
     write_interleaved(log)
@@ -361,7 +361,7 @@ def test_ls17_a_transaction_index_that_contradicts_its_segment_is_made_anew() ->
         log.close()
 
 
-def test_ls13_truncation_takes_the_entries_whose_marker_goes() -> None:
+def test_ls13_truncation_removes_the_entries_whose_marker_is_cut() -> None:
     log = new_log()
     write_interleaved(log)
     log.truncate_to(74, now_ms=NOW_MS)

@@ -49,7 +49,7 @@ def test_rt9_a_negative_offset_raises() -> None:
 
 
 @pytest.mark.covers("LocalLogTest.testTruncateTo")
-def test_rt9_whole_segments_and_the_rest_of_one_go() -> None:
+def test_rt9_whole_segments_and_the_rest_of_one_are_deleted() -> None:
     file_system = new_file_system()
     log = open_log(file_system, THREE)
     append_each(log, 12)
@@ -63,7 +63,7 @@ def test_rt9_whole_segments_and_the_rest_of_one_go() -> None:
     assert read_offsets(log) == list(range(9))
 
 
-def test_rt10_inside_a_batch_the_whole_batch_goes_and_the_end_is_the_offset_asked_for() -> None:
+def test_rt10_inside_a_batch_the_whole_batch_is_deleted_and_the_end_is_the_offset_asked_for() -> None:
     log = open_log(new_file_system())
     for count in (3, 5):
         log.append_as_leader(produced(count), leader_epoch=0, now_ms=NOW_MS)
@@ -80,7 +80,7 @@ def test_rt11_a_segment_based_at_the_offset_stays_and_is_empty() -> None:
     assert log.local.segments.base_offsets == [0, 3, 6] and log.local.segments.active.size_bytes == 0
 
 
-def test_rt9_below_the_first_segment_everything_goes() -> None:
+def test_rt9_below_the_first_segment_everything_is_deleted() -> None:
     log = open_log(new_file_system(), log_start_offset=10)
     append_each(log, 5)
     assert log.truncate_to(4, now_ms=NOW_MS)
@@ -107,7 +107,7 @@ def test_rt9_the_high_watermark_never_stands_above_the_end() -> None:
 
 
 @pytest.mark.covers("UnifiedLogTest.shouldTruncateLeaderEpochCheckpointFileWhenTruncatingLog")
-def test_rt9_epochs_that_began_behind_it_are_forgotten_on_disk_too() -> None:
+def test_rt9_epochs_that_began_after_it_are_forgotten_on_disk_too() -> None:
     file_system = new_file_system()
     log = open_log(file_system, THREE)
     for epoch, count in ((0, 10), (1, 6), (2, 4)):

@@ -73,7 +73,7 @@ def test_ps24_otherwise_the_log_is_scanned_from_the_newest_snapshot_on() -> None
     assert [part.last_sequence for part in producers.producers[1].batch_metadata] == [0, 1, 2, 3, 4]
 
 
-def test_ps24_with_a_snapshot_a_clean_start_reads_what_lies_behind_it() -> None:
+def test_ps24_with_a_snapshot_a_clean_start_reads_what_is_after_it() -> None:
     file_system = new_file_system()
     log = segmented(file_system, 5)
     for offset in (1, 2):
@@ -259,7 +259,7 @@ def test_ps15_each_roll_saves_and_no_flush_deletes() -> None:
 
 
 @pytest.mark.covers("UnifiedLogTest.testLoadingLogDeletesProducerStateSnapshotsPastLogEndOffset")
-def test_ps16_a_snapshot_beyond_the_log_end_goes_when_loaded() -> None:
+def test_ps16_a_snapshot_beyond_the_log_end_is_deleted_when_loaded() -> None:
     file_system = new_file_system()
     other = ProducerStateManager(file_system, DIRECTORY)
     other.reached(42)

@@ -60,7 +60,7 @@ def test_batches_of_segments_below_the_snapshot_are_known() -> None:
     assert offsets_of_retries(open_log(file_system), range(5)) == [0, 1, 2, 3, 4]
 
 
-def test_batches_are_known_after_a_truncation_and_those_that_went_are_not() -> None:
+def test_batches_are_known_after_a_truncation_and_those_that_were_cut_are_not() -> None:
     log = open_log(new_file_system())
     for offset in range(6):
         records = batch(offset, producer_id=7, producer_epoch=0, sequence=offset)

@@ -132,7 +132,7 @@ def test_ps16_reload_restores_the_last_batch_and_the_open_transaction(
 
 
 @pytest.mark.covers("ProducerStateManagerTest.testTruncateAndReloadRemovesOutOfRangeSnapshots")
-def test_ps16_snapshots_outside_the_log_go(file_system: FileSystem) -> None:
+def test_ps16_snapshots_outside_the_log_are_deleted(file_system: FileSystem) -> None:
     manager = ProducerStateManager(file_system, "/log")
     for offset in range(5):
         append(manager, data(offset, offset))
@@ -260,7 +260,9 @@ def test_ps19_stray_snapshots(
 
 
 @pytest.mark.covers("ProducerStateManagerTest.testDeleteSnapshotsBefore")
-def test_ps20_snapshots_before_an_offset_go(manager: ProducerStateManager, file_system: FileSystem) -> None:
+def test_ps20_snapshots_before_an_offset_are_deleted(
+    manager: ProducerStateManager, file_system: FileSystem
+) -> None:
     append(manager, data(0, 0), data(1, 1))
     manager.take_snapshot()
     append(manager, data(2, 2))

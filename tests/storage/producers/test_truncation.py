@@ -17,7 +17,7 @@ from tests.storage.producers.producer_logs import (
 
 
 @pytest.mark.covers("UnifiedLogTest.testProducerIdMapTruncateTo")
-def test_ps16_a_truncation_takes_the_snapshots_behind_it() -> None:
+def test_ps16_a_truncation_deletes_the_snapshots_after_it() -> None:
     file_system = new_file_system()
     log = open_log(file_system, ROOMY)
     for number in range(3):
@@ -106,7 +106,7 @@ def test_ps14_a_truncation_takes_a_late_transaction_or_brings_it_back() -> None:
 
 
 @pytest.mark.covers("UnifiedLogTest.testDeleteSnapshotsOnIncrementLogStartOffset")
-def test_ps18_a_moved_log_start_keeps_producers_whose_records_are_gone() -> None:
+def test_ps18_a_moved_log_start_keeps_producers_whose_records_are_deleted() -> None:
     file_system = new_file_system()
     log = open_log(file_system, ROOMY)
     send(log, 0, pid=1)

@@ -210,7 +210,7 @@ def test_ap13_a_marker_without_data_takes_the_guard_back(log: PartitionLog) -> N
 
 
 @pytest.mark.covers("UnifiedLogTest.testDisabledVerificationClearsVerificationGuard")
-def test_ap13_switched_off_nothing_is_needed_and_the_guard_goes(log: PartitionLog) -> None:
+def test_ap13_switched_off_nothing_is_needed_and_the_guard_is_dropped(log: PartitionLog) -> None:
     guard = asked(log)
     log.producers.verifies_transactions = False
     begun(log, None)

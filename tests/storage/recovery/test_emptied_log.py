@@ -29,7 +29,7 @@ def emptied(file_system: SimFileSystem) -> PartitionLog:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("log_start_offset", [0, 9])
-def test_ll22_an_epoch_whose_records_are_all_gone_goes_at_the_next_start(
+def test_ll22_an_epoch_whose_records_are_all_deleted_is_dropped_at_the_next_start(
     log_start_offset: int, clean: bool
 ) -> None:
     """Its start is the log end, like that of an epoch that crashed before its first record (KAFKA-10706)."""

@@ -73,7 +73,7 @@ def test_ll21_the_active_segment_has_room_in_its_indexes_again() -> None:
     assert read_offsets(log) == list(range(21))
 
 
-def test_ll21_a_log_begun_anew_has_both_its_indexes_from_the_start() -> None:
+def test_ll21_a_log_started_again_has_both_its_indexes_from_the_start() -> None:
     """An empty log that opens and closes again and again keeps the same files."""
     file_system = new_file_system()
     before = None
@@ -86,7 +86,7 @@ def test_ll21_a_log_begun_anew_has_both_its_indexes_from_the_start() -> None:
         before = names
 
 
-def test_indexes_with_more_entries_than_the_configuration_allows_are_made_anew() -> None:
+def test_indexes_with_more_entries_than_the_configuration_allows_are_rebuilt() -> None:
     file_system = new_file_system()
     stopped(file_system, clean=True)
     poke(file_system, file_of(9, "index"), 0, b"\x00\x00\x00\x01" * 400)
@@ -99,7 +99,7 @@ def test_indexes_with_more_entries_than_the_configuration_allows_are_made_anew()
     [((0, 1, 2, 3), (1, 2, 3)), ((0, 1, 2), (1,))],
     ids=["at an index entry", "between two"],
 )
-def test_where_indexes_are_made_anew_offsets_that_go_back_cost_only_what_follows(
+def test_where_indexes_are_rebuilt_offsets_that_go_back_cost_only_what_follows(
     sound: tuple[int, ...], back: tuple[int, ...]
 ) -> None:
     file_system = new_file_system()
@@ -172,7 +172,7 @@ def test_ll16_a_segment_whose_offsets_go_back_is_emptied() -> None:
     assert (cuts[0].position, cuts[0].removed_bytes) == (0, 8 * SIZE)
 
 
-def test_ll10_a_missing_offset_index_is_built_anew_even_after_an_orderly_stop() -> None:
+def test_ll10_a_missing_offset_index_is_rebuilt_even_after_an_orderly_stop() -> None:
     file_system = new_file_system()
     stopped(file_system, clean=True)
     before = read_file(file_system, file_of(3, "index"))
@@ -211,7 +211,7 @@ def test_ll16_a_greatest_timestamp_below_the_last_index_entry_empties_the_segmen
     assert log.log_end_offset == 0 and log.local.segments.active.size_bytes == 0
 
 
-def test_ll14_the_snapshots_of_deleted_segments_go_with_them() -> None:
+def test_ll14_the_snapshots_of_deleted_segments_are_deleted_with_them() -> None:
     """A snapshot at the very offset of the cut is deleted, too.
 
     Producers are then read from all batches of the log.
@@ -335,7 +335,7 @@ def test_ll25_producers_are_as_before_with_snapshots_damaged_or_lost(clean: bool
 # Leftovers of a crash
 
 
-def test_ll6_deleted_and_cleaned_files_go() -> None:
+def test_ll6_deleted_and_cleaned_files_are_removed() -> None:
     file_system = new_file_system()
     stopped(file_system)
     for suffix in ("deleted", "cleaned"):

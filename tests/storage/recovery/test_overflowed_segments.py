@@ -43,7 +43,7 @@ def test_kafka_6264_a_compacted_log_whose_last_batch_alone_overflows_is_split_to
     assert log.local.segments.base_offsets == [0, 0x3F52_0000_0000_001C]
 
 
-def test_ll12_a_split_forgets_the_snapshot_of_a_base_offset_that_is_gone() -> None:
+def test_ll12_a_split_forgets_the_snapshot_of_a_base_offset_that_no_segment_has_now() -> None:
     file_system = new_file_system()
     # No offset fits: there is one new segment, and none at 0.
     raw_segment(file_system, 0, batches(FAR + 5, FAR + 6))
@@ -124,7 +124,7 @@ def test_a_segment_that_overflows_and_is_torn_is_cut_and_then_split(tail: bytes)
     assert [(cut.position, cut.removed_bytes) for cut in cuts] == [(4 * SIZE, len(tail))]
 
 
-def test_garbage_and_a_torn_tail_behind_it_are_cut_one_after_the_other() -> None:
+def test_garbage_and_a_torn_tail_after_it_are_cut_one_after_the_other() -> None:
     file_system = new_file_system()
     raw_segment(file_system, 0, batches(0, 1, FAR + 7, 3, 4) + b"\x00" * 70)
     log, cuts = reopen(file_system)

@@ -75,7 +75,7 @@ def remove(file_system: SimFileSystem, *endings: str, base_offset: int | None = 
 @pytest.mark.parametrize("only_last", [False, True])
 @pytest.mark.parametrize("with_snapshots", [False, True])
 @pytest.mark.parametrize("segment_bytes", [1 << 20, 1024])
-def test_ll11_transaction_indexes_that_are_lost_are_built_anew(
+def test_ll11_transaction_indexes_that_are_lost_are_rebuilt(
     only_last: bool, with_snapshots: bool, segment_bytes: int
 ) -> None:
     file_system, config = new_file_system(), replace(WIDE, segment_bytes=segment_bytes)
@@ -115,7 +115,7 @@ def test_ll25_producers_below_a_log_start_within_a_segment_are_still_known() -> 
 
 
 @pytest.mark.covers("LogLoaderTest.testLoadProducersAfterDeleteRecordsOnSegment")
-def test_ll25_producers_of_a_segment_that_is_gone_are_not_known_after_a_crash() -> None:
+def test_ll25_producers_of_a_segment_that_is_missing_are_not_known_after_a_crash() -> None:
     file_system = new_file_system()
     log = open_log(file_system, THREE)
     for pid in (1, 2):

@@ -53,7 +53,7 @@ def test_ll6_a_swap_at_the_least_cleaned_base_or_above_is_removed_and_one_below_
     assert not [name for name in file_system.list(DIRECTORY) if name.endswith((".swap", ".cleaned"))]
 
 
-def test_ll6_the_cleaned_files_that_condemn_a_swap_go_after_it() -> None:
+def test_ll6_the_cleaned_files_that_condemn_a_swap_are_deleted_after_it() -> None:
     calls: list[str] = []
     file_system = new_file_system()
     stopped(file_system)
@@ -91,7 +91,7 @@ def test_ll7_the_end_of_a_swap_is_read_from_its_records_not_from_its_sparse_inde
     assert names(file_system, ".anything") == [f"{6:020d}.anything"]
 
 
-def test_ll7_the_range_is_whole_from_the_least_base_to_behind_the_last_record() -> None:
+def test_ll7_the_range_is_whole_from_the_least_base_to_the_end_of_the_last_record() -> None:
     file_system = new_file_system()
     stopped(file_system)
     put(file_system, file_of(0, "log.swap"), batch(1))
@@ -102,7 +102,7 @@ def test_ll7_the_range_is_whole_from_the_least_base_to_behind_the_last_record() 
     assert names(file_system, ".anything") == [f"{11:020d}.anything"]
 
 
-def test_ll8_what_a_swap_replaces_goes_from_its_base_on_up_to_its_end_and_of_every_kind() -> None:
+def test_ll8_a_swap_deletes_files_of_every_kind_from_its_base_up_to_its_end() -> None:
     calls: list[str] = []
     file_system = new_file_system()
     stopped(file_system)
@@ -138,7 +138,7 @@ def test_ll9_each_swap_is_live_for_good_before_the_next_loses_its_name() -> None
 # Segments and their indexes
 
 
-def test_ll10_a_damaged_transaction_index_is_built_anew_after_an_orderly_stop() -> None:
+def test_ll10_a_damaged_transaction_index_is_rebuilt_after_an_orderly_stop() -> None:
     file_system = new_file_system()
     stopped(file_system, clean=True)
     # This is not version 0.
@@ -150,7 +150,7 @@ def test_ll10_a_damaged_transaction_index_is_built_anew_after_an_orderly_stop() 
     assert list(segment.transaction_index.entries()) == [] and read_offsets(log) == list(range(12))
 
 
-def test_ll10_an_index_built_anew_gets_its_name_when_it_is_on_the_disk() -> None:
+def test_ll10_a_rebuilt_index_gets_its_name_when_it_is_on_the_disk() -> None:
     calls: list[str] = []
     file_system = new_file_system()
     stopped(file_system, clean=True)
@@ -244,7 +244,7 @@ def test_ll13_a_directory_about_to_be_deleted_begins_at_0_when_empty() -> None:
 # Recovery
 
 
-def test_ll14_behind_a_cut_segments_and_snapshots_go_from_the_last_on_each_for_good() -> None:
+def test_ll14_after_a_cut_segments_and_snapshots_are_deleted_from_the_last_on_each_durably() -> None:
     calls: list[str] = []
     file_system = new_file_system()
     with_producer(file_system, 12)
@@ -315,7 +315,7 @@ def test_ll14_the_segment_that_begins_at_the_recovery_point_is_walked() -> None:
     assert open_log(file_system, THREE, recovery_point=9).log_end_offset == 9
 
 
-def test_ll16_what_an_emptied_segment_lost_is_told_and_what_follows_goes_first() -> None:
+def test_ll16_what_an_emptied_segment_lost_is_reported_and_what_follows_is_deleted_first() -> None:
     calls: list[str] = []
     cuts: list[RecoveryCut] = []
     file_system = new_file_system()
@@ -340,7 +340,7 @@ def test_ll18_a_log_that_ends_at_its_start_keeps_its_segments() -> None:
     assert log.local.segments.base_offsets == [0, 3, 6, 9] and log.log_end_offset == 12
 
 
-def test_ll18_no_snapshot_outlives_a_log_that_begins_anew() -> None:
+def test_ll18_no_snapshot_outlives_a_log_that_starts_again() -> None:
     file_system = new_file_system()
     with_producer(file_system, 12)
     log = open_log(file_system, THREE, log_start_offset=100)
@@ -355,7 +355,7 @@ def test_ll20_a_recovery_point_beyond_the_end_is_lowered_to_it_and_one_within_st
         assert open_log(file_system, THREE, recovery_point=recovery_point).local.recovery_point == expected
 
 
-def test_ll21_an_index_fuller_than_the_configuration_allows_is_built_anew() -> None:
+def test_ll21_an_index_fuller_than_the_configuration_allows_is_rebuilt() -> None:
     file_system = new_file_system()
     log = open_log(file_system, LogConfig(segment_index_bytes=1200, index_interval_bytes=0))
     append_each(log, 12)
@@ -382,7 +382,7 @@ def test_ll21_room_is_made_after_the_end_was_asked_of_the_indexes_as_they_are() 
 
 
 @pytest.mark.parametrize(("start_offset", "stays"), [(11, True), (12, False), (13, False)])
-def test_ll22_an_epoch_that_starts_at_the_end_goes_and_one_before_it_stays(
+def test_ll22_an_epoch_that_starts_at_the_end_is_deleted_and_one_before_it_stays(
     start_offset: int, stays: bool
 ) -> None:
     file_system = new_file_system()
@@ -401,7 +401,7 @@ def test_ll24_epochs_clipped_at_the_start_are_clipped_on_the_disk_too() -> None:
     assert read_file(file_system, EPOCHS) == b"0\n2\n4 4\n5 6\n"
 
 
-def test_ll25_stray_snapshots_go_and_those_of_segments_stay() -> None:
+def test_ll25_stray_snapshots_are_deleted_and_those_of_segments_stay() -> None:
     file_system = new_file_system()
     with_producer(file_system, 12)
     for offset in (1, 4):

@@ -64,7 +64,7 @@ def test_ll10_a_log_that_kafka_cannot_split_ends_before_its_first_misplaced_batc
 
 
 @pytest.mark.parametrize(("count", "base_offset"), [(12, 3), (0, 0)])
-def test_ll10_indexes_made_anew_are_whole_on_the_disk_before_the_offset_index_has_its_name(
+def test_ll10_rebuilt_indexes_are_whole_on_the_disk_before_the_offset_index_has_its_name(
     count: int, base_offset: int
 ) -> None:
     """An empty segment has no records whose walk would sync anything on the way."""
@@ -147,7 +147,7 @@ def snapshot_of_first_segment() -> bytes:
 # The walk ends at the first cut (LL14).
 
 
-def test_ll14_behind_the_first_cut_nothing_is_walked_and_its_snapshots_go() -> None:
+def test_ll14_after_the_first_cut_nothing_is_walked_and_its_snapshots_are_deleted() -> None:
     cuts: list[RecoveryCut] = []
     file_system = new_file_system()
     stopped(file_system)
@@ -197,7 +197,7 @@ def test_ll10_a_swap_without_an_index_that_was_flushed_gets_one_at_once() -> Non
 
 
 @pytest.mark.parametrize(("was_there", "batches_known"), [(True, 4), (False, 1)])
-def test_ll14_the_snapshot_where_the_log_now_ends_goes_if_a_deleted_segment_had_it(
+def test_ll14_the_snapshot_where_the_log_now_ends_is_deleted_if_a_deleted_segment_had_it(
     was_there: bool, batches_known: int
 ) -> None:
     """The producers are then read from the snapshot before it and the records after that, as in Kafka.

@@ -138,7 +138,7 @@ def test_ll10_a_directory_in_place_of_a_segment_is_ignored() -> None:
     assert read_offsets(open_log(file_system, THREE)) == list(range(12))
 
 
-def test_kafka_2012_a_transaction_index_that_makes_no_sense_is_built_anew() -> None:
+def test_kafka_2012_a_transaction_index_that_makes_no_sense_is_rebuilt() -> None:
     file_system = new_file_system()
     stopped(file_system, clean=True)
     # It ends below its segment.
@@ -218,7 +218,7 @@ def test_kafka_593_the_active_segments_indexes_have_room_after_a_start() -> None
     assert log.local.segments.base_offsets == [0, 3]
 
 
-def test_kafka_12955_exactly_the_segments_behind_a_cut_are_deleted() -> None:
+def test_kafka_12955_exactly_the_segments_after_a_cut_are_deleted() -> None:
     file_system = new_file_system()
     stopped(file_system, 30)
     put(file_system, file_of(9), batch(9) + b"torn")
@@ -228,7 +228,7 @@ def test_kafka_12955_exactly_the_segments_behind_a_cut_are_deleted() -> None:
     assert read_offsets(log) == list(range(10))
 
 
-def test_kafka_6324_files_that_are_gone_already_do_not_stop_a_recovery_that_deletes() -> None:
+def test_kafka_6324_files_that_are_missing_already_do_not_stop_a_recovery_that_deletes() -> None:
     file_system = new_file_system()
     stopped(file_system)
     put(file_system, file_of(0), batch(0) + b"torn")
@@ -293,7 +293,7 @@ def test_ll14_a_segment_that_is_empty_but_sound_ends_no_log() -> None:
     "LogLoaderTest.testLogEndLessThanStartAfterReopen",
     "LogLoaderTest.testCorruptedLogRecoveryDoesNotDeleteProducerStateSnapshotsPostRecovery",
 )
-def test_ll18_a_log_that_ends_below_its_start_begins_anew_there() -> None:
+def test_ll18_a_log_that_ends_below_its_start_starts_again_there() -> None:
     file_system = new_file_system()
     stopped(file_system)
     put(file_system, file_of(3), b"no batch at all, only text")
@@ -412,7 +412,7 @@ def test_a_log_that_is_reopened_can_be_truncated() -> None:
 
 
 @pytest.mark.covers("LogLoaderTest.testOpenDeletesObsoleteFiles")
-def test_ll6_segments_that_retention_renamed_are_gone_after_a_start() -> None:
+def test_ll6_segments_that_retention_renamed_are_deleted_by_a_start() -> None:
     file_system = new_file_system()
     stopped(file_system)
     for base in (0, 3):

@@ -193,7 +193,7 @@ def test_ls5_without_timestamps_the_objects_age_counts_not_the_files() -> None:
     assert segment.time_waited_for_roll(NOW_MS + 7, -1) == 7
 
 
-def test_ls5_a_truncation_to_nothing_begins_both_clocks_anew() -> None:
+def test_ls5_a_truncation_to_nothing_restarts_both_clocks() -> None:
     segment = open_segment(new_file_system())
     append_batch(segment, batch(0))
     assert segment.time_waited_for_roll(NOW_MS, NOW_MS + 30) == 30

@@ -48,7 +48,7 @@ def test_kafka_748_a_resized_index_goes_on_where_it_was() -> None:
     assert [tuple(index.entry(slot)) for slot in range(3)] == [(5, 10), (6, 20), (7, 30)]
 
 
-def test_kafka_588_an_entry_equal_to_the_target_goes_in_a_segment_with_a_base_too() -> None:
+def test_kafka_588_an_entry_equal_to_the_target_is_cut_in_a_segment_with_a_base_too() -> None:
     index = OffsetIndex(new_file_system(), join(DIRECTORY, "45.index"), 45, max_index_size=80)
     for offset in (46, 50, 55):
         index.append(offset, offset)
@@ -199,7 +199,7 @@ def test_kafka_16424_a_delayed_deletion_follows_the_log_to_its_new_name() -> Non
     assert not [name for name in file_system.list(log.directory) if name.endswith(".deleted")]
 
 
-def test_kafka_13403_files_that_go_while_a_log_is_deleted_do_not_stop_it() -> None:
+def test_kafka_13403_files_that_vanish_while_a_log_is_deleted_do_not_stop_it() -> None:
     file_system = new_file_system()
     log = open_log(file_system, THREE)
     append_each(log, 8)

@@ -357,7 +357,7 @@ def test_ls13_truncation_keeps_what_lies_below() -> None:
     )
 
 
-def test_ls13_the_whole_batch_that_holds_the_offset_goes() -> None:
+def test_ls13_the_whole_batch_that_holds_the_offset_is_cut() -> None:
     segment = open_segment(new_file_system())
     append_batch(segment, batch(0, 3))
     append_batch(segment, batch(3, 5))
@@ -366,7 +366,7 @@ def test_ls13_the_whole_batch_that_holds_the_offset_goes() -> None:
     assert segment.read_next_offset() == 3
 
 
-def test_ls13_beyond_the_end_nothing_goes_but_indexes_grow_back_and_the_counter_restarts() -> None:
+def test_ls13_beyond_the_end_nothing_is_cut_but_indexes_grow_back_and_the_counter_restarts() -> None:
     file_system = new_file_system()
     segment = filled_segment(file_system, range(10))
     segment.on_become_inactive()
@@ -431,7 +431,7 @@ def test_ls22_delete_removes_the_files_and_misses_none() -> None:
     "LogSegmentTest.testCreateWithInitFileSizeAppendMessage",
     "LogSegmentTest.testCreateWithInitFileSizeClearShutdown",
 )
-def test_preallocated_space_is_no_records_and_goes_with_close() -> None:
+def test_preallocated_space_holds_no_records_and_is_cut_by_close() -> None:
     file_system = new_file_system()
     config = LogConfig(preallocate=True, segment_bytes=5000, segment_index_bytes=800)
     segment = open_segment(file_system, config=config)

@@ -184,7 +184,7 @@ def test_ro3_a_gap_below_a_new_segment_needs_no_recovery() -> None:
 
 
 @pytest.mark.covers("LocalLogTest.testFlushingNonExistentDir")
-def test_fl2_a_directory_that_has_gone_needs_no_sync() -> None:
+def test_fl2_a_directory_that_was_deleted_needs_no_sync() -> None:
     file_system = new_file_system()
     log = log_with_bases(file_system, 0, 3, 6)
     file_system.rename(DIRECTORY, "logs/topic-0-gone")

@@ -44,7 +44,7 @@ def test_lv3_only_one_batch_is_accepted(codec: Compression) -> None:
         validated(produced(codec) * 2)
 
 
-def test_lv3_what_is_no_whole_batch_behind_it_is_dropped() -> None:
+def test_lv3_what_is_no_whole_batch_after_it_is_dropped() -> None:
     content = produced()
     assert len(validated(content + content[:40]).records) == len(content)
 
@@ -249,7 +249,7 @@ def test_lv28_offsets_come_out_without_a_gap_even_uncompressed(deltas: tuple[int
     assert is_built_again(result) and result.last_offset + 1 == BASE + 3
 
 
-def test_lv28_a_coordinators_batch_that_spans_too_many_offsets_is_built_anew() -> None:
+def test_lv28_a_coordinators_batch_that_spans_too_many_offsets_is_rebuilt() -> None:
     """Kafka would put its base below the log end."""
     result = validated(poked(produced(), 23, ">i", 9), origin=AppendOrigin.COORDINATOR)
     assert [record.offset for record in only_batch(result).records()] == [BASE, BASE + 1, BASE + 2]
@@ -449,7 +449,7 @@ def test_t31_the_largest_timestamp_is_that_of_the_records(claimed: int) -> None:
 
 
 @pytest.mark.parametrize("deltas", [(0, 0, 2), (1, 0, 2), (0, 2, 2)])
-def test_lv23_odd_offsets_in_a_compressed_batch_are_given_anew(deltas: tuple[int, ...]) -> None:
+def test_lv23_odd_offsets_in_a_compressed_batch_are_replaced(deltas: tuple[int, ...]) -> None:
     """There are as many as the header says, but they are not 0, 1, 2.
 
     Kafka means to rebuild the batch and fails on the keys it has skipped.

@@ -159,7 +159,7 @@ def test_lv15_one_builder_makes_a_batch_of_the_counter_and_the_leaders_epoch(mag
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (-1, -1, -1)
 
 
-def test_lv15_producer_fields_of_the_first_batch_are_kept_when_it_is_built_anew() -> None:
+def test_lv15_producer_fields_of_the_first_batch_are_kept_when_it_is_rebuilt() -> None:
     content = produced(offsets=(0, 2, 5), producer_id=9, is_transactional=True)
     batch = only_batch(validated(content, origin=COORDINATOR))
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (9, 7, 100)
@@ -218,7 +218,7 @@ def test_lv16_all_messages_of_a_set_become_records_of_one_batch() -> None:
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
 @pytest.mark.parametrize("magic", [1, 2])
-def test_lv25_what_is_built_anew_has_the_level_of_the_topic(codec: Compression, magic: int) -> None:
+def test_lv25_what_is_rebuilt_has_the_level_of_the_topic(codec: Compression, magic: int) -> None:
     if magic == 1 and codec is Compression.ZSTD:
         return
     assert codec.levels is not None
@@ -236,7 +236,7 @@ def test_lv25_what_is_built_anew_has_the_level_of_the_topic(codec: Compression, 
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
-def test_lv27_a_level_of_the_topic_is_no_reason_to_build_anew(codec: Compression) -> None:
+def test_lv27_a_level_of_the_topic_is_no_reason_to_rebuild(codec: Compression) -> None:
     assert codec.levels is not None
     rules = replace(CREATE, target_codec=codec, target_level=codec.levels[-1])
     content = produced(codec)

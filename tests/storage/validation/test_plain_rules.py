@@ -67,7 +67,7 @@ def test_ap12_a_retry_of_the_producer_with_id_0_is_known() -> None:
     assert (again.is_duplicate, again.last_offset, log.log_end_offset) == (True, 0, 1)
 
 
-def test_ap12_a_retry_of_what_was_built_anew_is_known() -> None:
+def test_ap12_a_retry_of_what_was_rebuilt_is_known() -> None:
     log = opened(LogConfig(compression_type="gzip"))
     lead(log, idempotent())
     again = lead(log, idempotent())
@@ -190,7 +190,7 @@ def test_lv22_records_that_do_not_fill_the_batch_are_refused(count: int) -> None
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_lv23_odd_offsets_inside_are_given_anew(count: int) -> None:
+def test_lv23_odd_offsets_inside_are_replaced(count: int) -> None:
     """The first such batch has an unknown shape, the last one the shape of those before it."""
     log = opened()
     sound = bytearray(plain(count))

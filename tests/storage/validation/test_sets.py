@@ -271,7 +271,7 @@ def test_lv24_log_append_time_needs_no_recompression(magic: int) -> None:
 
 
 @pytest.mark.covers("LogValidatorTest.testAbsoluteOffsetAssignmentCompressed")
-def test_lv21_a_wrapper_of_magic_0_is_always_built_anew() -> None:
+def test_lv21_a_wrapper_of_magic_0_is_always_rebuilt() -> None:
     result = validated(sent(0, GZIP), rules_for(0))
     assert offsets_of(result) == [BASE, BASE + 1, BASE + 2] and is_built_again(result)
     (batch,) = batches_of(result)
@@ -283,7 +283,7 @@ def test_lv21_a_wrapper_of_magic_0_is_always_built_anew() -> None:
 
 @pytest.mark.covers("LogValidatorTest.testValidationOfBatchesWithNonSequentialInnerOffsets")
 @pytest.mark.parametrize("magic", [0, 1])
-def test_lv23_odd_inner_offsets_of_old_clients_are_given_anew(magic: int) -> None:
+def test_lv23_odd_inner_offsets_of_old_clients_are_replaced(magic: int) -> None:
     """Only magic 2 must be continuous (KAFKA-9080)."""
     content = wrapper(magic, b"".join(inner(0, magic) for _ in range(20)), offset=0)
     for target in (magic, 2):
