@@ -43,6 +43,7 @@ def replay_command(state: StateName) -> str:
 
 
 def show(report: Report) -> None:
+    """Print the report of a workload's sweep."""
     print(
         f"{report.workload:<18} {report.crash_points:>6} {report.inner_crash_points:>8} {report.states:>8}"
         f" {len(report.violations):>6}",

@@ -19,6 +19,8 @@ MANAGER_VERBS = ("checkpoint", "create", "delete", "start", "stop")
 
 @dataclass(slots=True, kw_only=True)
 class FaultReport:
+    """The problems that one kind of fault showed in one workload."""
+
     workload: str
     kind: FaultKind
     calls: int

@@ -20,6 +20,8 @@ WRITES = frozenset({"write_at", "append"})
 
 
 class FaultKind(Enum):
+    """How a call fails."""
+
     IO_ERROR = "EIO"
     FULL_DISK = "ENOSPC"
     # Half of the bytes are written, then the disk is full.
@@ -38,6 +40,7 @@ class Fault:
     struck: str = ""
 
     def strikes(self, verb: str, path: str) -> bool:
+        """Count the call if it can fail so, and return whether it must fail."""
         if not self.is_armed:
             return False
         if self.kind is FaultKind.FULL_DISK and verb not in TAKES_SPACE:
@@ -60,6 +63,8 @@ class Fault:
 
 @final
 class FaultyFile:
+    """A file of which one call may fail."""
+
     def __init__(self, inner: File, disk: SimDisk, fault: Fault) -> None:
         self._inner, self._disk, self._fault = inner, disk, fault
 
@@ -115,6 +120,8 @@ class FaultyFile:
 
 @final
 class FaultyFileSystem:
+    """A file system of which one call may fail, also on its files."""
+
     def __init__(self, inner: FileSystem, disk: SimDisk, fault: Fault) -> None:
         self._inner, self._disk, self._fault = inner, disk, fault
 

@@ -15,6 +15,8 @@ from storage.disk.filesystem import FileSystem, join, read_file
 
 @dataclass(frozen=True, slots=True)
 class Batch:
+    """A batch by its offsets, epoch and producer, with its bytes. `next_offset` is exclusive."""
+
     base_offset: int
     next_offset: int
     epoch: int
@@ -71,6 +73,7 @@ class Found:
 
 
 def batches_of(data: bytes) -> tuple[Batch, ...]:
+    """Return the batches in `data`, which must be whole."""
     return tuple(
         Batch(
             each.base_offset,

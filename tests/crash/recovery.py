@@ -22,6 +22,8 @@ START_MS = NOW_MS + 1000
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
+    """The partitions that a start found, by directory name, and what was wrong with them."""
+
     findings: dict[str, Found] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -71,6 +73,7 @@ def _verified(disk: SimDisk, manager: LogManager) -> list[str]:
 
 
 def problems_of(log: PartitionLog, found: tuple[Batch, ...]) -> list[str]:
+    """Return what is wrong with an opened log; `found` are the batches in its files."""
     problems = _problems_of_batches(log, found)
     for segment in log.local.segments:
         problems += _problems_of_indexes(segment)

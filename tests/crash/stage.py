@@ -35,6 +35,8 @@ class CrashPoint:
 
 @dataclass(slots=True, kw_only=True)
 class Recording:
+    """The crash points of a workload, and what may be found after a crash in each operation."""
+
     config: LogConfig
     points: list[CrashPoint] = field(default_factory=list)
     expectations: list[Expectation] = field(default_factory=list)

@@ -45,6 +45,7 @@ class Loss:
 
     @classmethod
     def parse(cls, text: str) -> Loss:
+        """Read the text of a loss. Raises ValueError for any other text."""
         if text == "all":
             return cls(None)
         kept, _, torn = text.partition("~")
@@ -55,6 +56,8 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class StateName:
+    """The name of a state: the workload, the crash point, its loss, and a second crash if there is one."""
+
     workload: str
     point: int
     loss: Loss

@@ -27,6 +27,8 @@ Findings = dict[str, Found]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
+    """A state on which a promise is broken. `call` and `operation` are those of the first crash."""
+
     state: StateName
     call: str
     operation: str
@@ -35,6 +37,8 @@ class Violation:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
+    """The result of the sweep of one workload."""
+
     workload: str
     crash_points: int = 0
     # Calls of starts at which a crash was tried, too.
@@ -83,6 +87,7 @@ class Sweep:
         return self._recording.config
 
     def run(self) -> Report:
+        """Try the states of all crash points. It stops early after many violations."""
         ever_pending: set[int] = set()
         tried: set[tuple[frozenset[int], object]] = set()
         for number, point in enumerate(self._recording.points):

@@ -20,6 +20,8 @@ TOPIC_ID, OTHER_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "BBBBBBBBBBBBBBBBBBBBBQ"
 
 @dataclass(frozen=True, slots=True)
 class Workload:
+    """A small life of a log directory; `what` says in words what it writes."""
+
     name: str
     what: str
     run: Callable[[Stage], None]
@@ -35,6 +37,7 @@ def record(workload: Workload, stage: Stage | None = None) -> Recording:
 
 
 def lead(stage: Stage, count: int = 2, *, epoch: int = 0, name: str = "t-0", size: int = 20) -> None:
+    """Append one batch as the leader."""
     data = produced(count, value_bytes=size, timestamp=stage.now_ms)
     stage.now_ms += 10
     stage.step(
@@ -44,6 +47,7 @@ def lead(stage: Stage, count: int = 2, *, epoch: int = 0, name: str = "t-0", siz
 
 
 def follow(stage: Stage, counts: list[int], *, epoch: int, gap: int = 0, name: str = "t-0") -> None:
+    """Append batches of `counts` records as a follower, `gap` offsets above the log end."""
     offset, parts = stage.log(name).log_end_offset + gap, []
     for count in counts:
         parts.append(batch(offset, count, epoch=epoch, timestamp=stage.now_ms, value_bytes=20 + epoch))
@@ -56,6 +60,7 @@ def follow(stage: Stage, counts: list[int], *, epoch: int, gap: int = 0, name: s
 
 
 def produce(stage: Stage, producer_id: int, sequence: int, *, epoch: int = 0) -> None:
+    """Append one record of a producer as the leader."""
     data = produced(
         1,
         value_bytes=20,

@@ -90,6 +90,7 @@ def _consume(records: Iterator[Record]) -> None:
 
 
 def batches(data: bytes) -> None:
+    """Read record batches of any magic."""
     try:
         for batch in iterate_batches(data):
             batch.is_valid()
@@ -219,6 +220,7 @@ def _look_up(index: OffsetIndex | TimeIndex, targets: Iterable[int]) -> None:
 
 
 def text_files(data: bytes) -> None:
+    """Read the text files beside the logs."""
     names = ("a", "leader-epoch-checkpoint", "partition.metadata", "meta.properties", ".kafka_cleanshutdown")
     file_system = new_file_system()
     for name in names:

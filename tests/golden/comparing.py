@@ -30,6 +30,7 @@ CRASHES = (ArithmeticError, AssertionError, LookupError, OSError, TypeError, Val
 
 
 def describe_log(log: PartitionLog) -> Json:
+    """Return the state of a log in the form of the cases."""
     return {
         "log_start_offset": log.log_start_offset,
         "log_end_offset": log.log_end_offset,

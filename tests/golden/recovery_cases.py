@@ -43,11 +43,14 @@ from tests.golden.comparing import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
+    """The cases to run, and the fields to leave out of the comparison."""
+
     sources: frozenset[str] = frozenset()
     without_damage_to: tuple[str, ...] = ()
     ignore: frozenset[str] = frozenset()
 
     def wants(self, case: Json) -> bool:
+        """Whether the case is of a wanted source and damages no file that is left out."""
         topic = case["source"].rsplit("/", 1)[-1].rsplit("-", 1)[0]
         if self.sources and topic not in self.sources:
             return False
@@ -63,6 +66,7 @@ def _damaged_names(damage: list[Any]) -> list[str]:
 
 
 def apply_damage(directory: Path, damage: list[Any]) -> None:
+    """Apply one operation of damage: see the README of the golden data."""
     verb, name, *rest = damage
     path = directory / name
     if verb == "cut":
@@ -88,6 +92,7 @@ def apply_damage(directory: Path, damage: list[Any]) -> None:
 
 
 def prepare(case: Json, root: Path, work: Path) -> Path:
+    """Copy the source of the case to `work` and damage it. Returns the partition directory."""
     directory = work / str(case["source"]).rsplit("/", 1)[-1]
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(root / case["source"], directory)

@@ -1,3 +1,5 @@
+"""A fixture for tests that ask real Kafka."""
+
 from __future__ import annotations
 
 import pytest

@@ -76,6 +76,7 @@ def dumped(paths: Iterable[Path], *, print_data_log: bool = False) -> dict[str, 
 
 
 def by_file(output: Iterable[str]) -> dict[str, list[str]]:
+    """Split the output of a dump tool by the file that each part is of."""
     found: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in output:
@@ -110,6 +111,7 @@ class Broker:
         return [json.loads(line) for line in lines]
 
     def consume(self, topics: Iterable[str]) -> Consumed:
+        """Read the topics under both isolations. Returns records and positions."""
         names = list(topics)
         lines = self.clients("consume", *({"names": names, "isolation": each} for each in ISOLATIONS))
         found: Consumed = {}

@@ -91,6 +91,7 @@ class Writer:
         self.now_ms += 10
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """Append the marker that ends the producer's transaction."""
         batch = marker(producer_id, is_commit=is_commit, timestamp=self.now_ms)
         self.log.append_as_leader(batch, leader_epoch=0, now_ms=self.now_ms, origin=AppendOrigin.COORDINATOR)
         transaction = self._open.pop(producer_id)
@@ -129,6 +130,7 @@ class Writer:
 
     @property
     def found(self) -> list[Written]:
+        """The records that a consumer finds, in the order of their offsets."""
         stable, start = self.last_stable_offset, self.log.log_start_offset
         return [
             Written(
@@ -253,6 +255,8 @@ def _nothing(writer: Writer) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
+    """One shape of a topic: its properties, and what writes its records."""
+
     name: str
     properties: dict[str, str]
     write: Callable[[Writer], None]
@@ -302,6 +306,7 @@ SHAPES: Final = (
 
 
 def write_shape(shape: Shape, log: PartitionLog) -> Writer:
+    """Write the shape to the log, all of it committed. Returns the writer."""
     is_log_append_time = shape.properties.get("message.timestamp.type") == "LogAppendTime"
     writer = Writer(log, is_log_append_time=is_log_append_time)
     shape.write(writer)

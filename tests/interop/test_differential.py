@@ -1,3 +1,5 @@
+"""A short run of the differential judge with real Kafka."""
+
 from __future__ import annotations
 
 from pathlib import Path

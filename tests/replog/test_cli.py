@@ -1,3 +1,5 @@
+"""The command `replog` itself: help, exit statuses, interruptions, and what it imports."""
+
 from __future__ import annotations
 
 import subprocess

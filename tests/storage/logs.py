@@ -128,6 +128,7 @@ def open_segment(
     *,
     file_already_exists: bool = False,
 ) -> LogSegment:
+    """Open a segment in the test's directory, as new unless told otherwise."""
     return LogSegment.open(
         file_system, DIRECTORY, base_offset, config, NOW_MS, file_already_exists=file_already_exists
     )
@@ -168,6 +169,7 @@ def open_log(
     directory: str = DIRECTORY,
     recalls_batches: bool = False,
 ) -> PartitionLog:
+    """Open the log of the test's directory. What recovery cuts is added to `cuts`."""
     return PartitionLog.open(
         file_system,
         directory,

@@ -74,6 +74,7 @@ class Node:
         self.answers: dict[int, ResponseBody] = {}
 
     def start(self) -> None:
+        """Start the core in a new life on the same disk."""
         assert self.core is None, self.node_id
         self.lives += 1
         self.stopped = None
@@ -106,6 +107,7 @@ class Node:
             self._perform(self.core.step(self.cluster.now_ms, event))
 
     def ask(self, body: RequestBody, asker: Node | None = None, call: int = 0) -> int:
+        """Give the core a request. Returns its number, under which `answers` holds the reply to a test."""
         self._next_inbound += 1
         self._inbound[self._next_inbound] = (asker, call)
         number = self._next_inbound
@@ -211,6 +213,7 @@ class Cluster:
         heapq.heappush(self._events, (max(at_ms, self.now_ms), self._sequence, act))
 
     def run(self, for_ms: int) -> None:
+        """Carry out all events of the next `for_ms` (inclusive)."""
         end_ms = self.now_ms + for_ms
         while self._events and self._events[0][0] <= end_ms:
             self.now_ms, _, act = heapq.heappop(self._events)
@@ -218,6 +221,7 @@ class Cluster:
         self.now_ms = end_ms
 
     def run_until(self, holds: Callable[[], bool], within_ms: int = 30_000) -> None:
+        """Carry out events until the condition holds. Fails after `within_ms`."""
         end_ms = self.now_ms + within_ms
         while not holds():
             assert self._events and self._events[0][0] <= end_ms, f"not within {within_ms} ms"
@@ -228,6 +232,7 @@ class Cluster:
         return self.controller if node_id == CONTROLLER_ID else self.brokers[node_id]
 
     def send(self, sender: Node, effect: Send) -> None:
+        """Deliver a request one link time later; a lost one is answered by its timeout."""
         receiver = self.node(effect.to)
         call = effect.call
         if self._is_lost(sender.node_id, effect.to, effect.body):

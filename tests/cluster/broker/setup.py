@@ -95,6 +95,7 @@ class BrokerSetup:
         )
 
     def boot(self, *records: MetadataRecord) -> list[Effect]:
+        """Start, register, catch up with `records` in the first image, and unfence. Returns the last effects."""
         registration = only_sent(self.start(), RegisterBrokerRequest)
         effects = self.answer(
             registration.call, RegisterBrokerResponse(broker_epoch=BROKER_EPOCH, cluster_id=CLUSTER_ID)

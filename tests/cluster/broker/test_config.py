@@ -1,3 +1,5 @@
+"""Settings of a broker: Kafka's defaults, and the pairs that cannot hold together."""
+
 from __future__ import annotations
 
 import pytest

@@ -35,12 +35,16 @@ FATES = ("served", "lost", "unanswered", "slow", "not_enough", "not_enough_after
 
 @dataclass
 class ProducerState:
+    """The epoch of a producer and its last five batches: first and last sequence, offset."""
+
     epoch: int
     batches: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=5))
 
 
 @dataclass
 class FakePartition:
+    """A partition that all brokers share: its leader, its records, its producers."""
+
     leader: int = 1
     leader_epoch: int = 0
     values: list[bytes] = field(default_factory=list)
@@ -94,6 +98,7 @@ class FakeCluster:
         partition.leader_epoch += 1
 
     def answer(self, node: int, body: RequestBody, fate: str = "served") -> ResponseBody:
+        """Answer a request to broker `node`, a produce request by its fate."""
         match body:
             case MetadataRequest():
                 return self.metadata(body.topics or ())
@@ -133,6 +138,7 @@ class FakeCluster:
         return TopicMetadata(name=name, error=error, partitions=partitions)
 
     def produce(self, node: int, asked: ProducePartition, fate: str) -> ProducePartitionResponse:
+        """Append to the partition, or refuse as the fate says. Only the leader appends."""
         key = asked.topic_partition
         partition = self.partitions[key]
         if partition.leader != node:
@@ -177,6 +183,7 @@ class FakeShell:
         return [told for told in self.told if isinstance(told, Delivered)]
 
     def carry_out(self, effects: Sequence[ProducerEffect | ConsumerEffect]) -> None:
+        """Carry out the effects. Those for the caller of the core are added to `told`."""
         for effect in effects:
             match effect:
                 case Send():

@@ -105,6 +105,7 @@ class ControllerBench:
     # Commands
 
     def register(self, broker_id: int, incarnation: str = "first") -> RegisterBrokerResponse:
+        """Register a broker, by default in its first incarnation."""
         answer = self.ask(
             RegisterBrokerRequest(
                 broker_id=broker_id, incarnation=incarnation, host="h", port=9000 + broker_id
@@ -156,6 +157,7 @@ class ControllerBench:
         replication_factor: int = 1,
         configs: tuple[tuple[str, str], ...] = (),
     ) -> CreateTopicResponse:
+        """Create a topic, by default `t` with one partition."""
         answer = self.ask(
             CreateTopicRequest(
                 name=name,

@@ -81,6 +81,7 @@ def assert_all_end(pids: Iterable[int], what: str) -> None:
 
 
 def is_running(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
@@ -144,6 +145,7 @@ class Up:
 
 @contextlib.contextmanager
 def running(data: Path, nodes: int, *options: str, port: int | None = None) -> Iterator[Up]:
+    """Run `replog up` until the end of the block. Yields it once it is ready."""
     up = Up(data, nodes, *options, port=port)
     try:
         up.wait_ready()

@@ -1,3 +1,5 @@
+"""Large logs are recovered side by side, in processes of their own, before the node starts."""
+
 from __future__ import annotations
 
 import shutil

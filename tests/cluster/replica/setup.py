@@ -83,6 +83,7 @@ class Setup:
     # Metadata
 
     def register(self, broker_id: int, *, broker_epoch: int | None = None, fenced: bool = False) -> None:
+        """Put a broker into the image, by default unfenced and with its usual epoch."""
         self.image.brokers[broker_id] = BrokerRegistration(
             broker_id=broker_id,
             broker_epoch=broker_epoch_of(broker_id) if broker_epoch is None else broker_epoch,
@@ -156,6 +157,7 @@ class Setup:
         return self._next_call
 
     def request(self, body: FetchRequest | ProduceRequest | ListOffsetsRequest) -> list[Effect]:
+        """Give the replica layer a request. Returns the effects."""
         match body:
             case FetchRequest():
                 self.manager.fetches.on_request(self.now_ms, self.call(), body)

@@ -75,6 +75,7 @@ class EchoCore:
         return list(self.learn)
 
     def step(self, now_ms: int, event: Event) -> list[Effect]:
+        """Answer a request as the name of its topic or its type says."""
         self.events.append(event)
         match event:
             case Request(call=call, body=CreateTopicRequest(name=name)):

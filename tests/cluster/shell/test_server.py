@@ -46,6 +46,8 @@ T0 = TopicPartition("t", 0)
 
 @dataclass
 class Node:
+    """An echo core behind a real server, with the port on which it listens."""
+
     core: EchoCore
     runtime: Runtime
     server: NodeServer

@@ -37,6 +37,7 @@ class Echo:
         return []
 
     def errors(self) -> list[str]:
+        """Return the reasons of the transport errors that came, in order."""
         return [
             event.body.reason
             for _, event in self.log

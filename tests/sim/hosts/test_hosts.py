@@ -1,3 +1,5 @@
+"""Simulated hosts and links: messages, timers, jobs, deaths and pauses of tiny cores."""
+
 from __future__ import annotations
 
 from cluster.core.effects import CancelTimer, Observe, RunJob, Send, Stop

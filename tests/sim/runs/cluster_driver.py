@@ -159,6 +159,7 @@ class ClusterDriver:
     # Links
 
     def cut(self, start: Who, end: Who, *, both_ways: bool) -> None:
+        """Cut the link from `start` to `end`, and the one back if `both_ways`."""
         ends = (self.node(start), self.node(end))
         if ends[0] is not ends[1]:
             self.run.chronicle.tell(f"cut {ends[0].name} {'<->' if both_ways else '->'} {ends[1].name}")

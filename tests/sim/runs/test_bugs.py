@@ -1,3 +1,5 @@
+"""Bugs that are put into the code for one run, and taken out again."""
+
 from __future__ import annotations
 
 from pkgutil import resolve_name

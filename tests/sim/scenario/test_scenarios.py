@@ -1,3 +1,5 @@
+"""Scenario files: what is read, and what is refused in one line."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Virtual time: the order of events, and where a run stops."""
+
 from __future__ import annotations
 
 import gc

@@ -1,3 +1,5 @@
+"""The trace of a run: its hash and the canonical form of bodies."""
+
 from __future__ import annotations
 
 import io

@@ -31,6 +31,7 @@ def record_lists(draw: st.DrawFn, *, base_offset: int = 0, min_size: int = 1) ->
 
 @st.composite
 def batch_fields(draw: st.DrawFn) -> BatchFields:
+    """Draw the fields of a batch header that fit together."""
     has_producer = draw(st.booleans())
     return BatchFields(
         base_offset=draw(st.integers(0, 2**50)),

@@ -1,3 +1,5 @@
+"""Records of magic 2: bytes, round trips and damage."""
+
 from __future__ import annotations
 
 import pytest

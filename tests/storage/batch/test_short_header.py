@@ -1,3 +1,5 @@
+"""A batch whose size field ends inside its header."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Batches of magic 2: bytes, round trips, damage and stamps in place."""
+
 from __future__ import annotations
 
 from dataclasses import replace

@@ -103,6 +103,7 @@ class CleanedLog:
         self, first_dirty: int = 0, *, slots: int = 1000, end: int | None = None, now_ms: int | None = None,
         io_buffer_bytes: int = 64 << 10,
     ) -> Compaction:  # fmt: skip
+        """Prepare a round with a map of `slots`, up to `end` (by default the active segment)."""
         offsets = CleanableOffsets(
             first_dirty_offset=first_dirty,
             first_uncleanable_offset=self.log.local.segments.active.base_offset if end is None else end,
@@ -128,6 +129,7 @@ class CleanedLog:
         return compaction.end_offset
 
     def reopen(self, *, clean: bool = False) -> None:
+        """Open the log again, after an orderly stop or after a crash."""
         if clean:
             self.log.close()
         else:
@@ -170,6 +172,7 @@ class CleanedLog:
         return {entry.producer_id: entry.last_sequence for entry in self.log.producers.producers.values()}
 
     def aborted(self) -> list[tuple[int, ...]]:
+        """Return the entries of all transaction indexes."""
         return [
             tuple(entry)
             for segment in self.log.local.segments

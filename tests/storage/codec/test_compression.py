@@ -1,3 +1,5 @@
+"""The compression codecs: round trips, levels and limits."""
+
 from __future__ import annotations
 
 import gzip

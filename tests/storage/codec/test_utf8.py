@@ -1,3 +1,5 @@
+"""Text that is no UTF-8, decoded as Java decodes it."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Integers of variable length: bytes, round trips and damage."""
+
 from __future__ import annotations
 
 import pytest

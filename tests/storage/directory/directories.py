@@ -15,6 +15,7 @@ TOPIC_ID = "A" * 21 + "w"
 
 
 def manager(disk: SimDisk, cuts: list[RecoveryCut] | None = None) -> LogManager:
+    """Return a manager that has not loaded its logs yet."""
     return LogManager(
         disk.file_system(Life()),
         DIRECTORY,

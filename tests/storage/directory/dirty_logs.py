@@ -39,6 +39,7 @@ class Directory:
     def add(
         self, topic: str, batches: int, checkpoint: int | None = None, policy: str = "compact"
     ) -> PartitionLog:
+        """Add a log of committed batches, cleaned up to `checkpoint` if that is given."""
         name = f"{topic}-0"
         self.file_system.make_directory(join(LOGS, name))
         config = replace(DIRTY, cleanup_policy=policy)

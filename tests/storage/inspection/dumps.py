@@ -11,6 +11,8 @@ from storage.inspection.dump.dump import DumpOptions, DumpStatus, dump_files
 
 @dataclass
 class Told:
+    """The status of a dump, its lines and its errors."""
+
     status: DumpStatus
     lines: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -21,6 +23,7 @@ class Told:
 
 
 def dumped(*paths: str | Path, options: DumpOptions | None = None) -> Told:
+    """Dump the files. Returns what was printed."""
     told = Told(DumpStatus.SOUND)
     told.status = dump_files(
         OsFileSystem(),

@@ -1,3 +1,5 @@
+"""The dump of files, byte for byte as Kafka's tool prints it."""
+
 from __future__ import annotations
 
 import gzip

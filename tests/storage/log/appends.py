@@ -17,6 +17,7 @@ def lead(
     now_ms: int = NOW_MS,
     origin: AppendOrigin = AppendOrigin.CLIENT,
 ) -> AppendInfo:
+    """Append as the leader of `epoch`."""
     return log.append_as_leader(data, leader_epoch=epoch, now_ms=now_ms, origin=origin)
 
 

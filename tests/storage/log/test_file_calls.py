@@ -61,6 +61,8 @@ class RecordedFile:
 
 
 class RecordingFileSystem:
+    """A file system that notes in `calls` what changes its files."""
+
     def __init__(self, file_system: FileSystem) -> None:
         self._file_system = file_system
         self.calls: Calls = []

@@ -31,6 +31,8 @@ POWER_LOSSES: list[PowerLoss] = ["none", "prefix", "subset", "torn", "all"]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
+    """A batch of the model."""
+
     base_offset: int
     next_offset: int
     epoch: int

@@ -19,6 +19,7 @@ def send(
     timestamp: int = NOW_MS,
     now_ms: int = NOW_MS,
 ) -> AppendInfo:
+    """Append a batch of a producer, as the leader."""
     records = batch(
         0,
         count,

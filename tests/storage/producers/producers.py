@@ -36,6 +36,7 @@ def data(
     transactional: bool = False,
     timestamp: int = NOW,
 ) -> RecordBatch:
+    """Return a batch of a producer's records at `offset`."""
     content = build_batch(
         [Record(offset + index, timestamp, b"k", b"v") for index in range(count)],
         base_offset=offset,
@@ -56,6 +57,7 @@ def marker(
     coordinator_epoch: int = 0,
     timestamp: int = NOW,
 ) -> RecordBatch:
+    """Return the batch of a transaction's marker at `offset`."""
     content = logs.marker(
         pid,
         is_commit=commit,
@@ -70,6 +72,7 @@ def marker(
 def append(
     manager: ProducerStateManager, *batches: RecordBatch, origin: AppendOrigin = AppendOrigin.CLIENT
 ) -> list[CompletedTransaction]:
+    """Append the batches to the state and complete their transactions. Returns those completed."""
     prepared = manager.prepare_append(batches, origin=origin)
     assert prepared.duplicate is None
     manager.commit(prepared)

@@ -49,6 +49,7 @@ def copy(file_system: SimFileSystem, old: str, new: str) -> None:
 def raw_segment(
     file_system: SimFileSystem, base_offset: int, data: bytes, *, with_index: bool = True
 ) -> None:
+    """Write a segment of the bytes `data`, with empty indexes or with none."""
     segment = open_segment(file_system, base_offset, THREE)
     segment.records.append(data)
     if with_index:
@@ -63,6 +64,7 @@ def batches(*offsets: int) -> bytes:
 
 
 def reopen(file_system: SimFileSystem, **fields: int | bool) -> tuple[PartitionLog, list[RecoveryCut]]:
+    """Open the stopped log. Returns it with what recovery cut."""
     cuts: list[RecoveryCut] = []
     log = open_log(
         file_system,

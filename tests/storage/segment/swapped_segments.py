@@ -28,6 +28,7 @@ BEYOND = 2**31
 
 
 def old_log(file_system: SimFileSystem) -> PartitionLog:
+    """Return a log of the offsets OLD, all of it on the disk."""
     log = open_log(file_system, THREE)
     append_each(log, len(OLD))
     log.flushes.flush()
@@ -37,6 +38,7 @@ def old_log(file_system: SimFileSystem) -> PartitionLog:
 
 
 def cleaned(file_system: SimFileSystem, base_offset: int, offsets: list[int]) -> LogSegment:
+    """Return a new segment of batches at `offsets`, still under its `.cleaned` name."""
     segment = create_cleaned_segment(file_system, DIRECTORY, base_offset, THREE, NOW_MS)
     for offset in offsets:
         append_batch(segment, batch(offset))
@@ -52,6 +54,7 @@ def overflowed(file_system: SimFileSystem, offsets: list[int], base_offset: int 
 
 
 def split(file_system: FileSystem, segment: LogSegment) -> LogSegments:
+    """Split the segment. Returns the segments that then exist."""
     segments = LogSegments()
     segments.add(segment)
     result = split_overflowed_segment(file_system, DIRECTORY, segments, segment, CONFIG, NOW_MS)

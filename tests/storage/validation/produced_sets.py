@@ -97,6 +97,7 @@ def validated(
     rules: ValidationRules = CREATE,
     origin: AppendOrigin = AppendOrigin.CLIENT,
 ) -> CheckedSet:
+    """Check the set and assign offsets from BASE on, in leader epoch 17."""
     return validate_and_assign(content, rules, base_offset=BASE, leader_epoch=17, now_ms=NOW, origin=origin)
 
 
