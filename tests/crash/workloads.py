@@ -155,14 +155,14 @@ def truncate_segments(stage: Stage) -> None:
 def truncate_fully(stage: Stage) -> None:
     with_topic(stage, 9)
     stage.step(
-        "start anew at 30",
+        "start again at 30",
         lambda: stage.log().truncation.truncate_fully_and_start_at(30, now_ms=stage.now_ms),
     )
     follow(stage, [2], epoch=1)
     flush(stage)
     checkpoint(stage)
     stage.step(
-        "start anew at 20",
+        "start again at 20",
         lambda: stage.log().truncation.truncate_fully_and_start_at(20, now_ms=stage.now_ms),
     )
     follow(stage, [2], epoch=2)
@@ -271,8 +271,8 @@ def _compact(log: PartitionLog, now_ms: int) -> None:
     try:
         for work in log.compactions.prepare(offsets, config, now_ms):
             work()
-    # The node's cleaner does the same.
     except OSError as error:
+        # The node's cleaner does the same.
         raise log.online.failed("compaction", error) from error
 
 
@@ -387,15 +387,15 @@ WORKLOADS = tuple(
         ("append", "as leader, as follower, of a producer, in a new epoch", append),
         ("roll", "by size, by hand, of an empty segment", roll),
         ("truncate", "inside a segment, and append another history", truncate_and_append),
-        ("truncate-segments", "segments go from the end", truncate_segments),
-        ("truncate-fully", "a follower starts anew", truncate_fully),
+        ("truncate-segments", "segments are deleted from the end", truncate_segments),
+        ("truncate-fully", "a follower starts again, empty", truncate_fully),
         ("checkpoint", "recovery points, high watermarks, log starts", checkpoints),
         ("snapshot", "of many producers, at rolls and truncations", snapshots),
         ("stop-start", "orderly stops, a death, and the starts after them", stop_and_start),
         ("stop-small", "an orderly stop of one segment", stop_small),
-        ("retention", "segments go from the front", retention),
+        ("retention", "segments are deleted from the front", retention),
         ("create", "partitions with and without a topic id", create),
-        ("delete", "a partition, and make it anew", delete),
+        ("delete", "a partition, and make it again", delete),
         ("swap", "segments replaced by compacted ones", swap),
         ("compaction", "a round of the cleaner", compaction),
         ("start", "start-up over damage and leftovers", start_after_damage),

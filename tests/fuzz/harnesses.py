@@ -145,8 +145,8 @@ def varints(data: bytes) -> None:
     for read, bits in ((read_varint, 32), (read_varlong, 64)):
         try:
             value, position = read(data, 0)
-        # The caller must notice that the bytes end too early.
         except (StorageError, IndexError):
+            # An IndexError leaves it to the caller that the bytes end too early.
             continue
         assert -(1 << (bits - 1)) <= value < 1 << (bits - 1) and 0 < position <= len(data)
 

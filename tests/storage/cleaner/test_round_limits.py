@@ -129,11 +129,7 @@ def test_cl4_an_overdue_log_with_clean_bytes_only_is_not_due() -> None:
 
 
 def with_first_times(*times: int) -> CleanedLog:
-    """Return a log with a segment for each time; the last segment is active.
-    144=the earliest counts
-    145=a time of zero does not
-    147=nor does the active segment; 100 ms are allowed
-    """
+    """Return a log with a segment for each time; the last segment is active."""
     log = CleanedLog(replace(DIRTY, max_compaction_lag_ms=100))
     for number, time in enumerate(times):
         data = build_batch([Record(0, time, b"%d" % number, b"v")])

@@ -6,8 +6,7 @@ import pytest
 
 from storage.codec.utf8 import decode_utf8
 
-# The results of JDK 17's new String(bytes, UTF_8), with U+FFFD written as ?. 15=an encoded surrogate: one,
-# where Python has three
+# The results of JDK 17's new String(bytes, UTF_8), with U+FFFD written as ?.
 FROM_JAVA = [
     ("41", "A"),
     ("d0bad0bbd18ec2a0", "клю\u00a0"),

@@ -12,7 +12,7 @@ from tests.storage.logs import NOW_MS, SIZE, append_each, new_file_system, open_
 
 
 def log_of(*timestamps: int, segment_batches: int = 2) -> PartitionLog:
-    """Return a log of one record a batch, each `timestamps` after NOW_MS."""
+    """Return a log of one record a batch, at NOW_MS plus each of `timestamps`."""
     config = LogConfig(segment_bytes=segment_batches * SIZE, segment_index_bytes=1200)
     log = open_log(new_file_system(), config)
     for timestamp in timestamps:
