@@ -105,7 +105,7 @@ def test_an_index_that_has_its_live_name_already_survives_the_rest_of_the_swap()
 
 
 def test_t45_the_snapshot_of_an_orderly_stop_is_there_after_a_power_loss() -> None:
-    """Its bytes were synced but its name was not: the next clean start found no snapshot and knew no producer."""
+    """The snapshot's bytes were synced but not its name: the next clean start found none and knew no producer."""
     disk = new_disk()
     log = open_log(new_file_system(disk))
     disk.sync_all()
@@ -150,7 +150,7 @@ def test_a_full_disk_at_the_index_of_a_flush_is_one_error() -> None:
 
 
 def test_an_empty_time_index_is_made_without_the_zeros_of_a_new_one() -> None:
-    """Its length was set twice, and the first alone may survive: then the zeros count as entries."""
+    """The length was set twice, and only the first may survive a crash: then the zeros count as entries."""
     disk = new_disk()
     log = log_of(disk, 30)
     log.close()

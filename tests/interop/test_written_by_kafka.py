@@ -200,9 +200,9 @@ def test_verify_finds_every_log_sound(given: Given) -> None:
 
 
 def test_recovery_of_a_killed_broker_gives_the_bytes_that_kafkas_gave(given: Given, tmp_path: Path) -> None:
-    """Both started on the killed directory and stopped in order: logs and indexes are equal, snapshots hold the same.
+    """Kafka and replog start on the killed directory and stop in order: logs and indexes are equal.
 
-    Kafka's second life has an epoch of its own, in which nothing was written.
+    Snapshots hold the same entries. Kafka's second life has an epoch of its own, in which nothing was written.
     """
     target = tmp_path / "logs"
     shutil.copytree(given.killed, target)

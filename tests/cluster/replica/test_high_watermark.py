@@ -158,7 +158,7 @@ def test_a_flush_promise_holds_the_leaders_own_end_back() -> None:
 
 
 def test_hwm1_nobody_waits_for_a_member_that_the_controller_took_out() -> None:
-    """Its log directory failed: it was caught up a moment ago and is active, but will not fetch."""
+    """The member's log directory failed: it was caught up a moment ago and is active, but will not fetch."""
     setup = leading()
     for follower in (2, 3):
         setup.fetch(follower, 10)

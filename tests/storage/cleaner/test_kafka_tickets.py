@@ -121,7 +121,7 @@ def test_kafka_4529_a_tombstone_stays_its_time_however_old_its_timestamp_is(age_
 
 
 def test_kafka_8522_a_tombstone_is_removed_at_its_own_horizon_though_its_segment_is_rewritten() -> None:
-    """Its file is never older than the last round: a horizon by the file's time would never come."""
+    """The segment's file is never older than the last round, so a horizon by the file's time would never come."""
     log = with_tombstone(NOW_MS)
     for day in range(4):
         log.now_ms = NOW_MS + day * DAY_MS // 2

@@ -112,7 +112,7 @@ def test_cl8_control_batches_and_aborted_records_are_not_mapped() -> None:
 
 
 def test_cl8_records_below_the_first_dirty_offset_are_not_mapped() -> None:
-    """They share a batch with dirty records, or are in a batch before it, at which the index entry points."""
+    """Such records share a batch with dirty ones, or are in the batch before, where the index entry points."""
     log = CleanedLog()
     log.put(1, 2, 1)
     log.put(2)

@@ -196,7 +196,7 @@ def pages_of_plain_bisection(entries: int, target: int) -> set[int]:
 
 @pytest.mark.parametrize("pages", [13, 14])
 def test_ix10_a_warm_lookup_stays_within_the_last_three_pages(pages: int) -> None:
-    """At a step from 13 to 14 pages, the middle of the whole moves to a page that nothing else has kept in memory."""
+    """The middle of the index moves at the step from 13 to 14 pages, to a page that nothing else keeps in memory."""
     entries = pages * PAGE_BYTES // 8
     index = new_index(slots=entries)
     index.append_all(range(BASE, BASE + entries), range(entries))

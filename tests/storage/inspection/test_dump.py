@@ -286,7 +286,7 @@ def test_bytes_behind_the_last_batch_are_told_in_kafkas_words(log: Path) -> None
 
 
 def test_a_batch_that_is_shorter_than_its_header_shows_the_header_that_kafka_reads(log: Path) -> None:
-    """Its size field says 14. Kafka's tool reads producer, count and last offset from the bytes after it."""
+    """The batch's size field says 14. Kafka's tool reads producer, count and last offset from the bytes after it."""
     sound = dumped(log).lines
     data = bytearray(log.read_bytes())
     data[8:12] = (14).to_bytes(4, "big")

@@ -166,7 +166,7 @@ def test_log_files_are_only_appended_to_truncated_renamed_or_deleted() -> None:
 
 
 def test_a_preallocated_log_is_written_from_its_start_on() -> None:
-    """Only here has the file its length before its bytes. They follow each other all the same."""
+    """A preallocated file has its length before its bytes. The writes follow each other all the same."""
     file_system = RecordingFileSystem(new_file_system())
     config = LogConfig(segment_bytes=1 << 20, segment_index_bytes=1200, preallocate=True)
     log = open_recorded(file_system, config)

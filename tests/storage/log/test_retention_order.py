@@ -22,7 +22,7 @@ from tests.storage.logs import (
 
 
 def test_rt3_the_log_start_moves_before_a_segment_is_deleted() -> None:
-    """Else a reader would be sent to offsets that no segment has (KAFKA-16073)."""
+    """With the other order, a reader would be sent to offsets that no segment has (KAFKA-16073)."""
     log = open_log(new_file_system(), replace(THREE, retention_ms=1000))
     append_each(log, 12)
     log.marks.update_high_watermark(12)
@@ -78,7 +78,7 @@ def test_rt11_the_first_segment_is_emptied_and_not_made_again_where_the_truncati
 
 
 def test_rd2_a_read_that_begins_at_its_bound_tells_the_bound_itself() -> None:
-    """It does not return the place of the batch that holds the bound, which may begin below."""
+    """The read returns the place of its bound, not of the batch that holds the bound and may begin below."""
     log = open_log(new_file_system())
     append_each(log, 1)
     log.append_as_leader(produced(3), leader_epoch=0, now_ms=NOW_MS)

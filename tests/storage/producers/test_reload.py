@@ -177,7 +177,7 @@ def test_ps16_the_same_end_keeps_the_producers(manager: ProducerStateManager) ->
 
 
 def test_ps16_a_snapshot_cut_off_does_not_come_back_after_a_power_loss() -> None:
-    """It would pass for the state of another history, of the records that replaced the ones that were cut."""
+    """The snapshot would pass for the state of the records that replaced the ones that were cut."""
     disk, file_system = new_disk()
     manager = ProducerStateManager(file_system, "/log")
     for offset in (0, 1):

@@ -32,7 +32,7 @@ def emptied(file_system: SimFileSystem) -> PartitionLog:
 def test_ll22_an_epoch_whose_records_are_all_deleted_is_dropped_at_the_next_start(
     log_start_offset: int, clean: bool
 ) -> None:
-    """Its start is the log end, like that of an epoch that crashed before its first record (KAFKA-10706)."""
+    """The epoch starts at the log end, like one that crashed before its first record (KAFKA-10706)."""
     file_system = new_file_system()
     log = emptied(file_system)
     if clean:

@@ -202,7 +202,7 @@ def test_ll10_an_index_without_its_log_is_deleted() -> None:
 
 
 def test_ll16_a_greatest_timestamp_below_the_last_index_entry_empties_the_segment() -> None:
-    """In Kafka the time index refuses its last entry, as the offset index refuses one that goes back."""
+    """Kafka's time index refuses its last entry, as the offset index refuses one that goes back."""
     file_system = new_file_system()
     rising = b"".join(batch(offset, timestamp=NOW_MS + offset) for offset in (0, 3, 6, 9))
     raw_segment(file_system, 0, rising + batch(1, timestamp=NOW_MS + 50))

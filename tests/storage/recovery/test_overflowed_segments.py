@@ -19,7 +19,7 @@ COMPACTED = LogConfig(segment_bytes=3 * SIZE, segment_index_bytes=1200, cleanup_
 @pytest.mark.covers("LogLoaderTest.testRecoveryOfSegmentWithOffsetOverflow")
 @pytest.mark.parametrize("with_index", [True, False])
 def test_ll12_a_segment_that_overflows_is_split(with_index: bool) -> None:
-    """If it has an index, recovery finds it; if not, the opening of the segments does."""
+    """Recovery finds the overflow if the segment has an index; if not, the opening of the segments does."""
     file_system = new_file_system()
     raw_segment(file_system, 0, batches(0, 1, FAR - 2))
     raw_segment(
@@ -133,7 +133,7 @@ def test_garbage_and_a_torn_tail_after_it_are_cut_one_after_the_other() -> None:
 
 
 def test_a_split_onto_another_segment_is_no_split() -> None:
-    """Its files would replace those of that segment."""
+    """The new segment's files would replace those of the other segment."""
     file_system = new_file_system()
     raw_segment(file_system, 0, batches(0, 1, FAR, FAR + 1))
     raw_segment(file_system, FAR, batches(FAR, FAR + 1, FAR + 2))

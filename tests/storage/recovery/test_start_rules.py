@@ -197,7 +197,7 @@ def test_regression_c_indexes_lost_or_overwritten_are_as_before_after_recovery(c
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_kafka_866_recovery_indexes_the_offsets_that_append_indexed(count: int) -> None:
-    """Both index the last offset of a batch (also KAFKA-804)."""
+    """Recovery and append both index the last offset of a batch (also KAFKA-804)."""
     file_system = new_file_system()
     wide = LogConfig(segment_index_bytes=1200, index_interval_bytes=SIZE)
     log = open_log(file_system, wide)
@@ -259,7 +259,7 @@ def test_t37_recovery_does_not_move_the_recovery_point(point: int) -> None:
 
 
 def test_kafka_10101_a_recovery_point_beyond_the_end_comes_down_to_it() -> None:
-    """Else the second crash would find records written since above the point, and trust them unseen."""
+    """The second crash would find records written since above a higher point, and trust them unseen."""
     file_system = new_file_system()
     stopped(file_system)
     put(file_system, file_of(9), batch(9) + b"torn")

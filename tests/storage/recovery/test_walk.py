@@ -177,7 +177,7 @@ def test_ls10_epochs_and_producers_follow_what_stays() -> None:
 
 
 def test_ls10_recovery_notes_epochs_and_the_load_brings_them_to_disk_once() -> None:
-    """They are on the disk before anything says that the segment need not be walked again.
+    """The epochs are on the disk before anything says that the segment need not be walked again.
 
     After a crash in between, the next walk finds them again (EP12).
     """
@@ -196,7 +196,7 @@ def test_ls10_recovery_notes_epochs_and_the_load_brings_them_to_disk_once() -> N
 
 
 def test_ls10_the_epochs_of_a_flushed_segment_are_on_disk_before_its_index_has_its_name() -> None:
-    """After that, a later start trusts the index and reads no batch."""
+    """A later start trusts an index that has its name, and reads no batch."""
     file_system = new_file_system()
     segment = open_segment(file_system)
     append_batch(segment, batch(0, epoch=4))

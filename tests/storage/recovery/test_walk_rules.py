@@ -85,7 +85,7 @@ def test_ps5_recovery_wraps_a_sequence_inside_a_batch() -> None:
 
 
 def test_ps6_recovery_has_a_transaction_begin_once() -> None:
-    """It begins with its first batch, and the marker ends all of it."""
+    """A transaction begins with its first batch, and the marker ends all of it."""
     segment = open_segment(new_file_system())
     for offset in (0, 1):
         append_batch(segment, of_producer(offset, offset, is_transactional=True))

@@ -278,7 +278,7 @@ def test_ls10_epochs_are_assigned_as_they_rise() -> None:
 
 
 def test_ls10_a_marker_that_cannot_be_read_is_the_last_batch() -> None:
-    """Its checksum is right, so it counts as sound. The walk ends after it, as in Kafka."""
+    """The marker's checksum is right, so it counts as sound. The walk ends after it, as in Kafka."""
     control = build_batch(
         [Record(1, NOW_MS, b"\x00", None)],
         base_offset=1,

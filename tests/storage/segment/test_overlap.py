@@ -200,7 +200,7 @@ def test_a_reader_that_comes_after_the_deletion_makes_no_file(tmp_path: Path) ->
 
 
 def test_an_index_opened_for_reading_outlives_the_trim_of_its_owner(tmp_path: Path) -> None:
-    """If it were read through a map, the pages that a roll cuts off would end the process."""
+    """A read-only index uses no map: pages that a roll cuts off would end the reader's process."""
     index = OffsetIndex(OsFileSystem(), f"{tmp_path}/0.index", 0, max_index_size=1 << 20)
     index.append_all(range(1, 3000), range(1, 3000))
     other = OffsetIndex(OsFileSystem(), f"{tmp_path}/0.index", 0, read_only=True)

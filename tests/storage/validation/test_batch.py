@@ -450,7 +450,7 @@ def test_t31_the_largest_timestamp_is_that_of_the_records(claimed: int) -> None:
 
 @pytest.mark.parametrize("deltas", [(0, 0, 2), (1, 0, 2), (0, 2, 2)])
 def test_lv23_odd_offsets_in_a_compressed_batch_are_replaced(deltas: tuple[int, ...]) -> None:
-    """There are as many as the header says, but they are not 0, 1, 2.
+    """The batch has as many offsets as its header says, but they are not 0, 1, 2.
 
     Kafka means to rebuild the batch and fails on the keys it has skipped.
     """

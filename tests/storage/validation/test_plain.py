@@ -119,7 +119,7 @@ def test_each_field_of_the_header_is_looked_at(position: int, layout: str, value
 
 
 def test_lv9_a_time_beyond_64_bits_is_left_to_the_long_way() -> None:
-    """In 64 bits it wraps, as in Java, and may then be within the limits."""
+    """Such a time wraps in 64 bits, as in Java, and may then be within the limits."""
     content = poked(plain((NOW, NOW + 1)), 27, ">q", (1 << 63) - 1)
     assert not check_against_the_long_way(content, CREATE)
 
