@@ -1,4 +1,4 @@
-"""Checks that tools/prose.py notices each planted breach of a rule for words, and finds nothing in good text."""
+"""Docstrings and comments of the whole tree keep the rules for words; tools/prose.py notices each planted breach."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from textwrap import dedent
 
 import pytest
 
+from tests.places import ROOT
 from tools import prose
-from tools.prose import LEANING, WORDS, Finding, check, check_text
+from tools.prose import EVERYTHING, LEANING, WORDS, Finding, check, check_text
 
 PRODUCT, TEST = "storage/planted.py", "tests/test_planted.py"
 EITHER = pytest.mark.parametrize("path", [PRODUCT, TEST])
 
 GOOD = '''\
-"""Offsets of batches, and what follows from them: a word within forgives is none."""
+"""Offsets of batches, and what follows from them: a log forgives no gap."""
 
 LIMIT = 1 << 20
 
@@ -58,6 +59,10 @@ def _private(number):
 def found(path: str, text: str) -> list[int]:
     """Return the lines of the findings."""
     return [each.line for each in check_text(path, dedent(text))]
+
+
+def test_the_whole_tree_keeps_the_rules_for_words() -> None:
+    assert [str(each) for each in check(ROOT, list(EVERYTHING))] == []
 
 
 @EITHER
