@@ -284,7 +284,7 @@ class LogMaintenance:
             self._go_on(now_ms)
 
     def _fail(self, now_ms: int, running: _Round, error: Exception) -> None:
-        """Ends a failed round: damage excludes the log from cleaning, a failed disk takes its directory offline (CL6)."""
+        """Ends a failed round: a damaged log is cleaned no more, a failed disk takes its directory offline (CL6)."""
         if isinstance(error, OSError):
             told = running.log.online.failed("compaction", error)
             told.__cause__ = error
