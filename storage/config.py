@@ -113,8 +113,8 @@ class LogConfig:
 
     @property
     def compression_level(self) -> int | None:
-        """The level with which a leader compresses; None for the codec's default, which a producer's codec
-        always gets.
+        """The level at which a leader compresses; None for the codec's default, which is also used when the topic
+        keeps the producer's codec.
         """
         name = f"compression_{self.compression_type}_level"
         codec = _LEVELS.get(name)
@@ -129,15 +129,15 @@ class LogConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """The age at which a segment rolls, in milliseconds; in a compacted topic at most its compaction lag."""
+        """The age at which a segment rolls, in milliseconds; in a compacted topic at most its max compaction lag."""
         if self.is_compacted:
             return min(self.max_compaction_lag_ms, self.segment_ms)
         return self.segment_ms
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> LogConfig:
-        """Parse properties with Kafka's dotted names. Raises ConfigError with the name of an unknown or unusable
-        one.
+        """Parse properties with Kafka's dotted names. Raises ConfigError, which names the property, for one that is
+        unknown or unusable.
         """
         values: dict[str, int | float | bool | str] = {}
         for name, text in properties.items():

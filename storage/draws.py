@@ -1,7 +1,7 @@
-"""Random numbers with names: each is a function of the seed and of what it decides, never of a shared stream.
+"""Random numbers with names: each depends on the seed and on its own name alone, never on a shared stream.
 
-Removing one decision changes no other draw (SplitMix64 over a hash of the identity).
-The operating system seeds it in a real node, the run's seed in the simulator.
+Removing one decision changes no other draw (SplitMix64 over a hash of the name). A real node takes its seed from the
+operating system, the simulator from the run.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ def _name_hash(name: str) -> int:
 
 @final
 class Draws:
-    """Draws by name: `draws.bits("latency", "1->2", 17)` is 64 bits that depend only on the seed and these
-    arguments.
-    """
+    """A source of draws by name: `draws.bits("latency", "1->2", 17)` depends only on the seed and these arguments."""
 
     __slots__ = ("seed",)
 
@@ -37,6 +35,7 @@ class Draws:
         self.seed = seed & _MASK
 
     def bits(self, kind: str, *identity: int | str) -> int:
+        """Draw 64 bits, as a number from 0 on."""
         value = _mix(self.seed ^ _name_hash(kind))
         for part in identity:
             value = _mix(value ^ (part & _MASK if isinstance(part, int) else _name_hash(part)))
@@ -53,5 +52,5 @@ class Draws:
         return low + self.bits(kind, *identity) % (high - low + 1)
 
     def child(self, kind: str, *identity: int | str) -> Draws:
-        """An independent source, for instance one for each component."""
+        """Returns an independent source, for instance one for each component."""
         return Draws(self.bits(kind, *identity))

@@ -6,7 +6,9 @@ from typing import ClassVar, NamedTuple
 
 
 class StorageError(Exception):
-    """The parent of all. `code` is Kafka's protocol error code; `retriable` is whether Kafka's client retries it."""
+    """The parent of all errors of storage. `code` is Kafka's protocol error code; `retriable` is whether Kafka's client
+    retries it.
+    """
 
     # KAFKA_STORAGE_ERROR.
     code: ClassVar[int] = 56
@@ -110,8 +112,8 @@ class OffsetsOutOfOrder(StorageError):
 
 
 class UnexpectedAppendOffset(StorageError):
-    """A follower's first offset is below the log end offset. It tried to append `first_offset` to `last_offset`, both
-    inclusive: an empty log may restart there (KAFKA-6975).
+    """A follower's first offset is below the log end offset. The refused records reach from `first_offset` to
+    `last_offset`, both inclusive: if the log is empty, the follower may restart it there (KAFKA-6975).
     """
 
     def __init__(self, message: str, first_offset: int, last_offset: int) -> None:
@@ -136,7 +138,7 @@ class InvalidProducerEpoch(StorageError):
 
 
 class InvalidTransactionState(StorageError):
-    """A batch that its transaction does not allow here. Kafka: InvalidTxnStateException."""
+    """A batch that the state of its producer's transaction does not allow. Kafka: InvalidTxnStateException."""
 
     code = 48
 
@@ -177,9 +179,8 @@ class DirectoryInUse(StorageError):
 
 
 class DirectoryFailed(StorageError):
-    """The disk refused what a log directory needs beside its logs: a name, a checkpoint, the mark of a clean stop.
-
-    Its cause is the OSError.
+    """The disk refused an operation that a log directory needs outside of its logs: on a name, on a checkpoint, or on
+    the mark of a clean stop. Its cause is the OSError.
     """
 
 
@@ -198,6 +199,6 @@ class ConfigError(StorageError):
 
 
 def reason_of(error: OSError) -> str:
-    """The file that an OSError names, and the system's message."""
+    """Returns the file that an OSError names, and the system's message, as one text."""
     name = f"{error.filename}: " if error.filename else ""
     return f"{name}{error.strerror or error}"

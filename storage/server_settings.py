@@ -1,7 +1,8 @@
 """The settings of a broker that hold for all topics: Kafka's server names of the topic properties, and their units.
 
-A topic that sets a property itself overrides it. Where a setting has several names the first one given counts:
-`log.retention.ms` before `log.retention.minutes`. Kafka: ServerTopicConfigSynonyms, KafkaConfig.extractLogConfigMap.
+A topic that sets the property itself overrides the broker's setting. If a setting is given under several names, the
+first in the table counts: `log.retention.ms` before `log.retention.minutes`. Kafka: ServerTopicConfigSynonyms,
+KafkaConfig.extractLogConfigMap.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 
 
 class ServerName(NamedTuple):
-    """A server's property. One of its units is `unit` units of the topic property."""
+    """The name of a server's property; a value of 1 is `unit` in the units of the topic property."""
 
     name: str
     unit: int = 1
@@ -26,8 +27,8 @@ def _names(*names: str) -> tuple[ServerName, ...]:
     return tuple(map(ServerName, names))
 
 
-# The names by topic property. Unclean elections are missing: the controller decides on them, by the topic's own
-# setting.
+# The server names of each topic property. Unclean elections are missing: the controller decides on them, and reads
+# only the topic's own setting.
 SERVER_NAMES: Mapping[str, tuple[ServerName, ...]] = {
     "segment.bytes": _names("log.segment.bytes"),
     "segment.ms": (ServerName("log.roll.ms"), ServerName("log.roll.hours", _HOUR_MS)),

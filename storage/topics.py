@@ -5,7 +5,7 @@
 | `TOPIC-PARTITION`                | a live log                                                     |
 | `TOPIC-PARTITION.HEX-delete`     | to be deleted; the topic is cut to keep the name at <= 255     |
 | `TOPIC-PARTITION.HEX-future`     | a copy moving in from another log directory; never cut         |
-| `TOPIC-PARTITION.HEX-stray`      | a replica that the metadata does not know; cut likewise        |
+| `TOPIC-PARTITION.HEX-stray`      | a replica that the metadata does not know; topic cut likewise  |
 
 HEX is 32 hex digits. A topic may contain dashes and dots: the partition follows the last dash.
 Kafka: Topic, LocalLog.parseTopicPartitionName.
@@ -45,7 +45,9 @@ class PartitionDirectory:
 
 
 def check_topic_name(name: str) -> None:
-    """Raise InvalidTopic unless `name` is a topic's. No legal name leaves the data directory or is hidden in it."""
+    """Raise InvalidTopic unless `name` is legal for a topic. A legal name is neither a path that leaves the data
+    directory nor `.` or `..`.
+    """
     if not name:
         raise InvalidTopic("topic name is empty")
     if name in (".", ".."):
@@ -69,7 +71,9 @@ def directory_name(topic: str, partition: int) -> str:
 
 
 def suffixed_directory_name(topic: str, partition: int, unique_hex: str, suffix: str) -> str:
-    """The name of a log that is deleted, set aside or moved in; at most 255 characters, except for a future log."""
+    """Returns the directory name of a log that is deleted, set aside or moved in: at most 255 characters, except for a
+    future log. `unique_hex` is 32 hex digits.
+    """
     assert suffix in _SUFFIXES and len(unique_hex) == 32, (unique_hex, suffix)
     tail = f"-{partition}.{unique_hex}{suffix}"
     kept = topic if suffix == FUTURE_SUFFIX else topic[: MAX_NAME_LENGTH - len(tail)]

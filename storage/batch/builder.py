@@ -85,7 +85,7 @@ def build_batch(
     log_append_time_ms: int = NO_TIMESTAMP,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """Build one magic-2 batch; without records, no bytes at all (BB3). A record's own `sequence` is ignored.
+    """Build one magic-2 batch; without records the result is empty (BB3). A record's own `sequence` is ignored.
 
     Raises InvalidRecord unless offsets rise and are within 31 bits of `base_offset`, and timestamps are -1 or more.
     """
@@ -157,9 +157,9 @@ class BatchBuilder:
         """
         content_bytes = len(record.key or b"") + len(record.value or b"")
         if self._parts and self.size_estimate + content_bytes > self.limit_bytes:
-            # Known without encoding it.
+            # Key and value alone exceed the limit, so the record is not encoded.
             return False
-        assert not self.fields.is_control, "a control batch takes control records alone"
+        assert not self.fields.is_control, "a control batch takes only control records"
         encoded = self._encode(record)
         if self._parts and self.size_estimate + len(encoded) > self.limit_bytes:
             return False
@@ -167,10 +167,12 @@ class BatchBuilder:
         return True
 
     def append(self, record: Record) -> None:
-        """Append `record`. Raises InvalidRecord for an offset that does not rise or fit and a timestamp below -1
-        (BB1).
+        """Append `record`.
+
+        Raises InvalidRecord, having changed nothing, for an offset that is not above the last one or not within 31 bits
+        of the base offset, and for a timestamp below -1 (BB1).
         """
-        assert not self.fields.is_control, "a control batch takes control records alone"
+        assert not self.fields.is_control, "a control batch takes only control records"
         self._add(record, self._encode(record))
 
     def append_control(self, record: Record) -> None:
@@ -202,9 +204,10 @@ class BatchBuilder:
         self._parts.append(encoded)
 
     def build(self) -> bytes:
-        """The bytes of the batch; more records may be appended afterwards. Raises UnsupportedCompression."""
+        """Returns the bytes of the batch; more records may be appended afterwards. Raises UnsupportedCompression."""
         if not self._parts:
             return b""
+        assert self._last_offset >= self.fields.base_offset, (self._last_offset, self.fields.base_offset)
         payload = b"".join(self._parts)
         assert len(payload) == self._payload_size_bytes, (len(payload), self._payload_size_bytes)
         fields = self.fields

@@ -1,9 +1,9 @@
 """Control batches as Kafka's coordinators and its controller write them (Kafka: MemoryRecords.withEndTransactionMarker,
-withLeaderChangeMessage and its sisters).
+withLeaderChangeMessage and related methods).
 
 Each is an uncompressed batch of magic 2 with one control record. The values of the types from LEADER_CHANGE on are
-flexible messages of version 0: the fields in order, arrays and strings with an unsigned varint of their length plus
-one before them, and after each structure a varint of its tagged fields, none.
+flexible messages of version 0: the fields in order; before each array and string its length plus one as an unsigned
+varint; after each structure the number of its tagged fields as an unsigned varint, always 0.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def build_end_transaction_marker(
     base_offset: int = 0,
     partition_leader_epoch: int = -1,
 ) -> bytes:
-    """Build the batch of 78 bytes that ends a transaction in a partition."""
+    """Build the batch (78 bytes) that ends a transaction in one partition."""
     key, value = encode_end_transaction_marker(is_commit=is_commit, coordinator_epoch=coordinator_epoch)
     return build_batch(
         [Record(base_offset, timestamp, key, value)],

@@ -35,8 +35,8 @@ class ControlType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRecord:
-    """What a control record holds. `type_id` is as stored, known or not; `coordinator_epoch` is -1 unless it ends a
-    transaction.
+    """What a control record holds. `type_id` is the stored number, known or not; `coordinator_epoch` is -1 unless the
+    record ends a transaction.
     """
 
     control_type: ControlType
@@ -59,13 +59,13 @@ def read_control_record(record: Record) -> ControlRecord:
 
 
 def encode_end_transaction_marker(*, is_commit: bool, coordinator_epoch: int) -> tuple[bytes, bytes]:
-    """The key and the value of an ABORT or COMMIT marker."""
+    """Returns the key and the value of a COMMIT or ABORT marker."""
     control_type = ControlType.COMMIT if is_commit else ControlType.ABORT
     return encode_control_key(control_type), _MARKER.pack(0, coordinator_epoch)
 
 
 def encode_control_key(control_type: ControlType) -> bytes:
-    """The key of a control record. Raises ValueError for UNKNOWN, by which readers call types that they do not know."""
+    """Returns the key of a control record. Raises ValueError for UNKNOWN, which is not a type to write."""
     if control_type is ControlType.UNKNOWN:
         raise ValueError("a control record of an unknown type cannot be written")
     return _KEY.pack(0, control_type)

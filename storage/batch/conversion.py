@@ -1,4 +1,4 @@
-"""Converts batches to message sets of magic 0 and 1, for readers that know no later magic.
+"""Converts batches to message sets of magic 0 and 1, for readers that do not know a later magic.
 
 Each batch becomes one set: codec, timestamp type and offsets are kept, headers and control batches are left out.
 Kafka: RecordsUtil.downConvert, FileRecords.downConvert; rule BB6.
@@ -24,9 +24,9 @@ def down_convert(
 ) -> Buffer:
     """Convert the whole batches of `records` to `target_magic`; those of a lower magic stay as they are.
 
-    Records before `first_offset`, where the reader asked to start, are dropped from plain batches, because each would
-    become a batch of its own. A compressed batch is kept whole. Where nothing was converted, this returns `records`
-    itself with its incomplete end: the first batch may not have fitted, and the reader must see its size.
+    The reader asked to start at `first_offset`. Records before it are dropped from uncompressed batches, because each
+    would become a batch of its own; a compressed batch is kept whole. If nothing was converted, returns `records`
+    itself with its incomplete end: even the first batch may be incomplete, and the reader must see its size.
     Raises CorruptBatch, InvalidRecord, and UnsupportedCompression for zstd below magic 2.
     """
     assert target_magic in (0, 1), target_magic

@@ -4,7 +4,7 @@
 | --- | --- | --- | --- |
 | 0 | 8 | base offset | |
 | 8 | 4 | size of what follows this field | at least 14 |
-| 12 | 4 | partition leader epoch | -1 before a leader stamped it |
+| 12 | 4 | partition leader epoch | -1 until a leader stamps it |
 | 16 | 1 | magic | 2 |
 | 17 | 4 | CRC-32C of the bytes from 21 to the end | |
 | 21 | 2 | attributes | bits 0-2 codec, 3 log append time, 4 transactional, 5 control, 6 delete horizon |
@@ -33,7 +33,7 @@ HEADER_SIZE = 61
 HEADER_SIZE_UP_TO_MAGIC = 17
 # The size field of a magic-0 message with null key and null value.
 MIN_SIZE_FIELD = 14
-# All fields of magic 2, in field order, and the places of some in what it unpacks.
+# All fields of magic 2 in field order; each FIELD_… is a field's index in the unpacked tuple.
 HEADER = struct.Struct(">qiibIhiqqqhii")
 assert HEADER.size == HEADER_SIZE
 FIELD_BASE_OFFSET = 0

@@ -100,7 +100,7 @@ def decode_records(
     """Decode exactly `record_count` records, which must fill `payload`; `log_append_time_ms` overrides their
     timestamps.
 
-    Raises InvalidRecord: at once for a negative count, else on reaching the damaged record.
+    Raises InvalidRecord: at once for a negative count, otherwise when the iteration reaches the damaged record.
     """
     if record_count < 0:
         raise InvalidRecord(f"the batch counts {record_count} records")
@@ -181,7 +181,7 @@ def _decode(
 
 def _decode_headers(payload: bytes, position: int, record_end: int) -> tuple[tuple[Header, ...], int]:
     count, position = read_varint(payload, position)
-    # Each header takes at least a byte: no list gets a length that is damage.
+    # Each header takes at least a byte: a greater count is damage and must not start a long loop.
     if not 0 <= count <= record_end - position:
         raise InvalidRecord(f"a record with {count} headers in {record_end - position} bytes")
     headers: list[Header] = []

@@ -1,8 +1,9 @@
-"""Records of one shape: the framing that they share, compared in one go, and kept from one batch to the next.
+"""Records of one shape: the framing that they share is checked at once and remembered for the next batch.
 
-Records whose lengths are equally long are equally far apart: each byte of their framing (lengths, offset deltas, header
-counts) is a column of the batch, a slice with a step. Producers of fixed-size values send such records, and the next
-batch has the same framing again: what was proven of a batch then holds for every batch with equal framing bytes.
+When the records of a batch are all of the same size, they are equally far apart, so each byte of their framing
+(lengths, offset deltas, header counts) forms a column: a slice of the batch with a step. Producers of fixed-size values
+send such records, and their next batch has the same framing. What was proven of one batch then holds for every batch
+with equal framing bytes.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class RecordPlaces(NamedTuple):
 class Run(NamedTuple):
     """Records of one shape, up to the record with index `next_index`, which begins at byte `end`.
 
-    `framing` are the columns that say where records, keys and values begin and end; `times` are the columns of the
-    timestamp deltas, which are not compared yet: `timestamp_deltas` must find them of one width.
+    `framing` holds the columns that say where records, keys and values begin and end. `times` holds the columns of the
+    timestamp deltas, which are not checked yet: only `timestamp_deltas` shows whether all are of one width.
     """
 
     framing: list[slice]
@@ -89,11 +90,11 @@ def places_at(payload: bytes | bytearray, position: int) -> RecordPlaces:
 
 
 def run_at(payload: bytes | bytearray, position: int, first: int, record_count: int) -> Run | None:
-    """Find the run that begins with record `first`, at byte `position`: all records up to the next width of offset
-    deltas, if each is shaped as the first one.
+    """Find the run that begins with record `first`, at byte `position`. It takes all records up to the one whose offset
+    delta needs more bytes.
 
-    Returns None where they are not. Attributes are not compared: nothing reads them. Raises IndexError and
-    InvalidRecord where the first record is broken.
+    Returns None unless each of them has the shape of the first. Attributes are not compared: nothing reads them. Raises
+    IndexError and InvalidRecord when the first record is broken.
     """
     if first >= _FIRST_OF_THREE:
         return None
@@ -128,7 +129,7 @@ def run_at(payload: bytes | bytearray, position: int, first: int, record_count: 
 
 
 def _encoded_offsets(first: int, end: int) -> list[bytes]:
-    """The columns of the offset deltas from `first` to `end` (exclusive), which are of one width."""
+    """Returns the columns of the offset deltas from `first` to `end` (exclusive), which all take equally many bytes."""
     if first < _FIRST_OF_TWO:
         return [_ONE_BYTE_DELTAS[first:end]]
     places = slice(first - _FIRST_OF_TWO, end - _FIRST_OF_TWO)
@@ -136,7 +137,7 @@ def _encoded_offsets(first: int, end: int) -> list[bytes]:
 
 
 def timestamp_deltas(payload: bytes | bytearray, times: list[slice]) -> set[int] | None:
-    """The different timestamp deltas of a run; None where one takes more or fewer bytes than the first."""
+    """Returns the different timestamp deltas of a run; None if one takes more or fewer bytes than the first."""
     columns = [payload[each] for each in times]
     if not columns[-1].isascii() or any(min(column) < 0x80 for column in columns[:-1]):
         return None
@@ -147,7 +148,7 @@ def timestamp_deltas(payload: bytes | bytearray, times: list[slice]) -> set[int]
 
 @final
 class RecordShape:
-    """The framing of one batch, and the scan that was made of it. `runs` cover all of its records."""
+    """The framing of one batch, together with the scan of its records, all of which `runs` cover."""
 
     __slots__ = ("_framing", "_runs", "_scan", "_times", "count", "size_bytes")
 
@@ -158,7 +159,7 @@ class RecordShape:
         self._times = [(place, payload[place]) for run in runs for place in run.times]
 
     def scan_of(self, payload: bytes | bytearray) -> RecordScan | None:
-        """The scan of a batch with the same size and count; None where its shape is another."""
+        """Returns the scan of another batch of the same size and record count; None if its shape differs."""
         for place, framing in self._framing:
             if payload[place] != framing:
                 return None
@@ -180,8 +181,8 @@ class RecordShape:
 def shape_of(
     payload: bytes | bytearray, position: int, record_count: int, scan: RecordScan
 ) -> RecordShape | None:
-    """The shape of a batch that `scan` was made of, whose records begin at byte `position`; None unless all of them
-    are of one shape.
+    """Returns the shape of a batch whose records begin at byte `position` and have the scan `scan`; None unless each
+    run of them has one shape.
     """
     if record_count <= 1:
         return RecordShape(payload, 1, scan, [_run_of_one(payload, position)]) if record_count else None
@@ -197,7 +198,7 @@ def shape_of(
 
 
 def _run_of_one(payload: bytes | bytearray, position: int) -> Run:
-    """The framing of the only record of a batch, in pieces: all but the contents of its key and value."""
+    """Returns a batch's only record as a run; its framing is everything but the contents of its key and value."""
     places = places_at(payload, position)
     pieces = [slice(position, places.key_start), slice(places.value_size_at, places.value_start)]
     if places.key_size <= 0:

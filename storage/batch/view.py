@@ -69,8 +69,8 @@ class RecordBatch:
     """A view of one batch's bytes, which it does not own. The constructor reads the header, once.
 
     The batch is `buffer[start : start + size_bytes]`; `position` is its place in its file, by default `start`.
-    Nothing is validated here: any field may be wrong unless `is_valid()` returns True. Only a new view shows what is
-    stamped into the bytes later.
+    Nothing is validated here: any field may be wrong unless `is_valid()` returns True. A view does not show what is
+    stamped into the bytes later; a new view does.
     """
 
     __slots__ = (
@@ -202,8 +202,8 @@ class RecordBatch:
         return add_to_sequence(self.base_sequence, self.last_offset_delta)
 
     def is_valid(self) -> bool:
-        """Whether size and checksum are right; a magic above 2 counts as 2, for the CRC does not cover it (FR8,
-        FR11).
+        """Whether size and checksum are right; a magic above 2 is checked like 2, because the CRC does not cover the
+        magic (FR8, FR11).
         """
         if self.magic < CURRENT_MAGIC:
             return self._is_valid_legacy()
@@ -221,7 +221,9 @@ class RecordBatch:
         )
 
     def check_valid(self, path: str = "", file_position: int | None = None) -> None:
-        """Raise CorruptBatch unless the batch is valid, with its place: `file_position`, by default `position`."""
+        """Raise CorruptBatch unless the batch is valid; the error names `path` and `file_position`, by default
+        `position`.
+        """
         if self.is_valid():
             return
         if self.magic >= CURRENT_MAGIC and self.size_bytes < HEADER_SIZE:
@@ -233,7 +235,7 @@ class RecordBatch:
         raise CorruptBatch(path or "batch", self.position if file_position is None else file_position, reason)
 
     def records(self, decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Iterator[Record]:
-        """Decode the records, with absolute offsets, timestamps and sequences; check the checksum first.
+        """Decode the records, with absolute offsets, timestamps and sequences; the caller checks the checksum first.
 
         Raises InvalidRecord, UnsupportedCompression, and for a wrapper of magic 0 and 1 CorruptBatch.
         """
@@ -255,7 +257,7 @@ class RecordBatch:
         )
 
     def messages(self, decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Iterator[LegacyMessage]:
-        """The messages of a batch of magic 0 or 1, with checksums of their own. Raises what `records` raises."""
+        """Returns the messages of a batch of magic 0 or 1, each with its own checksum. Raises what `records` raises."""
         assert self.magic < CURRENT_MAGIC, self.magic
         view = memoryview(self.buffer)[self.start : self.start + self.size_bytes]
         return read_messages(view, self.position, decompressed_limit_bytes)
@@ -287,7 +289,7 @@ _HEADER_FIELDS = tuple(
 def iterate_batches(
     buffer: Buffer, path: str = "records", *, max_size_field: int = MAX_INT32
 ) -> Iterator[RecordBatch]:
-    """The whole batches in `buffer`, up to an incomplete last one (Kafka: ByteBufferLogInputStream, FR10).
+    """Yield the whole batches in `buffer`, without an incomplete last one (Kafka: ByteBufferLogInputStream, FR10).
 
     Raises CorruptBatch on a size field below 14 or above `max_size_field`, and on a magic that is not 0, 1 or 2;
     errors name the buffer `path`.
@@ -312,7 +314,7 @@ def iterate_batches(
 
 
 def is_one_batch(buffer: Buffer) -> bool:
-    """Whether `buffer` is, by its size field, exactly one batch of magic 2, as nearly every produced set is."""
+    """Whether `buffer` is exactly one batch of magic 2 by its size field; nearly every produced set is."""
     if len(buffer) < HEADER_SIZE or buffer[MAGIC_AT] != CURRENT_MAGIC:
         return False
     (size,) = SIZE_FIELD.unpack_from(buffer, SIZE_FIELD_AT)
@@ -335,7 +337,7 @@ def stamp(
 
 
 def set_last_offset(buffer: bytearray | memoryview, position: int, last_offset: int) -> None:
-    """Set the last offset of the batch at `position`, of any magic, in place; its offsets keep their distances
+    """Set the last offset of the batch at `position`, of any magic, in place; all its offsets move by the same distance
     (LV10).
     """
     batch = _view_at(buffer, position)
@@ -348,8 +350,8 @@ def set_last_offset(buffer: bytearray | memoryview, position: int, last_offset: 
 def set_max_timestamp(
     buffer: bytearray | memoryview, position: int, *, timestamp_type: TimestampType, max_timestamp: int
 ) -> bool:
-    """Set timestamp type and max timestamp of the batch at `position`. Returns whether one of them changed: then the
-    CRC is new too.
+    """Set timestamp type and max timestamp of the batch at `position`. Returns whether one of them changed; then the
+    CRC was renewed too.
 
     Clears the attributes' unused bits in magic 2, as Kafka does (DefaultRecordBatch.setMaxTimestamp, T7).
     Raises ValueError for TimestampType.NO, and for magic 0.

@@ -1,4 +1,4 @@
-"""The one type of what holds bytes: whatever the buffer protocol and `memoryview` slicing serve without a copy."""
+"""The type of everything that holds bytes and that `memoryview` can slice without a copy."""
 
 from __future__ import annotations
 

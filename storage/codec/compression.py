@@ -1,5 +1,5 @@
-"""The codecs of a batch. In magic 2 all bytes after the 61-byte header are one compressed stream; in magic 0 and 1 the
-value of the wrapper message is.
+"""The codecs of a batch. The compressed stream is all bytes after the 61-byte header in magic 2, and the value of the
+wrapper message in magic 0 and 1.
 
 | id | codec | framing | levels |
 | --- | --- | --- | --- |
@@ -53,7 +53,7 @@ class Compression(IntEnum):
 
     @property
     def levels(self) -> range | None:
-        """The levels that a configuration may name, beside the default; None where there is no choice."""
+        """The levels that a configuration may name in addition to the default; None for a codec without levels."""
         return _LEVELS.get(self)
 
     @property
@@ -78,7 +78,7 @@ _DEFAULT_LEVELS = {
 
 
 def compression_of(codec_id: int) -> Compression:
-    """The codec of the attributes' low three bits. Raises UnsupportedCompression for 5 to 7."""
+    """Returns the codec of the attributes' low three bits. Raises UnsupportedCompression for 5 to 7."""
     if codec_id >= len(_CODECS):
         raise UnsupportedCompression(f"compression codec {codec_id} is unknown")
     return _CODECS[codec_id]
@@ -96,7 +96,7 @@ def check_level(codec: Compression, level: int) -> None:
 
 
 def compress(codec: Compression, data: Buffer, *, magic: int = 2, level: int | None = None) -> bytes:
-    """Compress the records of a batch of that `magic`: lz4 has another framing in magic 0, zstd exists only in magic 2.
+    """Compress the records of a batch of `magic`: lz4 has another framing in magic 0, zstd exists only in magic 2.
 
     Raises UnsupportedCompression; ConfigError for a level that the codec does not have.
     """
@@ -121,7 +121,7 @@ def compress(codec: Compression, data: Buffer, *, magic: int = 2, level: int | N
 def decompress(
     codec: Compression, data: Buffer, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES, *, magic: int = 2
 ) -> bytes:
-    """Decompress the records of a batch of that `magic`, to at most `limit_bytes`.
+    """Decompress the records of a batch of `magic`, to at most `limit_bytes`.
 
     Never holds more than one block of the codec above the limit: a batch of a few bytes may expand to gigabytes.
     Raises InvalidRecord (damaged, or above the limit) and UnsupportedCompression (zstd before magic 2).
@@ -153,7 +153,7 @@ def _gzip(data: Buffer, level: int) -> bytes:
 
 
 def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
-    """Decompress all members as the JDK does: bytes after a member that are no member are ignored."""
+    """Decompress all members as the JDK does: after a member, bytes that do not begin another one are ignored."""
     output = bytearray()
     rest: Buffer = data
     while True:

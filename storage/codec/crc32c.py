@@ -18,7 +18,7 @@ _crc32c_continued: Callable[[Buffer, int], int] = crc32.iscsi
 
 
 def crc32c_from(crc: int, data: Buffer) -> int:
-    """The checksum of the bytes that `crc` is the checksum of, followed by `data`."""
+    """Continue a checksum: returns that of the bytes whose checksum is `crc`, followed by `data`."""
     return _crc32c_continued(data, crc)
 
 

@@ -10,8 +10,8 @@
 | | blocks | size uint32, top bit set when stored as it was; data; xxHash32 of the data if FLG says so |
 | 4 | end mark | zero; then the content checksum if FLG says so, which Kafka never verifies |
 
-All little-endian. Clients of magic 0 computed HC from the frame's magic on (KAFKA-3160): it is written so for
-them, and ignored when read. The framing is done here because no library writes or reads that.
+All little-endian. Clients of magic 0 computed HC from the frame's magic on (KAFKA-3160): for magic 0 it is written
+that way, and not checked when read. The framing is done here because no library does that.
 Kafka: Lz4BlockOutputStream, Lz4BlockInputStream.
 """
 
@@ -45,7 +45,7 @@ _HIGHEST_LEVEL = 12
 
 
 def compress_lz4(data: Buffer, *, magic: int, level: int = FAST_LEVEL) -> bytes:
-    """Compress `data` into one frame for a batch of that `magic`."""
+    """Compress `data` into one frame for a batch of `magic`."""
     view = memoryview(data)
     parts = [_header(has_broken_checksum=magic == 0)]
     for start in range(0, len(view), BLOCK_BYTES):

@@ -7,8 +7,8 @@
 | 12 | 4 | least version that reads it, 1 |
 | 16 | | blocks: size int32, then one raw snappy block of at most 32 KiB of input |
 
-All big-endian. A header may be in the place of a block's size, where streams were put end to end. Input that does not
-start with the eight bytes is one raw block, as old clients wrote it.
+All big-endian. In concatenated streams another header may follow a block. Input that does not start with the first
+eight bytes is one raw block, as old clients wrote it.
 Kafka: SnappyCompression; snappy-java: SnappyOutputStream, SnappyInputStream.
 """
 
@@ -26,7 +26,7 @@ BLOCK_BYTES = 32 * 1024
 _MAGIC = b"\x82SNAPPY\x00"
 _HEADER = _MAGIC + struct.pack(">ii", 1, 1)
 _SIZE = struct.Struct(">i")
-# No size of a block equals it: it is negative.
+# The start of another header, read as a block's size: negative, so it is no size.
 _ANOTHER_HEADER = _SIZE.unpack(_MAGIC[:4])[0]
 
 
@@ -47,7 +47,7 @@ def decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
     if len(view) < len(_HEADER) or view[: len(_MAGIC)] != _MAGIC:
         return _decompress_block(view, limit_bytes, limit_bytes)
     output, position = bytearray(), len(_HEADER)
-    # Fewer bytes are no block: snappy-java ends here too.
+    # Fewer bytes cannot be a block's size: they are ignored, as in snappy-java.
     while len(view) - position >= _SIZE.size:
         (size,) = _SIZE.unpack_from(view, position)
         if size == _ANOTHER_HEADER:
@@ -64,7 +64,7 @@ def decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
 
 
 def _decompress_block(block: memoryview, room_bytes: int, limit_bytes: int) -> bytes:
-    """Decompress one block. Its declared size is checked first: nothing is allocated for one above the limit."""
+    """Decompress one block. Its declared size is checked first, so that nothing is allocated above the limit."""
     try:
         if snappy.decompress_raw_len(block) > room_bytes:
             raise InvalidRecord(f"the snappy stream decompresses to more than {limit_bytes} bytes")

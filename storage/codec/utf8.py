@@ -13,6 +13,7 @@ _REPLACEMENT = "�".encode()
 
 
 def decode_utf8(data: bytes) -> str:
+    """Decode `data` as Java does; any bytes are accepted."""
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -2,8 +2,8 @@
 
     value  ->  zig-zag (0 -1 1 -2 … become 0 1 2 3 …)  ->  groups of 7 bits, least first, top bit: more follow
 
-A varint holds 32 bits in at most 5 bytes, a varlong 64 bits in at most 10. As in Kafka, bits of the last byte
-that do not fit are dropped, and a last byte that announces another one is an error.
+A varint holds 32 bits in at most 5 bytes, a varlong 64 bits in at most 10. As in Kafka, bits of the fifth or tenth
+byte that do not fit are dropped, and an error is raised if that byte announces another one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Zstandard as a streaming writer makes it: one frame without content size and checksum (RFC 8878).
 
-A frame is a header and blocks, each with a header of 3 bytes, little-endian: bit 0 the last one, bits 1-2 the
-type, the rest the size. A block expands to at most 128 KiB, so a frame is fed to the library block by block: a few
-bytes may expand to gigabytes. Kafka: ZstdCompression.
+A frame is a header and blocks. Each block has a little-endian header of 3 bytes: bit 0 marks the last block, bits 1-2
+are the type, the rest is the size. A few bytes may expand to gigabytes, but a block to at most 128 KiB: that is why a
+frame is fed to the library block by block. Kafka: ZstdCompression.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CHECKSUM_BYTES = 4
 
 
 def compress_zstd(data: Buffer, *, level: int = DEFAULT_LEVEL) -> bytes:
-    """Compress `data`, flushed before the end as Kafka's writer does: an empty last block follows the data."""
+    """Compress `data`. Like Kafka's writer it flushes before the end, so an empty last block follows the data."""
     stream = zstandard.ZstdCompressor(level=level, write_checksum=False).compressobj()
     first = stream.compress(data)
     flushed = stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) if len(data) else b""
@@ -38,7 +38,7 @@ def compress_zstd(data: Buffer, *, level: int = DEFAULT_LEVEL) -> bytes:
 
 
 def decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
-    """Decompress all frames, end to end; without a frame, to nothing. Raises InvalidRecord.
+    """Decompress all frames, one after the other; empty input has empty output. Raises InvalidRecord.
 
     Holds at most one block above `limit_bytes` of output.
     """
@@ -59,10 +59,10 @@ def decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
 
 
 def _piece_ends(view: memoryview, position: int) -> Iterator[int]:
-    """The ends of the pieces of the frame at `position`: its header, then each block, the last with the checksum. A
-    frame to be skipped is one piece.
+    """Yield where each piece of the frame at `position` ends: its header, then each block, the last one with the
+    checksum. A skippable frame is one piece.
 
-    Raises InvalidRecord where the frame is cut, ZstdError where there is no frame.
+    Raises InvalidRecord for an incomplete frame, ZstdError where no frame begins.
     """
     if len(view) - position < _LEAST_FRAME_BYTES:
         raise InvalidRecord("the zstd stream ends early")

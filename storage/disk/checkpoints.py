@@ -1,4 +1,4 @@
-"""The small files beside the logs: what each holds, how it is read, how it is replaced.
+"""The small files beside the logs: what each contains, how it is read, how it is replaced.
 
 | file                      | content                                                       |
 | ------------------------- | ------------------------------------------------------------- |
@@ -8,7 +8,7 @@
 | `partition.metadata`      | `version: 0`, `topic_id: ID`, the last without a newline      |
 | `meta.properties`         | Java properties: version, node.id, cluster.id, directory.id   |
 
-Each is replaced as a whole: temporary file, sync, rename, sync of the directory.
+Each is replaced as a whole: write a temporary file, sync it, rename it, sync the directory.
 Kafka: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile, CleanShutdownFileHandler,
 PartitionMetadataFile, MetaProperties. A file that does not parse raises CorruptCheckpoint with file, line and
 reason (Kafka throws IOException for a bad frame, NumberFormatException for a bad number in an entry: one
@@ -57,7 +57,7 @@ def _number(path: str, line_number: int, text: str, limit: int, what: str) -> in
 
 
 def _lines(file_system: FileSystem, path: str) -> list[str]:
-    """Read lines as Java's BufferedReader does: any of three line ends, and none needed after the last line."""
+    """Read lines as Java's BufferedReader does: with any of three line ends, which the last line may lack."""
     content = read_file(file_system, path)
     try:
         lines = _LINE_END.split(content.decode("utf-8"))
@@ -70,7 +70,7 @@ def _lines(file_system: FileSystem, path: str) -> list[str]:
 
 
 def _split(line: str) -> list[str]:
-    """Split on white space as Java does: a leading blank makes an empty first part, trailing blanks make none."""
+    """Split at white space as Java does: after a leading blank the first part is empty; trailing blanks are ignored."""
     parts = _SPACES.split(line)
     while len(parts) > 1 and parts[-1] == "":
         parts.pop()
@@ -78,7 +78,8 @@ def _split(line: str) -> list[str]:
 
 
 def _read_entries(file_system: FileSystem, path: str, width: int) -> list[tuple[int, list[str]]]:
-    """The line number and the parts of each entry; none where the file is missing, empty or has only a version line.
+    """Returns the line number and the parts of each entry; no entries if the file is missing, empty or ends after the
+    version.
 
     Raises CorruptCheckpoint.
     """
@@ -129,7 +130,7 @@ class OffsetCheckpoint:
         _create_if_missing(file_system, path)
 
     def read(self) -> dict[tuple[str, int], int]:
-        """Offsets by topic and partition; where a partition has two lines the later counts. Raises
+        """Returns the offsets by topic and partition; of two lines for one partition the later counts. Raises
         CorruptCheckpoint.
         """
         offsets = {}
@@ -157,7 +158,7 @@ class LeaderEpochCheckpoint:
         _create_if_missing(file_system, path)
 
     def read(self) -> list[tuple[int, int]]:
-        """The epochs and start offsets in file order, none negative. Raises CorruptCheckpoint."""
+        """Returns the epochs and start offsets in file order, none of them negative. Raises CorruptCheckpoint."""
         entries = []
         for line_number, (epoch_text, offset_text) in _read_entries(self._file_system, self.path, 2):
             epoch = _number(self.path, line_number, epoch_text, _INT_MAX, "the epoch")
@@ -184,7 +185,7 @@ class CleanShutdownFile:
         return self._file_system.exists(self.path)
 
     def read(self) -> int | None:
-        """The broker epoch; None, and no error, for a file that is missing, empty (older brokers) or unreadable."""
+        """Returns the broker epoch; None without an error if the file is missing, unreadable or empty (old brokers)."""
         try:
             content: object = json.loads(read_file(self._file_system, self.path))
         except (OSError, ValueError):
@@ -200,8 +201,9 @@ class CleanShutdownFile:
     def delete(self) -> bool:
         """Delete the file durably. Returns whether there was one.
 
-        It is deleted before the logs are loaded, so that a crash while loading is no orderly stop (KAFKA-10471).
-        Unlike Kafka we sync the directory: if a power loss brought the file back, torn logs would be taken for sound.
+        It is deleted before the logs are loaded, so that a crash during loading is not taken for an orderly stop
+        (KAFKA-10471). Unlike Kafka we sync the directory: a power loss could bring the file back, and torn logs would
+        be taken for sound.
         """
         try:
             self._file_system.unlink(self.path)
@@ -224,7 +226,7 @@ class PartitionMetadataFile:
         return self._file_system.exists(self.path)
 
     def read(self) -> str | None:
-        """The topic id; None without a file. Accepts later versions of the file. Raises CorruptCheckpoint."""
+        """Returns the topic id; None without a file. Accepts later versions of the file. Raises CorruptCheckpoint."""
         try:
             lines = _lines(self._file_system, self.path)
         except FileNotFoundError:
@@ -271,7 +273,7 @@ class MetaPropertiesFile:
         self._file_system, self.path = file_system, join(directory, META_PROPERTIES_FILE)
 
     def read(self) -> MetaProperties | None:
-        """The properties; None without a file. Raises CorruptCheckpoint."""
+        """Returns the properties; None without a file. Raises CorruptCheckpoint."""
         try:
             lines = _lines(self._file_system, self.path)
         except FileNotFoundError:

@@ -5,19 +5,19 @@ disk, and `sim.disk.SimFileSystem`, the disk that forgets. Paths are plain strin
 `OSError` (or its usual subclasses: FileNotFoundError, FileExistsError, PermissionError, errno ENOSPC, EIO …) with the
 file's name; where a limit of the system stopped the call, the message has the count and the setting.
 
-Which calls may overlap: a log has one writer, so all that changes it is called on one thread at a time. Meanwhile other
-threads may call
+Which calls may overlap: a log has one writer, so every call that changes it is made on one thread at a time. Meanwhile
+other threads may call
 
 - `LogSegment.read`, `translate_offset`, `find_offset_by_timestamp` and `lookup` of its indexes: they see whole index
-  entries of one moment, and whole batches up to where the segment ended; in a segment that is being cut or deleted
-  they see less, or raise;
+  entries of one moment, and whole batches up to where the segment ended; in a segment that is being truncated or
+  deleted they see less, or raise;
 - a `PreparedFlush` and the work of a `Compaction`: they see what existed when they were prepared, and what was
   appended since.
 
-While a segment's index is mapped, resized, trimmed or truncated a look-up starts again or reads a copy, so it neither
-tears nor waits. A segment that was closed or deleted raises ValueError or OSError and never returns other bytes. In
-another process all readers (dump, verify, stats, Spark) open files for reading only, map none of them, and take the end
-of the active segment and the zeros after its index entries as they are at that moment.
+While a segment's index is mapped, resized, trimmed or truncated, a look-up starts again or reads a copy: it never waits
+and never sees half of a change. A segment that was closed or deleted raises ValueError or OSError and never returns
+other bytes. Readers in another process (dump, verify, stats, Spark) open files for reading only, map none of them, and
+accept the end of the active segment and the zeros after its index entries as they are at that moment.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class FileStat:
 
 
 class ReadMap(Protocol):
-    """A read-only view of a whole file, as long as the file was when it was mapped; later `write_at` shows in it."""
+    """A read-only view of a whole file, as long as the file was when it was mapped; later `write_at`s show in it."""
 
     @property
     def view(self) -> memoryview: ...
@@ -72,7 +72,7 @@ class File(Protocol):
     def path(self) -> str: ...
 
     def size(self) -> int:
-        """The file's length now, asked of the file system."""
+        """Returns the file's present length, asked of the file system."""
 
     def read_at(self, position: int, size: int) -> bytes:
         """Read up to `size` bytes; fewer only where the file ends."""
@@ -84,10 +84,10 @@ class File(Protocol):
         """Write all of `data`. A call that raises OSError may have written a prefix of it."""
 
     def append(self, data: Buffer) -> None:
-        """Write `data` at the present end, as one operation of the file system."""
+        """Write `data` at the present end of the file, as one operation of the file system."""
 
     def truncate(self, size: int) -> None:
-        """Cut to `size` bytes; ValueError if the file is shorter."""
+        """Cut the file to `size` bytes. Raises ValueError if it is shorter."""
 
     def set_length(self, size: int) -> None:
         """Make the file `size` bytes long; new bytes read as zeros."""
@@ -134,14 +134,14 @@ class FileSystem(Protocol):
         """Remove an empty directory; raises OSError for any other."""
 
     def lock(self, path: str) -> Lock:
-        """Take the exclusive lock on `path` (created if missing); BlockingIOError when another holder has it."""
+        """Take the exclusive lock on `path`, created if missing. Raises BlockingIOError while another holder has it."""
 
     def sync_directory(self, path: str) -> None:
         """Put the names created, renamed and removed in `path` on stable storage."""
 
 
 def join(directory: str, name: str) -> str:
-    """`directory/name`; `name` must be one component."""
+    """Returns `directory/name`; `name` must be one component."""
     assert name and "/" not in name and name not in (".", ".."), name
     return f"{directory}/{name}" if directory else name
 
@@ -163,7 +163,11 @@ def read_file(file_system: FileSystem, path: str) -> bytes:
 
 
 def replace_file(file_system: FileSystem, path: str, content: Buffer) -> None:
-    """Durably put `content` at `path`: `.tmp`, sync, rename, sync of the directory (Kafka: CheckpointFile.write)."""
+    """Write `content` durably to `path`: to a `.tmp` file, sync, rename, sync of the directory (Kafka:
+    CheckpointFile.write).
+
+    After an OSError or a crash `path` has its old or its new content, never a mixture.
+    """
     temporary = path + ".tmp"
     file = file_system.open(temporary, OpenMode.CREATE)
     try:
@@ -177,7 +181,7 @@ def replace_file(file_system: FileSystem, path: str, content: Buffer) -> None:
 
 
 def delete_log_files(file_system: FileSystem, directory: str) -> None:
-    """Remove every file in `directory` and the directory itself; durable on return. Kafka: LocalLog.deleteEmptyDir."""
+    """Delete every file in `directory` and the directory itself; durable on return. Kafka: LocalLog.deleteEmptyDir."""
     for name in file_system.list(directory):
         file_system.unlink(join(directory, name))
     file_system.remove_directory(directory)

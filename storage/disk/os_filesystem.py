@@ -26,13 +26,13 @@ _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 def _named(error: OSError, path: str) -> OSError:
-    """Return the error with the file's name, which calls on a descriptor do not know, and with the limit it met."""
+    """Returns the error with the file's name, which calls on a descriptor do not know, and with the exhausted limit."""
     number = error.errno or errno.EIO
     return OSError(number, (error.strerror or os.strerror(number)) + _limit_behind(number), path)
 
 
 def _limit_behind(number: int) -> str:
-    """The setting that an operator has to raise for this errno; empty where none applies."""
+    """Returns the limit that `number` (an errno) reports, with the setting that raises it; empty for other errors."""
     if number == errno.EMFILE:
         used, (allowed, _) = _count_lines(_OPEN_FILES), resource.getrlimit(resource.RLIMIT_NOFILE)
         return f": this process has {used} files open of {allowed} it may, raise `ulimit -n`"
@@ -45,12 +45,12 @@ def _limit_behind(number: int) -> str:
 
 
 def _count_lines(path: str) -> int:
-    """The number of names in a directory or of lines in a file of /proc; -1 where the system has no such path."""
+    """Returns the number of names in a directory or of lines in a file of /proc; -1 if the system has no such path."""
     try:
         if os.path.isdir(path):
             return len(os.listdir(path))
         descriptor = os.open(path, os.O_RDONLY)
-    # A directory cannot be listed when no file can be opened: then all of the limit is in use.
+    # A directory cannot be listed when no file can be opened: then the whole limit is in use.
     except OSError:
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0] if path == _OPEN_FILES else -1
     try:
@@ -63,7 +63,7 @@ def _count_lines(path: str) -> int:
 
 
 def _read_number(path: str) -> int:
-    """The number in a file of /proc; -1 where the system has no such file."""
+    """Returns the number in a file of /proc; -1 if the system has no such file."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
@@ -83,7 +83,7 @@ def _sync_descriptor(descriptor: int) -> None:
 
 @final
 class OsReadMap:
-    """A shared read-only mapping, in which everything that `write_at` puts into the page cache is visible at once."""
+    """A shared read-only mapping: everything that `write_at` puts into the page cache is visible in it at once."""
 
     def __init__(self, file: OsFile, mapped: mmap.mmap) -> None:
         self._file: OsFile | None = file
@@ -96,6 +96,7 @@ class OsReadMap:
         return self._view
 
     def release_until(self, position: int) -> None:
+        assert 0 <= position <= len(self._view), (position, len(self._view))
         end = position // mmap.PAGESIZE * mmap.PAGESIZE
         if end > self._released:
             self._mapped.madvise(mmap.MADV_DONTNEED, self._released, end - self._released)
@@ -107,6 +108,7 @@ class OsReadMap:
         """
         if self._file is None:
             return
+        assert self._file._live_maps > 0, (self._file.path, self._file._live_maps)
         self._view.release()
         self._mapped.close()
         self._file._live_maps -= 1
@@ -167,11 +169,12 @@ class OsFile:
     def write_at(self, position: int, data: Buffer) -> None:
         try:
             done = os.pwrite(self._descriptor, data, position)
-            # After a short write the next one raises the reason (ENOSPC, EIO) or continues.
+            # After a short write the next call either continues or raises the reason (ENOSPC, EIO).
             while done < len(data):
                 done += os.pwrite(self._descriptor, memoryview(data)[done:], position + done)
         except OSError as error:
             raise _named(error, self._path) from error
+        assert done == len(data), (self._path, position, done, len(data))
 
     def append(self, data: Buffer) -> None:
         self.write_at(self.size(), data)
@@ -230,8 +233,8 @@ class OsLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Release the lock; may be called again. The file is kept: unlinking it would let two processes lock two files
-        with one name.
+        """Release the lock; may be called again. The file is kept: if it were deleted, two processes could lock two
+        files of one name.
         """
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
@@ -242,8 +245,8 @@ class OsLock:
 class OsFileSystem:
     """The operating system's files, by its own paths; the empty path is the working directory.
 
-    With `keeps_access_times` reading a file leaves the time of its last access as it was, where the system can do that
-    and the files are ours.
+    With `keeps_access_times` a read does not change a file's access time, if the system supports that and the file is
+    ours.
     """
 
     def __init__(self, *, keeps_access_times: bool = False) -> None:
@@ -286,7 +289,7 @@ class OsFileSystem:
             raise _named(error, path) from error
 
     def _open_unnoticed(self, path: str, flags: int) -> int:
-        """Open without a new access time. Only the owner of a file may do that: in other files it is updated as
+        """Open so that reads keep the access time. Only a file's owner may do that; for other files it is updated as
         usual.
         """
         try:
@@ -320,7 +323,7 @@ class OsFileSystem:
         return OsLock(descriptor)
 
     def is_locked(self, path: str) -> bool:
-        """Whether some process holds the lock on `path`; does not take it. False where Linux does not report it."""
+        """Whether some process holds the lock on `path`; does not take it. False if Linux does not report locks."""
         try:
             found = os.stat(path)
             descriptor = os.open(_LOCKS, os.O_RDONLY)

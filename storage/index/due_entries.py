@@ -1,4 +1,4 @@
-"""The index entries that the batches of one set get, column by column.
+"""The index entries that are due for the batches of one set, column by column.
 
 Kafka: LogSegment.append; rules LS1, T1, T2.
 """
@@ -14,7 +14,9 @@ from storage.index.time_index import TimestampOffset
 
 @final
 class IndexEntries:
-    """One row per entry: last offset and position of its batch, the greatest timestamp up to its end and its offset."""
+    """Index entries, one row each: last offset and position of a batch, the greatest timestamp up to the end of that
+    batch, and the offset of that timestamp.
+    """
 
     __slots__ = ("offsets", "positions", "time_offsets", "times")
 
@@ -36,12 +38,13 @@ class IndexEntries:
         interval_bytes: int,
         greatest: TimestampOffset,
     ) -> tuple[TimestampOffset, int]:
-        """Add the entries of a set at byte `position`, which `unindexed_bytes` separate from the batch of the last
-        entry.
+        """Add the entries of a set that begins at byte `position` of its segment, `unindexed_bytes` after the batch of
+        the last entry began. `greatest` is the greatest timestamp before the set.
 
-        Returns the greatest timestamp of all, `greatest` being the one before the set, and the first byte, relative to
-        the set, of the batch that has the last entry. The batches between two entries are not visited one by one.
+        Returns the greatest timestamp up to the end of the set, and where the batch of the last entry begins, relative
+        to the set: negative if that batch is before the set. Batches between two entries are not visited one by one.
         """
+        assert unindexed_bytes >= 0, (position, unindexed_bytes)
         starts, last_offsets, timestamps = columns.starts, columns.last_offsets, columns.max_timestamps
         add_offset, add_position = self.offsets.append, self.positions.append
         add_time, add_time_offset = self.times.append, self.time_offsets.append
@@ -63,11 +66,13 @@ class IndexEntries:
             add_position(position + counted_from)
             add_time(most)
             add_time_offset(offset_of_most)
+        assert counted_from >= -unindexed_bytes, (position, unindexed_bytes, counted_from)
+        assert most >= greatest.timestamp, (position, most, greatest)
         return TimestampOffset(most, offset_of_most), counted_from
 
     def rising_times(self, before: int) -> tuple[list[int], list[int]]:
-        """The timestamps that are above `before` and above all before them, and their offsets: each gets a time
-        entry.
+        """Returns the timestamps that are above `before` and above all earlier ones in the set, and their offsets: only
+        these get time entries.
         """
         times, offsets = list[int](), list[int]()
         for time, offset in zip(self.times, self.time_offsets, strict=True):

@@ -1,7 +1,7 @@
 """An index that is opened at its first use: a start with many segments opens few files.
 
-Where two threads use it first, one opens it and the other waits (KAFKA-9156, KAFKA-14792). It does not open a file that
-is being renamed or deleted. Kafka: LazyIndex; rule IX25.
+If two threads use it first at the same time, one opens it and the other waits (KAFKA-9156, KAFKA-14792). The file is
+not opened while it is being renamed or deleted. Kafka: LazyIndex; rule IX25.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Index = TypeVar("Index", bound=MemoryMappedIndex)
 
 @final
 class LazyIndex(Generic[Index]):
-    """An index file that `opened` opens at the first `get()`; until then the verbs act on the file alone."""
+    """An index file that the function `opened` opens at the first `get()`; until then only the file is acted on."""
 
     def __init__(self, file_system: FileSystem, path: str, opened: Callable[[str], Index]) -> None:
         self._file_system = file_system
@@ -30,11 +30,11 @@ class LazyIndex(Generic[Index]):
         # None until `get` opens it.
         self.index: Index | None = None
         self._lock = allocate_lock()
-        # A late reader must not create the file again.
+        # Keeps a late reader from creating the file again.
         self._is_deleted = False
 
     def get(self) -> Index:
-        """The index, opened if necessary. Raises FileNotFoundError if it was deleted before it was ever opened."""
+        """Returns the index, opened if necessary. Raises FileNotFoundError if it was deleted before its first use."""
         index = self.index
         if index is not None:
             return index
@@ -54,7 +54,7 @@ class LazyIndex(Generic[Index]):
         return self._path if self.index is None else self.index.path
 
     def rename_to(self, path: str) -> None:
-        """Rename the file; one that is missing is no error as long as the index was not opened."""
+        """Rename the file; until the index is opened, a missing file is no error."""
         with self._lock:
             if self.index is not None:
                 self.index.rename_to(path)
@@ -94,7 +94,7 @@ class LazyIndex(Generic[Index]):
 def lazy_offset_index(
     file_system: FileSystem, path: str, base_offset: int, *, max_index_size: int = -1, read_only: bool = False
 ) -> LazyIndex[OffsetIndex]:
-    """The offset index at `path`, opened at its first use with these arguments of `OffsetIndex`."""
+    """Returns the offset index at `path`, opened at its first use with these arguments of `OffsetIndex`."""
 
     def opened(path: str) -> OffsetIndex:
         return OffsetIndex(file_system, path, base_offset, max_index_size=max_index_size, read_only=read_only)
@@ -105,7 +105,7 @@ def lazy_offset_index(
 def lazy_time_index(
     file_system: FileSystem, path: str, base_offset: int, *, max_index_size: int = -1, read_only: bool = False
 ) -> LazyIndex[TimeIndex]:
-    """The time index at `path`, opened at its first use with these arguments of `TimeIndex`."""
+    """Returns the time index at `path`, opened at its first use with these arguments of `TimeIndex`."""
 
     def opened(path: str) -> TimeIndex:
         return TimeIndex(file_system, path, base_offset, max_index_size=max_index_size, read_only=read_only)

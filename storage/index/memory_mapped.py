@@ -1,17 +1,16 @@
 """The base of both indexes of a segment: a file of fixed-size entries, written in place, read through a map.
 
-An active index is preallocated with zeros and trimmed when its segment rolls or closes, so the entries end where
-`entries` says. Entries are written by `write_at` (a store through a map of a full disk would
-be a SIGBUS) and read through the port's read-only map, which shows them at once. Kafka: AbstractIndex; rules
-IX1 to IX12.
+The file of an active index is preallocated with zeros and trimmed when its segment rolls or closes: only the first
+`entries` slots are entries. Entries are written by `write_at` (a store through a map would raise SIGBUS on a full disk)
+and read through the port's read-only map, which shows them at once. Kafka: AbstractIndex; rules IX1 to IX12.
 
-There is one writer; readers on other threads take no lock. `_version` rises whenever a place that a reader may be
-reading is about to change: after a truncation of entries, around a change of the map. A look-up that ends
-in another version than it began in starts again, so it returns whole entries of one moment. While the file's length
-changes it has no map, and readers see a copy of the entries. A closed index raises ValueError.
+There is one writer; readers on other threads take no lock. `_version` rises after a truncation of entries and at every
+change of the map, because what a reader is reading may change then. A look-up that ends in another version than it
+began in starts again, so it returns whole entries of one moment. While the file's length changes it has no map, and
+readers see a copy of the entries. A closed index raises ValueError.
 
-Nobody else may shorten the file: reading a page that no longer exists ends the process with SIGBUS, and no check before
-the read could prevent that. The lock of the log directory keeps other brokers out.
+Nothing else may shorten the file: reading a page that no longer exists ends the process with SIGBUS, and no check
+before the read could prevent that. The lock of the log directory keeps other brokers out.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class MemoryMappedIndex:
     """
 
     entry_size: ClassVar[int]
-    # How many slots at the end an append leaves free.
+    # The number of slots at the end that an append leaves free.
     kept_entries: ClassVar[int] = 0
 
     def __init__(
@@ -111,11 +110,14 @@ class MemoryMappedIndex:
         return self._length // self.entry_size - self._entries
 
     def can_append_offset(self, offset: int) -> bool:
-        """Whether the offset fits the 31 bits relative to the base offset (IX8)."""
+        """Whether the offset, relative to the base offset, fits 31 bits (IX8)."""
         return 0 <= offset - self._base_offset <= MAX_RELATIVE_OFFSET
 
     def relative_offset(self, offset: int) -> int:
-        """The offset relative to the base offset. Raises SegmentOffsetOverflow. Kafka: IndexOffsetOverflowException."""
+        """Returns the offset relative to the base offset.
+
+        Raises SegmentOffsetOverflow unless it fits 31 bits (Kafka: IndexOffsetOverflowException).
+        """
         relative = offset - self._base_offset
         if not 0 <= relative <= MAX_RELATIVE_OFFSET:
             raise SegmentOffsetOverflow(self._path, self._base_offset, offset)
@@ -149,7 +151,7 @@ class MemoryMappedIndex:
         self._truncate_to_entries(0)
 
     def reset(self) -> None:
-        """Drop all entries and give the file the size of a new one (IX5)."""
+        """Drop all entries and resize the file to the size of a new one (IX5)."""
         self.truncate()
         self.resize(self._max_index_size)
 
@@ -192,8 +194,9 @@ class MemoryMappedIndex:
         """Read the last entry after entries were loaded, dropped or moved to another map."""
 
     def _bytes_of(self, slot: int) -> Buffer:
-        """The bytes of an entry that may be a hole in the file, as all may be after a crash until recovery resets the
-        index. Reading a hole through a map allocates a page on a tmpfs, and on a full one that is a SIGBUS.
+        """Read an entry that may be a hole in the file: after a crash any entry may be one until recovery resets the
+        index. On a tmpfs, reading a hole through a map allocates a page, and a full tmpfs raises SIGBUS: so the entry
+        is read from the file.
         """
         start, end = slot * self.entry_size, (slot + 1) * self.entry_size
         if self._map is None:
@@ -214,7 +217,7 @@ class MemoryMappedIndex:
         end = self._entries * entry_size
         assert end + size_bytes <= self._length, (self._path, self._entries, size_bytes)
         self._file.write_at(end, packed)
-        # After the bytes, for readers without a lock.
+        # The entries are counted only after their bytes are written, because readers take no lock.
         self._set_entries(self._entries + size_bytes // entry_size)
 
     def _set_entries(self, entries: int) -> None:
@@ -230,7 +233,7 @@ class MemoryMappedIndex:
         assert 0 <= entries, (self._path, entries)
         assert entries <= self._entries, (self._path, entries, self._entries)
         self._set_entries(entries)
-        # After the change: a look-up that began before may read places that the next append overwrites.
+        # Raised after the change: a look-up that began earlier may read slots that the next append overwrites.
         self._version += 1
         self._load_last_entry()
 
@@ -244,11 +247,10 @@ class MemoryMappedIndex:
             raise ValueError(f"{self._path}: no entry {slot}, there are {self._entries}")
 
     def _search(self, target: int, unpack: Unpack, column: int) -> tuple[int, int]:
-        """The slots of the largest entry <= target and of the smallest >= target; -1 for none (IX10, IX11).
+        """Returns the slots of the largest entry <= target and of the smallest >= target; -1 for none (IX10, IX11).
 
-        `unpack` reads the column at byte `column` of an entry; the column must be non-decreasing. The
-        end of the index is searched first: a plain binary search of the whole would touch pages that
-        nothing else keeps in memory.
+        `unpack` reads the column at byte `column` of an entry; the column must be non-decreasing. The end of the index
+        is searched first: a binary search of the whole index would touch pages that nothing else keeps in memory.
         """
         view, entries, entry_size = self._mapped(), self._entries, self.entry_size
         if entries == 0:
@@ -272,7 +274,7 @@ class MemoryMappedIndex:
         return low, low + 1 if low + 1 < entries else -1
 
     def _settled(self, read: Callable[[], Result]) -> Result:
-        """The result of `read` within one version. Raises its error only if nothing changed meanwhile."""
+        """Returns the result of `read` within one version. Raises its error only if the version is still the same."""
         while True:
             version = self._version
             try:
@@ -286,13 +288,13 @@ class MemoryMappedIndex:
 
     def _unmap(self, view: memoryview | None = None) -> None:
         mapped, self._map, self._view = self._map, None, view
-        # Before the map is closed: a look-up that is reading it starts again.
+        # Raised before the map is closed: a look-up that is reading it starts again.
         self._version += 1
         if mapped is not None:
             mapped.close()
 
     def _show_copy(self) -> None:
-        """Replace the map by a copy of the entries: a mapped file cannot be shortened, and they must stay readable."""
+        """Replace the map by a copy of the entries, which must stay readable: a mapped file cannot be shortened."""
         self._unmap(memoryview(bytes(self._mapped()[: self.size_bytes])))
 
     def _remap(self) -> None:
@@ -309,5 +311,5 @@ class MemoryMappedIndex:
 
 
 def is_rising(column: Sequence[int]) -> bool:
-    """Whether each number is above the one before. Sorting a sorted list costs less than a loop of comparisons."""
+    """Whether each number is above the previous one. Sorting a sorted list costs less than a loop of comparisons."""
     return sorted(column) == list(column) and len(set(column)) == len(column)

@@ -20,7 +20,7 @@ from typing import ClassVar, Final, NamedTuple, final
 from storage.errors import CorruptIndex, InvalidOffset
 from storage.index.memory_mapped import WARM_BYTES, MemoryMappedIndex, is_rising
 
-# Every 64th search that misses what was read of the warm part reads it again.
+# After this many searches outside of the remembered warm part, the warm part is read again.
 SEARCHES_A_READ: Final = 64
 
 ENTRY: Final = struct.Struct(">ii")
@@ -39,7 +39,7 @@ class OffsetPosition(NamedTuple):
 class _Warm(NamedTuple):
     """The relative offsets of the entries in [first, end), ascending, at one version of the index.
 
-    Entries that were appended since follow them. It takes 4 KiB and never changes: readers take no lock.
+    Entries that were appended later are not among them. It takes 4 KiB and never changes, so readers take no lock.
     """
 
     version: int
@@ -68,7 +68,8 @@ class OffsetIndex(MemoryMappedIndex):
     def append(self, offset: int, position: int) -> None:
         """Append an entry.
 
-        Raises ValueError when full, InvalidOffset unless it is above the last, SegmentOffsetOverflow (IX13).
+        Raises ValueError for a full index, InvalidOffset for an offset that is not above the last one, and
+        SegmentOffsetOverflow; then nothing is appended (IX13).
         """
         if self.is_full:
             raise ValueError(f"{self._path} is full with {self._entries} entries")
@@ -78,7 +79,7 @@ class OffsetIndex(MemoryMappedIndex):
         self._last_offset = offset
 
     def append_all(self, offsets: Sequence[int], positions: Sequence[int]) -> None:
-        """Append many entries by one write. Raises what `append` raises, and then has appended none."""
+        """Append many entries by one write, all or none. Raises what `append` raises."""
         if not offsets:
             return
         self._check_free(len(offsets))
@@ -109,7 +110,7 @@ class OffsetIndex(MemoryMappedIndex):
         """The last entry whose offset is at most the target; (base offset, 0) when there is none (IX14)."""
         base = self._base_offset
         relative = target_offset - base
-        # This is `_settled`, without the cost of a call.
+        # This is `_settled`, written out to save the call.
         while True:
             version = self._version
             try:
@@ -164,7 +165,7 @@ class OffsetIndex(MemoryMappedIndex):
         self._check_length()
 
     def _read_warm(self, version: int, slot: int) -> None:
-        """Read the warm part if `slot`, where a search ended, is in it: more such searches may follow."""
+        """Remember the warm part if `slot`, at which a search ended, is in it: more such searches may follow."""
         view, end = self._mapped(), self._entries
         first = max(0, end - 1 - WARM_BYTES // ENTRY.size)
         if slot < first:
@@ -173,7 +174,7 @@ class OffsetIndex(MemoryMappedIndex):
         if sys.byteorder == "little":
             words.byteswap()
         offsets = words[::2]
-        # In an index that was damaged before a clean stop another order of comparisons would find something else.
+        # In a damaged index, whose offsets do not rise, bisection here would find other entries than `_search` finds.
         self._warm = _Warm(version, first, end, offsets) if is_rising(offsets) else _NOTHING_WARM
 
     def _entry(self, slot: int) -> OffsetPosition:

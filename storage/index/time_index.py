@@ -48,8 +48,8 @@ class TimeIndex(MemoryMappedIndex):
     def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> bool:
         """Append an entry if the timestamp is above the last one. Returns whether it was appended (IX20).
 
-        Raises ValueError when full, and for an older timestamp; InvalidOffset for a lower offset;
-        SegmentOffsetOverflow.
+        Raises ValueError for a full index and for an older timestamp, InvalidOffset for a lower offset, and
+        SegmentOffsetOverflow; then nothing is appended. With `skip_full_check` the kept slot may be used.
         """
         if not skip_full_check and self.is_full:
             raise ValueError(f"{self._path} is full with {self._entries} entries")
@@ -67,8 +67,8 @@ class TimeIndex(MemoryMappedIndex):
     def append_all(self, timestamps: Sequence[int], offsets: Sequence[int]) -> None:
         """Append many entries by one write, all or none; they may use the kept slot.
 
-        Raises ValueError when they do not fit or the timestamps do not strictly increase; InvalidOffset when an offset
-        is lower than the one before; SegmentOffsetOverflow.
+        Raises ValueError if they do not fit or the timestamps do not strictly increase, InvalidOffset if an offset is
+        lower than the one before, and SegmentOffsetOverflow.
         """
         if not timestamps:
             return
@@ -98,7 +98,7 @@ class TimeIndex(MemoryMappedIndex):
 
     def lookup(self, target_timestamp: int) -> TimestampOffset:
         """The last entry whose timestamp is at most the target; (-1, base offset) for none (IX21)."""
-        # This is `_settled`, without the cost of a call.
+        # This is `_settled`, written out to save the call.
         while True:
             version = self._version
             try:

@@ -10,7 +10,7 @@ The file is a sequence of entries of 34 bytes, without header or trailer, in asc
 | 18 | 8 | last offset: that of the abort marker |
 | 26 | 8 | last stable offset when the marker was written |
 
-A tail shorter than an entry is the rest of a torn write: readers ignore it, the next append overwrites it.
+A tail shorter than an entry is left by a torn write: readers ignore it, the next append overwrites it.
 Kafka: TransactionIndex, AbortedTxn; rules IX26 to IX31.
 """
 
@@ -42,14 +42,14 @@ class AbortedTransaction(NamedTuple):
 
 
 class AbortedTransactions(NamedTuple):
-    """The aborted transactions of a range in one segment; unless complete, the next segment has more (IX29)."""
+    """The aborted transactions of a range in one segment; unless complete, the next segment may have more (IX29)."""
 
     transactions: list[AbortedTransaction]
     is_complete: bool
 
 
 def unpack_entries(data: Buffer, path: str, position: int = 0) -> Iterator[tuple[int, AbortedTransaction]]:
-    """The position and the entry of each whole entry in `data`, which is at byte `position` of `path`.
+    """Yield each whole entry in `data` with its position; `data` begins at byte `position` of `path`.
 
     Raises CorruptIndex for a version above 0.
     """
@@ -66,7 +66,8 @@ class TransactionIndex:
     """The index file of one segment. It is opened at the first use and created at the first append: most segments never
     have one (IX26).
 
-    `append` compares with what this object appended or kept in a truncation, not with what it found (IX27).
+    `append` compares only with entries that this object appended or kept in a truncation, not with those that it found
+    in the file (IX27).
     """
 
     __slots__ = (
@@ -84,7 +85,7 @@ class TransactionIndex:
         self._file: File | None = None
         # Whether the file is known not to exist.
         self._is_missing = False
-        # The size of the whole entries.
+        # The size of the whole entries in bytes, without a torn tail.
         self._size_bytes = 0
         self._last_offset: int | None = None
 
@@ -97,7 +98,7 @@ class TransactionIndex:
         return self._open_existing() is not None
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Append an entry. Raises ValueError, and writes nothing, unless its last offset is above the one before."""
+        """Append an entry. Raises ValueError, and writes nothing, unless its last offset is above the previous one."""
         if self._last_offset is not None and entry.last_offset <= self._last_offset:
             raise ValueError(
                 f"{self._path}: an aborted transaction that ends at {entry.last_offset} "
@@ -108,20 +109,20 @@ class TransactionIndex:
             file = self._file = self._file_system.open(self._path, OpenMode.CREATE)
             self._is_missing = False
         file.write_at(self._size_bytes, ENTRY.pack(VERSION, *entry))
-        # After the bytes, for readers without a lock.
+        # The entry is counted only after its bytes are written, because readers take no lock.
         self._size_bytes += ENTRY.size
         self._last_offset = entry.last_offset
         assert self._size_bytes % ENTRY.size == 0, (self._path, self._size_bytes)
 
     def entries(self) -> Iterator[AbortedTransaction]:
-        """All entries, from the oldest on. Raises CorruptIndex for a version above 0."""
+        """Yield all entries, oldest first. Raises CorruptIndex for a version above 0."""
         return (entry for _, entry in self._placed_entries())
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTransactions:
-        """The transactions that overlap [fetch_offset, upper_bound_offset) (IX29).
+        """Returns the transactions that overlap [fetch_offset, upper_bound_offset) (IX29).
 
-        They are complete if one was written when the last stable offset was at or above the bound: all later ones
-        begin after it.
+        They are complete if an entry was written when the last stable offset was at or above the bound: then all
+        transactions of later entries begin after the bound.
         """
         found: list[AbortedTransaction] = []
         for entry in self.entries():
@@ -132,7 +133,7 @@ class TransactionIndex:
         return AbortedTransactions(found, is_complete=False)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries from the first one on whose last offset is at least `offset` (IX28)."""
+        """Drop the first entry whose last offset is at least `offset`, and all entries after it (IX28)."""
         last_offset = None
         for position, entry in self._placed_entries():
             if entry.last_offset >= offset:
@@ -147,9 +148,10 @@ class TransactionIndex:
         if self._open_existing() is not None:
             self._cut(0)
         self._last_offset = None
+        assert self._size_bytes == 0, (self._path, self._size_bytes)
 
     def begin_anew(self) -> None:
-        """Continue without a file, until the next append creates one."""
+        """Delete the file; the next append creates a new one."""
         self.delete_if_exists()
         self._file, self._is_missing, self._size_bytes, self._last_offset = None, True, 0, None
 
@@ -179,7 +181,7 @@ class TransactionIndex:
         return True
 
     def rename_to(self, path: str) -> None:
-        """Rename the file, if there is one; the name is remembered anyway (IX31)."""
+        """Rename the file, if there is one; the new path is remembered in any case (IX31)."""
         try:
             self._file_system.rename(self._path, path)
         except FileNotFoundError:
@@ -215,5 +217,7 @@ class TransactionIndex:
 
     def _cut(self, size_bytes: int) -> None:
         assert self._file is not None, self._path
+        assert 0 <= size_bytes <= self._size_bytes, (self._path, size_bytes, self._size_bytes)
+        assert size_bytes % ENTRY.size == 0, (self._path, size_bytes)
         self._file.truncate(size_bytes)
         self._size_bytes = size_bytes

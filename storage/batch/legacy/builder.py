@@ -87,7 +87,8 @@ def build_message_set(
     timestamp_type: TimestampType = TimestampType.CREATE,
     log_append_time_ms: int = NO_TIMESTAMP,
 ) -> bytes:
-    """Build one message per record, or with a codec one wrapper around all; no bytes without records (BB3, BB4).
+    """Build one message per record, or with a codec one wrapper around all; without records the result is empty (BB3,
+    BB4).
 
     Raises what `MessageSetBuilder.append` raises, and UnsupportedCompression for zstd.
     """
@@ -115,7 +116,7 @@ class MessageSetBuilder:
     def __init__(self, fields: MessageSetFields, *, limit_bytes: int = MAX_INT32) -> None:
         self.fields = fields
         self.limit_bytes = limit_bytes
-        # The greatest of the records, even where log append time replaces it.
+        # The greatest timestamp of the records, even where the log append time is stored instead.
         self.max_timestamp = NO_TIMESTAMP
         self._last_offset = fields.base_offset - 1
         self._messages: list[bytes] = []
@@ -152,7 +153,8 @@ class MessageSetBuilder:
     def append(self, record: Record) -> None:
         """Append `record`.
 
-        Raises InvalidRecord for an offset that does not rise or fit, a timestamp below -1, and headers (BB1).
+        Raises InvalidRecord, having changed nothing, for an offset that is not above the last one or not within 31 bits
+        of the base offset, for a timestamp below -1, and for headers (BB1).
         """
         fields = self.fields
         self._check(record)
@@ -182,8 +184,9 @@ class MessageSetBuilder:
             raise InvalidRecord(f"magic {self.fields.magic} has no place for headers")
 
     def build(self) -> bytes:
-        """The bytes of the set; more records may be appended afterwards."""
+        """Returns the bytes of the set; more records may be appended afterwards."""
         fields, content = self.fields, b"".join(self._messages)
+        assert len(content) == self._size_bytes, (len(content), self._size_bytes)
         if fields.compression is Compression.NONE or not content:
             return content
         return build_message(

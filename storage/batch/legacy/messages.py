@@ -54,8 +54,8 @@ _MAX_MAGIC = 1
 class LegacyMessage(NamedTuple):
     """One message that holds a record, plain or from a wrapper, with its absolute offset.
 
-    `timestamp` is what readers get: the wrapper's, in a wrapper of log append time. `content` is a view of the message
-    from the CRC on.
+    `timestamp` is the one that readers get: in a wrapper of log append time, the wrapper's. `content` is a view of the
+    message from the CRC on.
     """
 
     offset: int
@@ -93,7 +93,7 @@ class LegacyMessage(NamedTuple):
 def read_messages(
     batch: Buffer, position: int = 0, decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES
 ) -> Iterator[LegacyMessage]:
-    """The messages of one batch of magic 0 or 1 in `batch`, which is `position` bytes into its file.
+    """Returns the messages of one batch of magic 0 or 1 in `batch`, which begins at byte `position` of its file.
 
     The structure of a wrapper's content is checked before the first message is returned. An incomplete last message
     in it is dropped silently, as in Kafka. Checksums are not checked.
@@ -118,17 +118,17 @@ def read_messages(
 
 
 def _base_offset(wrapper: LegacyMessage, content: memoryview, position: int) -> int:
-    """The number to add to each inner offset (KAFKA-5365). Walks the whole content: only its last offset
-    determines it.
+    """Returns the number to add to each inner offset (KAFKA-5365). It depends on the last inner offset, so this walks
+    over the whole content.
     """
     last_inner_offset = None
     for at, _ in _frames(content, position):
         (last_inner_offset,) = _OFFSET.unpack_from(content, at)
     if last_inner_offset is None:
-        raise InvalidRecord(f"the compressed messages at offset {wrapper.offset} are none")
+        raise InvalidRecord(f"the wrapper at offset {wrapper.offset} contains no message")
     if wrapper.magic == 0:
         return 0
-    # Old versions of librdkafka left it at 0: the inner offsets begin at 0.
+    # Old versions of librdkafka left the wrapper's offset at 0: the inner offsets begin at 0.
     if wrapper.offset == 0:
         return 0
     if wrapper.offset < last_inner_offset:
@@ -152,7 +152,7 @@ def _inner_messages(wrapper: LegacyMessage, content: memoryview, base_offset: in
 
 
 def _frames(content: memoryview, position: int) -> Iterator[tuple[int, int]]:
-    """The place and the size of each whole message in a wrapper's content; the size includes offset and size field."""
+    """Yield place and size of each whole message in a wrapper's content; the size includes offset and size field."""
     at, end = 0, len(content)
     while end - at >= LOG_OVERHEAD:
         _, size_field = _FRAME.unpack_from(content, at)
@@ -169,7 +169,7 @@ def _message_at(view: memoryview, at: int, size: int, base_offset: int) -> Legac
     offset, _, crc, magic, attributes = _HEADER.unpack_from(view, at)
     content = view[at + CRC_AT : at + size]
     timestamp = NO_TIMESTAMP
-    # As in Kafka, any magic but 0 has the layout of 1; the checksum decides.
+    # As in Kafka, every magic but 0 is read with the layout of 1; the checksum shows whether that was right.
     if magic != 0:
         if len(content) < TIMESTAMP_AT - CRC_AT + _TIMESTAMP.size:
             raise InvalidRecord(f"the message at offset {offset} ends within its timestamp")
@@ -200,8 +200,8 @@ def set_offset(buffer: bytearray | memoryview, position: int, offset: int) -> No
 def set_timestamp(
     buffer: bytearray | memoryview, position: int, *, timestamp_type: TimestampType, timestamp: int
 ) -> bool:
-    """Set type and timestamp of the magic-1 message at `position`. Returns whether one of them changed: then the CRC is
-    new too (T8).
+    """Set type and timestamp of the magic-1 message at `position`. Returns whether one of them changed; then the CRC
+    was renewed too (T8).
 
     Raises ValueError for magic 0, which has neither, and for TimestampType.NO.
     Kafka: AbstractLegacyRecordBatch.setMaxTimestamp.

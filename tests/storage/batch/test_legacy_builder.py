@@ -146,7 +146,7 @@ class TestRefusals:
             BatchBuilder().append_control(Record(0, 0, key, value))
         builder = BatchBuilder(BatchFields(is_control=True))
         for append in (builder.append, builder.try_append):
-            with pytest.raises(AssertionError, match="takes control records alone"):
+            with pytest.raises(AssertionError, match="takes only control records"):
                 append(SIX[0])
         builder.append_control(Record(0, 0, key, value))
         assert builder.record_count == 1

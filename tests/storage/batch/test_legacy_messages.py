@@ -293,7 +293,7 @@ class TestWrapped:
     @magics
     def test_wrapper_around_nothing_is_invalid(self, magic: int) -> None:
         for content in (b"", plain(0)[:-1], bytes(11)):
-            with pytest.raises(InvalidRecord, match="are none"):
+            with pytest.raises(InvalidRecord, match="contains no message"):
                 wrapper(content, magic=magic).records()
 
     def test_cut_last_message_inside_is_dropped(self) -> None:
