@@ -11,6 +11,10 @@ PARTS = ("storage", "simulate", "cluster")
 
 
 def main(names: list[str]) -> int:
+    """Measure the parts with these names, or all, and print a table.
+
+    Returns the exit status: 1 if a mark is not met, 2 for an unknown name.
+    """
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         print(f"error: no benchmark {unknown[0]!r}; there are {', '.join(PARTS)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Three real nodes and a controller: batches a second with acks=all, time to ready, memory; and bare gRPC beside them.
+"""Measures three real nodes and a controller: batches a second with acks=all, time to ready, memory; and bare gRPC.
 
 The client, the nodes and the controller share this machine's cores, as in the measurement of real Kafka.
 """
@@ -39,6 +39,7 @@ CLIENT = ProducerConfig(linger_ms=0, batch_size=BATCH_BYTES, buffer_memory=64 * 
 
 
 def run() -> list[Line]:
+    """Measure the cluster and the bare gRPC stream, some 20 seconds."""
     keep_freed_memory()
     return [*_cluster_lines(), _floor_line()]
 
@@ -90,7 +91,7 @@ def _cluster_lines() -> list[Line]:
 
 
 async def _batches_per_s(bootstrap: str) -> list[float]:
-    """Of single records that fill a batch, as many in flight as the producer allows."""
+    """Produce single records that fill a batch, as many in flight as the producer allows; a rate for each round."""
     async with Admin(bootstrap) as admin:
         configs = (("min.insync.replicas", "2"),)
         await admin.create_topic(CreateTopicRequest(name="bench", replication_factor=3, configs=configs))
@@ -105,7 +106,7 @@ async def _batches_per_s(bootstrap: str) -> list[float]:
 
 
 async def _produce_for(producer: Producer, value: bytes, seconds: float) -> float:
-    """Acknowledged batches a second."""
+    """Produce for `seconds`; returns the acknowledged batches a second."""
     started = time.perf_counter()
     sent = []
     while time.perf_counter() < started + seconds:
@@ -119,16 +120,14 @@ async def _produce_for(producer: Producer, value: bytes, seconds: float) -> floa
 
 
 def _memory_bytes(data: Path, supervisor: int) -> int:
-    """Resident, shared pages counted once a process."""
+    """Returns the resident memory of all processes of the cluster; a shared page counts once for each process."""
     pids = [supervisor, *(int(path.read_text()) for path in data.glob("*/pid"))]
     fields = [Path(f"/proc/{pid}/statm").read_text().split() for pid in pids]
     return sum(int(resident) for _, resident, *_ in fields) * os.sysconf("SC_PAGE_SIZE")
 
 
-# bare gRPC: one stream, 16 KiB there, a few bytes back
-
-
 async def _echo(_: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+    """Answer each message of a stream with its size, as bare gRPC."""
     while (request := await read_or_end(context)) is not None:
         await context.write(len(cast("bytes", request)).to_bytes(4, "big"))
 

@@ -1,4 +1,4 @@
-"""Kafka's own log measured in the same run, where `tools/kafka-judge` can ask it."""
+"""Measures Kafka's own log in the same run, if `tools/kafka-judge` can run it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).parents[1] / "tools" / "kafka-judge"
 
 
 def absence() -> str | None:
-    """Why Kafka cannot be measured here; None where it can."""
+    """Returns the reason why Kafka cannot be measured here; None if it can."""
     answer = subprocess.run([sys.executable, str(SCRIPT), "available"], capture_output=True, text=True)
     return None if answer.returncode == 0 else answer.stdout.strip()
 
@@ -25,13 +25,13 @@ def _ask(*arguments: str) -> list[dict[str, float]]:
 
 
 def recovery_mb_s(directory: Path) -> float:
-    """LogSegment.recover over the segment that lies there, the best of several passes."""
+    """Measure LogSegment.recover over the segment in `directory`; returns the best of several passes."""
     return _ask("recover", str(directory))[0]["recover_mb_s"]
 
 
 @final
 class LeaderAppends:
-    """Kafka's leader, warm, one pass of `megabytes` (of 2^20 bytes) whenever it is asked; to be closed by `with`."""
+    """A Kafka process that appends `megabytes` (of 2^20 bytes) as a leader at each `pass_mb_s`; `with` ends it."""
 
     def __init__(self, megabytes: int, directory: Path) -> None:
         command = [sys.executable, str(SCRIPT), "bench", "leader", str(megabytes), str(directory)]
@@ -44,7 +44,7 @@ class LeaderAppends:
         self._process.communicate()
 
     def pass_mb_s(self, batch_bytes: int) -> tuple[float, int]:
-        """MB (of 10^6 bytes) a second, and how many records a batch has."""
+        """Append once; returns MB (of 10^6 bytes) a second and the number of records in a batch."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(f"{batch_bytes}\n")
         self._process.stdin.flush()

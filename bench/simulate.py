@@ -1,4 +1,4 @@
-"""The simulator: how fast its events are over bare SimPy, and how many simulated seconds a second of ours gives."""
+"""Measures the simulator: its events a second over those of bare SimPy, and its simulated seconds a second."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ consumers: [{topic: t}]
 
 
 def bare_events_per_s() -> float:
-    """SimPy's own time-outs, in a hundred processes, and nothing else."""
+    """Run only SimPy's own time-outs, in a hundred processes; returns the events a second."""
     environment = simpy.Environment()
 
     def ticking() -> Generator[simpy.Event, None, None]:
@@ -41,7 +41,10 @@ def bare_events_per_s() -> float:
 
 
 def steady() -> tuple[float, float]:
-    """(events a second, simulated seconds a second) of three nodes at 50 records a second, checkers and trace on."""
+    """Run three nodes at 50 records a second, with checkers and trace.
+
+    Returns events a second and simulated seconds a second.
+    """
     scenario = parse_scenario(STEADY, "steady.yaml")
     start = time.perf_counter()
     result = run_scenario(scenario, 7, trace_file=io.BytesIO())
@@ -51,6 +54,7 @@ def steady() -> tuple[float, float]:
 
 
 def run() -> list[Line]:
+    """Measure both in turns, and compare the medians."""
     pairs = [(bare_events_per_s(), *steady()) for _ in range(ROUNDS)]
     over_bare = statistics.median(events / bare for bare, events, _ in pairs)
     events = statistics.median(events for _, events, _ in pairs)

@@ -1,7 +1,7 @@
-"""The store against bare loops, against Kafka's own in the same run, and against fixed marks.
+"""Measures the store against bare loops, against Kafka's own log in the same run, and against fixed marks.
 
-A ratio of 1 to a bare loop would mean that the product costs nothing beyond the CRC of every batch and the calls of the
-system.
+A ratio of 1 to a bare loop would mean that the product costs nothing beyond the CRC of every batch and the system
+calls.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from bench.table import Line
 
 
 def run() -> list[Line]:
+    """Measure recovery, appends and reads; each result is also printed to stderr at once."""
     if reason := kafka_peer.absence():
-        print(f"without Kafka beside it: {reason}", file=sys.stderr)
-    return list(_told(storage_recovery.lines(), storage_append.lines(), storage_reads.lines()))
+        print(f"Kafka is not measured: {reason}", file=sys.stderr)
+    return list(_printed(storage_recovery.lines(), storage_append.lines(), storage_reads.lines()))
 
 
-def _told(*parts: Iterator[Line]) -> Iterator[Line]:
+def _printed(*parts: Iterator[Line]) -> Iterator[Line]:
     for part in parts:
         for line in part:
             print(f"  {line.what}: {line.value:.3g} {line.unit}", file=sys.stderr)

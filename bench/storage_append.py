@@ -1,4 +1,4 @@
-"""Append as follower over the bare loop of floors.py; as leader beside Kafka's own, without and with a producer id."""
+"""Measures appends: a follower's over the bare loop of floors.py, a leader's over Kafka's and with a producer id."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ from storage.codec.crc32c import crc32c
 FOLLOWER_MARKS = {1 << 10: 0.4, 16 << 10: 0.6, 256 << 10: 0.7}
 LEADER_MARK = 0.35
 LEADER_MIB = 64
-KAFKA_WARM_UPS = 3  # passes after which its compiler has seen everything
+# After this many passes Kafka's just-in-time compiler has seen everything.
+KAFKA_WARM_UPS = 3
 IDEMPOTENT_BATCHES = {1 << 10: 4000, 16 << 10: 1000, 256 << 10: 100}
 IDEMPOTENT_MARKS = {1 << 10: 2.0}
 IDEMPOTENT_ROUNDS = 5
 
 
 def lines() -> Iterator[Line]:
+    """Measure each kind of append at each batch size."""
     for size_bytes in BATCH_SIZES:
         with scratch() as root:
             yield follower(size_bytes, root)
@@ -49,6 +51,7 @@ def lines() -> Iterator[Line]:
 
 
 def follower(size_bytes: int, root: Path) -> Line:
+    """Measure a follower's append of fetched blocks against checking every CRC and writing the blocks."""
     blocks = blocks_of(size_bytes)
     over_floor, seconds = ratio(
         lambda: append_floor(blocks, str(root / "floor"), crc32c),
@@ -64,6 +67,7 @@ def follower(size_bytes: int, root: Path) -> Line:
 
 
 def append_as_follower(target: Path, blocks: list[bytes]) -> float:
+    """Append the blocks to a new log, one a call; returns the seconds of the appends."""
     target.mkdir()
     log = open_log(target)
     start = time.perf_counter()
@@ -76,7 +80,10 @@ def append_as_follower(target: Path, blocks: list[bytes]) -> float:
 
 
 def append_as_leader(target: Path, batches: Iterable[bytes]) -> float:
-    """Seconds that a new log takes for the batches, one a call, each as a client sends it: with base offset 0."""
+    """Append the batches to a new log, one a call; returns the seconds of the appends.
+
+    Each batch is as a client sends it: with base offset 0.
+    """
     target.mkdir()
     log = open_log(target)
     start = time.perf_counter()
@@ -89,6 +96,7 @@ def append_as_leader(target: Path, batches: Iterable[bytes]) -> float:
 
 
 def leader(root: Path) -> Iterator[Line]:
+    """Measure a leader's append at each batch size, beside Kafka's if that can run here."""
     is_alone = kafka_peer.absence() is not None
     with nullcontext() if is_alone else kafka_peer.LeaderAppends(LEADER_MIB, root) as kafka:
         for size_bytes in BATCH_SIZES:
@@ -96,7 +104,7 @@ def leader(root: Path) -> Iterator[Line]:
 
 
 def leader_line(size_bytes: int, root: Path, kafka: kafka_peer.LeaderAppends | None) -> Line:
-    """A pass of ours between two of Kafka's, of which the faster one counts; the median of such rounds."""
+    """Compare each pass of ours with the faster of Kafka's passes before and after it; the median counts."""
     batch, records = batch_of_records(size_bytes)
     count = (LEADER_MIB << 20) // len(batch)
     kafkas: list[float] = []
@@ -128,7 +136,7 @@ def leader_line(size_bytes: int, root: Path, kafka: kafka_peer.LeaderAppends | N
 
 
 def idempotent(size_bytes: int, root: Path) -> Line:
-    """Measure the batches that clients send by default against the same ones without a producer id, in turns."""
+    """Measure, in turns, the batches that clients send by default and the same batches without a producer id."""
     count = IDEMPOTENT_BATCHES[size_bytes]
     batch, _ = batch_of_records(size_bytes)
     produced = batches_of_a_producer(size_bytes, count)

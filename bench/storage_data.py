@@ -1,4 +1,4 @@
-"""What the storage measurements share: batches, directories, and how a ratio is taken."""
+"""The parts that the storage measurements share: batches, directories, and the way to take a ratio."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ CONFIG = LogConfig(segment_bytes=1 << 30)
 
 @contextmanager
 def scratch() -> Iterator[Path]:
+    """Create a temporary directory, which is deleted at the end."""
     path = Path(mkdtemp(prefix="replog-bench-"))
     try:
         yield path
@@ -39,7 +40,7 @@ def label(size_bytes: int) -> str:
 
 
 def batch_of(size_bytes: int) -> bytes:
-    """One batch of about `size_bytes`, a single record of noise."""
+    """Build one batch of about `size_bytes`, with a single record of noise."""
     noise = os.urandom(size_bytes)
     overhead = len(build_batch([Record(offset=0, timestamp=1, key=None, value=noise)])) - size_bytes
     batch = build_batch([Record(offset=0, timestamp=1, key=None, value=noise[: size_bytes - overhead])])
@@ -48,15 +49,18 @@ def batch_of(size_bytes: int) -> bytes:
 
 
 def batch_of_records(size_bytes: int) -> tuple[bytes, int]:
-    """One batch of as many records of 1,000 bytes as fit, as a producer sends it, and how many they are."""
+    """Build one batch as a producer sends it, with as many records of 1,000 bytes as fit `size_bytes`.
+
+    Returns the batch and the number of its records.
+    """
     records = _records_of(size_bytes)
     return build_batch(records), len(records)
 
 
 def batches_of_a_producer(size_bytes: int, count: int) -> list[bytes]:
-    """`count` batches as an idempotent producer sends them: one id and epoch, each sequence after the last.
+    """Build `count` batches as an idempotent producer sends them: one id and epoch, each sequence after the last.
 
-    Their records are as those of `batch_of_records`. The CRC covers the sequence, so each batch is built.
+    Their records are those of `batch_of_records`. The CRC covers the sequence, so each batch is built for itself.
     """
     records = _records_of(size_bytes)
     return [
@@ -72,7 +76,9 @@ def _records_of(size_bytes: int) -> list[Record]:
 
 
 def blocks_of(size_bytes: int) -> list[bytes]:
-    """Fetched blocks of about 1 MiB of whole batches, consecutive offsets, epoch 0, each batch a little later."""
+    """Build fetched blocks: about 1 MiB of whole batches each, of epoch 0, with consecutive offsets and rising
+    timestamps.
+    """
     batch, blocks, offset = batch_of(size_bytes), [], 0
     each = max(1, BLOCK_BYTES // len(batch))
     for _ in range(FILE_BYTES // (each * len(batch))):
@@ -88,7 +94,10 @@ def blocks_of(size_bytes: int) -> list[bytes]:
 
 
 def ratio(floor: Callable[[], float], product: Callable[[], float]) -> tuple[float, float]:
-    """Median of floor seconds / product seconds, pair by pair, and the product's median seconds."""
+    """Measure both in turns, after a first pair that does not count.
+
+    Returns the median of floor seconds / product seconds, pair by pair, and the product's median seconds.
+    """
     floor(), product()
     pairs = [(floor(), product()) for _ in range(ROUNDS)]
     return statistics.median(f / p for f, p in pairs), statistics.median(p for _, p in pairs)

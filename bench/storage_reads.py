@@ -1,4 +1,4 @@
-"""Fetches, index lookups, the start on many segments, and compaction."""
+"""Measures fetches, index lookups, the start on many segments, and compaction."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ WARM_MARK_US, COLD_MARK_US, OPEN_MARK_MS, COMPACTION_MARK_MB_S, COPIES_MARK = 5,
 
 
 def lines() -> Iterator[Line]:
+    """Measure all of them, each in a directory of its own."""
     with scratch() as root:
         yield fetch(root)
     with scratch() as root:
@@ -37,7 +38,7 @@ def lines() -> Iterator[Line]:
 
 
 def fetch(root: Path) -> Line:
-    """How many bytes the interpreter holds at most for one fetched."""
+    """Measure how much memory the interpreter uses at most for each fetched byte."""
     directory = root / "fetched-0"
     directory.mkdir()
     log = open_log(directory)
@@ -66,7 +67,7 @@ def fetch(root: Path) -> Line:
 
 
 def lookups(root: Path) -> Iterator[Line]:
-    """In a full index of 10 MiB; warm are its last 8 KiB, cold is all before them."""
+    """Measure look-ups in a full index of 10 MiB: warm ones in its last 8 KiB, cold ones before these."""
     index = OffsetIndex(
         OsFileSystem(), str(root / f"{0:020d}.index"), 0, max_index_size=CONFIG.segment_index_bytes
     )
@@ -77,7 +78,8 @@ def lookups(root: Path) -> Iterator[Line]:
         ("warm", entries - warm, warm, WARM_MARK_US),
         ("cold", 0, entries - warm, COLD_MARK_US),
     ):
-        stride = 7919  # a prime: no two lookups near each other
+        # The stride is a prime, so that no two consecutive look-ups are near each other.
+        stride = 7919
         targets = [3 * (first + each * stride % count) + 1 for each in range(LOOKUPS)]
         yield Line(
             what=f"{what} index lookup, {entries:,} entries",
@@ -98,6 +100,7 @@ def _lookup_us(index: OffsetIndex, targets: list[int]) -> float:
 
 
 def many_segments(root: Path) -> Iterator[Line]:
+    """Measure the start after an orderly stop, and how many indexes it maps."""
     directory = root / "many-0"
     directory.mkdir()
     for number in range(SEGMENTS):
@@ -123,7 +126,9 @@ def many_segments(root: Path) -> Iterator[Line]:
 
 
 def _write_segment(directory: Path, base_offset: int) -> None:
-    """As a roll leaves it: one batch, an offset index without entries, a time index with its last one."""
+    """Write a segment as a roll leaves it: one batch, an offset index without entries, a time index with its last
+    entry.
+    """
     records = [Record(base_offset + each, FIRST_TIMESTAMP + base_offset, None, b"v") for each in range(10)]
     batch = build_batch(records, base_offset=base_offset, partition_leader_epoch=0)
     name = f"{base_offset:020d}"
@@ -134,6 +139,7 @@ def _write_segment(directory: Path, base_offset: int) -> None:
 
 
 def compaction(root: Path) -> Line:
+    """Measure one compaction; only the dirty bytes that it reads count."""
     directory = root / "compacted-0"
     directory.mkdir()
     config = LogConfig(cleanup_policy="compact", segment_bytes=16 << 20)
@@ -159,7 +165,7 @@ def compaction(root: Path) -> Line:
 
 
 def _fill(log: PartitionLog) -> None:
-    """Batches of sixteen records; every key comes back, two of three records are superseded."""
+    """Append batches of sixteen records; every key occurs three times, so two of three records are superseded."""
     value = bytes(range(256)) * 4
     for first in range(0, COMPACTED_RECORDS, 16):
         records = [

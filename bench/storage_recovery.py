@@ -1,4 +1,4 @@
-"""Recovery over the bare walk of floors.py and beside Kafka's, on two processors, and its memory."""
+"""Measures recovery: over the bare walk of floors.py, over Kafka's, on two processors, and its memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from storage.recovery.walk import recover_segment
 from storage.segment import LogSegment
 
 MARKS = {1 << 10: 0.4, 16 << 10: 0.65, 256 << 10: 0.7}
-KAFKA = {1 << 10: 0.34, 16 << 10: 0.57, 256 << 10: 0.59}  # of the same floor, on a machine of this size
+# The ratios of Kafka's recovery to the same floor, on a machine of this size.
+KAFKA = {1 << 10: 0.34, 16 << 10: 0.57, 256 << 10: 0.59}
 PARALLEL_MARK = 1.7
 PARALLEL_BYTES = 1 << 30
 MEMORY_SIZES = (64 << 20, 1 << 30)
@@ -41,6 +42,7 @@ print(peak() - before)
 
 
 def lines() -> Iterator[Line]:
+    """Measure recovery at each batch size, then two partitions at once, then the memory."""
     for size_bytes in BATCH_SIZES:
         with scratch() as root:
             yield from recovery(size_bytes, root)
@@ -52,6 +54,7 @@ def lines() -> Iterator[Line]:
 
 
 def recovery(size_bytes: int, root: Path) -> Iterator[Line]:
+    """Measure the recovery of one segment, over the bare walk and over Kafka's if that can run here."""
     directory = root / "bench-0"
     directory.mkdir()
     path = directory / f"{0:020d}.log"
@@ -80,7 +83,10 @@ def recovery(size_bytes: int, root: Path) -> Iterator[Line]:
 
 
 def recover_once(directory: Path) -> float:
-    """What Kafka's LogSegment.recover does: every CRC, all indexes, epochs, producer state, the cut. Seconds."""
+    """Recover a sound segment as Kafka's LogSegment.recover does: every CRC, all indexes, epochs, producer state.
+
+    Returns the seconds of the recovery alone.
+    """
     file_system = OsFileSystem()
     epochs_path = directory / "leader-epoch-checkpoint"
     epochs_path.unlink(missing_ok=True)
@@ -98,7 +104,7 @@ def recover_once(directory: Path) -> float:
 
 
 def long_segment(directory: Path, size_bytes: int) -> Path:
-    """One `.log` of 16 KiB batches."""
+    """Write one `.log` of 16 KiB batches into a new directory, which is returned."""
     directory.mkdir()
     batch = bytearray(batch_of(16 << 10))
     with (directory / f"{0:020d}.log").open("wb") as file:
@@ -109,7 +115,7 @@ def long_segment(directory: Path, size_bytes: int) -> Path:
 
 
 def recover_partition(path: str) -> int:
-    """As `replog log recover` and a starting node do it, in a process a partition."""
+    """Recover one partition, as each process of `replog log recover` and of a starting node does; returns its end."""
     log = PartitionLog.open(OsFileSystem(), path, CONFIG, clean=False, now_ms=1)
     end_offset = log.log_end_offset
     log.close_handles()
@@ -117,6 +123,7 @@ def recover_partition(path: str) -> int:
 
 
 def two_partitions(root: Path) -> Line:
+    """Measure the recovery of two partitions by two processes over that by one."""
     paths = [str(long_segment(root / f"bench-{each}", PARALLEL_BYTES)) for each in range(2)]
 
     def seconds(jobs: int) -> float:
@@ -135,6 +142,7 @@ def two_partitions(root: Path) -> Line:
 
 
 def memory(root: Path) -> Line:
+    """Measure how much more memory recovery uses for a segment that is sixteen times as long."""
     short, long = (_memory_growth_mib(long_segment(root / f"m-{size}", size)) for size in MEMORY_SIZES)
     return Line(
         what="memory of recovery, a segment of 1 GiB over one of 64 MiB",

@@ -1,4 +1,4 @@
-"""What a measurement prints: a value, what it is measured against, and the mark it must reach."""
+"""The table of measurements: a value each, what it is measured against, and the mark that it must reach."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
+    """One measurement. `target` is its mark, None without one; `peer` is the value of Kafka, as text."""
+
     what: str
     value: float
     unit: str
@@ -23,6 +25,7 @@ class Line:
 
 
 def show(lines: list[Line]) -> None:
+    """Print the measurements as a table, 160 columns wide."""
     from rich.console import Console
     from rich.table import Table
 

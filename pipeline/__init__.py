@@ -1,4 +1,4 @@
-"""Spark over replog: a data source over log directories, and campaigns of simulated runs.
+"""Spark for replog: a data source that reads log directories, and campaigns of simulated runs.
 
 `register(spark)` makes `spark.read.format("replog").option("path", LOG_DIRECTORY).load()` work.
 """
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `replog` known to this session."""
+    """Register the format `replog` with this session."""
     from pipeline.source import ReplogDataSource
 
     spark.dataSource.register(ReplogDataSource)

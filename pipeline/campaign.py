@@ -1,6 +1,6 @@
-"""A campaign: one scenario, many seeds, a fresh process a run inside Spark tasks; results as Parquet.
+"""Runs a campaign: one scenario with many seeds in Spark tasks, a new process for each run.
 
-A run never shares a process with another: a leaked cache or a collected object of one seed must not reach the next.
+No two runs share a process: a leaked cache or a collected object of one seed must not affect the next.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ SCHEMA = (
     "scenario string, seed bigint, verdict string, trace_hash string, events bigint, simulated_ms bigint, "
     "violations string, replay string, error string"
 )
-TASKS_A_CORE = 4  # a task of a second or more costs Spark a few per cent
+# Spark's own cost is a few per cent of a task that takes a second or more.
+TASKS_A_CORE = 4
 RUN_TIMEOUT_S = 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seeds:
-    """`first` to `end` (exclusive)."""
+    """The seeds from `first` to `end` (exclusive)."""
 
     first: int
     end: int
 
     @classmethod
     def parse(cls, text: str) -> Seeds:
-        """`A..B`, B excluded; ValueError with what is wrong."""
+        """Parse `A..B`, B excluded. Raises ValueError, whose message names the mistake."""
         first, separator, end = text.partition("..")
         if not separator or not first.isdigit() or not end.isdigit():
             raise ValueError(f"seeds are A..B with whole numbers, B excluded, not {text!r}")
@@ -44,7 +45,9 @@ class Seeds:
 
 
 def run_campaign(spark: SparkSession, *, scenario: Path, seeds: Seeds) -> DataFrame:
-    """A row a seed. The scenario's text travels with the tasks: executors need no shared file system."""
+    """Prepare a data frame with one row for each seed. The scenario's text is part of the tasks, so executors need no
+    shared file system. The runs start when the frame is used.
+    """
     name, text = scenario.name, scenario.read_text(encoding="utf-8")
     cores = spark.sparkContext.defaultParallelism
     tasks = min(seeds.end - seeds.first, cores * TASKS_A_CORE)
@@ -55,7 +58,7 @@ def run_campaign(spark: SparkSession, *, scenario: Path, seeds: Seeds) -> DataFr
 
 
 def run_seeds(name: str, text: str, seeds: Iterable[int]) -> Iterator[Row]:
-    """In an executor: the runs of one task, each in a process of its own."""
+    """Run the seeds of one task, in an executor, each in a process of its own; yields their rows."""
     with tempfile.TemporaryDirectory(prefix="replog-campaign-") as directory:
         path = Path(directory) / name
         path.write_text(text, encoding="utf-8")
@@ -64,7 +67,7 @@ def run_seeds(name: str, text: str, seeds: Iterable[int]) -> Iterator[Row]:
 
 
 def run_seed(path: Path, seed: int) -> Row:
-    """One run; what the process could not do is a row with an `error`, never a lost row."""
+    """Run one seed in a process; returns its row. A process that fails has a row too, with the verdict `error`."""
     from pyspark.sql import Row
 
     command = [sys.executable, "-m", "replog", "sim", "run", str(path), "--seed", str(seed), "--json"]

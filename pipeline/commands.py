@@ -14,7 +14,7 @@ from pipeline.session import SparkUnavailable, check_available, session
 
 @click.group("spark")
 def spark_group() -> None:
-    """Spark over logs and over simulated runs."""
+    """Read logs and run campaigns of simulated runs with Spark."""
 
 
 @spark_group.command("scan")
@@ -23,7 +23,7 @@ def spark_group() -> None:
 @click.option("--master", default="local[*]", show_default=True, help="Any master that Spark knows.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def scan(directory: str, subscribe: str | None, master: str, as_json: bool) -> None:
-    """Count the records of every topic in a log DIRECTORY (control records aside)."""
+    """Count the records of every partition in a log DIRECTORY, without control records."""
     from pipeline import register
 
     _require_spark()
@@ -53,12 +53,12 @@ def scan(directory: str, subscribe: str | None, master: str, as_json: bool) -> N
     "--out",
     type=click.Path(path_type=Path),
     default=None,
-    help="Where the Parquet goes. [default: out/campaign-NAME]",
+    help="The directory for the Parquet files. [default: out/campaign-NAME]",
 )
 @click.option("--master", default="local[*]", show_default=True, help="Any master that Spark knows.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def campaign(seeds_text: str, scenario: Path, out: Path | None, master: str, as_json: bool) -> None:
-    """Run a scenario over many seeds, a fresh process a seed; a row a run as Parquet, and a summary."""
+    """Run a scenario with many seeds, each in a new process; write a row for each run as Parquet, and a summary."""
     try:
         seeds = Seeds.parse(seeds_text)
     except ValueError as error:
@@ -126,7 +126,7 @@ def _print_table(title: str, rows: list[dict[str, object]]) -> None:
 
 
 def _check_scenario(scenario: Path) -> None:
-    """A malformed scenario fails here once, not in each of a thousand runs."""
+    """Raise a usage error for a malformed scenario: once here, not in each of a thousand runs."""
     from sim.scenario.model import ScenarioError, load_scenario
 
     try:
@@ -143,7 +143,7 @@ def _require_spark() -> None:
 
 
 def _root_cause(error: Exception) -> str:
-    """Spark wraps what a Python worker raised in many lines: the line of ours is the last of the worker's trace."""
+    """Returns the message of our own error: in Spark's many lines it is the last one of the worker's trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if "SourceError:" in line]
     return (

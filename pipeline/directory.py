@@ -1,4 +1,4 @@
-"""What a log directory holds, seen from outside and read-only: topics, partitions, segments. No Spark in here."""
+"""Finds the topics, partitions and segments of a log directory, read-only. This module does not use Spark."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from storage.disk.checkpoints import OffsetCheckpoint
 from storage.disk.filesystem import FileSystem, join
 from storage.topics import BadDirectoryName, parse_directory_name
 
-EARLIEST, LATEST = -2, -1  # Kafka's numbers, as its Spark source takes them in JSON
+# Kafka's numbers for these offsets; its Spark source accepts them in JSON.
+EARLIEST, LATEST = -2, -1
 
 
 class SourceError(Exception):
-    """An option or a directory that the source cannot use; one line says which and why."""
+    """An option or a directory that the source cannot use; its message is one line with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +30,14 @@ class SegmentRange:
     base_offset: int
     start_offset: int
     end_offset: int
-    is_last: bool  # a torn tail is what a running writer shows, and no damage, only in the last segment
+    # Only in the last segment a torn tail is no damage: a running writer leaves one at times.
+    is_last: bool
 
 
 def partitions_of(file_system: FileSystem, directory: str) -> list[tuple[str, int, str]]:
-    """(topic, partition, path) of each live partition directory, sorted; `-delete`, `-future`, `-stray` left out."""
+    """Returns (topic, partition, path) of each live partition directory, sorted, without `-delete`, `-future` and
+    `-stray` ones.
+    """
     found = []
     for name in file_system.list(directory):
         path = join(directory, name)
@@ -42,14 +46,17 @@ def partitions_of(file_system: FileSystem, directory: str) -> list[tuple[str, in
         try:
             parsed = parse_directory_name(name)
         except BadDirectoryName:
-            continue  # a folder of somebody else's beside the logs is not ours to judge
+            # Folders of other programs may be beside the logs.
+            continue
         if not parsed.suffix:
             found.append((parsed.topic, parsed.partition, path))
     return sorted(found)
 
 
 def topic_filter(options: Mapping[str, str]) -> Callable[[str, int], bool]:
-    """Kafka's three ways to name topics (`assign`, `subscribe`, `subscribePattern`; at most one); none: every topic."""
+    """Returns whether a topic and partition are wanted, by Kafka's options `assign`, `subscribe` or `subscribePattern`;
+    without one of them every topic is. Raises SourceError for two of them, and for one that does not parse.
+    """
     given = [name for name in ("assign", "subscribe", "subscribepattern") if name in options]
     if len(given) > 1:
         raise SourceError(
@@ -65,13 +72,17 @@ def topic_filter(options: Mapping[str, str]) -> Callable[[str, int], bool]:
         try:
             pattern = re.compile(options["subscribepattern"])
         except re.error as error:
-            raise SourceError(f"subscribePattern is no regular expression: {error}") from error
+            raise SourceError(f"subscribePattern is not a regular expression: {error}") from error
         return lambda topic, partition: pattern.fullmatch(topic) is not None
     return lambda topic, partition: True
 
 
 def offset_bound(options: Mapping[str, str], name: str, default: int) -> Callable[[str, int], int]:
-    """`startingOffsets` or `endingOffsets`: `earliest`, `latest` or JSON {"topic": {"0": offset}}."""
+    """Returns the bound of each topic and partition by the option `name` (`startingOffsets` or `endingOffsets`).
+
+    The option is `earliest`, `latest` or JSON {"topic": {"0": offset}}; `default` where it says nothing. Raises
+    SourceError for text that is not JSON.
+    """
     text = options.get(name.lower())
     if text is None:
         return lambda topic, partition: default
@@ -86,14 +97,14 @@ def _json_object(options: Mapping[str, str], name: str) -> dict[str, Any]:
     try:
         parsed = json.loads(options[name])
     except ValueError as error:
-        raise SourceError(f"option {name} is no JSON: {error}") from error
+        raise SourceError(f"option {name} is not JSON: {error}") from error
     if not isinstance(parsed, dict):
         raise SourceError(f"option {name} must be a JSON object")
     return parsed
 
 
 def segment_ranges(file_system: FileSystem, directory: str, options: Mapping[str, str]) -> list[SegmentRange]:
-    """The tasks of a read, one a segment, only those whose offsets can matter."""
+    """Returns the tasks of a read: one for each segment that may contain a wanted offset. Raises SourceError."""
     wanted = topic_filter(options)
     starting = offset_bound(options, "startingOffsets", EARLIEST)
     ending = offset_bound(options, "endingOffsets", LATEST)
@@ -112,9 +123,10 @@ def segment_ranges(file_system: FileSystem, directory: str, options: Mapping[str
 
 
 def log_start_offset(file_system: FileSystem, directory: str, topic: str, partition: int) -> int:
-    """What the log directory's checkpoint says was deleted below; 0 without an entry."""
+    """Returns the log start offset by the log directory's checkpoint; 0 without an entry."""
     path = join(directory, "log-start-offset-checkpoint")
-    if not file_system.exists(path):  # opening a missing checkpoint creates it, and a reader creates nothing
+    # `OffsetCheckpoint` would create a missing file, and a reader creates nothing.
+    if not file_system.exists(path):
         return 0
     return OffsetCheckpoint(file_system, path).read().get((topic, partition), 0)
 

@@ -1,4 +1,4 @@
-"""From a segment file to Arrow batches in the columns of Kafka's Spark source. Runs in Spark's Python workers."""
+"""Reads a segment file into Arrow batches with the columns of Kafka's Spark source, in Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ if TYPE_CHECKING:
 
 SCHEMA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 HEADERS_COLUMN = ", headers array<struct<key:string,value:binary>>"
-ROWS_A_BATCH = 1_000  # one Arrow batch: 1,000 rows or about 1 MiB, the sizes that Spark takes fastest
+# An Arrow batch ends at 1,000 rows or about 1 MiB: Spark takes batches of this size fastest.
+ROWS_A_BATCH = 1_000
 BYTES_A_BATCH = 1 << 20
 
 
 def segment_batches(
     wanted: SegmentRange, *, include_headers: bool, fail_on_data_loss: bool
 ) -> Iterator[pyarrow.RecordBatch]:
-    """The range's data records, control records aside; every batch's CRC is checked.
+    """Yield the records of a range, without control records; every batch's CRC is checked.
 
-    Raises SourceError with file and position at damage, unless `fail_on_data_loss` is off: then the segment ends there.
+    At damage raises SourceError with file and position; without `fail_on_data_loss` the segment ends there instead.
     """
     columns = _Columns(wanted, include_headers)
     try:
         for batch in _sound_batches(wanted):
             if batch.last_offset < wanted.start_offset or batch.is_control:
                 continue
+            # A wrapper of magic 0 or 1 stores only its last offset; `first_offset` has to read its messages.
             if batch.last_offset >= wanted.end_offset and batch.first_offset() >= wanted.end_offset:
-                break  # a wrapper of magic 0 and 1 bears its last offset, and only its messages tell the first
+                break
             for record in batch.records():
                 if wanted.start_offset <= record.offset < wanted.end_offset:
                     columns.add(record, batch)
@@ -63,7 +65,7 @@ def _sound_batches(wanted: SegmentRange) -> Iterator[RecordBatch]:
 
 
 class _Columns:
-    """Rows gathered column by column, as Arrow wants them."""
+    """Rows collected in columns, the form in which Arrow takes them."""
 
     def __init__(self, wanted: SegmentRange, include_headers: bool) -> None:
         self.wanted, self.include_headers = wanted, include_headers
@@ -100,6 +102,8 @@ class _Columns:
         import pyarrow as pa
 
         rows = self.rows
+        assert rows > 0, self.wanted
+        assert rows == len(self.keys) == len(self.types), (rows, len(self.keys), len(self.types))
         arrays = {
             "key": pa.array(self.keys, pa.binary()),
             "value": pa.array(self.values, pa.binary()),

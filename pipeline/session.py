@@ -1,4 +1,6 @@
-"""A Spark session that works at the first try: this interpreter for the workers, loopback, no bars in pipes."""
+"""Creates a Spark session with settings that work at once: workers run this interpreter, all traffic is on loopback,
+and no progress bars are written.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def java_version() -> int | None:
 
 
 def check_available() -> None:
-    """Raises SparkUnavailable with one line that says what is missing."""
+    """Raise SparkUnavailable, with one line that names what is missing, unless Spark can start here."""
     try:
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
@@ -49,10 +51,11 @@ def check_available() -> None:
 
 
 def session(name: str, *, master: str = "local[*]") -> SparkSession:
-    """A session with the settings that a user would otherwise find out one failure at a time.
+    """Create a session with settings that a user would otherwise find one failure at a time.
 
-    Workers run this interpreter (else they take `python3` of the PATH, without our packages); filter push-down is on
-    (off by default, and a reader that offers it then makes queries fail: Spark 4.1); nothing listens but on loopback.
+    Workers run this interpreter: by default they run `python3` of the PATH, which lacks our packages. Filter push-down
+    is on: by default it is off, and then a reader that offers it makes queries fail (Spark 4.1). Everything listens
+    only on loopback. Raises SparkUnavailable.
     """
     check_available()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -67,7 +70,8 @@ def session(name: str, *, master: str = "local[*]") -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
-        "spark.log.level": "OFF",  # what fails is raised to the caller, and told once
+        # Failures are raised to the caller; a log would only repeat them.
+        "spark.log.level": "OFF",
         "spark.sql.shuffle.partitions": "4",
     }
     builder = SparkSession.builder.appName(name).master(master)

@@ -1,8 +1,9 @@
 """The data source `replog`: batch reads of a log directory, one task a segment, Arrow batches out.
 
-Columns and option names are those of Kafka's own Spark source (structured-streaming-kafka-integration):
-`path`, one of `assign`, `subscribe`, `subscribePattern`, `startingOffsets`, `endingOffsets`, `includeHeaders`,
-`failOnDataLoss`; beside them `pushdown` (default false): take Spark's filters on topic, partition and offset.
+The columns are those of Kafka's own Spark source (structured-streaming-kafka-integration), and so are the options
+`startingOffsets`, `endingOffsets`, `includeHeaders`, `failOnDataLoss`, and one of `assign`, `subscribe` and
+`subscribePattern`. `path` is the log directory. With `pushdown` (default false) the source takes Spark's filters on
+topic, partition and offset.
 """
 
 from __future__ import annotations
@@ -33,13 +34,15 @@ _NO_END = 1 << 63
 
 
 class SegmentTask(InputPartition):
+    """One task of a read: the wanted records of one segment."""
+
     def __init__(self, wanted: SegmentRange) -> None:
         super().__init__(wanted.path)
         self.wanted = wanted
 
 
 class ReplogDataSource(DataSource):
-    """`spark.read.format("replog").option("path", LOG_DIRECTORY).load()`."""
+    """The format `replog`: `spark.read.format("replog").option("path", LOG_DIRECTORY).load()`."""
 
     @classmethod
     def name(cls) -> str:
@@ -49,6 +52,7 @@ class ReplogDataSource(DataSource):
         return SCHEMA + (HEADERS_COLUMN if _flag(self.options, "includeheaders", default=False) else "")
 
     def reader(self, schema: StructType) -> ReplogReader:
+        """Create the reader that the options ask for. Raises SourceError without a `path`, and for a bad flag."""
         options = {key.lower(): value for key, value in self.options.items()}
         if not options.get("path"):
             raise SourceError("option path is required: a log directory with folders TOPIC-PARTITION")
@@ -57,6 +61,8 @@ class ReplogDataSource(DataSource):
 
 
 class ReplogReader(DataSourceReader):
+    """Reads a log directory, without filters of its own. Spark sends it to the workers."""
+
     def __init__(self, options: dict[str, str]) -> None:
         self.options = options
         self.least_offset, self.offset_limit = 0, _NO_END
@@ -64,12 +70,13 @@ class ReplogReader(DataSourceReader):
         self.partition: int | None = None
 
     def partitions(self) -> list[SegmentTask]:
+        """Returns the tasks of the read. Raises SourceError for a missing directory or an option that cannot be used."""
         from storage.disk.os_filesystem import OsFileSystem
 
         directory = self.options["path"].rstrip("/") or "/"
         file_system = OsFileSystem()
         if not file_system.exists(directory) or not file_system.stat(directory).is_directory:
-            raise SourceError(f"{directory} is no directory")
+            raise SourceError(f"{directory} is not a directory")
         ranges = segment_ranges(file_system, directory, self.options)
         return [SegmentTask(narrowed) for wanted in ranges if (narrowed := self._narrow(wanted)) is not None]
 
@@ -91,6 +98,7 @@ class ReplogReader(DataSourceReader):
         )
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """Yield the records of one task as Arrow batches. Raises SourceError at damage, unless failOnDataLoss is off."""
         assert isinstance(partition, SegmentTask), partition
         return segment_batches(
             partition.wanted,
@@ -100,9 +108,10 @@ class ReplogReader(DataSourceReader):
 
 
 class PushdownReader(ReplogReader):
-    """Takes comparisons on `offset`, and equality on `topic` and `partition`; gives the others back to Spark."""
+    """Takes comparisons on `offset`, and equality on `topic` and `partition`; returns all other filters to Spark."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take the filters that the source applies itself; yield those that Spark must apply."""
         for filter_ in filters:
             if not self._take(filter_):
                 yield filter_

@@ -1,4 +1,4 @@
-"""Counts what a log consists of. It only reads, and checks only what it needs to continue."""
+"""Counts the segments, batches and records of logs. It only reads, and checks only what it needs to continue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from storage.segment.live_files import list_live_files
 
 @dataclass(slots=True, kw_only=True)
 class LogCounts:
-    """Counts of a log. `open_files` and `maps` are what a node holds when every segment has been in use."""
+    """Counts of a log. `open_files` and `maps` are those of a node that has used every segment."""
 
     segments: int = 0
     batches: int = 0
@@ -53,16 +53,18 @@ class LogCounts:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionStats(LogCounts):
-    """The counts of one partition. `epochs` are pairs of leader epoch and first offset, by its batches."""
+    """The counts of one partition. `epochs` has a pair for each leader epoch in its batches: the epoch, and the offset
+    at which it begins.
+    """
 
     directory: str
     first_offset: int = 0
     log_end_offset: int = 0
     epochs: list[list[int]] = field(default_factory=list)
     producers: int = 0
-    # The damage at which the counts end; None for a sound log.
+    # The first damage, at which the counts of that segment end; None for a sound log.
     error: str | None = None
-    # Whether the system refused to read a file, which is no damage of the log.
+    # Whether the system refused to read a file, which is not damage.
     is_unreadable: bool = False
 
 
@@ -74,11 +76,12 @@ class TotalStats(LogCounts):
 
 
 def partition_stats(file_system: FileSystem, directory: str) -> PartitionStats:
-    """Count one partition. Raises OSError where the directory cannot be listed."""
+    """Count one partition. Raises OSError if the directory cannot be listed; other errors are in the result."""
     return _Count(file_system, directory).run()
 
 
 def total_stats(partitions: Iterable[PartitionStats]) -> TotalStats:
+    """Add up the counts of `partitions`."""
     total = TotalStats()
     for each in partitions:
         total.partitions += 1
@@ -98,7 +101,7 @@ class _Count:
         self._producer_ids: set[int] = set()
 
     def run(self) -> PartitionStats:
-        """Count everything, once."""
+        """Count the whole partition; to be called once."""
         stats = self._stats
         files = list_live_files(self._file_system, self._directory)
         if files.base_offsets:

@@ -1,1 +1,1 @@
-"""The files of a log as text, as Kafka's dump tool prints them."""
+"""The dump of a log's files as text, in the lines of Kafka's dump tool."""

@@ -1,6 +1,6 @@
 """Decodes the keys and values of records for a dump: to text, numbers, or messages of Kafka's own topics.
 
-What cannot be decoded is replaced by Kafka's words for the reason, and the dump continues.
+If a record cannot be decoded, Kafka's words for the reason take its place, and the dump continues.
 Kafka: DumpLogSegments' message parsers, CoordinatorRecordSerde, MetadataRecordSerde.
 """
 
@@ -29,7 +29,7 @@ class RecordDecoder(Protocol):
     """Turns the key and the value of a record into text."""
 
     def show(self, record: Record) -> Shown:
-        """The texts of key and value; raises InvalidRecord where Kafka's decoder would end the whole dump."""
+        """Returns the texts of key and value. Raises InvalidRecord where Kafka's decoder would end the whole dump."""
 
 
 @final
@@ -60,7 +60,7 @@ DECODER_CLASSES: Mapping[str, BytesDecoder] = {
     STRING_DECODER: decode_utf8,
     f"{_API}IntegerDecoder": _number(struct.Struct(">i"), "integer"),
     f"{_API}LongDecoder": _number(struct.Struct(">q"), "long"),
-    # Kafka prints the array's place in memory.
+    # In its place Kafka prints the address of the array in memory.
     f"{_API}DefaultDecoder": bytes.hex,
     # The name before Kafka 4.
     "kafka.serializer.StringDecoder": decode_utf8,
@@ -116,7 +116,9 @@ class CoordinatorDecoder:
         self._schemas = schemas_of(layouts)
 
     def show(self, record: Record) -> Shown:
-        """The JSON of key and value, or Kafka's words for the reason. Raises InvalidRecord for a missing key."""
+        """Returns the JSON of key and value, or Kafka's words for the reason why there is none. Raises InvalidRecord
+        for a missing key.
+        """
         if record.key is None:
             raise InvalidRecord(
                 f"Failed to decode message at offset {record.offset} using offset topic decoder "
@@ -188,7 +190,7 @@ def _open_members(data: dict[str, Value]) -> None:
                 versions = schemas_of(GROUPS)[f"ConsumerProtocol{name.title()}"]
                 member[name] = _read_nearest(reader, versions, reader.integer("int16"))
             except Unreadable:
-                # What does not decode is shown as bytes.
+                # Bytes that do not decode are shown as they are.
                 pass
 
 

@@ -1,7 +1,7 @@
 """Dumps the files of a log directory, in the lines of kafka-dump-log or as JSON; reads only.
 
-On damage Kafka's tool ends with a stack trace; this one says where it is, counts what follows, and continues with the
-next file. Kafka: DumpLogSegments.
+On damage Kafka's tool ends with a stack trace; this one reports where the damage is, counts what follows it, and
+continues with the next file. Kafka: DumpLogSegments.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BOOTSTRAP_NAME = "bootstrap.checkpoint"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """The options of kafka-dump-log, by its names."""
+    """The options of kafka-dump-log, under its own names."""
 
     print_data_log: bool = False
     deep_iteration: bool = False
@@ -42,7 +42,7 @@ class DumpOptions:
     verify_index_only: bool = False
     index_sanity_check: bool = False
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
-    # The most that is read of each log; the default means all.
+    # The number of bytes to read of each log; the default means all.
     max_bytes: int = MAX_BYTES
     # None shows keys and values as text.
     decoder: RecordDecoder | None = None
@@ -50,7 +50,7 @@ class DumpOptions:
 
 
 class DumpStatus(IntEnum):
-    """The exit status; the largest of all files counts."""
+    """The exit status of a dump: the greatest of all its files."""
 
     SOUND = 0
     DAMAGED = 1
@@ -70,8 +70,8 @@ def dump_files(
     report: Write,
     absolute: Callable[[str], str] = str,
 ) -> DumpStatus:
-    """Dump every file in order to `write`; errors and the closing comparison go to `report`. Each call gets one
-    line.
+    """Dump every file in order. `write` takes the lines of the dump, `report` errors and the closing comparison, each
+    one line a call. Returns the exit status; no error of a file is raised.
     """
     return _Dump(file_system, options, write, report, absolute).run(paths)
 
@@ -106,7 +106,7 @@ class _Dump:
         self._non_consecutive: list[tuple[str, list[tuple[int, int]]]] = []
 
     def run(self, paths: Sequence[str]) -> DumpStatus:
-        """Dump the files in order."""
+        """Dump the files in order, then report the closing comparison; returns the exit status."""
         for path in paths:
             try:
                 self._file(path)
@@ -140,7 +140,7 @@ class _Dump:
             case ".snapshot":
                 dump_producer_snapshot(self._file_system, path, self._writer)
             case _:
-                # The text is Kafka's.
+                # This is Kafka's text.
                 self._found(DumpStatus.UNUSABLE, f"Ignoring unknown file {path}")
 
     def _index_arguments(
@@ -172,7 +172,7 @@ class _Dump:
         self._index_findings.append((path, findings))
 
     def _closing_lines(self) -> list[str]:
-        """Kafka's closing summary; offsets newest first, timestamps in the order in which they were found."""
+        """Returns Kafka's closing summary: offsets newest first, timestamps in the order in which they were found."""
         lines: list[str] = []
         for path, findings in self._index_findings:
             if findings.mismatches:
@@ -218,7 +218,7 @@ def _suffix(path: str) -> str:
 
 
 def _offset_in_name(path: str) -> int:
-    """The number before the first dot (Kafka: LogFileUtils.offsetFromFileName)."""
+    """Returns the number before the first dot of the name (Kafka: LogFileUtils.offsetFromFileName)."""
     number = basename(path).split(".", 1)[0]
     if not (number.isascii() and number.isdigit() and int(number) < 2**63):
         raise _BadName(f"{path}: the name has no base offset")

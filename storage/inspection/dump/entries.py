@@ -69,7 +69,7 @@ class ProducerEntry:
     producer_id: int
     producer_epoch: int
     last_sequence: int
-    # At -1 no batch is remembered.
+    # -1 if no batch is remembered.
     last_offset: int
     offset_delta: int
     timestamp: int
@@ -86,7 +86,9 @@ class ProducerEntry:
 
 
 def read_offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry]:
-    """The entries up to a preallocated tail: it begins at the first entry after entry 0 whose offset is the base."""
+    """Yield the entries before the preallocated tail, which begins where a later entry than the first has the base
+    offset.
+    """
     for at, (relative_offset, position) in _blocks(file, OFFSET_ENTRY):
         if relative_offset == 0 and at > 0:
             return
@@ -94,7 +96,7 @@ def read_offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry]:
 
 
 def read_time_entries(file: File, base_offset: int) -> Iterator[TimeEntry]:
-    """The entries up to a preallocated tail, which begins as in `read_offset_entries`."""
+    """Yield the entries before the preallocated tail, which begins as in `read_offset_entries`."""
     for at, (timestamp, relative_offset) in _blocks(file, TIME_ENTRY):
         if relative_offset == 0 and at > 0:
             return
@@ -102,7 +104,9 @@ def read_time_entries(file: File, base_offset: int) -> Iterator[TimeEntry]:
 
 
 def read_aborted_transactions(file: File) -> Iterator[AbortedTransactionEntry]:
-    """The whole entries. Raises CorruptIndex where the first byte of a version, all that Kafka reads, is above 0."""
+    """Yield the whole entries. Raises CorruptIndex if the first byte of a version, the only one that Kafka reads, is
+    above 0.
+    """
     for at, (version, *fields) in _blocks(file, ABORTED_ENTRY):
         if version >> 8 > 0:
             raise CorruptIndex(file.path, f"byte {at}: version {version} is unknown")
@@ -117,7 +121,7 @@ def read_aborted_transactions(file: File) -> Iterator[AbortedTransactionEntry]:
 
 
 def _blocks(file: File, layout: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Each whole entry with its position; the memory is bounded for an index of any size."""
+    """Yield each whole entry with its position; the memory is bounded for an index of any size."""
     position = 0
     while True:
         block = file.read_at(position, _ENTRIES_A_BLOCK * layout.size)
@@ -130,7 +134,7 @@ def _blocks(file: File, layout: struct.Struct) -> Iterator[tuple[int, tuple[int,
 
 
 def read_producer_entries(path: str, data: bytes) -> list[ProducerEntry]:
-    """All entries of a producer snapshot. Raises CorruptSnapshot for a wrong version, CRC or length."""
+    """Decode all entries of a producer snapshot. Raises CorruptSnapshot for a wrong version, CRC or length."""
     if len(data) < _SNAPSHOT_HEADER.size:
         raise CorruptSnapshot(f"{path}: {len(data)} bytes are no producer snapshot")
     version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)

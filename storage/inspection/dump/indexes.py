@@ -1,4 +1,4 @@
-"""Dumps the files beside a log: their entries, and those that contradict the log.
+"""Dumps the indexes and producer snapshots of a log, and finds index entries that contradict the log.
 
 Kafka: DumpLogSegments.dumpIndex, TimeIndexDumpErrors, dumpTimeIndex, dumpTxnIndex, dumpProducerIdSnapshot.
 """
@@ -28,7 +28,7 @@ from storage.segment.file_records import FileRecords
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexScope:
-    """What is shown and checked of an index."""
+    """The extent of an index dump: only a sanity check, only the comparison with the log, or also every entry."""
 
     sanity_only: bool
     verify_only: bool
@@ -52,7 +52,7 @@ class IndexFindings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentPaths:
-    """The paths of a segment's files, by the path of one of them."""
+    """The paths and the base offset of a segment, derived from the path of one of its files."""
 
     log: str
     offset_index: str
@@ -62,7 +62,7 @@ class SegmentPaths:
 def dump_offset_index(
     file_system: FileSystem, path: str, segment: SegmentPaths, scope: IndexScope, writer: DumpWriter
 ) -> IndexFindings:
-    """Dump each entry and look it up in the log; stops at the first entry that points to no batch."""
+    """Dump each entry and look it up in the log; stop at the first entry that does not point to a batch."""
     findings = IndexFindings()
     log = FileRecords(file_system, segment.log, read_only=True)
     index = file_system.open(path, OpenMode.READ)
@@ -104,7 +104,7 @@ def _compare_offsets(
 
 
 def _batch_at(log: FileRecords, position: int, max_size: int) -> RecordBatch | None:
-    """The batch at `position`, if it is whole within `max_size` bytes of the log."""
+    """Returns the batch at `position` if it is whole within `max_size` bytes of the log, else None."""
     if not 0 <= position <= log.size_bytes:
         return None
     try:
@@ -176,7 +176,7 @@ def _compare_time(
 
 
 def _check_sane(index: File, layout: struct.Struct) -> None:
-    """Raise CorruptIndex for what Kafka refuses (OffsetIndex.sanityCheck, TimeIndex.sanityCheck)."""
+    """Raise CorruptIndex for an index that Kafka refuses (OffsetIndex.sanityCheck, TimeIndex.sanityCheck)."""
     size = index.size()
     if size % layout.size:
         raise CorruptIndex(index.path, f"{size} bytes are no multiple of an entry's {layout.size}")
@@ -193,7 +193,7 @@ def _check_sane(index: File, layout: struct.Struct) -> None:
 
 
 def dump_transaction_index(file_system: FileSystem, path: str, writer: DumpWriter) -> None:
-    """Dump each entry. Raises CorruptIndex."""
+    """Dump each entry. Raises CorruptIndex at an entry of an unknown version."""
     index = file_system.open(path, OpenMode.READ)
     try:
         for entry in read_aborted_transactions(index):
@@ -203,6 +203,6 @@ def dump_transaction_index(file_system: FileSystem, path: str, writer: DumpWrite
 
 
 def dump_producer_snapshot(file_system: FileSystem, path: str, writer: DumpWriter) -> None:
-    """Dump each producer. Raises CorruptSnapshot before it writes a line."""
+    """Dump each producer. Raises CorruptSnapshot for damage, before it writes a line."""
     for entry in read_producer_entries(path, read_file(file_system, path)):
         writer.producer(entry)

@@ -26,10 +26,12 @@ from storage.segment.file_records import FileRecords
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogScope:
-    """What is shown of a log. With `max_bytes` None all of it, and then bytes left at the end are reported."""
+    """The extent of a log dump. If `max_bytes` is None all of the log is shown, and bytes after the last whole batch are
+    reported.
+    """
 
     deep: bool
-    # None shows no keys and values.
+    # None: keys and values are not shown.
     decoder: RecordDecoder | None
     shows_control: bool
     max_bytes: int | None
@@ -37,7 +39,7 @@ class LogScope:
 
 @dataclass(slots=True, kw_only=True)
 class LogFindings:
-    """What the dump of one log found. `damage` is one line; with `is_unsupported` other readers may read the log."""
+    """The findings of one log's dump. `damage` is one line; `is_unsupported` if another reader could read the log."""
 
     damage: str | None = None
     is_unsupported: bool = False
@@ -45,7 +47,7 @@ class LogFindings:
 
 
 def dump_log(log: FileRecords, scope: LogScope, writer: DumpWriter) -> LogFindings:
-    """Dump every whole batch until one cannot be read: what follows that one is counted and not shown."""
+    """Dump every whole batch until one cannot be read; the batches after that one are counted, not shown."""
     return _LogDump(log, scope, writer).run()
 
 
@@ -56,14 +58,14 @@ class _LogDump:
         self._scope = scope
         self._end = log.size_bytes if scope.max_bytes is None else min(scope.max_bytes, log.size_bytes)
         self._findings = LogFindings()
-        # As in Kafka: -1 starts no pair of offsets.
+        # As in Kafka, an offset after -1 is never reported as not consecutive.
         self._last_offset = -1
         self._position = 0
         self._first_invalid: CorruptBatch | None = None
         self._invalid_count = 0
 
     def run(self) -> LogFindings:
-        """Dump the log, once."""
+        """Dump the log; to be called once."""
         try:
             for batch in self._log.batches(0, self._end):
                 self._batch(batch)
@@ -122,7 +124,7 @@ class _LogDump:
         return replace(_plain(record, legacy), control=control, control_message=message, key=key, value=value)
 
     def _stopped(self, error: Exception) -> None:
-        """Report the first damage, which may be before the batch that could not be read, and what follows."""
+        """Note the first damage, which may be before the batch that could not be read, and count what follows."""
         self._findings.is_unsupported = isinstance(
             error, UnsupportedCompression | UnsupportedForMessageFormat
         )
@@ -134,7 +136,7 @@ class _LogDump:
         self._findings.damage = f"{reason}; {self._count_from(self._position)}"
 
     def _count_from(self, position: int) -> str:
-        """Count what follows from `position` on, without the batch there if its frame can be skipped."""
+        """Count the batches from `position` on, without the one at `position`; returns the counts as text."""
         batch_count = record_count = 0
         try:
             for batch in self._log.batches(position, self._end):
@@ -153,7 +155,7 @@ class _LogDump:
 def _plain(record: Record, message: LegacyMessage | None) -> ToldRecord:
     if message is None:
         return ToldRecord(record=record, key_size=_size(record.key), value_size=_size(record.value))
-    # Inside a wrapper any magic but 0 has the layout of 1.
+    # Inside a wrapper every magic but 0 is read with the layout of 1.
     at = _LEGACY_KEY_SIZE_AT[message.magic != 0]
     (key_size,) = _SIZE.unpack_from(message.content, at)
     (value_size,) = _SIZE.unpack_from(message.content, at + _SIZE.size + max(key_size, 0))
@@ -171,7 +173,7 @@ def _size(data: bytes | None) -> int:
 
 
 _SIZE = struct.Struct(">i")
-# After CRC, magic, attributes, and in magic 1 the timestamp.
+# Where the key size begins after the CRC: after magic and attributes in magic 0, also after a timestamp in magic 1.
 _LEGACY_KEY_SIZE_AT = (6, 14)
 
 
@@ -185,7 +187,9 @@ _CONTROL_MESSAGES = {
 
 
 def _control_message(control: ControlRecord, record: Record) -> str | None:
-    """The message of a quorum's control record as JSON; None for other types. Raises InvalidRecord."""
+    """Returns the message of a quorum's control record as JSON; None for other types. Raises InvalidRecord if it does
+    not decode.
+    """
     name = _CONTROL_MESSAGES.get(control.control_type)
     if name is None:
         return None

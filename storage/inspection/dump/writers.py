@@ -26,7 +26,7 @@ Json = str | int | bool | None | list[str] | Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldRecord:
-    """What is shown of a record. `key` and `value` are None where they are null or not shown; `checksum` exists only in
+    """A record as a dump shows it. `key` and `value` are None if they are null or not shown; `checksum` exists only in
     magic 0 and 1.
     """
 
@@ -38,7 +38,7 @@ class ToldRecord:
     value: str | None = None
     checksum: int | None = None
     is_valid: bool = True
-    # The size as stored: damaged messages of magic 0 and 1 may have any negative number.
+    # The sizes as stored: in damaged messages of magic 0 and 1 they may be any negative number.
     key_size: int
     value_size: int
 
@@ -74,7 +74,7 @@ class DumpWriter(Protocol):
 
 
 def codec_label(batch: RecordBatch) -> str:
-    """Kafka's name of the batch's codec; the number of an unknown one."""
+    """Returns Kafka's name of the batch's codec; the number of an unknown one."""
     try:
         return compression_of(batch.attributes & CODEC_MASK).label
     except UnsupportedCompression:
@@ -154,7 +154,7 @@ class TextWriter:
             f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
             f"coordinatorEpoch: {entry.coordinator_epoch} "
             f"currentTxnFirstOffset: {_optional_long(entry.transaction_first_offset)} "
-            # The blank at the end is written even when no batch follows.
+            # The blank at the end is written even if no batch follows.
             f"lastTimestamp: {entry.timestamp} "
         )
         if entry.has_batch:
@@ -208,7 +208,9 @@ def _control_text(control: ControlRecord, message: str | None) -> str:
 
 @final
 class JsonWriter:
-    """Writes one JSON object per line; `kind` names what it is. Text that is no UTF-8 becomes `{"base64": …}`."""
+    """Writes one JSON object per line, whose `kind` names its content. Bytes that are not UTF-8 become
+    `{"base64": …}`.
+    """
 
     def __init__(
         self, write: Write, *, print_data: bool, is_decoded: bool, skip_record_metadata: bool
@@ -278,7 +280,7 @@ class JsonWriter:
         self._object("record", **fields)
 
     def _text(self, data: bytes | None, shown: str | None) -> str | Mapping[str, str] | None:
-        """The text that the decoder shows; plain text that is no UTF-8 is shown as base64."""
+        """Returns the text that the decoder shows; without a decoder, bytes that are not UTF-8 as base64."""
         return shown if self._is_decoded else _json_text(data)
 
     def invalid_bytes(self, size_bytes: int, name: str) -> None:

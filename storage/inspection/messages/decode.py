@@ -1,6 +1,6 @@
 """Decodes messages in Kafka's generic format to values, and prints values as the JSON that Kafka prints.
 
-A value has a type of JSON: a dict of a structure's fields in order, a list, text, a number, a truth value, None.
+A value is of one of JSON's types: a dict of a structure's fields in order, a list, a str, a number, a bool or None.
 Kafka: the generated `read` and JsonConverter classes, ByteBufferAccessor, Jackson's ObjectNode.toString.
 """
 
@@ -71,7 +71,7 @@ class MessageReader:
         return self._data[self._position - size : self._position]
 
     def unsigned_varint(self) -> int:
-        """A number of 32 bits, as Java's int: the bits of a fifth byte may make it negative."""
+        """Read a number of 32 bits. As in Java's int, the bits of a fifth byte may make it negative."""
         value = 0
         for index in range(_VARINT_MAX_BYTES):
             byte = self.integer("int8") & 0xFF
@@ -86,9 +86,10 @@ class MessageReader:
 
 
 def read_message(reader: MessageReader, schema: MessageSchema, *, has_inner: bool = True) -> dict[str, Value]:
-    """The fields that Kafka prints, in its order; bytes after the message are not read.
+    """Read a message; returns the fields that Kafka prints, in Kafka's order. Bytes after the message are not read.
 
-    Without `has_inner` an inner structure is Unreadable: Kafka reads none in a message of an unknown version.
+    Raises Unreadable; without `has_inner` also for an inner structure, because Kafka reads none in a message of an
+    unknown version.
     """
     reader.has_inner = has_inner
     return _read_struct(reader, schema.fields, schema.is_flexible)
@@ -119,7 +120,7 @@ def _read_struct(reader: MessageReader, fields: tuple[Field, ...], flexible: boo
 
 
 def _read_tagged(reader: MessageReader, field: Field) -> Value:
-    """Read a tagged field. A structure that may be null is preceded by a number there, not by a byte."""
+    """Read a tagged field. Unlike in other fields, a structure that may be null follows a varint, not a byte."""
     if field.type.name == "struct" and field.type.is_nullable:
         return _read_struct(reader, field.type.fields, True) if reader.unsigned_varint() > 0 else None
     return _read_value(reader, field.type, True, field.name)
@@ -149,7 +150,10 @@ def _read_value(reader: MessageReader, field_type: FieldType, flexible: bool, na
 def _read_size(
     reader: MessageReader, plain: str, field_type: FieldType, flexible: bool, name: str
 ) -> int | None:
-    """The length before a string (`plain` is int16), bytes or an array (int32); compact ones store it plus 1."""
+    """Read the length of a string (`plain` is int16), of bytes or of an array (int32); None for null.
+
+    Compact lengths are stored plus 1. Raises Unreadable for a null that the field does not allow.
+    """
     size = reader.unsigned_varint() - 1 if flexible else reader.integer(plain)
     if size >= 0:
         return size
@@ -189,7 +193,7 @@ def _read_uuid(reader: MessageReader) -> str:
 
 
 def uuid_text(data: bytes) -> str:
-    """The text of a uuid, as in Kafka's Uuid.toString."""
+    """Returns the text of a uuid as Kafka's Uuid.toString writes it."""
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
@@ -233,7 +237,7 @@ _ESCAPES = {code: f"\\u{code:04X}" for code in range(0x20)} | {
 
 
 def json_text(value: Value | Mapping[str, Value]) -> str:
-    """The JSON of a value, without blanks, escaped as Jackson escapes it."""
+    """Returns the JSON of a value, without blanks, escaped as Jackson escapes it."""
     match value:
         case None:
             return "null"
@@ -252,7 +256,7 @@ def json_text(value: Value | Mapping[str, Value]) -> str:
 
 
 def _java_double(value: float) -> str:
-    """The text of Java's Double.toString, in quotes where JSON has no such number."""
+    """Returns the text of Java's Double.toString, in quotes if JSON has no such number."""
     if value != value:
         return '"NaN"'
     if value in (float("inf"), float("-inf")):

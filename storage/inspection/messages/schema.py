@@ -13,7 +13,9 @@ from storage.errors import StorageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldType:
-    """The type of a field. `name` is a primitive's, `array` or `struct`; arrays have `element`, structures `fields`."""
+    """The type of a field. `name` is `array`, `struct` or a primitive; `element` is the type of an array's elements,
+    `fields` are those of a structure.
+    """
 
     name: str
     is_nullable: bool = False
@@ -43,7 +45,7 @@ class MessageSchema:
 
 @final
 class _Parser:
-    """Parses the fields of one line. An error in the table is a bug: that is why it asserts."""
+    """Parses the fields of one line. It asserts, because an error in the table is a bug of ours."""
 
     _WORD = re.compile(r"[A-Za-z0-9_]+")
     _DEFAULT = re.compile(r"[^ }]+")
@@ -105,7 +107,7 @@ _LINE = re.compile(r"(?P<name>\w+) (?P<first>\d+)(?:-(?P<last>\d+))?(?P<flexible
 
 @cache
 def schemas_of(layouts: str) -> Mapping[str, Mapping[int, MessageSchema]]:
-    """The schemas of all lines, by name and version."""
+    """Parse all lines; returns the schemas by name and version."""
     found: dict[str, dict[int, MessageSchema]] = {}
     for line in _lines(layouts):
         parsed = _LINE.fullmatch(line)
@@ -122,7 +124,7 @@ def schemas_of(layouts: str) -> Mapping[str, Mapping[int, MessageSchema]]:
 
 
 def _lines(layouts: str) -> Iterator[str]:
-    """The lines, each with the lines that continue it."""
+    """Yield the lines, each joined with the lines that continue it."""
     return iter(layouts.strip().replace("\n  ", " ").split("\n"))
 
 

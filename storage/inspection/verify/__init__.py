@@ -1,1 +1,1 @@
-"""Findings about a log directory: where its files contradict each other or the format."""
+"""Verification of a log directory: where its files contradict each other or their format."""

@@ -1,4 +1,4 @@
-"""Verifies what a log directory has beside its partitions; reads only."""
+"""Verifies a log directory: its partitions, its checkpoints and its other folders; reads only."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ _OWN_FILES = (*OFFSET_CHECKPOINTS, META_PROPERTIES_FILE, CLEAN_SHUTDOWN_FILE)
 def verify_log_directory(
     file_system: FileSystem, directory: str, *, deep: bool = False
 ) -> tuple[list[PartitionReport], list[Problem]]:
-    """Verify each partition and what is beside them. Returns their reports, and the other problems."""
+    """Verify each partition and the files beside them. Returns the partitions' reports and the other problems.
+
+    Raises OSError if a directory or file is unreadable.
+    """
     reports = [
         verify_partition(file_system, join(directory, name), deep=deep)
         for name in partition_directories(file_system, directory)
@@ -48,10 +51,10 @@ def verify_log_directory(
 def verify_beside(
     file_system: FileSystem, directory: str, reports: Sequence[PartitionReport], *, in_use: bool = False
 ) -> list[Problem]:
-    """Compare the checkpoints with the logs that `reports` describe, and find folders that are no live partition's.
+    """Compare the checkpoints with the logs that `reports` describe, and find folders that are not live partitions.
 
-    With a node at work (`in_use`) folders that it is about to delete are no inconsistency, and checkpoints, which are
-    read after the logs, may be ahead of the reports.
+    While a node uses the directory (`in_use`), folders that it is about to delete are not reported, and checkpoints may
+    be ahead of the reports, because they are read after the logs.
     """
     settled = [] if in_use else [report for report in reports if report.error is None]
     ends = {basename(report.directory): report.log_end_offset for report in settled}
@@ -72,9 +75,7 @@ def looks_like_log_directory(file_system: FileSystem, directory: str) -> bool:
 
 
 def _check_checkpoint(file_system: FileSystem, path: str, ends: dict[str, int]) -> Iterator[Problem]:
-    """Compare one checkpoint. A line of a missing partition is correct: the partition was deleted, or moved
-    elsewhere.
-    """
+    """Compare one checkpoint. A line of a missing partition is correct: the partition was deleted or moved away."""
     if not file_system.exists(path):
         return
     try:
@@ -113,7 +114,7 @@ def _check_folder(path: str, name: str) -> Iterator[Problem]:
     try:
         parsed = parse_directory_name(name)
     except BadDirectoryName:
-        message = "the name is no partition's: Kafka refuses to start with it"
+        message = "not the name of a partition: Kafka refuses to start with it"
         yield Problem(path=path, position=None, rule="LL3", message=message)
         return
     if parsed.suffix:

@@ -1,5 +1,5 @@
-"""Verifies that the entries of a segment's indexes are true. Entries are compared, not bytes: many layouts are
-correct (T1).
+"""Verifies that each entry in a segment's indexes agrees with its `.log`. Which batches have an entry is not checked:
+many choices are correct (T1).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class BatchPlace(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class SegmentFacts:
-    """What the `.log` of one segment holds, in columns by batch."""
+    """The facts about one segment's `.log`, in columns with an element for each batch."""
 
     base_offset: int
     is_last: bool
@@ -71,7 +71,7 @@ def _check_length(path: str, content: bytes, entry_size: int, rule: str) -> Iter
 
 
 def _used_bytes(content: bytes, entry_size: int) -> int:
-    """The size up to the last entry that is not all zeros: after it is preallocated space."""
+    """Returns the size up to the last entry that is not all zeros: the rest is preallocated space."""
     used = len(content.rstrip(b"\0"))
     return min(-(-used // entry_size) * entry_size, len(content) // entry_size * entry_size)
 
@@ -90,13 +90,13 @@ def _check_offset_entries(path: str, content: bytes, facts: SegmentFacts) -> Ite
         relative, position = offset_index.ENTRY.unpack_from(content, at)
         offset = facts.base_offset + relative
         if relative < 0 or relative <= before:
-            yield path, at, "IX13", f"offset {offset} does not go up"
+            yield path, at, "IX13", f"offset {offset} is not above the one before"
         before = max(before, relative)
         index = bisect_left(facts.positions, position)
         if index == len(facts.positions) or facts.positions[index] != position:
             yield path, at, "IX14", f"no batch begins at byte {position} of the log"
         elif facts.base_offsets[index] > offset or (index > 0 and facts.last_offsets[index - 1] >= offset):
-            yield path, at, "IX14", f"offset {offset} is not to be found from byte {position} on"
+            yield path, at, "IX14", f"offset {offset} is before the batch at byte {position} of the log"
 
 
 def _check_time_entries(path: str, content: bytes, facts: SegmentFacts) -> Iterator[Finding]:
@@ -108,7 +108,7 @@ def _check_time_entries(path: str, content: bytes, facts: SegmentFacts) -> Itera
         timestamp, relative = time_index.ENTRY.unpack_from(content, at)
         offset = facts.base_offset + relative
         if timestamp <= time_before or relative < max(offset_before, 0):
-            yield path, at, "IX20", f"entry ({timestamp}, {offset}) does not go up"
+            yield path, at, "IX20", f"entry ({timestamp}, {offset}) is not above the one before"
         time_before, offset_before = max(time_before, timestamp), max(offset_before, relative)
         covered = bisect_right(facts.last_offsets, offset)
         if covered and facts.timestamps_so_far[covered - 1] > timestamp:

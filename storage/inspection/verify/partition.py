@@ -1,8 +1,8 @@
-"""Verifies a log directory: names every inconsistency, reads only and changes nothing.
+"""Verifies one partition: names every inconsistency, reads only and changes nothing.
 
-It may run beside a live node: then the active segment's end and its preallocated indexes count as they are at that
-moment. Rules have the names that the code has: FR frames, LS segments, IX indexes, EP epochs, PS
-producers, AP appends, RO rolls, LL start-up, CL compaction, FL flushing; a number with a dot is a file format's.
+It may run beside a live node: then it judges the active segment's end and its preallocated indexes as they are at that
+moment. Every problem names its rule (docs/rules.md): FR frames, LS segments, IX indexes, EP epochs, PS producers,
+AP appends, RO rolls, LL start-up, CL compaction, FL flushing; a number with a dot is a rule of a file's format.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from storage.topics import BadDirectoryName, parse_directory_name
 _LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 _KEPT_SUFFIX = ".checkpoint" + DELETED_SUFFIX
 _LOG_NAME = re.compile(r"[0-9]{20}\.log", re.ASCII)
-# Enough, because retention deletes rarely, and several segments at once.
+# Five attempts are enough: retention deletes rarely, and several segments at once.
 _LOOKS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One inconsistency. `position` is a byte of the file, None where it concerns the whole file."""
+    """One inconsistency. `position` is a byte of the file; None if the problem concerns the whole file."""
 
     path: str
     position: int | None
@@ -60,9 +60,9 @@ class PartitionReport:
     # The base offset of the first segment.
     first_offset: int = 0
     log_end_offset: int = 0
-    # Offsets between batches that compaction, or a cut inside of a batch, has removed.
+    # The number of offsets missing between batches: compaction removed them, or a cut within a batch.
     missing_offsets: int = 0
-    # The reason why it could not be read to its end; None if it could.
+    # The reason why the partition could not be read to its end; None if it could.
     error: str | None = None
     problems: list[Problem] = field(default_factory=list)
 
@@ -73,12 +73,11 @@ class PartitionReport:
 def verify_partition(
     file_system: FileSystem, directory: str, *, deep: bool = False, in_use: bool = False
 ) -> PartitionReport:
-    """Verify one partition; `deep` decodes every record too. Raises OSError where the directory or a file is
-    unreadable.
+    """Verify one partition; `deep` also decodes every record. Raises OSError if the directory or a file is unreadable.
 
-    When a node deletes a file meanwhile, the verification starts again. With a node at work (`in_use`) files of
-    unfinished operations are no inconsistency: a compaction writes `.cleaned` ones, retention keeps `.deleted` ones
-    for file.delete.delay.ms; and a directory that was deleted meanwhile is empty.
+    If a node deletes a file meanwhile, the verification starts again. While a node uses the directory (`in_use`), files
+    of unfinished operations are not reported: a compaction writes `.cleaned` files, retention keeps `.deleted` ones for
+    file.delete.delay.ms. A directory that the node deletes meanwhile has an empty report.
     """
     looks = 0
     while True:
@@ -86,10 +85,10 @@ def verify_partition(
         try:
             return _Verification(file_system, directory, deep, in_use).run()
         except FileNotFoundError:
-            is_gone = not file_system.exists(directory)
-            if is_gone and in_use:
+            is_deleted = not file_system.exists(directory)
+            if is_deleted and in_use:
                 return PartitionReport(directory=directory)
-            if is_gone or looks == _LOOKS:
+            if is_deleted or looks == _LOOKS:
                 raise
 
 
@@ -105,7 +104,7 @@ class _Verification:
         self._epoch_starts: list[tuple[int, int, str, int]] = []
 
     def run(self) -> PartitionReport:
-        """Verify everything, once."""
+        """Verify the whole partition; to be called once."""
         files = list_live_files(self._file_system, self._directory)
         report = self._report
         self._check_names(files.names)
@@ -166,7 +165,7 @@ class _Verification:
                     BatchPlace(batch.position, batch.base_offset, batch.last_offset, batch.max_timestamp)
                 )
                 end = batch.position + batch.size_bytes
-            if end < records.size_bytes and not self._was_told(path, end):
+            if end < records.size_bytes and not self._is_reported(path, end):
                 left = records.size_bytes - end
                 report.add(path, end, "FR8", f"the last {left} bytes are no whole batch")
         finally:
@@ -174,11 +173,11 @@ class _Verification:
         self._add_all(check_indexes(self._file_system, self._directory, facts))
         self._add_all(self._producers.end_segment(base_offset))
 
-    def _was_told(self, path: str, position: int) -> bool:
+    def _is_reported(self, path: str, position: int) -> bool:
         return any(problem.path == path and problem.position == position for problem in self._report.problems)
 
     def _sound_frames(self, records: FileRecords) -> Iterator[RecordBatch]:
-        """The batches up to the first that is not sound: after a frame that makes no sense no other can be found."""
+        """Yield the batches before the first unsound frame: the next frame cannot be found without its size."""
         try:
             yield from records.batches()
         except CorruptBatch as error:
@@ -205,7 +204,7 @@ class _Verification:
             report.add(path, position, "AP4", message)
         if next_base is not None and batch.last_offset >= next_base:
             report.add(
-                path, position, "RO2", f"offset {batch.last_offset} belongs into the segment {next_base}"
+                path, position, "RO2", f"offset {batch.last_offset} belongs to the segment {next_base}"
             )
         self._add_all(self._producers.batch(batch, path, self._last_offset))
         if batch.magic == CURRENT_MAGIC and 0 <= self._last_offset < batch.base_offset:
@@ -252,7 +251,9 @@ class _Verification:
             self._report.add(path, batch.position, "1.5", message)
 
     def _check_epochs(self) -> None:
-        """Compare the leader epochs: a crash may leave too many entries in the file, but never too few (EP12)."""
+        """Compare the leader epochs with the checkpoint: a crash may leave too many entries in it, but never too few
+        (EP12).
+        """
         path = join(self._directory, LEADER_EPOCH_CHECKPOINT)
         if not self._file_system.exists(path):
             if self._epoch_starts:
@@ -278,9 +279,10 @@ class _Verification:
 
 
 def partition_directories(file_system: FileSystem, directory: str) -> list[str]:
-    """The live partitions in `directory`, including the metadata log; folders without our files are left out.
+    """Returns the names of the live partitions in `directory`, including the metadata log, without folders that have
+    none of our files.
 
-    A folder that has the name of a partition and may not be listed is included: its reader gets the error.
+    A folder that has the name of a partition but cannot be listed is included: whoever reads it gets the error.
     """
     names = []
     for name in file_system.list(directory):
@@ -307,7 +309,7 @@ _PARTITION_FILE = re.compile(
 
 
 def is_partition_directory(file_system: FileSystem, directory: str) -> bool:
-    """Whether it has the name of a partition and a file of ours: `/etc/dbus-1` has such a name and is none."""
+    """Whether `directory` has the name of a partition and a file of ours: `/etc/dbus-1` has only such a name."""
     try:
         parse_directory_name(basename(directory))
     except BadDirectoryName:

@@ -1,7 +1,7 @@
 """Verifies that producers and transactions of a log agree with its transaction indexes and its producer snapshots.
 
-Each batch of a producer must continue the sequence of its last batch, as a leader writes them. Where offsets are
-missing, compaction may have removed batches, and only sequences that go back are wrong.
+Each batch of a producer must continue the sequence of its previous batch. After missing offsets only a sequence that
+goes back is wrong: compaction may have removed the batches between.
 """
 
 from __future__ import annotations
@@ -39,24 +39,26 @@ class _Remembered(NamedTuple):
 
 @final
 class ProducerWatch:
-    """Follows producers and transactions: it must see every sound batch in order, and the end of each segment."""
+    """Follows producers and transactions. Call `read_snapshots` first, then `batch` for every sound batch in order and
+    `end_segment` after each segment, at last `check_end`.
+    """
 
     def __init__(self, file_system: FileSystem, directory: str) -> None:
         self._file_system, self._directory = file_system, directory
         self._producers: dict[int, _Producer] = {}
-        # The first offset of the open transaction of each producer.
+        # By producer, the first offset of its open transaction.
         self._open: dict[int, int] = {}
-        # The aborted transactions of the segment by the offset of their marker.
+        # By the offset of its marker, each aborted transaction of the segment.
         self._aborted: dict[int, AbortedTransaction] = {}
-        # The producers of the ABORT markers of the segment by the offset of the marker.
+        # By its offset, the producer of each ABORT marker of the segment.
         self._markers: dict[int, int] = {}
-        # The entries of snapshots by last offset.
+        # By last offset, the entries of the snapshots.
         self._remembered: dict[int, list[_Remembered]] = {}
-        # So far no offset after this one is missing.
+        # No offset from this one on is missing so far.
         self._missing_up_to = -1
 
     def read_snapshots(self) -> Iterator[Finding]:
-        """Read the snapshots; called before the first batch."""
+        """Read the snapshots. Call this before the first batch."""
         for offset in list_snapshots(self._file_system, self._directory):
             path = join(self._directory, snapshot_name(offset))
             try:
@@ -77,7 +79,7 @@ class ProducerWatch:
                 )
 
     def check_end(self, log_end_offset: int) -> Iterator[Finding]:
-        """Compare what must hold at the end; called after the last batch."""
+        """Compare the snapshots' offsets with the log end offset. Call this after the last batch."""
         for offset in list_snapshots(self._file_system, self._directory):
             if offset > log_end_offset:
                 path = join(self._directory, snapshot_name(offset))
@@ -92,7 +94,7 @@ class ProducerWatch:
         for each in self._remembered.get(batch.last_offset, ()):
             found = (batch.producer_id, batch.producer_epoch, batch.last_sequence)
             if not batch.is_control and found != each[1:]:
-                message = f"offset {batch.last_offset} is of producer, epoch, sequence {each[1:]}, in the log {found}"
+                message = f"offset {batch.last_offset}: producer, epoch and sequence {each[1:]}, but {found} in the log"
                 yield each.path, None, "PS15", message
         if batch.is_control:
             self._marker(batch)
@@ -172,7 +174,8 @@ class ProducerWatch:
                     path,
                     at,
                     "1.9",
-                    f"{entry.first_offset} to {entry.last_offset}, {entry.last_stable_offset}",
+                    f"first offset {entry.first_offset}, last offset {entry.last_offset} and last stable offset "
+                    f"{entry.last_stable_offset} contradict each other",
                 )
             if self._markers.get(entry.last_offset) != entry.producer_id:
                 message = f"no ABORT marker of producer {entry.producer_id} at offset {entry.last_offset}"
