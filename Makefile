@@ -1,4 +1,4 @@
-# Two commands do all the set-up on a bare machine: `make demo` and `make test`.
+# On a bare machine `make demo` and `make test` do all the set-up themselves.
 PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.installed
@@ -46,7 +46,8 @@ generate: $(SETUP)
 	$(BIN)/python -m cluster.rpc.generate
 	$(BIN)/python tools/rules_table.py
 
-# Every decoder under atheris, SECONDS each; what breaks one lands in tests/fuzz/corpus, which `make test` replays.
+# Fuzzes every decoder under atheris for SECONDS; an input that breaks one is kept in tests/fuzz/corpus, which
+# `make test` replays.
 SECONDS ?= 30
 fuzz: setup $(FUZZ)
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
@@ -58,15 +59,16 @@ $(FUZZ): $(SETUP) requirements-fuzz.lock
 bench: setup
 	$(BIN)/python -m bench
 
-# Mistakes planted into copies of the checkout: each must make a named test or scenario fail.
+# Plants mistakes into copies of the checkout: each must make a named test or scenario fail.
 mutants: setup
 	$(BIN)/python tools/mutants.py
 
-# A crash at every file-system call of small workloads, each state that it may leave, each call failing, and mistakes.
+# Crashes small workloads at every file-system call and recovers from each state that this may leave, fails every call,
+# and plants mistakes that these runs must notice.
 crash-sweep: setup
 	$(BIN)/python -m tests.crash --mistakes
 
-# Needs uv; everyone else installs from what it wrote.
+# Needs uv; all other targets install from the lock that it writes.
 lock:
 	uv pip compile pyproject.toml --extra spark --extra fast --group dev --python-version 3.11 \
 	  --universal --generate-hashes --quiet --output-file requirements.lock

@@ -70,7 +70,7 @@ class ReplogReader(DataSourceReader):
         self.partition: int | None = None
 
     def partitions(self) -> list[SegmentTask]:
-        """Returns the tasks of the read. Raises SourceError for a missing directory or an option that cannot be used."""
+        """Returns the tasks of the read. Raises SourceError for a missing directory or an unusable option."""
         from storage.disk.os_filesystem import OsFileSystem
 
         directory = self.options["path"].rstrip("/") or "/"
@@ -98,7 +98,7 @@ class ReplogReader(DataSourceReader):
         )
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """Yield the records of one task as Arrow batches. Raises SourceError at damage, unless failOnDataLoss is off."""
+        """Yield the records of one task as Arrow batches. At damage raises SourceError if failOnDataLoss is on."""
         assert isinstance(partition, SegmentTask), partition
         return segment_batches(
             partition.wanted,

@@ -1,6 +1,6 @@
 """replog: a Kafka-style replicated log on Kafka's bytes, and the simulator that breaks it on purpose.
 
-The public names, each loaded when it is first used, so that reading a segment does not import gRPC.
+It has the public names. Each is loaded when it is first used, so that reading a segment does not import gRPC.
 """
 
 from __future__ import annotations

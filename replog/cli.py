@@ -1,4 +1,4 @@
-"""The `replog` command. It imports nothing until an interruption is looked after: Ctrl-C may come that early."""
+"""The `replog` command. It imports its modules where an interruption is handled: Ctrl-C may come that early."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ INTERRUPTED = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: see `replog.commands`."""
+    """Run one command; returns the exit status that `replog.commands` explains."""
     try:
         from replog.commands import run
 

@@ -1,6 +1,6 @@
-"""`replog`: a group whose commands are imported when they are called, not before.
+"""`replog`: a group whose commands are imported only when they are called.
 
-So `replog dump` starts without gRPC, and a missing extra spoils only the commands that need it. Exit status:
+So `replog dump` starts without gRPC, and a missing extra affects only the commands that need it. Exit status:
 0 held, 1 something is violated or damaged, 2 the input was unusable, 3 interrupted or out of time.
 """
 
@@ -22,7 +22,7 @@ INTERRUPTED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """Where a command lives: the click command of that name in `module`, which may need `extra`."""
+    """The place of a command: the click command of the same name in `module`, which may need the extra `extra`."""
 
     module: str
     summary: str
@@ -32,11 +32,11 @@ class Mount:
 MOUNTS = {
     "consume": Mount(
         module="cluster.commands.records",
-        summary="A topic to standard output, up to the high watermark.",
+        summary="Write a topic to standard output, up to the high watermark.",
     ),
     "dump": Mount(
         module="replog.dump_command",
-        summary="What a log, index or snapshot file holds, in kafka-dump-log's lines.",
+        summary="Print a log, index or snapshot file in kafka-dump-log's lines.",
     ),
     "log": Mount(
         module="replog.log_commands",
@@ -44,9 +44,9 @@ MOUNTS = {
     ),
     "nodes": Mount(
         module="cluster.commands.up",
-        summary="Look at, stop, kill and start the nodes of a running `up`.",
+        summary="List, stop, kill and start the nodes of a running `up`.",
     ),
-    "produce": Mount(module="cluster.commands.records", summary="Lines or files into a topic."),
+    "produce": Mount(module="cluster.commands.records", summary="Write lines or files into a topic."),
     "sim": Mount(module="sim.commands", summary="Run scenarios in simulated time."),
     "spark": Mount(
         module="pipeline.commands",
@@ -59,7 +59,7 @@ MOUNTS = {
     ),
     "up": Mount(
         module="cluster.commands.up",
-        summary="A local cluster, one process a node, until Ctrl-C.",
+        summary="Run a local cluster, one process for each node, until Ctrl-C.",
     ),
 }
 
@@ -70,7 +70,7 @@ _OWN_PACKAGES = ("cluster", "pipeline", "replog", "sim", "storage")
 
 
 class ReaderLeft(Exception):
-    """Nobody reads standard output any more. No OSError: click would end with a status of its own."""
+    """The reader of standard output closed it. This is not an OSError, which click would turn into its own status."""
 
 
 class Unavailable(click.ClickException):
@@ -87,11 +87,15 @@ class LazyGroup(click.Group):
         return sorted(MOUNTS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command. Raises Unavailable if it cannot be; returns None for an unknown name."""
         mount = MOUNTS.get(cmd_name)
         return None if mount is None else load_command(cmd_name, mount)
 
-    def invoke(self, ctx: click.Context) -> Any:  # as click has it
-        """Raises what click's own main would answer in its way: with status 1, and a line more."""
+    # The result is of type Any because that is click's signature.
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Raises ReaderLeft and click.Abort in place of errors that click's own main would handle
+        differently: with status 1 and an additional line.
+        """
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
@@ -105,7 +109,10 @@ class LazyGroup(click.Group):
 
 
 def load_command(name: str, mount: Mount) -> click.Command:
-    """Raises Unavailable with what to install, when a package of another house is missing."""
+    """Import the command `name` from its module.
+
+    Raises Unavailable, which names what to install, if a package that is not ours is missing.
+    """
     try:
         module = importlib.import_module(mount.module)
     except ModuleNotFoundError as error:
@@ -116,8 +123,9 @@ def load_command(name: str, mount: Mount) -> click.Command:
             ) from error
         if missing and missing not in _OWN_PACKAGES:
             raise Unavailable(f"replog {name} needs {missing}: pip install {missing}") from error
+        # One of our modules imports another one that does not exist: a bug, which must show.
         if error.name != mount.module and not mount.module.startswith(f"{error.name}."):
-            raise  # a module of ours imports one that is not there: a bug, which must show
+            raise
         raise Unavailable(f"replog {name} is not part of this installation") from error
     commands = [value for value in vars(module).values() if isinstance(value, click.Command)]
     command = next((command for command in commands if command.name == name), None)
@@ -135,7 +143,7 @@ def replog() -> None:
 
 
 def run(arguments: Sequence[str] | None) -> int:
-    """The exit status; never a stack trace for what a user gave or pressed."""
+    """Run one command; returns its exit status. No input of a user and no interruption ends in a stack trace."""
     _open_missing_streams()
     if not __debug__:
         _complain("Python's -O and PYTHONOPTIMIZE switch off the checks that guard the log: run without them")
@@ -153,17 +161,17 @@ def run(arguments: Sequence[str] | None) -> int:
         _complain(error.format_message())
         return error.exit_code if isinstance(error, Unavailable) else UNUSABLE_INPUT
     except (BrokenPipeError, ReaderLeft):
-        # The reader left, as `| head` does. Python flushes at exit once more: let that go nowhere.
+        # The reader closed the pipe, as `| head` does. Python flushes again at exit: that must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return INTERRUPTED
     except OSError as error:
-        _complain(_told(error))
+        _complain(_explained(error))
         return UNUSABLE_INPUT
     return status
 
 
 def _status(arguments: Sequence[str] | None) -> int:
-    """What the command returns or exits with."""
+    """Run the command; returns the status that it returns or exits with."""
     try:
         status = replog.main(
             args=None if arguments is None else list(arguments), prog_name="replog", standalone_mode=False
@@ -176,7 +184,7 @@ def _status(arguments: Sequence[str] | None) -> int:
 
 
 def _open_missing_streams() -> None:
-    """What the caller closed (`<&-`, `>&-`) is empty and takes all: no file of ours may get its number."""
+    """Open each stream that the caller closed (`<&-`, `>&-`), so that no file of ours gets its descriptor's number."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull)
     if sys.stdout is None:
@@ -185,8 +193,8 @@ def _open_missing_streams() -> None:
         sys.stderr = open(os.devnull, "w")
 
 
-def _told(error: OSError) -> str:
-    """What storage opens has its name in every error; standard output has none, and may be a file on a full disk."""
+def _explained(error: OSError) -> str:
+    """Returns the file's name and the reason. Only errors of standard output, perhaps on a full disk, have no name."""
     reason = error.strerror or str(error)
     name = error.filename or ("standard output" if error.errno in _WRITING_ERRORS else None)
     return f"{name}: {reason}" if name else reason

@@ -1,7 +1,7 @@
 """The second half of `make demo`: three real brokers, a real text, and a leader that is killed half-way.
 
-Exit status 0 only if every claim held: each acknowledged line is consumed once and in order, and the replicas'
-batches are byte for byte the same, the killed one's too once it is back.
+The exit status is 0 only if every claim held: each acknowledged line is consumed once and in order, and the replicas'
+batches are equal byte for byte, after its restart also those of the killed one.
 """
 
 from __future__ import annotations
@@ -36,17 +36,19 @@ NODES = 3
 LINES = 100_000
 TOPIC = "library"
 PLACE = TopicPartition(TOPIC, 0)
-SEGMENT_BYTES = 1 << 20  # small, so that the log has several segments
-# Kafka's own session timeout is 9 s; the point here is not to wait for it.
+# Small, so that the log has several segments.
+SEGMENT_BYTES = 1 << 20
+# Kafka's own session timeout is 9 s: too long to wait for here.
 SESSION = ("broker.session.timeout.ms=2000", "broker.heartbeat.interval.ms=300")
 # A small buffer: lines are sent as earlier ones are acknowledged, not all at once.
 PACED = ProducerConfig(buffer_memory=256 << 10)
-KILLED_IN_FLIGHT = 5_000  # more than can have been underway when the leader died
+# More lines than can have been in flight when the leader was killed.
+KILLED_IN_FLIGHT = 5_000
 DEADLINE_S = 60.0
 
 
 class ClaimBroken(Exception):
-    """Something that the demo shows did not hold."""
+    """A claim of the demo did not hold."""
 
 
 def say(text: str) -> None:
@@ -58,7 +60,7 @@ def since(started: float) -> str:
 
 
 def library_lines(count: int) -> list[bytes]:
-    """At least `count` lines of the Python standard library's source, file after file by name."""
+    """Returns at least `count` lines of the Python standard library's source, file by file in order of name."""
     lines: list[bytes] = []
     for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         lines += path.read_bytes().splitlines()
@@ -68,12 +70,12 @@ def library_lines(count: int) -> list[bytes]:
 
 
 def bootstrap_of(port: int) -> str:
-    """All of the brokers: whichever dies, a client that comes later finds the others."""
+    """Returns the addresses of all brokers: whichever is killed, a later client finds the others."""
     return ",".join(f"{HOST}:{port + number}" for number in range(NODES))
 
 
 def free_port() -> int:
-    """A port with the next ones, and the controller's, free."""
+    """Returns a port that is free, as are the next ones for the other nodes and the controller's."""
     for port in range(DEFAULT_PORT, DEFAULT_PORT + CONTROLLER_PORT_DISTANCE, 10):
         with contextlib.suppress(PortInUse):
             for number in (*range(port, port + NODES), port + CONTROLLER_PORT_DISTANCE):
@@ -88,7 +90,10 @@ def command(*arguments: str) -> list[str]:
 
 @contextlib.contextmanager
 def cluster(data: Path, port: int) -> Iterator[None]:
-    """`replog up` as a child; stopped with SIGTERM, and its exit status is a claim too."""
+    """Run `replog up` as a child process, and stop it with SIGTERM at the end.
+
+    Raises ClaimBroken if it does not become ready, or does not stop with status 0 and without pid files.
+    """
     config = [part for pair in SESSION for part in ("--config", pair)]
     arguments = ["up", "--nodes", str(NODES), "--port", str(port), "--data", str(data), *config]
     started = time.perf_counter()
@@ -114,18 +119,21 @@ def cluster(data: Path, port: int) -> Iterator[None]:
 @final
 @dataclass
 class Run:
-    """What was sent and what became of it."""
+    """The lines of one run, and which of them were acknowledged or failed."""
 
     data: Path
     bootstrap: str
     lines: list[bytes]
-    acknowledged: dict[int, int] = field(default_factory=dict)  # line number to offset
+    # The offset of each acknowledged line, by its number.
+    acknowledged: dict[int, int] = field(default_factory=dict)
     failed: list[Delivered] = field(default_factory=list)
     _wanted: int = 0
     _reached: asyncio.Event = field(default_factory=asyncio.Event)
 
     def on_end(self, number: int, future: asyncio.Future[Delivered]) -> None:
+        """Note that the line `number` was acknowledged or failed."""
         delivered = future.result()
+        assert number not in self.acknowledged, (number, self.acknowledged[number])
         if delivered.error is ErrorCode.NONE:
             self.acknowledged[number] = delivered.offset
             if len(self.acknowledged) >= self._wanted:
@@ -134,6 +142,7 @@ class Run:
             self.failed.append(delivered)
 
     async def produce(self, producer: Producer) -> None:
+        """Send all lines; their acknowledgements arrive later."""
         for number, line in enumerate(self.lines):
             future = await producer.send(TOPIC, line)
             future.add_done_callback(functools.partial(self.on_end, number))
@@ -141,13 +150,14 @@ class Run:
                 await asyncio.sleep(0)
 
     async def until_acknowledged(self, count: int) -> None:
+        """Wait until `count` lines, or all of them, are acknowledged."""
         self._wanted = min(count, len(self.lines))
         self._reached.clear()
         if len(self.acknowledged) < self._wanted:
             await self._reached.wait()
 
     async def consume(self) -> list[bytes]:
-        """Every value from the log start to the high watermark."""
+        """Returns every value from the log start to the high watermark. Raises ClaimBroken at a gap."""
         values: list[bytes] = []
         async with asyncio.timeout(DEADLINE_S), Consumer(self.bootstrap) as consumer:
             consumer.assign([(PLACE, OffsetReset.EARLIEST)])
@@ -169,7 +179,10 @@ class Run:
         return int((self.data / f"node-{node}" / "pid").read_text())
 
     def log_digest(self, node: int, high_watermark: int) -> tuple[str, int, int]:
-        """SHA-256 of the node's batches below the high watermark, read from its files; their count; the segments."""
+        """Read the node's batches below the high watermark from its files.
+
+        Returns their SHA-256, their number, and the number of segments.
+        """
         directory = self.data / f"node-{node}" / f"{TOPIC}-0"
         digest, batches = hashlib.sha256(), 0
         segments = sorted(directory.glob("*.log"))
@@ -190,7 +203,10 @@ async def partition_state(admin: Admin) -> tuple[PartitionMetadata, dict[int, Re
 
 
 async def until_caught_up(admin: Admin, nodes: Iterable[int]) -> int:
-    """The high watermark, once the nodes are in the ISR and hold everything. Raises ClaimBroken at the deadline."""
+    """Wait until the ISR consists of the nodes and all have the same log end; returns it, which is the high watermark.
+
+    Raises ClaimBroken at the deadline.
+    """
     wanted = frozenset(nodes)
     deadline = time.perf_counter() + DEADLINE_S
     while time.perf_counter() < deadline:
@@ -210,7 +226,7 @@ async def until_caught_up(admin: Admin, nodes: Iterable[int]) -> int:
 
 
 async def produce_and_kill(run: Run, admin: Admin) -> int:
-    """Sends all lines; the leader dies once half are acknowledged, requests in flight. Returns the leader killed."""
+    """Send all lines, and kill the leader once half are acknowledged, with requests in flight. Returns its id."""
     async with asyncio.timeout(DEADLINE_S), Producer(run.bootstrap, PACED) as producer:
         sending = asyncio.ensure_future(run.produce(producer))
         await run.until_acknowledged(len(run.lines) // 2)
@@ -229,20 +245,22 @@ async def produce_and_kill(run: Run, admin: Admin) -> int:
 
 
 def check_consumed(run: Run, consumed: list[bytes]) -> None:
+    """Raise ClaimBroken unless all lines were acknowledged, and were consumed once and in order."""
     if run.failed:
         raise ClaimBroken(f"{len(run.failed)} lines were not acknowledged, the first: {run.failed[0]}")
     if len(run.acknowledged) != len(run.lines):
-        raise ClaimBroken(f"{len(run.acknowledged)} of {len(run.lines)} lines have an end")
+        raise ClaimBroken(f"only {len(run.acknowledged)} of {len(run.lines)} lines were acknowledged")
     if consumed != run.lines:
         at = next(
             (i for i, pair in enumerate(zip(consumed, run.lines, strict=False)) if pair[0] != pair[1]), None
         )
         raise ClaimBroken(f"consumed {len(consumed)} lines of {len(run.lines)}; the first that differs: {at}")
     if [run.acknowledged[number] for number in range(len(run.lines))] != list(range(len(run.lines))):
-        raise ClaimBroken("a line was acknowledged at an offset where another one stands")
+        raise ClaimBroken("a line was acknowledged at an offset that has another line")
 
 
 def check_same_bytes(run: Run, nodes: Iterable[int], high_watermark: int) -> None:
+    """Raise ClaimBroken unless the nodes' batches below the high watermark are equal byte for byte."""
     digests = {}
     for node in nodes:
         digest, batches, segments = run.log_digest(node, high_watermark)
@@ -253,6 +271,7 @@ def check_same_bytes(run: Run, nodes: Iterable[int], high_watermark: int) -> Non
 
 
 async def show(run: Run) -> None:
+    """Show the four claims in turn. Raises ClaimBroken at the first that does not hold."""
     async with Admin(run.bootstrap) as admin:
         configs = (("min.insync.replicas", "2"), ("segment.bytes", str(SEGMENT_BYTES)))
         await admin.create_topic(CreateTopicRequest(name=TOPIC, replication_factor=NODES, configs=configs))
@@ -286,8 +305,11 @@ async def show(run: Run) -> None:
 
 
 def main() -> int:
+    """Run the demo on a new cluster in a temporary directory; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--file", type=Path, help="a text to send; not given: the standard library's source")
+    parser.add_argument(
+        "--file", type=Path, help="the text to send; by default the standard library's source"
+    )
     given = parser.parse_args()
     started = time.perf_counter()
     lines = library_lines(LINES) if given.file is None else given.file.read_bytes().splitlines()
@@ -300,7 +322,7 @@ def main() -> int:
         except (ClaimBroken, ClusterError, TimeoutError) as error:
             say(f"\nNOT HELD: {str(error) or type(error).__name__}")
             return 1
-    say(f"\nHeld: all of it, in {since(started)}. The cluster is stopped and its files are gone.")
+    say(f"\nHeld: all of it, in {since(started)}. The cluster is stopped and its files are deleted.")
     return 0
 
 

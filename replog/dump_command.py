@@ -25,7 +25,8 @@ _LINES_A_WRITE = 512
 _CLASS_HELP = (
     "One of Kafka's org.apache.kafka.tools.api.{String,Integer,Long,Default}Decoder (bytes, shown in hex)."
 )
-_TOPIC_DECODERS: Mapping[str, Callable[[], RecordDecoder]] = {  # in Kafka's order of precedence
+# In Kafka's order of precedence: the first one asked for is used.
+_TOPIC_DECODERS: Mapping[str, Callable[[], RecordDecoder]] = {
     "offsets_decoder": offsets_decoder,
     "transaction_log_decoder": transaction_log_decoder,
     "cluster_metadata_decoder": ClusterMetadataDecoder,
@@ -33,15 +34,17 @@ _TOPIC_DECODERS: Mapping[str, Callable[[], RecordDecoder]] = {  # in Kafka's ord
 }
 
 
-@click.command("dump", short_help="What a log, index or snapshot file holds, in kafka-dump-log's lines.")
+@click.command("dump", short_help="Print a log, index or snapshot file in kafka-dump-log's lines.")
 @click.option("--files", help="Comma-separated files to dump, in order.  [required]")
 @click.option("--print-data-log", is_flag=True, help="Print keys and values; implies --deep-iteration.")
-@click.option("--deep-iteration", is_flag=True, help="A line for each record.")
+@click.option("--deep-iteration", is_flag=True, help="Print a line for each record.")
 @click.option(
-    "--skip-record-metadata", is_flag=True, help="Leave offset, timestamp, sizes, … of records out."
+    "--skip-record-metadata", is_flag=True, help="Leave out offset, timestamp, sizes and so on of records."
 )
 @click.option("--verify-index-only", is_flag=True, help="Compare indexes with their log, print no entries.")
-@click.option("--index-sanity-check", is_flag=True, help="Only what a broker checks when it opens an index.")
+@click.option(
+    "--index-sanity-check", is_flag=True, help="Check only what a broker checks on opening an index."
+)
 @click.option(
     "--max-message-size",
     type=click.IntRange(1, MAX_BYTES),
@@ -50,16 +53,19 @@ _TOPIC_DECODERS: Mapping[str, Callable[[], RecordDecoder]] = {  # in Kafka's ord
     help="The largest batch, in bytes, that an index entry may point to.",
 )
 @click.option(
-    "--max-bytes", type=click.IntRange(0, MAX_BYTES), default=MAX_BYTES, help="Read so much of each log."
+    "--max-bytes",
+    type=click.IntRange(0, MAX_BYTES),
+    default=MAX_BYTES,
+    help="Read at most this much of each log.",
 )
 @click.option("--key-decoder-class", is_flag=False, flag_value=STRING_DECODER, help=_CLASS_HELP)
 @click.option("--value-decoder-class", is_flag=False, flag_value=STRING_DECODER, help=_CLASS_HELP)
-@click.option("--offsets-decoder", is_flag=True, help="Records are those of __consumer_offsets.")
-@click.option("--transaction-log-decoder", is_flag=True, help="Records are those of __transaction_state.")
-@click.option("--cluster-metadata-decoder", is_flag=True, help="Records are those of __cluster_metadata.")
+@click.option("--offsets-decoder", is_flag=True, help="Decode records of __consumer_offsets.")
+@click.option("--transaction-log-decoder", is_flag=True, help="Decode records of __transaction_state.")
+@click.option("--cluster-metadata-decoder", is_flag=True, help="Decode records of __cluster_metadata.")
 @click.option("--remote-log-metadata-decoder", is_flag=True, help="Refused: there is no tiered storage here.")
-@click.option("--share-group-state-decoder", is_flag=True, help="Records are those of __share_group_state.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--share-group-state-decoder", is_flag=True, help="Decode records of __share_group_state.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @click.pass_context
 def dump(
     context: click.Context,
@@ -77,9 +83,9 @@ def dump(
     as_json: bool,
     **decoders: bool,
 ) -> None:
-    """What a log, index or snapshot file holds, in kafka-dump-log's lines.
+    """Print a log, index or snapshot file in kafka-dump-log's lines.
 
-    Reads only. Exit status: 0 all is sound, 1 a file is damaged (the first damage is told on standard error),
+    Reads only. Exit status: 0 all is sound, 1 a file is damaged (its first damage is reported on standard error),
     2 a file or an option cannot be used.
     """
     if files is None:
@@ -106,7 +112,9 @@ def dump(
 
 
 def _class_decoder(key_class: str | None, value_class: str | None) -> RecordDecoder | None:
-    """None where neither is asked for. Classes of other makers cannot be loaded here."""
+    """Returns the decoder of these two classes; None if neither option is given. Other Java classes cannot be loaded
+    here: they raise a usage error.
+    """
     if key_class is None and value_class is None:
         return None
     found = []
@@ -134,7 +142,7 @@ def _run(paths: list[str], options: DumpOptions) -> int:
 
 
 class _Output:
-    """UTF-8 whatever the locale says, many lines a write; an error comes after the lines before it."""
+    """Writes UTF-8 in any locale, many lines at once; before an error it writes all earlier lines."""
 
     def __init__(self) -> None:
         self._standard_output = sys.stdout.buffer

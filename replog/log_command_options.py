@@ -1,4 +1,4 @@
-"""What the commands of `replog log` have in common."""
+"""The options, exit statuses and helpers that the commands of `replog log` share."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ VIOLATED = 1
 UNUSABLE = 2
 
 directory_argument = click.argument("directory", type=click.Path(exists=True, file_okay=False))
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 jobs_option = click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Partitions worked on at the same time, a process each.  [default: the processors; 1 for little data]",
+    help="Partitions at the same time, each in a process.  [default: the processors; 1 for little data]",
 )
 
 
@@ -36,5 +36,5 @@ def echo_lines(lines: Iterable[str]) -> None:
 
 
 def quiet_logging() -> None:
-    """What storage logs is printed as results."""
+    """Silence the logger of storage: the commands print its news as results."""
     logging.getLogger("storage").addHandler(logging.NullHandler())

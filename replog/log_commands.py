@@ -1,4 +1,4 @@
-"""`replog log`: recover and truncate logs that no node is using. The only place here that asks a clock."""
+"""`replog log`: recover and truncate logs that no node is using. Of this package only this module reads the clock."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _config_option = click.option(
 
 @click.group("log", short_help="Verify, recover or truncate a log directory offline, or print its stats.")
 def log() -> None:
-    """Work on the files of partitions. Exit status: 0 done or sound, 1 damage found, 2 unusable."""
+    """Work on the files of partitions. Exit status: 0 done or sound, 1 damage found, 2 unusable input."""
     quiet_logging()
 
 
@@ -61,9 +61,9 @@ log.add_command(stats)
 @jobs_option
 @_config_option
 def recover(directory: str, as_json: bool, jobs: int | None, properties: tuple[str, ...]) -> None:
-    """Check every batch of every segment; cut what is damaged, build the indexes anew.
+    """Check every batch of every segment, cut each log at its first damage, build the indexes again.
 
-    DIRECTORY is a partition's, or a log directory with many. Each cut is told: segment, byte, reason, bytes.
+    DIRECTORY is one partition's or a log directory. Each cut is reported: segment, byte, reason, bytes.
     """
     file_system, path = OsFileSystem(), clean_path(directory)
     _config(properties)
@@ -76,7 +76,8 @@ def recover(directory: str, as_json: bool, jobs: int | None, properties: tuple[s
                 results.append(result)
                 if not as_json:
                     echo_lines(_recover_lines(result))
-        finally:  # also of those before an interruption
+        # An interruption leaves some partitions recovered: their checkpoints must be lowered too.
+        finally:
             _lower_checkpoints(file_system, path, results)
     if as_json:
         summary = {
@@ -91,6 +92,8 @@ def recover(directory: str, as_json: bool, jobs: int | None, properties: tuple[s
 
 @dataclass(slots=True, kw_only=True)
 class Cut:
+    """A cut that recovery made: `removed_bytes` from byte `position` of the file `segment` on."""
+
     segment: str
     position: int
     reason: str
@@ -99,7 +102,7 @@ class Cut:
 
 @dataclass(slots=True, kw_only=True)
 class Recovery:
-    """What became of one partition; `error` where it could be neither cut nor rebuilt."""
+    """The result of one partition's recovery; `error` if it failed. The end offset is exclusive."""
 
     directory: str
     log_start_offset: int | None = None
@@ -109,6 +112,8 @@ class Recovery:
     error: str | None = None
 
     def note(self, cut: RecoveryCut) -> None:
+        """Add a cut."""
+        assert cut.removed_bytes >= 0, (cut.path, cut.position, cut.removed_bytes)
         self.removed_bytes += cut.removed_bytes
         self.cuts.append(
             Cut(segment=cut.path, position=cut.position, reason=cut.reason, removed_bytes=cut.removed_bytes)
@@ -116,7 +121,7 @@ class Recovery:
 
 
 def _recover_one(path: str, *, properties: tuple[str, ...]) -> Recovery:
-    """In a process of its own perhaps: everything it needs it makes."""
+    """Recover one partition. It may run in its own process, so it creates everything that it needs."""
     quiet_logging()
     result = Recovery(directory=path)
     try:
@@ -143,15 +148,18 @@ def _recover_lines(result: Recovery) -> Iterator[str]:
 @log.command("truncate")
 @directory_argument
 @click.option(
-    "--to-offset", type=click.IntRange(0, 2**63 - 1), required=True, help="The log ends there (exclusive)."
+    "--to-offset",
+    type=click.IntRange(0, 2**63 - 1),
+    required=True,
+    help="The new log end offset (exclusive).",
 )
 @json_option
 @_config_option
 def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[str, ...]) -> None:
-    """Remove the batch that holds the offset, whole, and all behind it. DIRECTORY is one partition's."""
+    """Remove the whole batch that contains the offset, and all batches after it. DIRECTORY is one partition's."""
     file_system, path = OsFileSystem(), clean_path(directory)
     if not is_partition_directory(file_system, path):
-        fail(f"{path} is no partition directory")
+        fail(f"{path} is not a partition directory")
     config = _config(properties)
     recovery = Recovery(directory=path)
     with _offline(file_system, path):
@@ -160,7 +168,8 @@ def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[st
             before, size_before = log.log_end_offset, log.local.segments.size_bytes
             changed = log.truncate_to(to_offset, now_ms=_now_ms())
             end = log.local.segments.active.read_next_offset()
-            if changed and end < log.log_end_offset:  # the middle of a batch: the next start finds its begin
+            # If the offset is within a batch, the next start finds the log end where that batch began.
+            if changed and end < log.log_end_offset:
                 log.truncate_to(end, now_ms=_now_ms())
             log.close()
             recovery.log_end_offset = end
@@ -192,9 +201,6 @@ def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[st
         echo_lines(lines())
 
 
-# Helpers
-
-
 def _config(properties: tuple[str, ...]) -> LogConfig:
     pairs = [each.partition("=") for each in properties]
     try:
@@ -205,9 +211,10 @@ def _config(properties: tuple[str, ...]) -> LogConfig:
 
 @contextmanager
 def _offline(file_system: OsFileSystem, path: str) -> Iterator[list[str]]:
-    """The partition directories to work on, while no node can have the log directory (DirectoryInUse).
+    """Lock the log directory, so that no node can use it; yields the partition directories to work on.
 
-    Without a `.lock` beside it a single partition directory is nobody's: none is made there.
+    Ends the command if a node has the lock. A single partition directory without a `.lock` beside it is in no log
+    directory: then no lock is taken, and no file for one is created.
     """
     if is_partition_directory(file_system, path):
         log_directory, partitions = dirname(path), [path]
@@ -217,7 +224,7 @@ def _offline(file_system: OsFileSystem, path: str) -> Iterator[list[str]]:
         if not partitions and not looks_like_log_directory(file_system, path):
             fail(f"{path} holds no partition")
     if log_directory != path and not file_system.exists(join(log_directory, LOCK_FILE)):
-        _tell_damaged_checkpoints(file_system, log_directory)
+        _warn_of_damaged_checkpoints(file_system, log_directory)
         yield partitions
         return
     try:
@@ -225,7 +232,7 @@ def _offline(file_system: OsFileSystem, path: str) -> Iterator[list[str]]:
     except StorageError as error:
         fail(str(error))
     try:
-        _tell_damaged_checkpoints(file_system, log_directory)
+        _warn_of_damaged_checkpoints(file_system, log_directory)
         yield partitions
     finally:
         lock.release()
@@ -260,8 +267,8 @@ def _key(path: str) -> tuple[str, int]:
     return parsed.topic, parsed.partition
 
 
-def _tell_damaged_checkpoints(file_system: OsFileSystem, log_directory: str) -> None:
-    """They are taken as a node takes them: every offset in one counts as 0, so no record is lost for it."""
+def _warn_of_damaged_checkpoints(file_system: OsFileSystem, log_directory: str) -> None:
+    """Warn of each damaged checkpoint. As in a node, every offset in it counts as 0, so that no record is lost."""
     for name in (LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT):
         path = join(log_directory, name)
         try:
@@ -276,12 +283,15 @@ def _tell_damaged_checkpoints(file_system: OsFileSystem, log_directory: str) -> 
 def _read_checkpoint(file_system: OsFileSystem, path: str) -> dict[tuple[str, int], int]:
     try:
         return OffsetCheckpoint(file_system, path).read() if file_system.exists(path) else {}
-    except CorruptCheckpoint:  # told before
+    # `_warn_of_damaged_checkpoints` has reported it already.
+    except CorruptCheckpoint:
         return {}
 
 
 def _lower_checkpoints(file_system: OsFileSystem, path: str, results: list[Recovery]) -> None:
-    """What stands beyond the end of its log comes down: FL5, and Kafka's LogManager.truncateTo for the cleaner."""
+    """Lower each checkpointed offset that is beyond the end of its log (FL5, and for the cleaner's offsets Kafka's
+    LogManager.truncateTo).
+    """
     log_directory = dirname(path) if is_partition_directory(file_system, path) else path
     ends = {_key(each.directory): each.log_end_offset for each in results}
     for name in OFFSET_CHECKPOINTS:
@@ -289,6 +299,7 @@ def _lower_checkpoints(file_system: OsFileSystem, path: str, results: list[Recov
         offsets = _read_checkpoint(file_system, checkpoint)
         lowered = {key: _lower(offset, ends.get(key)) for key, offset in offsets.items()}
         if lowered != offsets:
+            assert lowered.keys() == offsets.keys(), (checkpoint, len(lowered), len(offsets))
             OffsetCheckpoint(file_system, checkpoint).write(lowered)
 
 

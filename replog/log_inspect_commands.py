@@ -1,4 +1,4 @@
-"""`replog log verify` and `replog log stats`: look and change nothing; they may run beside a node."""
+"""`replog log verify` and `replog log stats`: read logs and change nothing; a node may be using the logs."""
 
 from __future__ import annotations
 
@@ -36,20 +36,21 @@ from storage.inspection.verify.partition import (
     verify_partition,
 )
 
-_LOOKS_AGAIN = 2  # at a partition that changes under the look
+# How often a partition with problems is verified again while a node may be changing it.
+_LOOKS_AGAIN = 2
 _MAX_MAPS = "/proc/sys/vm/max_map_count"
 
 
 @click.command("verify")
 @directory_argument
-@click.option("--deep-iteration", "--deep", is_flag=True, help="Decode every record too.")
+@click.option("--deep-iteration", "--deep", is_flag=True, help="Also decode every record.")
 @jobs_option
 @json_option
 def verify(directory: str, deep_iteration: bool, jobs: int | None, as_json: bool) -> None:
-    """Name every inconsistency: file, byte, what, and the rule that is broken. Changes nothing.
+    """Name every inconsistency: file, byte, what is wrong, and the broken rule. Changes nothing.
 
-    DIRECTORY is a partition's, or a log directory with many; files are named from there. While a node has it,
-    files that are about to be deleted are left out.
+    DIRECTORY is one partition's or a log directory; paths of files are relative to it. While a node is using it, files
+    that are about to be deleted are left out.
     """
     file_system, path = _file_system(), clean_path(directory)
     partitions = _partitions(file_system, path)
@@ -99,7 +100,9 @@ def _verify_one(path: str, *, deep: bool, in_use: bool) -> PartitionReport:
 
 
 def _confirmed(before: PartitionReport, now: PartitionReport) -> PartitionReport:
-    """Damage stays; what a compaction or a roll under way made of the first look does not."""
+    """Keep of `now` only the problems that `before` had too: damage stays, but not the effect of a compaction or a roll
+    during the first verification.
+    """
     places = {(each.path, each.position, each.rule) for each in before.problems}
     now.problems = [each for each in now.problems if (each.path, each.position, each.rule) in places]
     return now
@@ -143,7 +146,7 @@ def _report_lines(report: PartitionReport, directory: str) -> Iterator[str]:
         yield f"{name}: error: {report.error}"
         return
     verdict = f"{len(report.problems)} problems" if report.problems else "sound"
-    missing = f", {report.missing_offsets} offsets missing between" if report.missing_offsets else ""
+    missing = f", {report.missing_offsets} offsets missing between batches" if report.missing_offsets else ""
     yield (
         f"{name}: {verdict}, {report.segments} segments, {report.batches} batches, "
         f"{report.size_bytes} bytes, offsets {report.first_offset} to {report.log_end_offset} "
@@ -158,8 +161,8 @@ def _problem_line(problem: Problem) -> str:
 
 def _verdict(reports: Sequence[PartitionReport], problem_count: int) -> Iterator[str]:
     errors = sum(report.error is not None for report in reports)
-    told = f"{len(reports)} partitions, {problem_count} problems"
-    yield f"{told}, {errors} could not be read" if errors else told
+    counts = f"{len(reports)} partitions, {problem_count} problems"
+    yield f"{counts}, {errors} could not be read" if errors else counts
 
 
 @click.command("stats")
@@ -169,8 +172,8 @@ def _verdict(reports: Sequence[PartitionReport], problem_count: int) -> Iterator
 def stats(directory: str, jobs: int | None, as_json: bool) -> None:
     """Count segments, batches, records, bytes, codecs, epochs, and the files and maps that a node needs.
 
-    DIRECTORY is a partition's, or a log directory with many. Files and maps are those of a node that has used
-    every segment: they stand beside the limits of this machine (ulimit -n, vm.max_map_count).
+    DIRECTORY is one partition's or a log directory. Files and maps are those of a node that has used every segment;
+    they are compared with the limits of this machine (ulimit -n, vm.max_map_count).
     """
     file_system, path = _file_system(), clean_path(directory)
     partitions = _partitions(file_system, path)
@@ -240,7 +243,7 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def _limits(file_system: OsFileSystem) -> dict[str, int | None]:
-    """None where there is none, or this system does not tell."""
+    """Returns the limits of this machine by name; None for a limit that does not exist or cannot be read."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return {
         "ulimit -n": None if soft == resource.RLIM_INFINITY else soft,
@@ -262,7 +265,7 @@ def _read_number(file_system: OsFileSystem, path: str) -> int | None:
 
 
 def _partitions(file_system: OsFileSystem, path: str) -> list[str]:
-    """The partition directories to look at; ends the command where there is none."""
+    """Returns the partition directories to read; ends the command if there are none."""
     try:
         if is_partition_directory(file_system, path):
             return [path]

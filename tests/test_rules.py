@@ -126,10 +126,10 @@ def test_a_sentence_may_cite_only_codes_that_have_a_sentence() -> None:
 @pytest.mark.parametrize(
     ("code", "complaint"),
     [
-        ("AP1", "no code of group LS"),
+        ("AP1", "not a code of group LS"),
         ("LS0", "not in order"),
         ("LS3", "a gap"),
-        ("LSx", "no code of group LS"),
+        ("LSx", "not a code of group LS"),
     ],
 )
 def test_a_code_of_another_group_out_of_order_or_after_a_gap_is_refused(code: str, complaint: str) -> None:

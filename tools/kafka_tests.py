@@ -1,4 +1,4 @@
-"""Kafka's own tests of its storage by name, and which of them ask for what there is not here."""
+"""Kafka's own tests of its storage by name, and those of them that test something that does not exist here."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# One `Class.method` a line, at the version examined (4.0.0-SNAPSHOT, 25 October 2024); a parameterised one once.
+# One `Class.method` on each line, of the version examined (4.0.0-SNAPSHOT, 25 October 2024), parameters left out.
 NAMES = tuple((Path(__file__).parent / "kafka_tests.txt").read_text(encoding="utf-8").split())
 
-# Written there, but without the annotation that makes it run.
+# Kafka has this test, but without the annotation that makes it run.
 NOT_RUN = ("UnifiedLogTest.testBackgroundDeletionWithIOException",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotApplicable:
-    """Tests of one class whose idea has nothing to hold to here."""
+    """Tests of one class whose subject does not exist here, and the reason."""
 
     test_class: str
     tests: tuple[str, ...]
@@ -241,7 +241,7 @@ NOT_APPLICABLE = (
 
 
 def classes() -> dict[str, tuple[str, ...]]:
-    """Every `Class.method`, by its class, in Kafka's order."""
+    """Returns every `Class.method` by its class, in Kafka's order."""
     found: dict[str, tuple[str, ...]] = {}
     for name in NAMES:
         test_class = name.split(".")[0]
@@ -250,14 +250,14 @@ def classes() -> dict[str, tuple[str, ...]]:
 
 
 def misnamed(held: set[str]) -> Iterator[str]:
-    """What is wrong with the marks `held` and the table above, a line each."""
+    """Yield a line for each wrong name among the marks `held` and in the table above."""
     known, seen = {*NAMES, *NOT_RUN}, set[str]()
     for name in sorted(held - known):
-        yield f"no test of Kafka's: {name}"
+        yield f"Kafka has no test {name}"
     for entry in NOT_APPLICABLE:
         for name in entry.names:
             if name not in known:
-                yield f"does not apply, but is no test of Kafka's: {name}"
+                yield f"listed as not applicable, but Kafka has no test {name}"
             elif name in held or name in seen:
-                yield f"does not apply, but is held or listed twice: {name}"
+                yield f"listed as not applicable, but held or listed twice: {name}"
             seen.add(name)

@@ -1,4 +1,4 @@
-"""The mistakes that `tools/mutants.py` plants: `tools/mistakes.toml`, read."""
+"""The mistakes that `tools/mutants.py` plants, read from `tools/mistakes.toml`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAGE = Path(__file__).resolve().parent / "mistakes.toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """`old` stands exactly once in the file `path`."""
+    """A replacement of one text, which must occur exactly once in the file `path`."""
 
     path: str
     old: str
@@ -20,7 +20,9 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """`tests` are pytest's ids, `scenarios` names of files below `scenarios/` with `@` and a seed."""
+    """A protection taken away. `tests` are pytest's ids; `scenarios` are names of files below `scenarios/`, each with
+    `@` and a seed.
+    """
 
     name: str
     rule: str
@@ -30,7 +32,7 @@ class Mistake:
 
 
 def _read() -> tuple[Mistake, ...]:
-    """TypeError where a field is unknown or missing."""
+    """Parse the file. Raises TypeError for an unknown or missing field."""
     rows = tomllib.loads(PAGE.read_text(encoding="utf-8"))["mistake"]
     return tuple(
         Mistake(

@@ -2,8 +2,8 @@
 
     python tools/mutants.py [NAME...] [--list] [--jobs N]
 
-A copy holds all tracked files and those that are new and not ignored, as they are now. Exit status: 0 each mistake was
-noticed, 1 one was not, 2 the tool could not do its work (a target that is gone, a watcher that fails on sound code).
+A copy has all tracked files and all new ones that are not ignored, as they are now. Exit status: 0 every mistake was
+noticed, 1 some mistake was not, 2 the tool could not work: a text to replace is missing, or sound code fails a watcher.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ PYTEST = (
     "-o",
     "addopts=--import-mode=importlib",
 )
-NO_FAILURES, FAILURES = 0, 1  # pytest's exit status
-HELD, VIOLATED = 0, 1  # replog's
+# The exit statuses of pytest and of replog.
+NO_FAILURES, FAILURES = 0, 1
+HELD, VIOLATED = 0, 1
 LONGEST_SECONDS = 600
 
 
@@ -44,22 +45,22 @@ class ToolError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
+    """The watchers (tests and scenarios) of one mistake that noticed it, and those that did not."""
+
     mistake: Mistake
     noticed_by: tuple[str, ...]
-    silent: tuple[str, ...]  # named, and they noticed nothing
+    silent: tuple[str, ...]
     seconds: float
 
 
-# the copies
-
-
 def copy_checkout(root: Path, target: Path) -> None:
+    """Copy the files of the checkout at `root` into `target`. Raises ToolError unless git knows `root`."""
     listed = subprocess.run(
         ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"),
         cwd=root, capture_output=True, check=False,
     )  # fmt: skip
     if listed.returncode != 0:
-        raise ToolError(f"{root} is no checkout: {listed.stderr.decode().strip()}")
+        raise ToolError(f"{root} is not a checkout: {listed.stderr.decode().strip()}")
     for name in listed.stdout.decode().split("\0"):
         source = root / name
         if name and source.is_file():
@@ -68,7 +69,7 @@ def copy_checkout(root: Path, target: Path) -> None:
 
 
 def plant(copy: Path, edit: Edit) -> None:
-    """Raises ToolError unless the old text stands there exactly once."""
+    """Make one edit in a copy. Raises ToolError unless the file has the old text exactly once."""
     path = copy / edit.path
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     count = text.count(edit.old)
@@ -78,7 +79,7 @@ def plant(copy: Path, edit: Edit) -> None:
 
 
 def run_python(copy: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """With the copy's modules before those that are installed."""
+    """Run Python in a copy, whose modules come before the installed ones."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONSAFEPATH"}
     environment |= {"PYTHONPATH": str(copy), "PYTHONHASHSEED": "0"}
     return subprocess.run(
@@ -88,19 +89,16 @@ def run_python(copy: Path, arguments: Sequence[str]) -> subprocess.CompletedProc
 
 
 def check_modules(copy: Path) -> None:
-    """Raises ToolError when a test in the copy would run other code than the copy's."""
+    """Raise ToolError if a test in the copy would run other code than the copy's."""
     script = f"import {', '.join(PACKAGES)}; print({', '.join(f'{name}.__file__' for name in PACKAGES)}, sep='\\n')"
     shown = run_python(copy, ("-c", script))
     files = shown.stdout.split("\n")[: len(PACKAGES)]
     if shown.returncode != 0 or any(not Path(file).is_relative_to(copy) for file in files):
-        raise ToolError(f"the copy's modules do not win: {shown.stdout}{shown.stderr}")
-
-
-# the watchers
+        raise ToolError(f"the copy's modules are not the imported ones: {shown.stdout}{shown.stderr}")
 
 
 def failing_tests(copy: Path, tests: Iterable[str]) -> dict[str, None]:
-    """Which of `tests` fail, parameters left out."""
+    """Returns those of `tests` that fail, in order and without parameters."""
     wanted = tuple(dict.fromkeys(tests))
     if not wanted:
         return {}
@@ -116,6 +114,7 @@ def failing_tests(copy: Path, tests: Iterable[str]) -> dict[str, None]:
 
 
 def is_violated(copy: Path, scenario: str) -> bool:
+    """Whether the run of `scenario`, a name with `@` and a seed, ends as violated. Raises ToolError if it fails."""
     name, _, seed = scenario.partition("@")
     arguments = ("-m", "replog", "sim", "run", f"scenarios/{name}.yaml", "--seed", seed, "--no-story")
     done = run_python(copy, arguments)
@@ -127,7 +126,7 @@ def is_violated(copy: Path, scenario: str) -> bool:
 
 
 def check_watchers(base: Path, mistakes: Sequence[Mistake]) -> None:
-    """Raises ToolError when one of them fails on sound code: it could not tell anything."""
+    """Raise ToolError if a watcher fails on sound code: its failure would then prove nothing."""
     failing = list(failing_tests(base, (test for mistake in mistakes for test in mistake.tests)))
     scenarios = dict.fromkeys(scenario for mistake in mistakes for scenario in mistake.scenarios)
     failing += [scenario for scenario in scenarios if is_violated(base, scenario)]
@@ -136,6 +135,7 @@ def check_watchers(base: Path, mistakes: Sequence[Mistake]) -> None:
 
 
 def judge(base: Path, mistake: Mistake) -> Found:
+    """Plant one mistake into a new copy of `base`, and run its watchers."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix=f"mutant-{mistake.name}-") as directory:
         copy = Path(directory).resolve()
@@ -151,10 +151,8 @@ def judge(base: Path, mistake: Mistake) -> Found:
     )
 
 
-# the table
-
-
 def lines_of(found: Found) -> list[str]:
+    """Returns the lines of the table for one mistake."""
     shown = [watcher.rpartition("/")[2] for watcher in found.noticed_by] or ["NOBODY"]
     shown += [f"(silent: {watcher.rpartition('/')[2]})" for watcher in found.silent]
     name, seconds = found.mistake.name, f"{found.seconds:.1f}"
@@ -163,10 +161,13 @@ def lines_of(found: Found) -> list[str]:
 
 
 def main() -> int:
+    """Try the chosen mistakes or list them; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="of mistakes; all without one")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the mistakes to try; all by default")
     parser.add_argument("--list", action="store_true", help="show the mistakes and what they break")
-    parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="copies tried at once")
+    parser.add_argument(
+        "--jobs", type=int, default=min(4, os.cpu_count() or 1), help="copies tried at the same time"
+    )
     arguments = parser.parse_args()
     known = {mistake.name: mistake for mistake in MISTAKES}
     unknown = [name for name in arguments.names if name not in known]
@@ -185,6 +186,7 @@ def main() -> int:
 
 
 def try_all(chosen: Sequence[Mistake], jobs: int) -> int:
+    """Try the mistakes, print the table; returns the exit status. Raises ToolError."""
     root = Path(__file__).resolve().parent.parent
     unnoticed = 0
     with tempfile.TemporaryDirectory(prefix="mutant-base-") as directory:

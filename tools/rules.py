@@ -1,4 +1,4 @@
-"""The rules of tests/rules.toml, read, and the places in a checkout that cite them.
+"""Reads the rules of tests/rules.toml, and finds the places in a checkout that cite them.
 
 A citation is a rule's code (`LS10`, `FET-9`, `LS1 to LS20`, `RT9-12`) in a comment or string of a Python file, in a
 comment, a docstring or the first words of a test's name (`test_fet9_...`) below tests/, or anywhere in a page.
@@ -55,12 +55,12 @@ class Citation(NamedTuple):
 
 
 def key_of(code: str) -> str:
-    """The form in which two spellings of one code are equal: `FET9` for `FET-9`."""
+    """Returns the form in which two spellings of one code are equal: `FET9` for `FET-9`."""
     return code.replace("-", "")
 
 
 def read_rules(text: str) -> tuple[RuleGroup, ...]:
-    """The groups in `text`, which is TOML. Raises RuleError for a code that is not of its group or leaves a gap."""
+    """Parse the groups in `text`, which is TOML. Raises RuleError for a code of another group or after a gap."""
     groups = []
     for name, table in tomllib.loads(text).items():
         sentences = {code: sentence for code, sentence in table.items() if code[0].isupper()}
@@ -81,7 +81,7 @@ def _check_codes(group: RuleGroup) -> None:
     for code in group.sentences:
         match = _CODE.fullmatch(code)
         if match is None or match[1].removesuffix("-") != group.name:
-            raise RuleError(f"{code} is no code of group {group.name}")
+            raise RuleError(f"{code} is not a code of group {group.name}")
         numbers.append(int(match[2]))
     if numbers != sorted(numbers):
         raise RuleError(f"the rules of group {group.name} are not in order")
@@ -100,11 +100,11 @@ class Citations:
         self._pattern = re.compile(rf"(?:(?<![\w-])|(?<=\d-))({'|'.join(names)})(\d{{1,2}}[a-z]?)(?!\w)")
 
     def unknown(self, citations: Iterable[Citation]) -> list[Citation]:
-        """Those whose rule has no sentence."""
+        """Returns those of `citations` whose rule has no sentence."""
         return [citation for citation in citations if key_of(citation.code) not in self._sentences]
 
     def in_text(self, text: str) -> Iterator[tuple[int, str]]:
-        """Each code cited, with the index in `text` at which the citation begins; of a range both ends."""
+        """Yield each cited code with the index in `text` at which the citation begins; a range cites both its ends."""
         for match in self._pattern.finditer(text):
             group, number = match.groups()
             yield match.start(), group + number
@@ -117,13 +117,13 @@ class Citations:
                 yield match.start(), group + number[:-1] + end[1]
 
     def in_sentences(self) -> Iterator[Citation]:
-        """The codes that the sentences themselves cite, each with line 0."""
+        """Yield the codes that the sentences themselves cite, each with line 0."""
         for group in self._groups:
             for code, sentence in group.sentences.items():
                 yield from (Citation(f"{RULES}, {code}", 0, cited) for _, cited in self.in_text(sentence))
 
     def in_test_name(self, name: str) -> list[str]:
-        """The codes that the name of a test begins with: `LS13` and `T9` for `test_ls13_t9_the_end`."""
+        """Returns the codes with which the name of a test begins: `LS13` and `T9` for `test_ls13_t9_the_end`."""
         match = _IN_TEST_NAME.match(name)
         pieces = match[1].split("_") if match else []
         codes = []
@@ -134,7 +134,7 @@ class Citations:
         return codes
 
     def in_checkout(self, root: Path) -> Iterator[Citation]:
-        """All citations in the Python files, pages and lists below `root`."""
+        """Yield all citations in the Python files, pages and lists below `root`."""
         for folder in PYTHON_FOLDERS:
             for path in sorted((root / folder).rglob("*.py")):
                 yield from self._in_python(
@@ -170,7 +170,9 @@ class Citations:
 
 
 def _spelled(group: RuleGroup) -> str:
-    """A pattern of how the group's name is cited: names of one letter exactly as in its codes, others either way."""
+    """Returns a pattern for the group's name in a citation. A name of one letter is spelled as in its codes, a longer
+    one with or without a dash.
+    """
     if len(group.name) > 1:
         return f"{group.name}-?"
     return f"{group.name}-" if any("-" in code for code in group.sentences) else group.name

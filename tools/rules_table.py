@@ -50,8 +50,8 @@ simulator. Where replog does not do as Kafka does, the sentence says so.
 
 @dataclass(slots=True)
 class Collected:
-    """`rules` lists the tests (path::name) of each rule by the key of its code, `ideas` those of Kafka's test methods;
-    `tickets` counts the tests named after a ticket of Kafka's.
+    """The tests of a checkout, each as path::name. `rules` has them by the key of their rule's code, `ideas` by the
+    test method of Kafka whose idea they hold; `tickets` counts those that are named after a ticket of Kafka's.
     """
 
     rules: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -60,6 +60,7 @@ class Collected:
 
 
 def collect(tests: Path, citations: Citations) -> Collected:
+    """Find the tests in all Python files below `tests`."""
     found = Collected()
     for path in sorted(tests.rglob("*.py")):
         for function in _functions(ast.parse(path.read_text(encoding="utf-8"))):
@@ -73,7 +74,7 @@ def collect(tests: Path, citations: Citations) -> Collected:
 
 
 def _functions(tree: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef | ast.ClassDef]:
-    """The functions and classes of a module, and those within its classes."""
+    """Yield the functions and classes of a module, and those within its classes."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node
@@ -90,13 +91,14 @@ def _covered(function: ast.FunctionDef | ast.ClassDef) -> Iterator[str]:
 
 
 def tests_of(code: str, found: Collected) -> list[str]:
-    """The tests of a rule; those of `FR8` include the tests of its parts, `FR8a` and so on."""
+    """Returns the tests of a rule; those of `FR8` include the tests of its parts, `FR8a` and so on."""
     key = key_of(code)
     parts = [part for part in found.rules if part[:-1] == key and part[-1].isalpha()]
     return [name for part in (key, *parts) for name in found.rules.get(part, [])]
 
 
 def page(groups: tuple[RuleGroup, ...], found: Collected) -> str:
+    """Returns the text of docs/rules.md."""
     lines = [
         HEAD,
         "| rules | of what | Kafka | rules | with a test | tests |",
@@ -169,7 +171,7 @@ def _idea_rows(held: set[str]) -> Iterator[str]:
 def problems(
     root: Path, groups: tuple[RuleGroup, ...], citations: Citations, found: Collected
 ) -> Iterator[str]:
-    """What is wrong with the rules, a line each: a rule that must have a test has none, a code has no sentence."""
+    """Yield a line for each rule that must have a test and has none, and for each citation of an unknown rule."""
     for group in groups:
         for code in group.sentences:
             if group.is_tested and not tests_of(code, found):
@@ -190,6 +192,7 @@ def _print_rule(asked: str, groups: tuple[RuleGroup, ...], found: Collected) -> 
 
 
 def main() -> int:
+    """Write or check the page, or print one rule; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing; 1 if the page is out of date")
     parser.add_argument("--rule", help="print what one rule says, and its tests")

@@ -305,6 +305,7 @@ class MetaPropertiesFile:
         )
 
     def write(self, properties: MetaProperties) -> None:
+        """Replace the file durably by one of version 1."""
         assert properties.node_id >= 0 and properties.cluster_id, properties
         lines = [f"cluster.id={properties.cluster_id}"]
         if properties.directory_id is not None:

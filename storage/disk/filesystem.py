@@ -155,6 +155,7 @@ def dirname(path: str) -> str:
 
 
 def read_file(file_system: FileSystem, path: str) -> bytes:
+    """Read a whole file. Raises OSError."""
     file = file_system.open(path, OpenMode.READ)
     try:
         return file.read_at(0, file.size())

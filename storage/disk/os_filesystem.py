@@ -96,6 +96,7 @@ class OsReadMap:
         return self._view
 
     def release_until(self, position: int) -> None:
+        """Return the whole pages before `position` to the system; a later read fetches them from the file again."""
         assert 0 <= position <= len(self._view), (position, len(self._view))
         end = position // mmap.PAGESIZE * mmap.PAGESIZE
         if end > self._released:
@@ -155,6 +156,7 @@ class OsFile:
         return b"".join(pieces)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer`, with several calls if the kernel stops early; returns the count."""
         size, done = len(buffer), 0
         try:
             while done < size:
@@ -167,6 +169,7 @@ class OsFile:
         return done
 
     def write_at(self, position: int, data: Buffer) -> None:
+        """Write all of `data`, with several calls if the kernel stops early. An OSError may leave a prefix written."""
         try:
             done = os.pwrite(self._descriptor, data, position)
             # After a short write the next call either continues or raises the reason (ENOSPC, EIO).
@@ -185,6 +188,7 @@ class OsFile:
         self.set_length(size)
 
     def set_length(self, size: int) -> None:
+        """Make the file `size` bytes long. Raises BufferError, having changed nothing, to shrink a mapped file."""
         # Reading a page after the new end through a map would end the process with SIGBUS: refuse while a map exists.
         if self._live_maps and size < self.size():
             raise BufferError(f"{self._path} is mapped: cannot shrink it to {size} bytes")
@@ -197,6 +201,7 @@ class OsFile:
             raise _named(error, self._path) from error
 
     def sync(self) -> None:
+        """Put the file's bytes and length on stable storage."""
         # Without this os.fsync would raise ValueError for descriptor -1.
         self._check_open()
         try:
@@ -205,10 +210,10 @@ class OsFile:
             raise _named(error, self._path) from error
 
     def map_for_reading(self) -> OsReadMap:
+        """Map the whole file; the file cannot shrink until the map is closed. Raises ValueError for an empty file."""
         # A map of descriptor -1 would be a map of no file.
         self._check_open()
         try:
-            # This raises ValueError for an empty file.
             mapped = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise _named(error, self._path) from error
@@ -253,6 +258,7 @@ class OsFileSystem:
         self._read_flags = getattr(os, "O_NOATIME", 0) if keeps_access_times else 0
 
     def open(self, path: str, mode: OpenMode) -> OsFile:
+        """Open a file. Raises OSError with the path; IsADirectoryError for a directory, in every mode."""
         try:
             if mode is OpenMode.READ and self._read_flags:
                 descriptor = self._open_unnoticed(path, os.O_RDONLY)
@@ -269,6 +275,7 @@ class OsFileSystem:
         return os.path.exists(path or ".")
 
     def stat(self, path: str) -> FileStat:
+        """Returns what the system reports of `path`, which may be a directory."""
         found = os.stat(path or ".")
         return FileStat(
             size_bytes=found.st_size,
@@ -277,6 +284,7 @@ class OsFileSystem:
         )
 
     def list(self, path: str) -> list[str]:
+        """Returns the names in a directory, sorted."""
         try:
             if not self._read_flags:
                 return sorted(os.listdir(path or "."))
@@ -314,6 +322,7 @@ class OsFileSystem:
         os.rmdir(path)
 
     def lock(self, path: str) -> OsLock:
+        """Take the exclusive lock on `path`, created if missing. Raises BlockingIOError while another holder has it."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -334,6 +343,7 @@ class OsFileSystem:
             return any(f" {device}:{found.st_ino} " in line for line in lines)
 
     def sync_directory(self, path: str) -> None:
+        """Put the names created, renamed and removed in `path` on stable storage."""
         descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
             _sync_descriptor(descriptor)

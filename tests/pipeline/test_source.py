@@ -189,7 +189,7 @@ def test_damage_fails_the_query_with_file_and_position(spark: SparkSession, tmp_
 
 
 def test_a_missing_directory_is_named(spark: SparkSession) -> None:
-    with pytest.raises(Exception, match="/nowhere is no directory"):
+    with pytest.raises(Exception, match="/nowhere is not a directory"):
         spark.read.format("replog").option("path", "/nowhere").load().count()
 
 

@@ -26,8 +26,8 @@ from storage.segment.file_records import FileRecords
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogScope:
-    """The extent of a log dump. If `max_bytes` is None all of the log is shown, and bytes after the last whole batch are
-    reported.
+    """The extent of a log dump. If `max_bytes` is None all of the log is shown, and the bytes after the last whole
+    batch are reported.
     """
 
     deep: bool

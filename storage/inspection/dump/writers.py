@@ -83,7 +83,7 @@ def codec_label(batch: RecordBatch) -> str:
 
 @final
 class TextWriter:
-    """Writes the lines of kafka-dump-log, each to `write` without its line feed."""
+    """Writes the lines of kafka-dump-log, one in each call of `write`, without line feeds."""
 
     def __init__(self, write: Write, *, skip_record_metadata: bool) -> None:
         self._write = write
@@ -102,6 +102,7 @@ class TextWriter:
         self._write("KRaft bootstrap snapshot")
 
     def batch(self, batch: RecordBatch, *, is_valid: bool) -> None:
+        """Write the line of a batch; magic 0 and 1 have a shorter one."""
         if batch.magic >= 2:
             start = (
                 f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} "
@@ -121,6 +122,7 @@ class TextWriter:
         )
 
     def record(self, batch: RecordBatch, told: ToldRecord) -> None:
+        """Write the line of a record."""
         parts = [] if self._skip_record_metadata else list(_record_metadata(batch, told))
         if told.key is not None:
             parts.append(f"{' ' if parts else '| '}key: {told.key}")
@@ -150,6 +152,7 @@ class TextWriter:
         )
 
     def producer(self, entry: ProducerEntry) -> None:
+        """Write the line of a producer in a snapshot."""
         line = (
             f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
             f"coordinatorEpoch: {entry.coordinator_epoch} "
@@ -236,6 +239,7 @@ class JsonWriter:
         self._object("bootstrap_snapshot")
 
     def batch(self, batch: RecordBatch, *, is_valid: bool) -> None:
+        """Write the header of a batch."""
         self._object(
             "batch",
             base_offset=batch.base_offset,
@@ -260,6 +264,7 @@ class JsonWriter:
         )
 
     def record(self, batch: RecordBatch, told: ToldRecord) -> None:
+        """Write a record; a control record has its type in place of key and value."""
         record, control = told.record, told.control
         fields: dict[str, Json] = {"offset": record.offset}
         if not self._skip_record_metadata:
@@ -299,6 +304,7 @@ class JsonWriter:
         self._object("time_entry", timestamp=timestamp, offset=offset)
 
     def aborted_transaction(self, entry: AbortedTransactionEntry) -> None:
+        """Write an entry of a transaction index."""
         self._object(
             "aborted_transaction",
             version=entry.version,
@@ -309,6 +315,7 @@ class JsonWriter:
         )
 
     def producer(self, entry: ProducerEntry) -> None:
+        """Write a producer of a snapshot; fields of its last batch are null without one."""
         self._object(
             "producer",
             producer_id=entry.producer_id,

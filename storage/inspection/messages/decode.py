@@ -34,7 +34,7 @@ _MAX_STRING = 0x7FFF
 
 @final
 class MessageReader:
-    """Reads values from bytes, one after the other. Every read raises Unreadable with Kafka's words."""
+    """Reads values from bytes, one after the other. A read that fails raises Unreadable with Kafka's message."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._position = data, 0
@@ -45,6 +45,7 @@ class MessageReader:
         return len(self._data) - self._position
 
     def number(self, type_name: str) -> Value:
+        """Read a number of the primitive type `type_name`: an int, a float or a bool."""
         layout = _NUMBERS[type_name]
         if self.remaining < layout.size:
             raise Unreadable(NO_TEXT)

@@ -39,6 +39,7 @@ class SegmentFacts:
     timestamps_so_far: list[int] = field(default_factory=list)
 
     def add(self, batch: BatchPlace) -> None:
+        """Add the next batch of the `.log`."""
         so_far = self.timestamps_so_far[-1] if self.timestamps_so_far else -1
         self.positions.append(batch.position)
         self.base_offsets.append(batch.base_offset)
