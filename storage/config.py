@@ -149,7 +149,7 @@ class LogConfig:
         return cls(**values)  # type: ignore[arg-type]
 
     def to_properties(self) -> dict[str, str]:
-        """Every property by its dotted name, as `from_properties` reads it."""
+        """Returns every property by its dotted name, as `from_properties` reads it."""
         return {_dotted(name): _text(getattr(self, name)) for name in _DEFAULTS}
 
 

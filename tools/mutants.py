@@ -40,7 +40,7 @@ LONGEST_SECONDS = 600
 
 
 class ToolError(Exception):
-    """The tool cannot tell whether a mistake is noticed."""
+    """The tool cannot decide whether a mistake is noticed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

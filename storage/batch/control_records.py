@@ -35,8 +35,8 @@ class ControlType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRecord:
-    """What a control record holds. `type_id` is the stored number, known or not; `coordinator_epoch` is -1 unless the
-    record ends a transaction.
+    """The content of a control record. `type_id` is the stored number, known or not; `coordinator_epoch` is -1 unless
+    the record ends a transaction.
     """
 
     control_type: ControlType

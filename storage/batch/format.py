@@ -66,7 +66,7 @@ KNOWN_ATTRIBUTES = 0x7F
 
 
 class TimestampType(IntEnum):
-    """What a batch's timestamps mean: none in magic 0, else the time of creation or of the append."""
+    """The meaning of a batch's timestamps: in magic 0 there are none, else the time of creation or of the append."""
 
     NO = -1
     CREATE = 0
@@ -74,7 +74,7 @@ class TimestampType(IntEnum):
 
     @property
     def label(self) -> str:
-        """Kafka's name for it, in configurations and dumps."""
+        """Kafka's name of the type, in configurations and dumps."""
         return _TIMESTAMP_LABELS[self]
 
 

@@ -116,7 +116,7 @@ def _decode(
     log_append_time_ms: int | None,
 ) -> Iterator[Record]:
     position, end, lowest = 0, len(payload), -MAX_INT64
-    # A call of Record costs twice as much.
+    # Calling `Record` would cost twice as much.
     new_tuple = tuple.__new__
     has_sequence = base_sequence >= 0
     try:

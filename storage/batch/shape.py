@@ -22,7 +22,7 @@ _FIRST_OF_THREE: Final = _FIRST_OF_TWO + len(_TWO_BYTE_DELTAS)
 
 
 class RecordScan(NamedTuple):
-    """What a leader must know of one batch's records, whose offset deltas are 0, 1, 2 …
+    """The facts that a leader needs of one batch's records, whose offset deltas are 0, 1, 2 …
 
     The timestamp deltas are in milliseconds from the batch's base timestamp; 0 where there is no record.
     """

@@ -48,7 +48,7 @@ class Compression(IntEnum):
 
     @property
     def label(self) -> str:
-        """Kafka's name for it, in configurations and dumps."""
+        """Kafka's name of the codec, in configurations and dumps."""
         return self.name.lower()
 
     @property

@@ -30,7 +30,7 @@ from storage.codec.buffer import Buffer
 
 
 class OpenMode(Enum):
-    """How a file is opened."""
+    """The ways to open a file."""
 
     # The file must exist; no verb that writes is legal.
     READ = "read"
@@ -44,7 +44,7 @@ class OpenMode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStat:
-    """What the file system reports of a path."""
+    """The facts that the file system reports of a path."""
 
     size_bytes: int
     # In milliseconds since the epoch.

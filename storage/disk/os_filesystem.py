@@ -1,4 +1,4 @@
-"""The real disk behind the `FileSystem` port: only this module of `storage` opens, maps or syncs anything."""
+"""The real disk as a `FileSystem`: only this module of `storage` opens, maps or syncs anything."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The start-up of a log: whatever a crash left is made sound before the first append."""
+"""The start-up of a log: it makes sound whatever a crash left, before the first append."""

@@ -1,1 +1,1 @@
-"""What must hold before a byte is written, and the batch as it is then stored."""
+"""The checks of produced batches before a byte is written, and the batches as they are then stored."""

@@ -50,8 +50,8 @@ def _sized(data: bytes | None) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSetFields:
-    """What a message set is built with. `timestamp_type` is NO in magic 0 and only there; `base_offset` matters only to
-    wrapped messages of magic 1, whose offsets are relative to it.
+    """The properties of a message set to be built. `timestamp_type` is NO in magic 0 and only there; `base_offset`
+    matters only to wrapped messages of magic 1, whose offsets are relative to it.
     """
 
     magic: int

@@ -50,7 +50,7 @@ class Problem:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionReport:
-    """What the verification of one partition counted and found."""
+    """The counts and findings of one partition's verification."""
 
     directory: str
     segments: int = 0
