@@ -1,1 +1,1 @@
-"""The replicated cluster: a sans-IO core (roles, fetch, high watermark, ISR, epochs) and its gRPC shell."""
+"""The replicated cluster: a core without I/O (roles, fetch, high watermark, ISR, epochs) and its gRPC shell."""

@@ -1,1 +1,1 @@
-"""Generated from `proto/`: `python -m cluster.rpc.generate` writes it, `--check` compares it."""
+"""Protobuf messages generated from `proto/`: `python -m cluster.rpc.generate` writes them, `--check` compares them."""

@@ -1,7 +1,7 @@
 """Writes `cluster/rpc/*_pb2.py` and `.pyi` from `proto/replog/v1/*.proto`; `--check` only compares.
 
-Service stubs are not generated: `cluster/rpc/methods.py` reads the services from the descriptors. protoc's output depends on its
-version alone, and that is pinned in the lock.
+Service stubs are not generated: `cluster/rpc/methods.py` reads the services from the descriptors. The output of protoc
+depends on its version alone, and the lock file pins that.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PROTO = ROOT / "proto"
 OUTPUT = ROOT / "cluster" / "rpc"
-# protoc derives the import from the .proto's path, which names the protocol's package and not ours.
+# protoc derives the import from the path of the .proto file, which names the protocol's package, not ours.
 _IMPORT = re.compile(r"from replog\.v1 import (\w+_pb2)")
 _SUFFIXES = ("_pb2.py", "_pb2.pyi")
 
 
 def generate() -> dict[str, str]:
-    """File name to text, for every .proto. Raises RuntimeError when protoc refuses a file."""
+    """Generates the text of each file, by file name. Raises RuntimeError when protoc refuses a .proto file."""
     from grpc_tools import protoc
 
     sources = sorted(str(path.relative_to(PROTO)) for path in (PROTO / "replog" / "v1").glob("*.proto"))
@@ -42,12 +42,13 @@ def checked_in() -> dict[str, str]:
 
 
 def differences() -> list[str]:
-    """Names of files that are missing, left over or different."""
+    """Returns the names of the files that are missing, superfluous or different."""
     fresh, present = generate(), checked_in()
     return sorted(name for name in fresh.keys() | present.keys() if fresh.get(name) != present.get(name))
 
 
 def write() -> None:
+    """Writes the generated files and deletes those that no .proto file makes any more."""
     fresh = generate()
     for name in checked_in().keys() - fresh.keys():
         (OUTPUT / name).unlink()
@@ -56,6 +57,7 @@ def write() -> None:
 
 
 def main() -> int:
+    """Writes or, with `--check`, compares; returns the exit status: 1 if anything differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if anything differs")
     if not parser.parse_args().check:

@@ -1,6 +1,6 @@
-"""The services of `proto/` as tables, read from the generated descriptors: no name is written twice.
+"""The services of `proto/` as tables, read from the generated descriptors so that no name is written twice.
 
-A unary call is found by its request body's class; the three streams carry (call, body) pairs and are named.
+A unary method is found by the class of its request, each of the three streams by its path.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The producer, the consumer and the admin, as cores that a shell or the simulator runs."""
+"""The producer, the consumer and the admin client as cores without I/O, which a shell or the simulator runs."""

@@ -1,6 +1,6 @@
 """Batches of records on their way to one partition, in order. Kafka: ProducerBatch, TxnPartitionEntry.
 
-A partition's batches stand in `queue` (never sent, or to be sent again) and `in_flight`, both in order of
+A partition's batches are in `queue` (never sent, or to be sent again) or in `in_flight`, each in order of
 sending. A batch gets its producer id, epoch and sequence when it is first sent and keeps them in retries,
 so that the broker recognises a repetition. They change only after the broker has said for certain that it
 does not have the batch.
@@ -18,20 +18,20 @@ from storage.batch.record import MAX_INT32, Record, add_to_sequence
 from storage.codec.compression import Compression
 
 NO_SEQUENCE = -1
-# The distance between the numbers of two batches: the parts of a split take numbers in between.
+# The distance between the numbers of two batches: the parts of a split batch take the numbers in between.
 NUMBER_STEP = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdentity:
-    """The producer id that the controller gave out, and its epoch."""
+    """The producer id that the controller allocated, and its epoch."""
 
     producer_id: int
     producer_epoch: int
 
 
 class Entry(NamedTuple):
-    """What is told to the user about one record of a batch; a tuple, for a producer makes many."""
+    """The facts about one record of a batch that its user gets back; a tuple, because a producer makes many."""
 
     ticket: int
     timestamp_ms: int
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 @final
 class ProducerBatch:
-    """One batch of a partition, from its first record to its end."""
+    """One batch of a partition, from its first record until its outcome is reported."""
 
     __slots__ = (
         "_builder",
@@ -72,19 +72,19 @@ class ProducerBatch:
         span: int = NUMBER_STEP,
     ) -> None:
         self.topic_partition = topic_partition
-        # In the order of creation, over all partitions.
+        # Numbers grow in the order of creation, over all partitions.
         self.number = number
-        # How many numbers from its own on are free for the parts of a split.
+        # The count of numbers, from the batch's own on, that are free for the parts of a split.
         self.span = span
         self.created_ms = created_ms
-        # Grows with each flush: a batch is wholly before or after one.
+        # The number of flushes before the batch: all its records come before, or all after, any flush.
         self.generation = generation
         self.entries: list[Entry] = []
         self.is_full = False
-        # The user knows what became of its records; a late answer adds nothing.
+        # The outcome of its records was reported to the user: a late answer changes nothing.
         self.is_done = False
         self.attempts = 0
-        # An attempt was made whose outcome is unknown.
+        # The outcome of an earlier attempt is unknown: the batch may be in the log.
         self.may_be_appended = False
         self.retry_at_ms = created_ms
         self.identity: ProducerIdentity | None = None
@@ -94,7 +94,10 @@ class ProducerBatch:
         self._builder = BatchBuilder(BatchFields(compression=compression), limit_bytes=limit_bytes)
 
     def try_append(self, record: Record, entry: Entry) -> bool:
-        """Takes the record as its next one, or is full. Raises InvalidRecord."""
+        """Adds the record and returns True; returns False, and the batch is full, where it has no room.
+
+        Raises InvalidRecord.
+        """
         assert not self.data, "sent batches do not grow"
         if self.is_full or not self._builder.try_append(record):
             self.is_full = True
@@ -109,7 +112,7 @@ class ProducerBatch:
 
     @property
     def size_bytes(self) -> int:
-        """The size as sent; before compression while it was not sent."""
+        """The size of the bytes as sent; until then an estimate without compression."""
         return len(self.data) or self._builder.size_estimate
 
     @property
@@ -121,13 +124,15 @@ class ProducerBatch:
         return add_to_sequence(self.base_sequence, self.record_count - 1)
 
     def seal(self) -> None:
-        """Makes the bytes, without a producer."""
+        """Makes the bytes without a producer id; keeps them where they were made before."""
+        assert not self.is_sequenced, self.base_sequence
         if not self.data:
             self.data = self._builder.build()
 
     def seal_as(self, identity: ProducerIdentity, base_sequence: int) -> None:
-        """Makes the bytes under the producer's name; again under another one after `unsequence`."""
+        """Makes the bytes with the producer's id, epoch and sequence. After `unsequence` it may be called again."""
         assert not self.is_sequenced, self.number
+        assert base_sequence >= 0, (self.number, base_sequence)
         self.identity, self.base_sequence = identity, base_sequence
         self._builder.fields = BatchFields(
             compression=self._builder.fields.compression,
@@ -138,7 +143,9 @@ class ProducerBatch:
         self.data = self._builder.build()
 
     def unsequence(self) -> None:
-        """The broker does not have it under this sequence and never will: it may take another."""
+        """Takes the sequence away, so that the batch can get another: the broker certainly lacks the batch."""
+        assert self.is_sequenced, self.number
+        assert not self.is_done, self.number
         self.identity, self.base_sequence = None, NO_SEQUENCE
         self.attempts, self.may_be_appended = 0, False
 
@@ -147,14 +154,19 @@ class ProducerBatch:
         return self.record_count > 1 and self.span > 1
 
     def split(self) -> tuple[ProducerBatch, ProducerBatch]:
-        """Two halves with the same records, and the same sequences if it had any."""
-        assert self.may_split and self.data, (self.record_count, len(self.data))
+        """Returns two halves of the batch, with the same records and, where the batch had any, the same sequences."""
+        assert self.may_split, (self.record_count, self.span)
+        assert self.data, self.number
         records = list(RecordBatch(self.data, 0, len(self.data)).records())
         middle, half = len(records) // 2, self.span // 2
-        return (
-            self._part(records, 0, middle, self.number),
-            self._part(records, middle, len(records), self.number + half),
+        first = self._part(records, 0, middle, self.number)
+        second = self._part(records, middle, len(records), self.number + half)
+        assert first.record_count + second.record_count == self.record_count, (
+            first.record_count,
+            self.record_count,
         )
+        assert first.is_sequenced == second.is_sequenced == self.is_sequenced, self.number
+        return first, second
 
     def _part(self, records: list[Record], start: int, end: int, number: int) -> ProducerBatch:
         part = ProducerBatch(
@@ -184,24 +196,24 @@ class PartitionQueue:
         self.topic_partition = topic_partition
         self.queue: deque[ProducerBatch] = deque()
         self.in_flight: list[ProducerBatch] = []
-        # The leader to which the batches in flight went.
+        # The leader to which the batches in flight were sent.
         self.leader = -1
         self.identity: ProducerIdentity | None = None
         self.next_sequence = 0
         self.last_acked_sequence = NO_SEQUENCE
         self._last_acked_number = -1
-        # A sequence was lost for certain: only a new producer epoch can go on.
+        # A sequence was lost for certain: no new batch may follow it without a new producer epoch.
         self.has_gap = False
-        # A batch was given up that may be in the log.
+        # A batch that was given up may be in the log.
         self.is_unresolved = False
 
     def is_free_for(self, leader: int) -> bool:
-        """Whether `leader` may be sent a batch: two leaders at a time could append batches out of order."""
+        """Whether a batch may be sent to `leader`: two leaders at a time could append batches out of order."""
         return not self.in_flight or self.leader == leader
 
     @property
     def outstanding_count(self) -> int:
-        """Batches that a broker may know: in flight, or sent and to be sent again. These stand in front."""
+        """Counts the batches that a broker may know: in flight, or sent and to be sent again (first in `queue`)."""
         waiting = 0
         for batch in self.queue:
             if not batch.is_sequenced:
@@ -211,21 +223,22 @@ class PartitionQueue:
 
     @property
     def is_unproven(self) -> bool:
-        """Whether the first batch of an identity is in flight: it is sent alone.
+        """Whether the first batch of an identity is still to be acknowledged: until then it is sent alone.
 
-        A broker that knows nothing of a producer takes any sequence (Kafka does, for its state may have
-        expired), so a second batch that arrives without the first would be let in before it.
+        A broker that knows nothing of a producer accepts any sequence, as Kafka's does, because its state may have
+        expired. A second batch that arrived without the first would be appended before it.
         """
         return self.last_acked_sequence == NO_SEQUENCE and self.outstanding_count > 0
 
     def is_next_expected(self, batch: ProducerBatch) -> bool:
-        """Everything before it was acknowledged: a broker that misses a predecessor has lost it."""
+        """Whether everything before `batch` was acknowledged: a broker that misses a predecessor then has lost it."""
         if self.last_acked_sequence == NO_SEQUENCE:
             return batch.base_sequence == 0
         return batch.base_sequence == add_to_sequence(self.last_acked_sequence, 1)
 
     def sequence(self, batch: ProducerBatch, producer: ProducerIdentity) -> None:
-        """Before its first sending: the next numbers of the partition, or 0 for a new producer."""
+        """Seals `batch` before it is first sent, with the partition's next sequence: 0 for a new producer."""
+        assert batch.record_count > 0, batch.number
         if self.identity is None:
             self.restart(producer)
         assert self.identity is not None
@@ -233,6 +246,7 @@ class PartitionQueue:
         self.next_sequence = add_to_sequence(self.next_sequence, batch.record_count)
 
     def sent(self, batch: ProducerBatch, leader: int) -> None:
+        """Moves the first batch of `queue` to `in_flight`: it was sent to `leader`."""
         assert self.queue[0] is batch, batch.number
         self.queue.popleft()
         assert all(other.number != batch.number for other in self.in_flight), batch.number
@@ -242,7 +256,7 @@ class PartitionQueue:
         batch.attempts += 1
 
     def answered(self, batch: ProducerBatch) -> None:
-        """No longer in flight, whatever the answer was."""
+        """Removes the batch from `in_flight`, whatever the answer was."""
         self.in_flight.remove(batch)
 
     def acked(self, batch: ProducerBatch) -> None:
@@ -251,10 +265,13 @@ class PartitionQueue:
             self.last_acked_sequence, self._last_acked_number = batch.last_sequence, batch.number
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Queues a batch again, in its place: before all that came after it."""
+        """Queues a batch again, by its number: before all that came after it."""
+        assert not batch.is_done, batch.number
         position = 0
         while position < len(self.queue) and self.queue[position].number < batch.number:
             position += 1
+        following = self.queue[position].number if position < len(self.queue) else None
+        assert following != batch.number, batch.number
         self.queue.insert(position, batch)
 
     @property
@@ -263,13 +280,16 @@ class PartitionQueue:
 
     @property
     def may_resolve(self) -> bool:
-        """Nothing that the broker may know under the old sequences is left."""
+        """Whether sequences may restart: no batch is left that the broker may know under an old one."""
         if not self.needs_resolution or self.in_flight:
             return False
         return not any(batch.is_sequenced for batch in self.queue)
 
     def unsequence_followers(self) -> None:
-        """Behind a batch that the broker certainly lacks stands nothing that it has: sequences have no gaps."""
+        """Takes the sequences away from all queued batches, once the first of them has lost its own.
+
+        The broker certainly lacks that one, so it has none of those after it either: sequences have no gaps.
+        """
         if self.needs_resolution and self.queue and not self.queue[0].is_sequenced:
             for batch in self.queue:
                 if batch.is_sequenced:
@@ -277,7 +297,7 @@ class PartitionQueue:
 
     @property
     def is_complete(self) -> bool:
-        """A later batch was acknowledged: the one given up is in the log after all, nothing is missing."""
+        """Whether the last sequence in use was acknowledged: then the batch given up is in the log after all."""
         expected = 0 if self.last_acked_sequence < 0 else add_to_sequence(self.last_acked_sequence, 1)
         return not self.has_gap and self.next_sequence == expected
 
@@ -285,8 +305,9 @@ class PartitionQueue:
         self.has_gap = self.is_unresolved = False
 
     def restart(self, producer: ProducerIdentity) -> None:
-        """Sequences begin again under a new id or epoch: the broker refuses what is late of the old one."""
-        assert not self.in_flight and not any(batch.is_sequenced for batch in self.queue)
+        """Begins again at sequence 0 under a new id or epoch: the broker refuses late batches of the old one."""
+        assert not self.in_flight, len(self.in_flight)
+        assert not any(batch.is_sequenced for batch in self.queue), self.topic_partition
         self.identity = producer
         self.next_sequence, self.last_acked_sequence = 0, NO_SEQUENCE
         self.resolved()

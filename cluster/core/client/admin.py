@@ -1,4 +1,4 @@
-"""The admin client without I/O: one call to any node that answers, tried again while trying may help."""
+"""The admin client without I/O: sends each call to a node that answers, and repeats it while that may help."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from cluster.core.messages import (
 
 WAKE_TIMER = "admin.wake"
 AdminRequest = CreateTopicRequest | DeleteTopicRequest | AlterTopicConfigsRequest | MetadataRequest
-# Retriable for a client of records; for an admin it is the answer.
+# A producer or consumer tries again after this error; for an admin it is the answer.
 _NEVER_IN_PLACE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
-# No answer at all, and a broker that is starting: another one may help, and this one later.
+# The node did not answer, or is a broker that is starting: another may help now, and this one later.
 _OF_THE_NODE = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Task:
-    """One call of the user; `is_description` goes on with DescribeReplicas to each broker."""
+    """One call of the user; with `is_description`, a DescribeReplicas to each broker follows its answer."""
 
     ticket: int
     body: AdminRequest
@@ -57,7 +57,7 @@ class _Description:
 
 @final
 class AdminCore:
-    """`ask` and `describe`, then `step`s from one thread; each ticket gets one `Answered` or `Described`."""
+    """The admin's state: call `ask`, `describe` and `step` on one thread; each ticket gets one answer."""
 
     def __init__(self, config: AdminConfig) -> None:
         self.config = config
@@ -73,18 +73,19 @@ class AdminCore:
         self._is_stopped = False
 
     def ask(self, now_ms: int, body: AdminRequest, *, ticket: int) -> list[AdminEffect]:
-        """Create, delete, alter or metadata. A repeated creation may meet what the lost first one did."""
+        """Sends a call to a node. A repeated creation may find the topic that the first one made."""
         self._add(now_ms, body, ticket, is_description=False)
         return self._run(now_ms)
 
     def describe(
         self, now_ms: int, topics: tuple[str, ...] | None = None, *, ticket: int
     ) -> list[AdminEffect]:
-        """Metadata, then what each broker holds of the topics; brokers that do not answer are left out."""
+        """Asks for metadata, then each broker for its replicas of `topics` (None: all); silent brokers are left out."""
         self._add(now_ms, MetadataRequest(topics=topics), ticket, is_description=True)
         return self._run(now_ms)
 
     def step(self, now_ms: int, event: Event) -> list[AdminEffect]:
+        """Takes an answer, a timer or `Shutdown`; returns what it leads to, nothing after `Shutdown`."""
         if self._is_stopped:
             return []
         effects: list[AdminEffect] = []
@@ -120,6 +121,8 @@ class AdminCore:
         return [*effects, *self._arm(now_ms)]
 
     def _send(self, now_ms: int, task: _Task) -> Send:
+        assert task.call is None, (task.ticket, task.call)
+        assert task.deadline_ms > now_ms, (task.ticket, task.deadline_ms, now_ms)
         task.call = self._take_call()
         timeout_ms = min(self.config.request_timeout_ms, task.deadline_ms - now_ms)
         return Send(to=self.metadata.next_node(), call=task.call, body=task.body, timeout_ms=timeout_ms)
@@ -177,6 +180,7 @@ class AdminCore:
             effects.append(
                 Send(to=broker.broker_id, call=call, body=body, timeout_ms=self.config.request_timeout_ms)
             )
+        assert len(effects) == len(description.calls), (len(effects), len(description.calls))
         return effects
 
     def _on_replicas(
@@ -192,6 +196,7 @@ class AdminCore:
         return [Described(ticket=description.ticket, metadata=description.metadata, replicas=replicas)]
 
     def _give_up(self, task: _Task) -> AdminEffect:
+        assert task.call is None, (task.ticket, task.call)
         del self._tasks[task.ticket]
         message = task.last_message or "no node answered in time"
         if task.is_description:

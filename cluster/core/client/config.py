@@ -1,4 +1,4 @@
-"""What clients are configured with: Kafka's names with underscores, and Kafka's defaults."""
+"""The configurations of the clients: Kafka's names with underscores, and Kafka's defaults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.errors import ConfigError
 ACKS_ALL = -1
 ACKS_LEADER = 1
 ACKS_NONE = 0
-# A broker remembers this many batches of a producer (TXN-1).
+# A broker remembers the last five batches of each producer (TXN-1).
 MAX_IN_FLIGHT_IDEMPOTENT = 5
 
 
@@ -20,7 +20,7 @@ class ProducerConfig:
     """A producer's properties, under Kafka's names and with Kafka's defaults."""
 
     acks: int = ACKS_ALL
-    # None: on with acks=all, else off.
+    # None means on with acks=all, otherwise off.
     enable_idempotence: bool | None = None
     linger_ms: int = 5
     batch_size: int = 16_384
@@ -28,7 +28,7 @@ class ProducerConfig:
     buffer_memory: int = 32 << 20
     max_in_flight_requests_per_connection: int = 5
     max_request_size: int = 1 << 20
-    # How long a record waits for the metadata of its topic.
+    # The longest wait of a record for the metadata of its topic, and of its sender for room in the buffer.
     max_block_ms: int = 60_000
     retry_backoff_ms: int = 100
     request_timeout_ms: int = 30_000
@@ -53,7 +53,7 @@ class ProducerConfig:
 
 
 class OffsetReset(Enum):
-    """Kafka: auto.offset.reset."""
+    """The start of reading where no offset is known or the known one is out of range (Kafka: auto.offset.reset)."""
 
     EARLIEST = "earliest"
     LATEST = "latest"

@@ -1,8 +1,8 @@
 """The consumer without I/O: positions in, fetches to leaders out, records below the high watermark to the user.
 
-One fetch a leader is in flight, for all partitions that it leads. Each names the leader epoch that the
-consumer believes in and the epoch of the last record that it read (KIP-320): a leader that does not have
-that record says where the logs part, and the position goes back there. Kafka: KafkaConsumer, Fetcher,
+One fetch is in flight to each leader, for all partitions that it leads. For each partition it names the leader
+epoch that the consumer knows and the epoch of the last record that it read (KIP-320). A leader that does not have
+that record answers where the two logs diverge, and the position moves back there. Kafka: KafkaConsumer, Fetcher,
 SubscriptionState.
 """
 
@@ -52,13 +52,13 @@ Start = int | OffsetReset
 
 @dataclass(slots=True, kw_only=True)
 class _Position:
-    """Where reading of one partition stands."""
+    """The state of reading one partition."""
 
     topic_partition: TopicPartition
-    # The next to read; None: to be looked up by `reset`.
+    # The offset of the next record to read; None while it is still to be looked up by `reset`.
     offset: int | None
     reset: OffsetReset
-    # Why the offset is looked up.
+    # The reason why the offset is looked up, for PositionReset.
     reason: str = ""
     last_fetched_epoch: int = NO_EPOCH
     high_watermark: int = -1
@@ -74,13 +74,13 @@ class _Position:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FetchCall:
     leader: int
-    # Each with the offset that was asked for.
+    # The positions fetched for, each with the offset that was asked for.
     asked: dict[TopicPartition, tuple[_Position, int]]
 
 
 @final
 class ConsumerCore:
-    """`assign` or `subscribe`, then `step`s from one thread; each returns effects in order."""
+    """The consumer's state: call `assign` or `subscribe`, then `step`, on one thread; each returns effects in order."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self.config = config
@@ -93,21 +93,21 @@ class ConsumerCore:
         self._subscriptions: dict[str, Start] = {}
         self._missing: dict[str, ErrorCode] = {}
         self._fetches: dict[int, _FetchCall] = {}
-        # The call in flight, by leader.
+        # The call of the fetch in flight, by leader.
         self._busy_leaders: dict[int, int] = {}
         self._next_call = 0
         self._armed_ms: int | None = None
         self._is_stopped = False
 
     def assign(self, now_ms: int, positions: Iterable[tuple[TopicPartition, Start]]) -> list[ConsumerEffect]:
-        """Reads these from now on, and nothing else: from an offset, or from an end that is looked up."""
+        """Reads these partitions from now on and no others, each from an offset or from an end that is looked up."""
         self._positions, self._subscriptions = {}, {}
         for topic_partition, start in positions:
             self._add(topic_partition, start)
         return self._run(now_ms)
 
     def subscribe(self, now_ms: int, topics: Sequence[str], start: OffsetReset) -> list[ConsumerEffect]:
-        """Reads all partitions of the topics, those that appear later too, and nothing else."""
+        """Reads all partitions of the topics from now on, also those created later, and no others."""
         self._positions, self._subscriptions = {}, dict.fromkeys(topics, start)
         self.metadata.watch(topics)
         return self._run(now_ms)
@@ -115,12 +115,12 @@ class ConsumerCore:
     def seek(
         self, now_ms: int, topic_partition: TopicPartition, offset: int, *, leader_epoch: int = NO_EPOCH
     ) -> list[ConsumerEffect]:
-        """`leader_epoch` of the record before `offset`, where it is known, is checked by the leader."""
+        """Moves the position to `offset`. The leader checks `leader_epoch`, that of the record before it, if given."""
         self._add(topic_partition, offset).last_fetched_epoch = leader_epoch
         return self._run(now_ms)
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Fetches no more of it; an answer under way is dropped and asked for again after `resume`."""
+        """Stops fetching the partition; an answer on its way is dropped, and fetched again after `resume`."""
         self._positions[topic_partition].is_paused = True
 
     def resume(self, now_ms: int, topic_partition: TopicPartition) -> list[ConsumerEffect]:
@@ -132,6 +132,7 @@ class ConsumerCore:
         return {position.topic_partition: position.offset for position in self._positions.values()}
 
     def step(self, now_ms: int, event: Event) -> list[ConsumerEffect]:
+        """Takes an answer, a timer or `Shutdown`; returns what it leads to, nothing after `Shutdown`."""
         if self._is_stopped:
             return []
         effects: list[ConsumerEffect] = []
@@ -200,6 +201,8 @@ class ConsumerCore:
         return is_idle and position.retry_at_ms <= now_ms
 
     def _look_up(self, position: _Position, leader: LeaderAndEpoch) -> Send:
+        assert position.lookup_call is None, (position.topic_partition, position.lookup_call)
+        assert position.offset is None, (position.topic_partition, position.offset)
         is_earliest = position.reset is OffsetReset.EARLIEST
         position.lookup_call = self._take_call()
         return Send(
@@ -214,6 +217,7 @@ class ConsumerCore:
         )
 
     def _fetch(self, leader_id: int, asked: list[tuple[_Position, LeaderAndEpoch]]) -> Send:
+        assert leader_id not in self._busy_leaders, (leader_id, self._busy_leaders)
         call = self._take_call()
         partitions = []
         offsets: dict[TopicPartition, tuple[_Position, int]] = {}
@@ -230,6 +234,7 @@ class ConsumerCore:
                     max_bytes=position.max_bytes,
                 )
             )
+        assert len(partitions) == len(offsets), (len(partitions), len(offsets))
         self._fetches[call] = _FetchCall(leader=leader_id, asked=offsets)
         self._busy_leaders[leader_id] = call
         return Send(
@@ -264,6 +269,7 @@ class ConsumerCore:
         if self.metadata.owns(call):
             return list(self.metadata.on_response(now_ms, body))
         if fetch := self._fetches.pop(call, None):
+            assert self._busy_leaders[fetch.leader] == call, (fetch.leader, call)
             del self._busy_leaders[fetch.leader]
             return self._on_fetched(now_ms, fetch, body)
         for position in self._positions.values():
@@ -308,7 +314,7 @@ class ConsumerCore:
         return effects
 
     def _is_current(self, position: _Position, asked_offset: int) -> bool:
-        """FET-4: an answer to a question that nobody asks any more is dropped whole."""
+        """Whether the answer still matters: it is dropped whole once the position has changed or is paused (FET-4)."""
         is_assigned = self._positions.get(position.topic_partition) is position
         return is_assigned and not position.is_paused and position.offset == asked_offset
 
@@ -325,7 +331,7 @@ class ConsumerCore:
         return self._on_records(now_ms, position, answer)
 
     def _on_error(self, now_ms: int, position: _Position, error: ErrorCode) -> list[ConsumerEffect]:
-        """Later, perhaps elsewhere; or never, where trying again cannot help."""
+        """Tries again later, perhaps at another leader; ends the reading where trying again cannot help."""
         is_lasting = not error.is_retriable and error is not ErrorCode.UNKNOWN_SERVER_ERROR
         if is_lasting:
             return self._lose(position, error)
@@ -346,8 +352,8 @@ class ConsumerCore:
         return []
 
     def _on_diverging(self, position: _Position, diverging: EpochEnd) -> list[ConsumerEffect]:
-        """KIP-320: the leader never had what was read last; back to where both logs still agree."""
-        # A leader that knows no epoch so old has nothing left to compare with.
+        """Moves the position back to where both logs still agree: the leader lacks the last record read (KIP-320)."""
+        # A leader whose oldest epoch is newer than that record's has nothing left to compare with.
         if diverging.end_offset < 0:
             return self._on_out_of_range(position)
         assert position.offset is not None
@@ -385,16 +391,14 @@ class ConsumerCore:
                 )
             )
         elif answer.records and read.damage is None:
-            # Not even one whole batch fitted.
+            # The limit was too small for one whole batch.
             position.max_bytes *= 2
         if read.damage is not None:
             return [*effects, *self._on_damage(now_ms, position, read.damage)]
         return [*effects, *self._tell_end(position)]
 
     def _on_damage(self, now_ms: int, position: _Position, damage: StorageError) -> list[ConsumerEffect]:
-        """Nothing of a damaged batch is given out; it may have been damaged on the way, so it is asked for
-        again.
-        """
+        """Fetches a damaged batch again: it may have been damaged on the way. The user sees no record of it."""
         told = Observe(
             kind="consumer.damaged_batch",
             fields=(

@@ -1,4 +1,4 @@
-"""What the brokers' own words about a topic add up to."""
+"""Facts about a topic, computed from what each broker reported of its own replicas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Replicas = dict[tuple[TopicPartition, int], ReplicaDescription]
 
 
 def replicas_of(described: Described) -> Replicas:
-    """The replicas by partition and broker, as told by the brokers that answered."""
+    """Returns the replicas by partition and broker id, as the brokers that answered reported them."""
     return {
         (replica.topic_partition, answer.broker_id): replica
         for answer in described.replicas
@@ -19,7 +19,7 @@ def replicas_of(described: Described) -> Replicas:
 
 
 def is_led(described: Described, topic: str) -> bool:
-    """Whether each partition's leader leads, and each of its replicas that can be reached knows of it."""
+    """Whether each partition's leader has taken over, and each replica's broker that answered has the partition."""
     metadata = described.metadata
     if metadata is None or not metadata.topics or metadata.topics[0].error is not ErrorCode.NONE:
         return False

@@ -1,4 +1,4 @@
-"""What the client cores tell their user, beside the effects that their shell carries out."""
+"""The news that a client core has for its user, beside the effects that its shell carries out."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from storage.batch.record import Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """The end of one `send`, exactly one a ticket; in order of sending within a partition.
+    """The outcome of one `send`: exactly one for each ticket, in order of sending within a partition.
 
-    With an error the record is not in the log, unless `is_unknown`: then it was sent, and may be there or
-    appear. `offset` is -1 with acks=0 and where a duplicate was acknowledged whose offset the leader no
-    longer knows.
+    With an error the record is not in the log, unless `is_unknown`: then it was sent, and may be in the log now
+    or later. `offset` is -1 with acks=0, and where the leader acknowledged a duplicate whose offset it no longer
+    knows.
     """
 
     ticket: int
-    # With partition -1 none was chosen.
+    # Partition -1 means that none was chosen.
     topic_partition: TopicPartition
     offset: int = -1
     timestamp_ms: int = -1
@@ -31,7 +31,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flushed:
-    """All that was sent before the `flush` with this ticket has been delivered or has failed."""
+    """The end of the `flush` with this ticket: all records sent before it were delivered or have failed."""
 
     ticket: int
 
@@ -41,7 +41,7 @@ ProducerEffect = Effect | Delivered | Flushed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """Records from the position on, all below `high_watermark`; the position is `next_offset` now."""
+    """Records from the position on, all below `high_watermark` (exclusive); `next_offset` is the new position."""
 
     topic_partition: TopicPartition
     records: tuple[Record, ...] = field(repr=False)
@@ -52,7 +52,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionReset:
-    """The position was looked up (`reason`: earliest, latest, out_of_range) and is `offset` now."""
+    """A new position, `offset`, that was looked up; `reason` is earliest, latest or out_of_range."""
 
     topic_partition: TopicPartition
     offset: int
@@ -61,10 +61,10 @@ class PositionReset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncated:
-    """The log that was read is not the leader's any more: that one ends, for its epoch, at `to_offset` (KIP-320).
+    """Notice that records already read were truncated: the leader's log has `epoch` only up to `to_offset` (KIP-320).
 
-    What was fetched from `to_offset` on, up to `from_offset` (exclusive), no longer counts; reading goes on
-    there.
+    The records from `to_offset` up to `from_offset` (exclusive) are no longer in the log. Reading continues at
+    `to_offset`.
     """
 
     topic_partition: TopicPartition
@@ -75,7 +75,7 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionLost:
-    """Reading of the partition has ended: out of range without a reset policy, or refused for good."""
+    """The end of reading a partition: its offset is out of range without a reset policy, or the error is lasting."""
 
     topic_partition: TopicPartition
     offset: int
@@ -84,7 +84,7 @@ class PositionLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndOfPartition:
-    """The position reached the high watermark; told once for each time that it does."""
+    """Notice that the position reached the high watermark: one for each time that it does."""
 
     topic_partition: TopicPartition
     offset: int
@@ -92,7 +92,7 @@ class EndOfPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMissing:
-    """A subscribed topic does not exist, or cannot; asked for again and again, told once."""
+    """Notice that a subscribed topic has no metadata, and why: one for each new error, while asking continues."""
 
     topic: str
     error: ErrorCode
@@ -103,7 +103,7 @@ ConsumerEffect = Effect | Fetched | PositionReset | Truncated | PositionLost | E
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The end of one call; `body` is None where no node answered in time."""
+    """The outcome of one call; `body` is None where no node answered in time."""
 
     ticket: int
     body: ResponseBody | None
@@ -113,7 +113,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """Metadata, and what each broker that answered holds."""
+    """Metadata and the replicas of each broker that answered; with an error `metadata` is None."""
 
     ticket: int
     metadata: MetadataResponse | None

@@ -1,4 +1,4 @@
-"""The records of a fetched block that a consumer may see. Kafka: CompletedFetch."""
+"""Reads the records that a consumer may see out of fetched bytes. Kafka: CompletedFetch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from storage.errors import StorageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedRecords:
-    """What came before `damage`, if there is any; `last_epoch` is that of the last batch that was read."""
+    """The records before `damage`, if there is any, and the leader epoch of the last batch that was read.
+
+    `last_epoch` is -1 where no batch was read; `next_offset` is the position after the last one.
+    """
 
     records: tuple[Record, ...]
     next_offset: int
@@ -20,10 +23,10 @@ class FetchedRecords:
 
 
 def read_fetched(data: bytes, position: int, high_watermark: int, *, check_crcs: bool) -> FetchedRecords:
-    """Records from `position` to below `high_watermark`.
+    """Reads records from `position` to `high_watermark` (exclusive) out of whole or cut off batches.
 
-    The first batch may begin below the position, the last may be cut off by the size of the fetch: neither
-    shows. Control batches move the position only.
+    The first batch may begin below `position`, and the last may be cut off by the size of the fetch: the caller sees
+    neither. Control batches only move the position. Damage ends the reading and is returned, not raised.
     """
     records: list[Record] = []
     next_offset, last_epoch = position, -1

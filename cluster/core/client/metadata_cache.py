@@ -1,4 +1,4 @@
-"""What a client knows of brokers and leaders, and how it asks for more.
+"""The metadata of brokers and leaders that a client knows, and the requests for more.
 
 Kafka: Metadata, NetworkClient's updater.
 """
@@ -33,39 +33,40 @@ class LeaderAndEpoch:
 
 @dataclass(slots=True, kw_only=True)
 class KnownTopic:
-    """`leaders` holds all partitions; one without a leader has NO_LEADER."""
+    """A topic's partitions: `leaders` holds all of them, with NO_LEADER where there is none."""
 
-    # That of the newest answer that named the topic.
+    # The metadata offset of the newest answer that named the topic.
     metadata_offset: int
     leaders: dict[int, LeaderAndEpoch] = field(default_factory=dict)
 
 
 @final
 class MetadataCache:
-    """Brokers, topics and leaders. A leader epoch falls only with a newer view: the topic was created again.
+    """Brokers, topics and leaders, as the brokers reported them.
 
-    Else an answer of a broker that lags behind would undo what another one told (KIP-320).
+    A lower leader epoch is believed only from a newer view of the metadata, in which the topic was created again.
+    Otherwise a broker that lags would undo what another one reported (KIP-320).
     """
 
     def __init__(self) -> None:
         self.cluster_id = ""
         self.brokers: dict[int, BrokerEndpoint] = {}
         self.topics: dict[str, KnownTopic] = {}
-        # Those of topics that the last answer did not know.
+        # The errors of topics for which the last answer had no metadata.
         self.errors: dict[str, ErrorCode] = {}
-        # Both are worked out once between two changes, for they are asked for each record.
+        # Both lists are computed once between two changes, because each record asks for them.
         self._partitions: dict[str, list[int]] = {}
         self._available: dict[str, list[int]] = {}
 
     def update(self, response: MetadataResponse) -> list[LearnEndpoint]:
-        """Takes in an answer without error; returns the endpoints that are new."""
+        """Takes over an answer that is no error; returns the endpoints that are new or have changed."""
         self.cluster_id = response.cluster_id
         learned = [
             LearnEndpoint(node_id=broker.broker_id, host=broker.host, port=broker.port)
             for broker in response.brokers
             if self.brokers.get(broker.broker_id) != broker
         ]
-        # An isolated broker may know of no other; then the old addresses are better than nothing.
+        # An isolated broker may know no broker at all; then the old addresses are better than none.
         if response.brokers:
             self.brokers = {broker.broker_id: broker for broker in response.brokers}
         for topic in response.topics:
@@ -91,7 +92,7 @@ class MetadataCache:
                 )
 
     def hint(self, topic_partition: TopicPartition, leader: int, leader_epoch: int) -> bool:
-        """A refusal named a newer leader (KIP-951); returns whether that is news and its address is known."""
+        """Takes over a newer leader that a refusal named (KIP-951); returns whether it is new and its address known."""
         known = self.topics.get(topic_partition.topic)
         old = None if known is None else known.leaders.get(topic_partition.partition)
         if known is None or old is None or leader == NO_LEADER or leader_epoch <= old.leader_epoch:
@@ -101,7 +102,7 @@ class MetadataCache:
         return leader in self.brokers
 
     def leader(self, topic_partition: TopicPartition) -> LeaderAndEpoch | None:
-        """None where there is none, or none that can be reached."""
+        """Returns the partition's leader; None where it has none, or none whose address is known."""
         known = self.topics.get(topic_partition.topic)
         found = None if known is None else known.leaders.get(topic_partition.partition)
         return found if found is not None and found.leader in self.brokers else None
@@ -130,9 +131,7 @@ class MetadataCache:
 
 @final
 class MetadataUpdater:
-    """One MetadataRequest at a time, to a broker after the other, to the bootstrap address when all have
-    failed.
-    """
+    """Asks for metadata, one request at a time, each to another broker; to a bootstrap address once all have failed."""
 
     def __init__(self, *, retry_backoff_ms: int, request_timeout_ms: int, max_age_ms: int) -> None:
         self.cache = MetadataCache()
@@ -142,14 +141,14 @@ class MetadataUpdater:
         self._topics: dict[str, None] = {}
         self._call: int | None = None
         self._is_wanted = False
-        # The back-off: nothing is asked before.
+        # The end of the back-off: no request is sent before.
         self._allowed_ms = 0
         self._fresh_until_ms: int | None = None
         self._turn = 0
         self._failures = 0
 
     def watch(self, topics: Iterable[str]) -> None:
-        """Ask for these from now on."""
+        """Includes these topics in each request from now on."""
         for topic in topics:
             if topic not in self._topics:
                 self._topics[topic] = None
@@ -159,11 +158,11 @@ class MetadataUpdater:
         self._topics.pop(topic, None)
 
     def request(self) -> None:
-        """What is known is wrong or not enough."""
+        """Asks for metadata at the next `poll` after the back-off, because it is wrong or not enough."""
         self._is_wanted = True
 
     def poll(self, now_ms: int, call: int) -> Send | None:
-        """A request under the number `call`, if one is due."""
+        """Returns a request under the number `call`, or None while none is due."""
         if self._fresh_until_ms is not None and now_ms >= self._fresh_until_ms:
             self._is_wanted = True
         if self._call is not None or not self._is_wanted or now_ms < self._allowed_ms:
@@ -182,7 +181,7 @@ class MetadataUpdater:
         self._failures = self._failures + 1 if has_failed else 0
 
     def next_node(self) -> int:
-        """Any broker, another one each time."""
+        """Returns a broker, another one each time; BOOTSTRAP where none is known or all have failed."""
         known = sorted(self.cache.brokers)
         if not known or self._failures >= len(known):
             return BOOTSTRAP
@@ -193,7 +192,8 @@ class MetadataUpdater:
         return call == self._call
 
     def on_response(self, now_ms: int, body: ResponseBody | TransportError) -> list[Effect]:
-        """The answer to the pending request; a failure is tried again after the back-off."""
+        """Takes the answer to the pending request; after a failure the next one is sent after the back-off."""
+        assert self._call is not None, "no request is pending"
         self._call = None
         self._allowed_ms = now_ms + self._retry_backoff_ms
         if not isinstance(body, MetadataResponse) or body.error is not ErrorCode.NONE:
@@ -205,7 +205,7 @@ class MetadataUpdater:
         return list(self.cache.update(body))
 
     def next_wake_ms(self) -> int | None:
-        """When `poll` should be called again at the latest; None while an answer is awaited."""
+        """Returns the latest time of the next `poll`; None while an answer is awaited, or nothing is due."""
         if self._call is not None:
             return None
         return self._allowed_ms if self._is_wanted else self._fresh_until_ms

@@ -1,4 +1,4 @@
-"""Which partition a record goes to: the key's hash, else one at a time (KIP-480, KIP-794).
+"""Chooses the partition of a record: by its key's hash, or one partition for a while (KIP-480, KIP-794).
 
 Kafka: BuiltInPartitioner.
 """
@@ -16,7 +16,7 @@ _MULTIPLIER = 0x5BD1E995
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit hash (Utils.murmur2), unsigned."""
+    """Returns Kafka's 32-bit hash of `data` (Utils.murmur2), unsigned."""
     length = len(data)
     mixed = _SEED ^ length
     whole = length & ~3
@@ -35,13 +35,13 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """The same for the same key and count, in any client of Kafka's default."""
+    """Returns the key's partition: the same as in any other client that keeps Kafka's default partitioner."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 @final
 class StickyPartitioner:
-    """Keyless records of one topic stay with a partition for about a batch, then go to another drawn one."""
+    """Keeps keyless records of one topic on a partition for about one batch, then draws another partition."""
 
     def __init__(self, topic: str, switch_bytes: int, draws: Draws) -> None:
         self._topic = topic
@@ -52,7 +52,7 @@ class StickyPartitioner:
         self._switches = 0
 
     def partition(self, size_bytes: int, available: Sequence[int]) -> int:
-        """`available`: numbers that can take records now, not empty."""
+        """Returns the partition for a record of `size_bytes`, out of `available`, which is not empty."""
         if self._bytes >= self._switch_bytes or self._partition not in available:
             chosen = self._draws.below(len(available), "sticky", self._topic, self._switches)
             self._partition, self._bytes = available[chosen], 0

@@ -1,11 +1,11 @@
-"""The producer without I/O: records in, requests to leaders out, one `Delivered` a record.
+"""The producer without I/O: records in, requests to leaders and one `Delivered` for each record out.
 
-Idempotent by default (KIP-98): order is kept and nothing is doubled under retries and fail-overs, because
+It is idempotent by default (KIP-98): retries and fail-overs neither reorder nor duplicate records, because
 
 - a partition's batches are sent again in their order, each under the sequence of its first sending, and only
-  while no earlier one is in flight; at most five may be known to a broker at a time, as many as it remembers;
-- after a batch was given up whose fate is unknown, or was refused for good, no new batch is sent until the
-  fates of all that were sent are known; then the epoch grows and sequences begin again (KIP-360).
+  while no earlier one is in flight; a broker may know at most five at a time, as many as it remembers;
+- after a batch was refused, or was given up while its outcome is unknown, no new batch is sent until the
+  outcomes of all sent batches are known; then the epoch grows and sequences begin again (KIP-360).
 
 Kafka: KafkaProducer, Sender, TransactionManager.
 """
@@ -45,7 +45,7 @@ _UNKNOWN_OUTCOME = (
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    # Leadership may have been lost while the reply waited (PRO-4).
+    # The leader may have appended the batch and lost its leadership while the reply waited (PRO-4).
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -66,7 +66,7 @@ class _ProduceCall:
 
 @final
 class ProducerCore:
-    """`send`, `flush` and `step` from one thread; each returns effects in order."""
+    """The producer's state: call `send`, `flush` and `step` on one thread; each returns effects in order."""
 
     def __init__(self, config: ProducerConfig, draws: Draws) -> None:
         self.config = config
@@ -82,14 +82,14 @@ class ProducerCore:
         self._waiting = WaitingRecords(config.max_block_ms)
         self._sticky: dict[str, StickyPartitioner] = {}
         self._calls: dict[int, _ProduceCall] = {}
-        # The number of requests, by leader.
+        # The number of requests in flight, by leader.
         self._in_flight: dict[int, int] = {}
         self._next_call = 0
         self._next_number = 0
         self._turn = 0
-        # Grows with each flush.
+        # The number of flushes so far.
         self._generation = 0
-        # The number of records, by generation.
+        # The number of records without an outcome, by generation.
         self._unfinished: dict[int, int] = {}
         # The ticket of each flush, by generation.
         self._flushes: dict[int, int] = {}
@@ -98,18 +98,18 @@ class ProducerCore:
         self._is_stopped = False
 
     def start(self, now_ms: int) -> list[ProducerEffect]:
-        """Asks for an id and for the brokers at once, so that the first record need not wait for both."""
+        """Asks for an id and for the brokers before the first record, so that it need not wait for both."""
         self.metadata.request()
         return self._run(now_ms)
 
     @property
     def unfinished_count(self) -> int:
-        """Records whose `Delivered` is still to come."""
+        """Counts the records whose `Delivered` is still to come."""
         return sum(self._unfinished.values())
 
     @property
     def has_room(self) -> bool:
-        """Whether `send` takes more; the shell holds its user back while not (buffer.memory)."""
+        """Whether the buffer has room (buffer.memory); while it has none, the shell makes its user wait."""
         return self.buffered_bytes < self.config.buffer_memory
 
     def send(
@@ -124,7 +124,7 @@ class ProducerCore:
         timestamp_ms: int | None = None,
         ticket: int,
     ) -> list[ProducerEffect]:
-        """Takes one record; its `Delivered(ticket)` comes now (refused) or later, exactly once."""
+        """Takes one record. Exactly one `Delivered` with its ticket follows: at once if it is refused, else later."""
         header_pairs = tuple(headers)
         record = PendingRecord(
             ticket,
@@ -151,7 +151,8 @@ class ProducerCore:
         return [*effects, *self._run(now_ms)] if needs_run or effects else effects
 
     def flush(self, now_ms: int, ticket: int) -> list[ProducerEffect]:
-        """Sends without lingering; `Flushed(ticket)` when all that was sent before has its end."""
+        """Sends without lingering; `Flushed(ticket)` follows once all records sent before have their outcome."""
+        assert self._generation not in self._flushes, (self._generation, ticket)
         self._flushes[self._generation] = ticket
         self._generation += 1
         for queue in self._queues.values():
@@ -160,7 +161,7 @@ class ProducerCore:
         return self._run(now_ms)
 
     def step(self, now_ms: int, event: Event) -> list[ProducerEffect]:
-        """Responses, timers and `Shutdown`, which ends with `Stop` once all records have their end."""
+        """Takes a response, a timer or `Shutdown`, which ends with `Stop` once all records have their outcome."""
         if self._is_stopped:
             return []
         effects: list[ProducerEffect] = []
@@ -176,7 +177,7 @@ class ProducerCore:
         return [*effects, *self._run(now_ms)]
 
     def abort(self, now_ms: int) -> list[ProducerEffect]:
-        """Ends at once: what has no end yet fails, as unknown where it was sent."""
+        """Ends at once: each record without an outcome fails, with `is_unknown` where it was sent."""
         effects: list[ProducerEffect] = []
         for record in self._waiting.take_all():
             effects.append(self._fail_waiting(record, ErrorCode.REQUEST_TIMED_OUT, "the producer was closed"))
@@ -186,6 +187,8 @@ class ProducerCore:
             for batch in [*queue.in_flight, *queue.queue]:
                 effects += self._fail(batch, ErrorCode.REQUEST_TIMED_OUT, "the producer was closed")
             queue.queue.clear()
+        assert not self._unfinished, self._unfinished
+        assert self.buffered_bytes == 0, self.buffered_bytes
         self._is_closing = True
         return [*effects, *self._run(now_ms)]
 
@@ -205,9 +208,9 @@ class ProducerCore:
         return Delivered(ticket=record.ticket, topic_partition=topic_partition, error=error, message=message)
 
     def _accumulate(self, record: PendingRecord, effects: list[ProducerEffect]) -> bool:
-        """Into the last batch of its partition; True when something may be due because of it.
+        """Adds the record to the last batch of its partition; returns whether a batch may be due because of it.
 
-        With two batches waiting, the first was due already: a third changes nothing, unless the buffer is full.
+        With two batches waiting, the first was due already: a third makes none due, unless the buffer is full.
         """
         number = self._choose_partition(record)
         topic_partition = TopicPartition(record.topic, number)
@@ -260,7 +263,7 @@ class ProducerCore:
         return sticky.partition(record.size_bytes, self.metadata.cache.available_partitions(record.topic))
 
     def _run(self, now_ms: int) -> list[ProducerEffect]:
-        """Everything that time or news made possible; ends by setting the timer for what they will."""
+        """Does all that time or an answer made possible, then sets the timer for what will be due next."""
         if self._is_stopped:
             return []
         effects = self._take_waiting(now_ms)
@@ -282,7 +285,7 @@ class ProducerCore:
         return [*effects, *self._arm(now_ms)]
 
     def _take_waiting(self, now_ms: int) -> list[ProducerEffect]:
-        """Records whose topic is known by now; those that waited too long fail."""
+        """Accumulates the waiting records whose topic is known by now; those that waited too long fail."""
         effects: list[ProducerEffect] = []
         for topic in self._waiting.topics():
             if self.metadata.cache.partitions(topic):
@@ -297,7 +300,7 @@ class ProducerCore:
         return effects
 
     def _expire(self, now_ms: int) -> list[ProducerEffect]:
-        """delivery.timeout.ms: told as failed, though what was sent may still be in the log or come there."""
+        """Fails batches older than delivery.timeout.ms; those that were sent may still be in the log, or reach it."""
         effects: list[ProducerEffect] = []
         before_ms = now_ms - self.config.delivery_timeout_ms
         for queue in self._queues.values():
@@ -321,7 +324,7 @@ class ProducerCore:
                     queue.restart(bumped)
 
     def _drain(self, now_ms: int) -> list[ProducerEffect]:
-        """Requests to each leader with room for one, until nothing more is due."""
+        """Sends due batches to each leader that may have one more request in flight, until none is due."""
         effects: list[ProducerEffect] = []
         by_leader: dict[int, list[PartitionQueue]] = {}
         for queue in self._queues.values():
@@ -343,7 +346,7 @@ class ProducerCore:
         return self.config.max_in_flight_requests_per_connection
 
     def _due_batch(self, queue: PartitionQueue, now_ms: int) -> ProducerBatch | None:
-        """The first batch of the partition, if it may be sent now."""
+        """Returns the first batch of the partition if it may be sent now, else None."""
         if not queue.queue:
             return None
         batch = queue.queue[0]
@@ -359,7 +362,11 @@ class ProducerCore:
         return has_lingered or is_pressed or batch.is_full or len(queue.queue) > 1
 
     def _keeps_order(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """A repetition waits for all before it; a new batch for an identity, and for unresolved sequences."""
+        """Whether sending `batch` now keeps the order.
+
+        A repetition waits for all batches before it. A new batch waits for an identity, for sequences to be resolved,
+        and while too many are outstanding.
+        """
         if batch.is_sequenced:
             return all(other.number > batch.number for other in queue.in_flight)
         if not self.config.is_idempotent:
@@ -371,7 +378,7 @@ class ProducerCore:
         return queue.outstanding_count < self._max_in_flight
 
     def _send_to(self, leader: int, queues: list[PartitionQueue], now_ms: int) -> list[ProducerEffect]:
-        """One request with a batch of each partition, as many as fit; another one goes first each time."""
+        """Sends one request with a batch of each partition, as many as fit; another partition is first each time."""
         self._turn += 1
         turn = self._turn % len(queues)
         batches: list[ProducerBatch] = []
@@ -414,9 +421,10 @@ class ProducerCore:
         if expects_reply:
             self._calls[call] = _ProduceCall(leader=leader, batches=batches)
             self._in_flight[leader] = self._in_flight.get(leader, 0) + 1
+            assert self._in_flight[leader] <= self._max_in_flight, (leader, self._in_flight)
             return [sent]
         effects: list[ProducerEffect] = [sent]
-        # With acks=0 nobody will answer.
+        # With acks=0 no answer will come.
         for batch in batches:
             self._queues[batch.topic_partition].answered(batch)
             effects += self._deliver(batch, ProducePartitionResponse(topic_partition=batch.topic_partition))
@@ -435,6 +443,7 @@ class ProducerCore:
             self.metadata.request()
             return []
         self._in_flight[sent.leader] -= 1
+        assert self._in_flight[sent.leader] >= 0, (sent.leader, self._in_flight)
         effects: list[ProducerEffect] = []
         results = _results(body)
         for batch in sent.batches:
@@ -458,7 +467,7 @@ class ProducerCore:
             queue.acked(batch)
             return self._deliver(batch, result)
         batch.may_be_appended |= error in _UNKNOWN_OUTCOME
-        # It was given up while it was in flight.
+        # The batch was given up while it was in flight.
         if batch.is_done:
             return []
         if error is ErrorCode.MESSAGE_TOO_LARGE and batch.may_split:
@@ -485,11 +494,12 @@ class ProducerCore:
         queue.put_back(batch)
 
     def _on_lost_sequence(self, now_ms: int, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """The leader certainly does not have the batch, for it misses a predecessor.
+        """Queues a batch again that the leader certainly lacks, because it misses a predecessor.
 
-        If that one will be sent again, this one follows it as it is. If not (the predecessor was given up,
-        or was acknowledged and then lost by an unclean election), only a new epoch goes on.
+        If the predecessor will be sent again, the batch follows it unchanged. If not (it was given up, or was
+        acknowledged and then lost by an unclean election), only a new epoch helps.
         """
+        assert batch.is_sequenced, batch.number
         if queue.needs_resolution or queue.is_next_expected(batch):
             queue.has_gap = True
             batch.unsequence()
@@ -499,7 +509,7 @@ class ProducerCore:
         queue.put_back(batch)
 
     def _split(self, queue: PartitionQueue, batch: ProducerBatch) -> list[ProducerEffect]:
-        """The topic allows smaller batches only; the halves go again, under the same sequences."""
+        """Queues the two halves of a batch that is too large for the topic, under the same sequences."""
         for part in batch.split():
             queue.put_back(part)
         return []
@@ -576,7 +586,7 @@ class ProducerCore:
         return [SetTimer(key=WAKE_TIMER, at_ms=wake_ms)]
 
     def _wakes(self) -> list[int | None]:
-        """What may become due by time alone; what waits for an answer comes with it."""
+        """Returns the times at which something becomes due by time alone; None where only an answer can bring it."""
         wakes = [self.metadata.next_wake_ms(), self.identity.next_wake_ms(), self._waiting.next_expiry_ms()]
         for queue in self._queues.values():
             for batch in queue.in_flight:
@@ -596,7 +606,7 @@ def _results(body: ResponseBody | TransportError) -> dict[TopicPartition, Produc
 
 
 def _whole_error(body: ResponseBody | TransportError) -> ErrorCode:
-    """The error of each batch that the answer does not mention: unknown, as without an answer, unless it says why."""
+    """Returns the error of each batch that the answer does not mention: its own if it has one, else no answer."""
     if isinstance(body, ProduceResponse) and body.error is not ErrorCode.NONE:
         return body.error
     return ErrorCode.NETWORK_EXCEPTION

@@ -1,4 +1,4 @@
-"""The producer's id and epoch: asked for once, raised by the producer itself (KIP-360).
+"""The producer's id and epoch: the id is asked for once, the epoch is raised by the producer itself (KIP-360).
 
 Kafka: TransactionManager.
 """
@@ -20,7 +20,7 @@ MAX_EPOCH = (1 << 15) - 1
 
 @final
 class IdentityKeeper:
-    """Asks for a producer id until there is one, one question at a time."""
+    """Asks for a producer id until there is one, with one request at a time."""
 
     def __init__(self, retry_backoff_ms: int, request_timeout_ms: int) -> None:
         self.current: ProducerIdentity | None = None
@@ -30,7 +30,7 @@ class IdentityKeeper:
         self._allowed_ms = 0
 
     def poll(self, now_ms: int, call: int, next_node: Callable[[], int]) -> Send | None:
-        """The request for an id, while there is none."""
+        """Returns a request for an id under the number `call`, or None while there is an id or none may be sent yet."""
         if self.current is not None or self._call is not None or now_ms < self._allowed_ms:
             return None
         self._call = call
@@ -42,20 +42,24 @@ class IdentityKeeper:
         return call == self._call
 
     def on_response(self, now_ms: int, body: ResponseBody | TransportError) -> None:
-        """Any failure is tried again: without an id nothing can be sent anyway."""
+        """Takes the answer; after any failure asks again, because without an id no record can be sent."""
+        assert self._call is not None, "no request is pending"
+        assert self.current is None, self.current
         self._call = None
         self._allowed_ms = now_ms + self._retry_backoff_ms
         if isinstance(body, InitProducerIdResponse) and body.error is ErrorCode.NONE:
             self.current = ProducerIdentity(producer_id=body.producer_id, producer_epoch=body.producer_epoch)
 
     def bump_above(self, used: ProducerIdentity | None) -> ProducerIdentity | None:
-        """An epoch above the one that a partition has used; None at the last one, until there is a new id.
+        """Returns an identity with an epoch above the one that a partition has used.
 
-        Partitions that have nothing to restart keep the epoch they have: the broker checks each by itself.
+        Returns None after the highest epoch, until there is a new id. Partitions that need no restart keep their
+        epoch: the broker checks each partition by itself.
         """
         if self.current is not None and used == self.current:
             epoch = self.current.producer_epoch + 1
             self.current = None if epoch > MAX_EPOCH else replace(self.current, producer_epoch=epoch)
+        assert self.current is None or self.current != used, used
         return self.current
 
     def next_wake_ms(self) -> int | None:

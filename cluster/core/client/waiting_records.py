@@ -1,4 +1,4 @@
-"""Records whose topic's metadata is not known yet, in order of arrival.
+"""Records that wait for the metadata of their topic, in order of arrival.
 
 Kafka: KafkaProducer.waitOnMetadata.
 """
@@ -10,12 +10,12 @@ from typing import NamedTuple, final
 
 from storage.batch.record import Header
 
-# At most: the header of a batch, and the lengths and deltas of one record.
+# The most that the header of a batch and the lengths and deltas of one record take together.
 RECORD_OVERHEAD_BYTES = 96
 
 
 class PendingRecord(NamedTuple):
-    """One `send`; a tuple, for a producer makes many. `size_bytes` is that of `size_bound`."""
+    """The arguments of one `send`; a tuple, because a producer makes many. `size_bytes` is from `size_bound`."""
 
     ticket: int
     topic: str
@@ -25,13 +25,13 @@ class PendingRecord(NamedTuple):
     headers: tuple[Header, ...]
     timestamp_ms: int
     arrived_ms: int
-    # The number of flushes before it.
+    # The number of flushes before this record.
     generation: int
     size_bytes: int
 
 
 def size_bound(key: bytes | None, value: bytes | None, headers: tuple[Header, ...]) -> int:
-    """At most what the record takes in a batch of its own, without compression."""
+    """Returns an upper bound of the record's size in bytes, alone in a batch without compression."""
     size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
     for name, header_value in headers:
         size += 10 + 4 * len(name) + len(header_value or b"")
@@ -40,7 +40,7 @@ def size_bound(key: bytes | None, value: bytes | None, headers: tuple[Header, ..
 
 @final
 class WaitingRecords:
-    """Records whose topic is not known yet, by topic and in the order of sending."""
+    """Records whose topic's metadata is not known yet, by topic and in the order of sending."""
 
     def __init__(self, max_block_ms: int) -> None:
         self._max_block_ms = max_block_ms
@@ -62,7 +62,7 @@ class WaitingRecords:
         return [record for topic in self.topics() for record in self.take(topic)]
 
     def expired(self, topic: str, now_ms: int) -> list[PendingRecord]:
-        """Removes and returns those that have waited for max_block_ms."""
+        """Removes and returns the records of `topic` that have waited for max_block_ms."""
         records = self._records.get(topic)
         expired = []
         while records and records[0].arrived_ms + self._max_block_ms <= now_ms:
