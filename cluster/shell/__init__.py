@@ -1,1 +1,1 @@
-"""What acts: runs a core with a clock, threads, files and gRPC."""
+"""The shell around a core: it runs the core with a clock, threads, files and gRPC."""

@@ -51,30 +51,30 @@ _SETTLE_S = 0.02
 T = TypeVar("T")
 ConsumerEvent = Fetched | PositionReset | Truncated | PositionLost | EndOfPartition | TopicMissing
 
-# The first three nodes of `replog up`: any that lives will do, also when the first one was killed.
+# The first three nodes of `replog up`: one that runs is enough, also when the first one was killed.
 DEFAULT_BOOTSTRAP = "127.0.0.1:19092,127.0.0.1:19093,127.0.0.1:19094"
-# Fetched and not yet read: above the first mark fetching pauses, below the second it goes on.
+# Counts of records fetched and not yet read: fetching pauses above the first and continues below the second.
 _PAUSE_AT_RECORDS, _RESUME_AT_RECORDS = 50_000, 10_000
 
 
 def parse_bootstrap(servers: str) -> list[Address]:
-    """`host:port[,host:port…]`. Raises ValueError with what is wrong."""
+    """Parses `host:port[,host:port…]`. Raises ValueError with the reason."""
     addresses = []
     for server in servers.split(","):
         host, colon, port = server.strip().rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-            raise ValueError(f"bootstrap server {server!r}: HOST:PORT is wanted")
+            raise ValueError(f"bootstrap server {server!r}: expected HOST:PORT")
         addresses.append((host, int(port)))
     return addresses
 
 
 def system_draws() -> Draws:
-    """Seeded by the operating system: what a real process draws from."""
+    """Returns draws for a real process, seeded by the operating system."""
     return Draws(int.from_bytes(os.urandom(8), "big"))
 
 
 class Shell:
-    """What the three clients share: the runtime around the core, and an orderly end."""
+    """The base of the three clients: the runtime around the core, and an orderly end."""
 
     def __init__(self, core: Core, bootstrap: str, start: Entry | None = None) -> None:
         self._core_of_runtime = core
@@ -103,10 +103,10 @@ class Shell:
         raise NotImplementedError
 
     async def _finish(self) -> None:
-        """What `async with` waits for when its body ended well."""
+        """Ends the client in order; `async with` awaits it where its body raised nothing."""
 
     async def until(self, future: asyncio.Future[T]) -> T:
-        """The future's result. Raises ClusterError when the core ends first: it will answer nothing any more."""
+        """Returns the future's result. Raises ClusterError when the core stops first, after which it never answers."""
         stopped = self.runtime.stopped
         waiting: set[asyncio.Future[object]] = {
             cast("asyncio.Future[object]", item) for item in (future, stopped)
@@ -119,7 +119,7 @@ class Shell:
 
 @final
 class Producer(Shell):
-    """Records to leaders. Leaving `async with` delivers what is underway first."""
+    """Sends records to the leaders of their partitions. Leaving `async with` first delivers all that were sent."""
 
     def __init__(self, bootstrap: str = DEFAULT_BOOTSTRAP, config: ProducerConfig | None = None) -> None:
         self.config = config or ProducerConfig()
@@ -140,9 +140,9 @@ class Producer(Shell):
         headers: Sequence[Header] = (),
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[Delivered]:
-        """Waits for room in the buffer only; the future brings the record's end, also where that is an error.
+        """Sends one record once the buffer has room; the future gets its outcome, which may be an error.
 
-        Raises ClusterError(REQUEST_TIMED_OUT) when there is no room within max_block_ms.
+        Raises ClusterError(REQUEST_TIMED_OUT), having sent nothing, when there is no room within max_block_ms.
         """
         await self._wait_for_room(size_bound(key, value, tuple(headers)))
         self._tickets += 1
@@ -163,7 +163,10 @@ class Producer(Shell):
         return future
 
     async def send_and_wait(self, topic: str, value: bytes | None, *, key: bytes | None = None) -> Delivered:
-        """Raises ClusterError with Kafka's code when the record was refused or its fate is unknown."""
+        """Sends one record and waits for its outcome.
+
+        Raises ClusterError with Kafka's code when the record was refused or its outcome is unknown.
+        """
         future = await self.send(topic, value, key=key)
         delivered = await self.until(future)
         if delivered.error is not ErrorCode.NONE:
@@ -171,7 +174,7 @@ class Producer(Shell):
         return delivered
 
     async def flush(self) -> None:
-        """Returns when everything sent before has its end."""
+        """Sends without lingering; returns once every record sent before has its outcome."""
         self._tickets += 1
         ticket = self._tickets
         future = self._flushes[ticket] = asyncio.get_running_loop().create_future()
@@ -214,7 +217,7 @@ class Producer(Shell):
 
 @final
 class Consumer(Shell):
-    """Records below the high watermark, in order within a partition. `assign` or `subscribe` first."""
+    """Reads records below the high watermark, in order within a partition, after `assign` or `subscribe`."""
 
     def __init__(self, bootstrap: str = DEFAULT_BOOTSTRAP, config: ConsumerConfig | None = None) -> None:
         self.core = ConsumerCore(config or ConsumerConfig())
@@ -233,7 +236,10 @@ class Consumer(Shell):
         self.runtime.run(lambda now_ms: self.core.subscribe(now_ms, topics, start))
 
     async def next_event(self) -> ConsumerEvent:
-        """Whatever the core tells next: records, ends of partitions, resets, truncations, losses."""
+        """Waits for the next event: records, the end of a partition, a reset, a truncation or a lost position.
+
+        Raises ClusterError once the core has stopped and all events were returned.
+        """
         while not self._events:
             if self.runtime.stopped.done():
                 raise ClusterError(ErrorCode.UNKNOWN_SERVER_ERROR, self.runtime.stopped.result().reason)
@@ -242,11 +248,12 @@ class Consumer(Shell):
         event = self._events.popleft()
         if isinstance(event, Fetched):
             self._waiting_records -= len(event.records)
+            assert self._waiting_records >= 0, (self._waiting_records, len(event.records))
             self._maybe_resume()
         return event
 
     async def records(self) -> AsyncIterator[tuple[TopicPartition, Record]]:
-        """Without end. Raises ClusterError at a lost position or a missing topic."""
+        """Yields records with their partition, without end. Raises ClusterError at a lost position or missing topic."""
         while True:
             match await self.next_event():
                 case Fetched() as fetched:
@@ -277,7 +284,7 @@ class Consumer(Shell):
                 self.core.pause(topic_partition)
 
     def _maybe_resume(self) -> None:
-        """A lost position stays as it is: reading on is its owner's decision."""
+        """Resumes the paused partitions, except lost positions: only the user decides where to read on there."""
         if self._waiting_records < _RESUME_AT_RECORDS:
             paused, self._paused = self._paused, ()
             for topic_partition in paused:
@@ -290,7 +297,7 @@ class Consumer(Shell):
 
 @final
 class Admin(Shell):
-    """Topics and their state. Refusals are raised as ClusterError with Kafka's code."""
+    """Creates, changes, deletes and describes topics. A refusal is raised as ClusterError with Kafka's code."""
 
     def __init__(self, bootstrap: str = DEFAULT_BOOTSTRAP, config: AdminConfig | None = None) -> None:
         self.core = AdminCore(config or AdminConfig())
@@ -299,7 +306,7 @@ class Admin(Shell):
         self._asked: dict[int, asyncio.Future[Answered | Described]] = {}
 
     async def create_topic(self, request: CreateTopicRequest) -> str:
-        """The topic's id."""
+        """Creates a topic and returns its id."""
         body = await self._ask(request, request.name)
         assert isinstance(body, CreateTopicResponse)
         return body.topic_id
@@ -311,13 +318,13 @@ class Admin(Shell):
         await self._ask(AlterTopicConfigsRequest(name=name, configs=configs), name)
 
     async def metadata(self, topics: tuple[str, ...] | None = None) -> MetadataResponse:
-        """Errors of single topics are in it, not raised."""
+        """Returns brokers and topics (None: all); errors of single topics are in the result, not raised."""
         body = await self._ask(MetadataRequest(topics=topics), "metadata")
         assert isinstance(body, MetadataResponse)
         return body
 
     async def describe(self, topics: tuple[str, ...] | None = None) -> Described:
-        """Metadata and what each broker that answers holds."""
+        """Returns the metadata of the topics (None: all) and the replicas of each broker that answers."""
         ticket, future = self._ticket()
         self.runtime.run(lambda now_ms: self.core.describe(now_ms, topics, ticket=ticket))
         described = await self.until(future)
@@ -327,7 +334,7 @@ class Admin(Shell):
         return described
 
     async def until_led(self, topic: str, *, timeout_s: float = 10.0) -> bool:
-        """Whether, within the time, every partition got a leader and every replica's broker knows of it."""
+        """Waits until every partition has a leader and every replica's broker has it; returns False when time is up."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         while not is_led(await self.describe((topic,)), topic):
             if asyncio.get_running_loop().time() >= deadline:

@@ -1,7 +1,7 @@
-"""A core on asyncio: the clock, timers, jobs and sends of the real world around `start` and `step`.
+"""Runs a core on asyncio: the clock, timers, jobs and sends of the real world around `start` and `step`.
 
-Everything that touches the core happens on the loop's thread, one event at a time, never from inside a step.
-A job runs on one thread beside it. What a core raises ends the node: its state is not known any more.
+Every call of the core is made on the loop's thread, one event at a time, never from inside a step. Jobs run on one
+other thread. An exception from the core ends the node, because the core's state is not known any more.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cluster.shell.transport import Address, Peers
 logger = logging.getLogger(__name__)
 
 Answer = Callable[[ResponseBody], None]
-# One line a batch would drown the lines that tell of roles, truncations and faults.
+# These come once for each batch and would drown the log lines on roles, truncations and faults.
 _FREQUENT = frozenset({"replica.appended", "replica.high_watermark", "produce.acknowledged"})
 
 
@@ -40,21 +40,21 @@ Entry = Callable[[int], Iterable[Effect | object]]
 
 
 class Core(Protocol):
-    """A node's core returns `Effect`s; a client's also what it tells its user, which goes to `tell`."""
+    """A core as the runtime sees it. A client's core also returns news for its user, which is passed to `tell`."""
 
     def step(self, now_ms: int, event: Event) -> Sequence[Effect | object]: ...
 
 
 @runtime_checkable
 class ManyStepping(Protocol):
-    """A core that takes several events at once, and settles what they moved once."""
+    """A core that takes several events in one step, and does what follows from them once."""
 
     def steps(self, now_ms: int, events: Sequence[Event]) -> Sequence[Effect | object]: ...
 
 
 @final
 class Clock:
-    """Milliseconds since the epoch that never go back: the wall's time once, from there on the loop's."""
+    """Milliseconds since the Unix epoch that never decrease: the wall clock once, then the loop's clock."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -66,13 +66,13 @@ class Clock:
         return self._last_ms
 
     def loop_time(self, at_ms: int) -> float:
-        """When the loop's clock has certainly reached `at_ms`."""
+        """Returns the time of the loop's clock, in seconds, at which `now_ms` has certainly reached `at_ms`."""
         return (at_ms + 1) / 1000 - self._epoch_s
 
 
 @final
 class Timers:
-    """Named timers on the loop; setting a name again replaces it."""
+    """Named timers on the loop; setting a name again replaces its timer."""
 
     def __init__(self, clock: Clock, fire: Callable[[str], None]) -> None:
         self._clock = clock
@@ -100,7 +100,7 @@ class Timers:
 
 @final
 class Runtime:
-    """Runs one core until it stops: `start` once, `ask` for each incoming request, `shut_down`, `close`."""
+    """Runs one core until it stops: call `start` once, `ask` for each incoming request, `shut_down`, then `close`."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Runtime:
         tell: Callable[[object], None] | None = None,
     ) -> None:
         self._core = core
-        # Asked once: a look at a protocol's methods costs more than a small step.
+        # The check is made once, because a check against a protocol costs more than a small step.
         self._many: ManyStepping | None = core if isinstance(core, ManyStepping) else None
         self._loop = asyncio.get_running_loop()
         self.clock = Clock(self._loop)
@@ -127,13 +127,14 @@ class Runtime:
         self._tell = tell or _refuse
 
     def start(self, entry: Entry | None = None) -> None:
-        """Begins with the core's own start, where it has one, and raises what that raises: the reason why not."""
+        """Runs the core's own start, if it has one, and raises what that raises: the node cannot start then."""
+        assert not self.started.is_set(), "started twice"
         for effect in entry(self.clock.now_ms()) if entry is not None else ():
             self._carry_out(effect)
         self.started.set()
 
     def feed(self, event: Event) -> None:
-        """One step and what it asks for. After the end, events are dropped."""
+        """Runs one step and carries out its effects, after all requests that arrived before. Ignored once stopped."""
         self._drain()
         self._step(event)
 
@@ -141,7 +142,10 @@ class Runtime:
         self.run(lambda now_ms: self._core.step(now_ms, event))
 
     def ask(self, body: RequestBody, answer: Answer) -> int:
-        """A request from outside; `answer` is called at most once (never once stopped)."""
+        """Passes a request from outside to the core and returns its call number.
+
+        `answer` is called at most once, and never after the core has stopped.
+        """
         self._calls += 1
         call = self._calls
         self._answers[call] = answer
@@ -149,15 +153,16 @@ class Runtime:
         return call
 
     def ask_without_reply(self, body: RequestBody) -> None:
-        """acks=0: the core sends no reply, so none is waited for."""
+        """Passes a produce request with acks=0 to the core, which sends no reply to it."""
         self._calls += 1
         self._arrive(Request(call=self._calls, body=body))
 
     def _arrive(self, request: Request) -> None:
-        """Requests of two turns of the loop go to the core together, where it can take several.
+        """Collects the requests of two turns of the loop, to pass them to the core in one step if it takes several.
 
-        The streams are read one turn apart. Waiting for the second turn merges what they bring into one step and its
-        answers into one message each: a third less CPU a batch under load, for tens of microseconds at rest.
+        The streams are read one turn apart. Waiting for the second turn merges their requests into one step and the
+        answers into one message per stream. It saves a third of the CPU time per batch under load, and costs tens of
+        microseconds at rest.
         """
         if not self._arrived:
             self._loop.call_soon(self._loop.call_soon, self._drain)
@@ -174,20 +179,20 @@ class Runtime:
             self._step(request)
 
     def forget(self, call: int) -> None:
-        """Drops the reply of the core: the asker has left."""
+        """Drops the core's reply to `call`, because its caller has left."""
         self._answers.pop(call, None)
 
     def shut_down(self) -> None:
         self.feed(Shutdown())
 
     async def close(self) -> None:
-        """Let the jobs end, drop the rest. The core is not asked any more."""
+        """Stops the runtime: waits for the jobs, closes the peers, and never calls the core again."""
         self._stop(Stop(reason="closed"))
         await self._loop.run_in_executor(None, self._jobs.shutdown)
         await self.peers.close()
 
     def run(self, advance: Entry) -> None:
-        """Any entry of the core, such as a command of a client's."""
+        """Calls an entry of the core, such as a client's `send`, and carries out its effects. Ignored once stopped."""
         if self.stopped.done():
             return
         try:
@@ -251,6 +256,7 @@ def _refuse(effect: object) -> NoReturn:
 
 
 def log_observation(effect: Observe) -> None:
+    """Logs an observation of the core as one line; those that come with each batch at DEBUG, others at INFO."""
     level = logging.DEBUG if effect.kind in _FREQUENT else logging.INFO
     if logger.isEnabledFor(level):
         fields = " ".join(f"{name}={value}" for name, value in effect.fields)

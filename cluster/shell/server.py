@@ -1,7 +1,7 @@
 """A node's gRPC server: its services, health and reflection, in front of a runtime.
 
-Unary calls wait for their reply; a stream has a reader (the handler) and a writer task, merging what waits.
-Bind errors show because SO_REUSEPORT is off: else a second node would take half the connections.
+A unary call waits for its reply. A stream has a reader (the handler) and a writer task, which merges waiting answers.
+SO_REUSEPORT is off so that a taken port is an error: otherwise a second node would get half of the connections.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 BROKER_SERVICES = (REPLICA, DATA, ADMIN)
 CONTROLLER_SERVICES = (CONTROLLER, ADMIN)
-# How many calls of one stream may be in the core; beyond it the stream is not read.
+# The most calls of one stream that may wait in the core; at this number the stream is not read.
 UNANSWERED_LIMIT = 256
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
@@ -53,7 +53,7 @@ class PortInUse(Exception):
 
 
 def check_port_free(host: str, port: int) -> None:
-    """Raises PortInUse, or OSError when the address cannot be bound at all."""
+    """Checks that the port can be bound. Raises PortInUse, or OSError when the address cannot be bound at all."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -65,14 +65,14 @@ def check_port_free(host: str, port: int) -> None:
             raise
 
 
-# Made once: a union in the check would be made for each answer.
+# A constant, because a union written in the check would be built for each answer.
 _STREAMED = (FetchResponse, ProduceResponse)
 StreamContext = grpc.aio.ServicerContext[streams.Calls, streams.Answers]
 
 
 @final
 class IncomingStream:
-    """One client's stream: answers wait here until the writer task has sent what came before."""
+    """One client's stream: answers wait here until the writer task has sent those before them."""
 
     def __init__(self, context: StreamContext) -> None:
         self._context = context
@@ -80,10 +80,11 @@ class IncomingStream:
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
-        # Our call by the call of the client.
+        # The runtime's number of each call, by the client's number.
         self.unanswered: dict[int, int] = {}
 
     def answer(self, call: int, body: ResponseBody) -> None:
+        """Queues the answer to the client's `call` for the writer task."""
         assert isinstance(body, _STREAMED), body
         self.unanswered.pop(call, None)
         self._waiting.append((call, body))
@@ -92,7 +93,7 @@ class IncomingStream:
             self._room.set()
 
     async def room(self) -> None:
-        """Returns once the core has few enough of this stream's calls."""
+        """Returns once fewer than UNANSWERED_LIMIT of this stream's calls are in the core."""
         while len(self.unanswered) >= UNANSWERED_LIMIT:
             self._room.clear()
             await self._room.wait()
@@ -102,6 +103,7 @@ class IncomingStream:
             runtime.forget(ours)
 
     async def write(self) -> None:
+        """Writes answers as they come, several in one message, until the client has left or the task is cancelled."""
         try:
             while True:
                 await self._wake.wait()
@@ -109,17 +111,17 @@ class IncomingStream:
                 while self._waiting:
                     await self._context.write(streams.take_merged(self._waiting))
         except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:
-            # The client is gone; the reader learns it too.
+            # The client has left; the reader learns it too.
             logger.debug("write failed error=%r", error)
 
 
 @final
 class NodeServer:
-    """`start` binds and serves; the health service says NOT_SERVING until `set_serving`."""
+    """The gRPC server of one node: `start` binds and serves; health is NOT_SERVING until `set_serving(True)`."""
 
     def __init__(self, runtime: Runtime, services: Sequence[str]) -> None:
         self._runtime = runtime
-        # The attribute is set at import, by the version of gRPC.
+        # `health.aio` is set when the module is imported, depending on the version of gRPC.
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._services = tuple(services)
@@ -132,9 +134,9 @@ class NodeServer:
         reflection.enable_server_reflection(names, self._server)
 
     async def start(self, host: str, port: int) -> int:
-        """The bound port (`port` 0: any). Raises PortInUse."""
+        """Binds and serves; returns the bound port (`port` 0: any). Raises PortInUse or OSError."""
         if port:
-            # The error of gRPC does not say which of many reasons it was.
+            # gRPC's own error does not say why the port cannot be bound.
             check_port_free(host, port)
         try:
             bound = self._server.add_insecure_port(f"{host}:{port}")
@@ -179,7 +181,7 @@ class NodeServer:
             self._runtime.forget(call)
 
     def _stream_handler(self, codec: StreamCodec) -> Callable[[object, StreamContext], Awaitable[None]]:
-        # grpc.aio looks at the function itself: only a coroutine function gets the reader/writer interface.
+        # grpc.aio inspects the function: only a coroutine function gets the interface with `read` and `write`.
         async def serve(_: object, context: StreamContext) -> None:
             await self._serve_stream(context)
 

@@ -1,7 +1,7 @@
 """The three streams (produce, consumer fetch, replica fetch) as lists of (call, body) pairs.
 
-One protobuf message carries every call or answer that was waiting when it was written: under load this merges
-acknowledgements, at rest a pair travels alone. A pair names its call, so answers come back in any order.
+One protobuf message carries all calls or answers that were waiting when it was written: under load this merges
+acknowledgements, at rest a message holds one pair. A pair names its call, so answers may come in any order.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Body = TypeVar("Body", StreamRequest, StreamResponse)
 Calls = list[tuple[int, StreamRequest]]
 Answers = list[tuple[int, StreamResponse]]
 
-# gRPC's own default is 4 MiB, overhead included.
+# gRPC's default is 4 MiB, overhead included: too little for one large batch.
 MAX_MESSAGE_BYTES = 64 << 20
-# A message is closed once it holds this much; one pair alone may be larger.
+# A message takes no further pair that would bring its records above this size; one pair alone may be larger.
 MERGE_BYTES = 4 << 20
 MERGE_PAIRS = 64
 
@@ -42,9 +42,9 @@ MERGE_PAIRS = 64
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamCodec:
-    """How one stream's lists become bytes and back: its message classes, and the functions that fill and read them.
+    """Converts one stream's lists to bytes and back: its message classes, and the functions that fill and read them.
 
-    The four methods are what gRPC calls serialisers.
+    Its four methods are the serialisers and deserialisers that gRPC calls.
     """
 
     path: str
@@ -58,6 +58,7 @@ class StreamCodec:
     response_from_wire: Callable[..., StreamResponse]
 
     def calls_to_bytes(self, calls: Calls) -> bytes:
+        """Returns the calls as one serialised message."""
         message = self.call_list()
         for call, body in calls:
             assert isinstance(body, self.request), body
@@ -71,6 +72,7 @@ class StreamCodec:
         return [(item.call, from_wire(item.request)) for item in self.call_list.FromString(data).calls]
 
     def answers_to_bytes(self, answers: Answers) -> bytes:
+        """Returns the answers as one serialised message."""
         message = self.answer_list()
         for call, body in answers:
             assert isinstance(body, self.response), body
@@ -118,6 +120,7 @@ def codec_of(body: StreamRequest) -> StreamCodec:
 
 
 def record_bytes(body: StreamRequest | StreamResponse) -> int:
+    """Returns the size of the records in a body: 0 for a fetch request and a produce response."""
     match body:
         case ProduceRequest() | FetchResponse():
             return sum(len(partition.records) for partition in body.partitions)
@@ -126,8 +129,8 @@ def record_bytes(body: StreamRequest | StreamResponse) -> int:
 
 
 def take_merged(waiting: deque[tuple[int, Body]]) -> list[tuple[int, Body]]:
-    """The oldest waiting pairs that go into one message, at least one; they leave `waiting`."""
-    assert waiting
+    """Removes from `waiting` and returns the oldest pairs that fit into one message, at least one."""
+    assert waiting, "nothing to send"
     merged = [waiting.popleft()]
     size_bytes = record_bytes(merged[0][1])
     while waiting and len(merged) < MERGE_PAIRS:

@@ -1,7 +1,7 @@
-"""Sends on gRPC: pooled channels, one bidirectional stream a peer and kind, unary calls for the rest.
+"""Carries out `Send` effects on gRPC: a channel for each peer, with a stream for each kind of records and unary calls.
 
 Each `Send` gets exactly one answer, a body or a TransportError, at the latest after its timeout. A call to a
-dead peer fails at once instead of waiting for it to come back: the core decides when to try again.
+dead peer fails at once instead of waiting for the peer to return: the core decides when to try again.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ Address = tuple[str, int]
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", streams.MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", streams.MAX_MESSAGE_BYTES),
-    # The defaults find a restarted server after 1.7 s; a fail-over should not wait for that.
+    # With the defaults a restarted server is found after 1.7 s; a fail-over should not wait so long.
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    # A killed peer shows at once on a loopback, a stopped one or a cut link only by silence.
+    # A killed peer is noticed at once on the loopback; a stopped one or a cut link only by silence.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # Channels with equal options share a connection: each pool gets its own.
+    # Channels with equal options would share a connection; with this, each channel has its own.
     ("grpc.use_local_subchannel_pool", 1),
 )
 
@@ -54,17 +54,17 @@ class Reader(Protocol):
 
 
 async def read_or_end(reader: Reader) -> object | None:
-    """What the peer sent next; None at the end of the stream."""
+    """Reads the next message of the peer; None at the end of the stream."""
     received = await reader.read()
     return None if received is grpc.aio.EOF else received  # type: ignore[attr-defined]
 
 
 @final
 class OutgoingStream:
-    """One bidirectional stream to a peer: a reader task, a writer task, calls in flight by id.
+    """One bidirectional stream to a peer: a reader task, a writer task, and the calls in flight by number.
 
-    Any failure, also the timeout of one call, ends the stream and fails all its calls, as Kafka's client
-    closes the connection: nobody can tell what of the rest was lost with it.
+    Any failure, also the timeout of one call, ends the stream and fails all its calls, as Kafka's client closes the
+    connection: it is unknown which of the other calls were lost too.
     """
 
     def __init__(self, channel: grpc.aio.Channel, codec: StreamCodec, deliver: Deliver) -> None:
@@ -77,12 +77,12 @@ class OutgoingStream:
         self._deliver = deliver
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[int, StreamRequest]] = deque()
-        # Each with its deadline on the clock of the loop, and its timeout_ms.
+        # The calls in flight, each with its deadline on the loop's clock in seconds, and its timeout_ms.
         self._unanswered: dict[int, tuple[float, int]] = {}
-        # One for all calls.
+        # One timer serves all calls.
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
-        # Those of the waiting calls that expect no reply once they are written.
+        # The waiting calls that expect no reply: they are done once they are written.
         self._silent: set[int] = set()
         self._wake = asyncio.Event()
         self._has_sent_silent = self._is_finishing = False
@@ -90,7 +90,8 @@ class OutgoingStream:
         self._tasks = [self._loop.create_task(self._write()), self._loop.create_task(self._read())]
 
     def send(self, call: int, body: StreamRequest, *, timeout_ms: int, expects_reply: bool) -> None:
-        assert self.is_open
+        """Queues a call for the writer task; without a reply expected, it ends once it is written."""
+        assert self.is_open, call
         assert call not in self._unanswered, call
         deadline = self._loop.time() + timeout_ms / 1000
         self._unanswered[call] = (deadline, timeout_ms)
@@ -103,7 +104,7 @@ class OutgoingStream:
         self._wake.set()
 
     def fail(self, reason: str) -> None:
-        """End the stream; every call in flight is told, from the loop and not from inside this call."""
+        """Ends the stream and fails every call in flight; they are delivered by the loop, not inside this call."""
         if not self.is_open:
             return
         self.is_open = False
@@ -123,7 +124,10 @@ class OutgoingStream:
         self._timer, self._timer_at = self._loop.call_at(deadline, self._on_time), deadline
 
     def _on_time(self) -> None:
-        """The call that it was set for is mostly answered by now; then it waits for the earliest that is not."""
+        """Ends the stream if a call is overdue. Else arms the timer for the earliest call without an answer.
+
+        The call that the timer was armed for is mostly answered by then.
+        """
         self._timer, self._timer_at = None, math.inf
         if not self._unanswered:
             return
@@ -134,7 +138,7 @@ class OutgoingStream:
             self._arm(deadline)
 
     async def finish(self) -> None:
-        """Waits until the peer has read what expects no reply (acks=0), unless that takes too long."""
+        """Waits until the peer has read the calls that expect no reply (acks=0), at most FINISH_TIMEOUT_S."""
         if not self.is_open or not self._has_sent_silent:
             return
         self._is_finishing = True
@@ -153,7 +157,7 @@ class OutgoingStream:
                         self._forget_silent(merged)
             await self._call.done_writing()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
-            # The reader learns the status of an ended stream, which says more than the failed write.
+            # The reader gets the status of an ended stream, which says more than the failed write.
             logger.debug("write failed error=%r", error)
 
     def _forget_silent(self, written: streams.Calls) -> None:
@@ -172,7 +176,7 @@ class OutgoingStream:
         except grpc.aio.AioRpcError as error:
             reason = _reason(error)
         except asyncio.CancelledError:
-            # grpc.aio raises this also when the call was cancelled from below (a closed channel).
+            # grpc.aio raises this also when a closed channel cancelled the call.
             reason = "cancelled"
         finally:
             self.fail(reason)
@@ -180,7 +184,7 @@ class OutgoingStream:
 
 @final
 class Peer:
-    """One address: a channel, its streams, its unary calls."""
+    """One peer's address with its channel, streams and unary calls."""
 
     def __init__(self, address: Address, deliver: Deliver) -> None:
         self.address = address
@@ -190,6 +194,7 @@ class Peer:
         self._unary: set[asyncio.Task[None]] = set()
 
     def send(self, effect: Send) -> None:
+        """Sends a fetch or a produce request on its stream, any other request as a unary call."""
         match effect.body:
             case FetchRequest() | ProduceRequest():
                 stream = self._stream(streams.codec_of(effect.body))
@@ -223,6 +228,7 @@ class Peer:
             self._deliver(effect.call, body)
 
     async def close(self, reason: str) -> None:
+        """Closes the channel; calls still in flight fail with a TransportError."""
         for stream in self._streams.values():
             await stream.finish()
             stream.fail(reason)
@@ -235,7 +241,7 @@ class Peer:
 
 @final
 class Peers:
-    """Every peer this process talks to, by node id; `BOOTSTRAP` means the given addresses in turn."""
+    """All peers of this process, by node id; `BOOTSTRAP` means the given addresses in turn."""
 
     def __init__(self, deliver: Deliver, *, bootstrap: Sequence[Address] = ()) -> None:
         self._deliver = deliver
@@ -246,6 +252,7 @@ class Peers:
         self._closing: set[asyncio.Task[None]] = set()
 
     def learn(self, node_id: int, host: str, port: int) -> None:
+        """Sets the address of a node; a connection to another address of it is closed."""
         known = self._peers.get(node_id)
         if known is not None and known.address == (host, port):
             return
@@ -254,6 +261,7 @@ class Peers:
         self._peers[node_id] = Peer((host, port), self._deliver)
 
     def send(self, effect: Send) -> None:
+        """Sends to the node, or fails the call from the loop where no address of the node is known."""
         if effect.to == BOOTSTRAP:
             peer = self._bootstrap_peer(effect.call)
         else:
@@ -275,7 +283,7 @@ class Peers:
         return peer
 
     def _on_bootstrap_answer(self, call: int, body: ResponseBody | TransportError) -> None:
-        """After a failure the next address is tried first; a broker that is starting may be so for long."""
+        """Delivers the answer. After a failure the next address is tried first: a broker may be starting for long."""
         address = self._bootstrap_calls.pop(call)
         if _has_failed(body) and self._bootstrap[0] == address:
             self._bootstrap.rotate(-1)

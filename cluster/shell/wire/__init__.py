@@ -1,4 +1,4 @@
-"""The messages of the core as protobuf, and back."""
+"""Converts the core's messages to protobuf and back."""
 
 from cluster.shell.wire.bodies import (
     REQUESTS,

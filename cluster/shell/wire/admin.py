@@ -1,4 +1,4 @@
-"""Topic administration, dataclass to protobuf and back."""
+"""Converts the requests and responses of topic administration, dataclass to protobuf and back."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from cluster.shell.wire import common
 
 
 def create_topic_request_to_wire(value: CreateTopicRequest) -> admin_pb2.CreateTopicRequest:
+    """Returns `value` as a protobuf message."""
     return admin_pb2.CreateTopicRequest(
         name=value.name,
         partitions=value.partitions,
@@ -25,6 +26,7 @@ def create_topic_request_to_wire(value: CreateTopicRequest) -> admin_pb2.CreateT
 
 
 def create_topic_request_from_wire(message: admin_pb2.CreateTopicRequest) -> CreateTopicRequest:
+    """Returns the request that `message` carries."""
     return CreateTopicRequest(
         name=message.name,
         partitions=message.partitions,

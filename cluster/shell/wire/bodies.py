@@ -1,4 +1,4 @@
-"""Body to protobuf message and back, whatever the body is: one table for requests, one for responses."""
+"""Converts any body to its protobuf message and back, by two tables: one of requests, one of responses."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Wire = TypeVar("Wire", bound=Message)
 
 
 class UnknownMessage(Exception):
-    """A protobuf message that is no body of ours."""
+    """A protobuf message whose class carries no body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair(Generic[Body, Wire]):
-    """A body's class, the protobuf class that carries it, and the ways from one to the other."""
+    """A body's class, the protobuf class that carries it, and the functions that convert one to the other."""
 
     body: type[Body]
     message: type[Wire]
@@ -96,7 +96,7 @@ RESPONSES = (
 )
 # fmt: on
 
-# Each row above is type-checked. These pick the row by the class of a value, which no type can express.
+# Each row above is type-checked. The tables below find a row by the class of a value, which no type can express.
 _REQUEST_TO_WIRE: dict[type, Callable[[Any], Message]] = {pair.body: pair.to_wire for pair in REQUESTS}
 _REQUEST_FROM_WIRE: dict[type, Callable[[Any], RequestBody]] = {
     pair.message: pair.from_wire for pair in REQUESTS
@@ -116,7 +116,7 @@ def response_to_wire(body: ResponseBody) -> Message:
 
 
 def request_from_wire(message: Message) -> RequestBody:
-    """Raises UnknownMessage."""
+    """Returns the body that `message` carries. Raises UnknownMessage."""
     from_wire = _REQUEST_FROM_WIRE.get(type(message))
     if from_wire is None:
         raise UnknownMessage(message.DESCRIPTOR.full_name)
@@ -124,7 +124,7 @@ def request_from_wire(message: Message) -> RequestBody:
 
 
 def response_from_wire(message: Message) -> ResponseBody:
-    """Raises UnknownMessage."""
+    """Returns the body that `message` carries. Raises UnknownMessage."""
     from_wire = _RESPONSE_FROM_WIRE.get(type(message))
     if from_wire is None:
         raise UnknownMessage(message.DESCRIPTOR.full_name)

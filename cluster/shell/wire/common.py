@@ -1,8 +1,7 @@
-"""Dataclass to protobuf and back: what every service's messages are made of.
+"""Converts the parts that every service's messages are made of, dataclass to protobuf and back.
 
-`x_to_wire(dataclass) -> protobuf` and `x_from_wire(protobuf) -> dataclass`, a pair for each message, in
-the files beside this one by service; `bodies.py` picks the pair. Protobuf classes appear here and in the transport
-only.
+Each message has a pair of functions, `x_to_wire(dataclass) -> protobuf` and `x_from_wire(protobuf) -> dataclass`, in
+one file per service; `bodies.py` finds the pair of a message. Only these files and the transport know protobuf classes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,10 @@ def error_to_wire(error: ErrorCode) -> common_pb2.ErrorCode:
 
 
 def error_from_wire(number: int) -> ErrorCode:
-    """A number of a newer peer is an unknown error, never no error (Kafka: Errors.forCode)."""
+    """Returns the error of a number; one that only a newer peer knows is UNKNOWN_SERVER_ERROR, never NONE.
+
+    Kafka: Errors.forCode.
+    """
     return _ERRORS.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -59,5 +61,5 @@ def configs_from_wire(entries: Iterable[common_pb2.ConfigEntry]) -> tuple[tuple[
 
 
 def topics_to_wire(topics: tuple[str, ...] | None) -> common_pb2.TopicNames | None:
-    """None (all topics) is an absent field, the empty tuple an empty list."""
+    """Returns the names as a message; None (all topics) stays None, which leaves the field absent."""
     return None if topics is None else common_pb2.TopicNames(names=topics)

@@ -1,4 +1,4 @@
-"""What brokers ask the controller, dataclass to protobuf and back."""
+"""Converts the brokers' requests to the controller and its responses, dataclass to protobuf and back."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from cluster.shell.wire import common
 
 
 def register_broker_request_to_wire(value: RegisterBrokerRequest) -> controller_pb2.RegisterBrokerRequest:
+    """Returns `value` as a protobuf message."""
     return controller_pb2.RegisterBrokerRequest(
         broker_id=value.broker_id,
         incarnation=value.incarnation,
@@ -31,6 +32,7 @@ def register_broker_request_to_wire(value: RegisterBrokerRequest) -> controller_
 
 
 def register_broker_request_from_wire(message: controller_pb2.RegisterBrokerRequest) -> RegisterBrokerRequest:
+    """Returns the request that `message` carries."""
     return RegisterBrokerRequest(
         broker_id=message.broker_id,
         incarnation=message.incarnation,
@@ -50,6 +52,7 @@ def register_broker_response_to_wire(value: RegisterBrokerResponse) -> controlle
 def register_broker_response_from_wire(
     message: controller_pb2.RegisterBrokerResponse,
 ) -> RegisterBrokerResponse:
+    """Returns the response that `message` carries."""
     return RegisterBrokerResponse(
         error=common.error_from_wire(message.error),
         broker_epoch=message.broker_epoch,
@@ -58,6 +61,7 @@ def register_broker_response_from_wire(
 
 
 def broker_heartbeat_request_to_wire(value: BrokerHeartbeatRequest) -> controller_pb2.BrokerHeartbeatRequest:
+    """Returns `value` as a protobuf message."""
     return controller_pb2.BrokerHeartbeatRequest(
         broker_id=value.broker_id,
         broker_epoch=value.broker_epoch,
@@ -71,6 +75,7 @@ def broker_heartbeat_request_to_wire(value: BrokerHeartbeatRequest) -> controlle
 def broker_heartbeat_request_from_wire(
     message: controller_pb2.BrokerHeartbeatRequest,
 ) -> BrokerHeartbeatRequest:
+    """Returns the request that `message` carries."""
     return BrokerHeartbeatRequest(
         broker_id=message.broker_id,
         broker_epoch=message.broker_epoch,
@@ -86,6 +91,7 @@ def broker_heartbeat_request_from_wire(
 def broker_heartbeat_response_to_wire(
     value: BrokerHeartbeatResponse,
 ) -> controller_pb2.BrokerHeartbeatResponse:
+    """Returns `value` as a protobuf message."""
     return controller_pb2.BrokerHeartbeatResponse(
         error=common.error_to_wire(value.error),
         is_fenced=value.is_fenced,
@@ -97,6 +103,7 @@ def broker_heartbeat_response_to_wire(
 def broker_heartbeat_response_from_wire(
     message: controller_pb2.BrokerHeartbeatResponse,
 ) -> BrokerHeartbeatResponse:
+    """Returns the response that `message` carries."""
     return BrokerHeartbeatResponse(
         error=common.error_from_wire(message.error),
         is_fenced=message.is_fenced,
@@ -106,6 +113,7 @@ def broker_heartbeat_response_from_wire(
 
 
 def alter_partition_request_to_wire(value: AlterPartitionRequest) -> controller_pb2.AlterPartitionRequest:
+    """Returns `value` as a protobuf message."""
     return controller_pb2.AlterPartitionRequest(
         broker_id=value.broker_id,
         broker_epoch=value.broker_epoch,
@@ -120,6 +128,7 @@ def alter_partition_request_to_wire(value: AlterPartitionRequest) -> controller_
 
 
 def alter_partition_request_from_wire(message: controller_pb2.AlterPartitionRequest) -> AlterPartitionRequest:
+    """Returns the request that `message` carries."""
     return AlterPartitionRequest(
         broker_id=message.broker_id,
         broker_epoch=message.broker_epoch,
@@ -134,6 +143,7 @@ def alter_partition_request_from_wire(message: controller_pb2.AlterPartitionRequ
 
 
 def alter_partition_response_to_wire(value: AlterPartitionResponse) -> controller_pb2.AlterPartitionResponse:
+    """Returns `value` as a protobuf message."""
     return controller_pb2.AlterPartitionResponse(
         topic_partition=common.topic_partition_to_wire(value.topic_partition),
         error=common.error_to_wire(value.error),
@@ -147,6 +157,7 @@ def alter_partition_response_to_wire(value: AlterPartitionResponse) -> controlle
 def alter_partition_response_from_wire(
     message: controller_pb2.AlterPartitionResponse,
 ) -> AlterPartitionResponse:
+    """Returns the response that `message` carries."""
     return AlterPartitionResponse(
         topic_partition=common.topic_partition_from_wire(message.topic_partition),
         error=common.error_from_wire(message.error),
@@ -160,6 +171,7 @@ def alter_partition_response_from_wire(
 def allocate_producer_ids_request_to_wire(
     value: AllocateProducerIdsRequest,
 ) -> controller_pb2.AllocateProducerIdsRequest:
+    """Returns `value` as a protobuf message."""
     return controller_pb2.AllocateProducerIdsRequest(
         broker_id=value.broker_id, broker_epoch=value.broker_epoch
     )
@@ -174,6 +186,7 @@ def allocate_producer_ids_request_from_wire(
 def allocate_producer_ids_response_to_wire(
     value: AllocateProducerIdsResponse,
 ) -> controller_pb2.AllocateProducerIdsResponse:
+    """Returns `value` as a protobuf message."""
     return controller_pb2.AllocateProducerIdsResponse(
         error=common.error_to_wire(value.error), first_producer_id=value.first_producer_id, count=value.count
     )
@@ -182,6 +195,7 @@ def allocate_producer_ids_response_to_wire(
 def allocate_producer_ids_response_from_wire(
     message: controller_pb2.AllocateProducerIdsResponse,
 ) -> AllocateProducerIdsResponse:
+    """Returns the response that `message` carries."""
     return AllocateProducerIdsResponse(
         error=common.error_from_wire(message.error),
         first_producer_id=message.first_producer_id,
@@ -190,6 +204,7 @@ def allocate_producer_ids_response_from_wire(
 
 
 def fetch_metadata_request_to_wire(value: FetchMetadataRequest) -> controller_pb2.FetchMetadataRequest:
+    """Returns `value` as a protobuf message."""
     return controller_pb2.FetchMetadataRequest(
         broker_id=value.broker_id,
         offset=value.offset,
@@ -199,6 +214,7 @@ def fetch_metadata_request_to_wire(value: FetchMetadataRequest) -> controller_pb
 
 
 def fetch_metadata_request_from_wire(message: controller_pb2.FetchMetadataRequest) -> FetchMetadataRequest:
+    """Returns the request that `message` carries."""
     return FetchMetadataRequest(
         broker_id=message.broker_id,
         offset=message.offset,
@@ -214,6 +230,7 @@ def fetch_metadata_response_to_wire(value: FetchMetadataResponse) -> controller_
 
 
 def fetch_metadata_response_from_wire(message: controller_pb2.FetchMetadataResponse) -> FetchMetadataResponse:
+    """Returns the response that `message` carries."""
     return FetchMetadataResponse(
         error=common.error_from_wire(message.error),
         high_watermark=message.high_watermark,

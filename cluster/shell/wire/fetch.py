@@ -1,4 +1,4 @@
-"""Fetch of followers and consumers, dataclass to protobuf and back."""
+"""Converts fetches of followers and consumers, dataclass to protobuf and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def fetch_request_to_wire(value: FetchRequest) -> replica_pb2.FetchRequest:
 
 
 def fill_fetch_request(message: replica_pb2.FetchRequest, value: FetchRequest) -> None:
-    """Fills `message` in place: one handed to another's constructor is serialised and parsed once more."""
+    """Fills `message` in place: passing a message to another's constructor would serialise and parse it again."""
     message.replica_id = value.replica_id
     message.broker_epoch = value.broker_epoch
     message.max_wait_ms = value.max_wait_ms
@@ -25,6 +25,7 @@ def fill_fetch_request(message: replica_pb2.FetchRequest, value: FetchRequest) -
 
 
 def fetch_request_from_wire(message: replica_pb2.FetchRequest) -> FetchRequest:
+    """Returns the request that `message` carries."""
     return FetchRequest(
         replica_id=message.replica_id,
         broker_epoch=message.broker_epoch,
@@ -103,6 +104,6 @@ def _partition_response_from_wire(message: replica_pb2.FetchPartitionResponse) -
         diverging=common.epoch_end_from_wire(message.diverging) if diverges else None,
         leader_id=message.leader_id,
         leader_epoch=message.leader_epoch,
-        # Read once: each access of a bytes field copies it.
+        # The field is read once only, because each access of a bytes field copies it.
         records=message.records,
     )

@@ -1,4 +1,7 @@
-"""What clients ask brokers beside records (offsets, metadata, replicas), dataclass to protobuf and back."""
+"""Converts what clients ask brokers beside records: offsets, metadata, replicas and producer ids.
+
+Each pair of functions converts a dataclass to protobuf and back.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from cluster.shell.wire import common
 
 
 def list_offsets_request_to_wire(value: ListOffsetsRequest) -> data_pb2.ListOffsetsRequest:
+    """Returns `value` as a protobuf message."""
     return data_pb2.ListOffsetsRequest(
         topic_partition=common.topic_partition_to_wire(value.topic_partition),
         timestamp=value.timestamp,
@@ -28,6 +32,7 @@ def list_offsets_request_to_wire(value: ListOffsetsRequest) -> data_pb2.ListOffs
 
 
 def list_offsets_request_from_wire(message: data_pb2.ListOffsetsRequest) -> ListOffsetsRequest:
+    """Returns the request that `message` carries."""
     return ListOffsetsRequest(
         topic_partition=common.topic_partition_from_wire(message.topic_partition),
         timestamp=message.timestamp,
@@ -36,6 +41,7 @@ def list_offsets_request_from_wire(message: data_pb2.ListOffsetsRequest) -> List
 
 
 def list_offsets_response_to_wire(value: ListOffsetsResponse) -> data_pb2.ListOffsetsResponse:
+    """Returns `value` as a protobuf message."""
     return data_pb2.ListOffsetsResponse(
         topic_partition=common.topic_partition_to_wire(value.topic_partition),
         error=common.error_to_wire(value.error),
@@ -46,6 +52,7 @@ def list_offsets_response_to_wire(value: ListOffsetsResponse) -> data_pb2.ListOf
 
 
 def list_offsets_response_from_wire(message: data_pb2.ListOffsetsResponse) -> ListOffsetsResponse:
+    """Returns the response that `message` carries."""
     return ListOffsetsResponse(
         topic_partition=common.topic_partition_from_wire(message.topic_partition),
         error=common.error_from_wire(message.error),
@@ -64,6 +71,7 @@ def metadata_request_from_wire(message: data_pb2.MetadataRequest) -> MetadataReq
 
 
 def metadata_response_to_wire(value: MetadataResponse) -> data_pb2.MetadataResponse:
+    """Returns `value` as a protobuf message."""
     controller = value.controller
     return data_pb2.MetadataResponse(
         error=common.error_to_wire(value.error),
@@ -76,6 +84,7 @@ def metadata_response_to_wire(value: MetadataResponse) -> data_pb2.MetadataRespo
 
 
 def metadata_response_from_wire(message: data_pb2.MetadataResponse) -> MetadataResponse:
+    """Returns the response that `message` carries."""
     known = message.HasField("controller")
     return MetadataResponse(
         error=common.error_from_wire(message.error),
@@ -134,6 +143,7 @@ def describe_replicas_request_from_wire(message: data_pb2.DescribeReplicasReques
 
 
 def describe_replicas_response_to_wire(value: DescribeReplicasResponse) -> data_pb2.DescribeReplicasResponse:
+    """Returns `value` as a protobuf message."""
     return data_pb2.DescribeReplicasResponse(
         broker_id=value.broker_id,
         state=value.state,
@@ -144,6 +154,7 @@ def describe_replicas_response_to_wire(value: DescribeReplicasResponse) -> data_
 def describe_replicas_response_from_wire(
     message: data_pb2.DescribeReplicasResponse,
 ) -> DescribeReplicasResponse:
+    """Returns the response that `message` carries."""
     return DescribeReplicasResponse(
         broker_id=message.broker_id,
         state=message.state,
@@ -186,6 +197,7 @@ def init_producer_id_request_from_wire(message: data_pb2.InitProducerIdRequest) 
 
 
 def init_producer_id_response_to_wire(value: InitProducerIdResponse) -> data_pb2.InitProducerIdResponse:
+    """Returns `value` as a protobuf message."""
     return data_pb2.InitProducerIdResponse(
         error=common.error_to_wire(value.error),
         producer_id=value.producer_id,
@@ -194,6 +206,7 @@ def init_producer_id_response_to_wire(value: InitProducerIdResponse) -> data_pb2
 
 
 def init_producer_id_response_from_wire(message: data_pb2.InitProducerIdResponse) -> InitProducerIdResponse:
+    """Returns the response that `message` carries."""
     return InitProducerIdResponse(
         error=common.error_from_wire(message.error),
         producer_id=message.producer_id,

@@ -1,4 +1,4 @@
-"""Produce, dataclass to protobuf and back."""
+"""Converts produce requests and responses, dataclass to protobuf and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def produce_request_to_wire(value: ProduceRequest) -> data_pb2.ProduceRequest:
 
 
 def fill_produce_request(message: data_pb2.ProduceRequest, value: ProduceRequest) -> None:
-    """Fills `message` in place: one handed to another's constructor is serialised and parsed once more."""
+    """Fills `message` in place: passing a message to another's constructor would serialise and parse it again."""
     message.acks = value.acks
     message.timeout_ms = value.timeout_ms
     for partition in value.partitions:
@@ -25,6 +25,7 @@ def fill_produce_request(message: data_pb2.ProduceRequest, value: ProduceRequest
 
 
 def produce_request_from_wire(message: data_pb2.ProduceRequest) -> ProduceRequest:
+    """Returns the request that `message` carries."""
     return ProduceRequest(
         acks=message.acks,
         timeout_ms=message.timeout_ms,
