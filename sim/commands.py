@@ -1,4 +1,4 @@
-"""`replog sim`: scenarios in simulated time."""
+"""The commands of `replog sim`, which run scenarios in simulated time."""
 
 from __future__ import annotations
 
@@ -28,16 +28,29 @@ def sim() -> None:
 @sim.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--seed", type=click.IntRange(0, (1 << 63) - 1), default=0, show_default=True, help="What to draw from."
+    "--seed",
+    type=click.IntRange(0, (1 << 63) - 1),
+    default=0,
+    show_default=True,
+    help="Seed of all random choices: the same seed gives the same run.",
 )
-@click.option("--trace", type=click.Path(path_type=Path), help="Write the run as lines of JSON.")
-@click.option("--json", "as_json", is_flag=True, help="The result as one JSON object, no story.")
-@click.option("--no-story", is_flag=True, help="The verdict only.")
-@click.option("--bug", help="Put a known mistake into the code first.")
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    help="Write every event of the run to this file as a line of JSON.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the result as one JSON object, without the story."
+)
+@click.option("--no-story", is_flag=True, help="Print the result without the story.")
+@click.option("--bug", metavar="NAME", help="Plant a known bug first. An unknown NAME prints the list.")
 def run(file: Path, seed: int, trace: Path | None, as_json: bool, no_story: bool, bug: str | None) -> None:
-    """Run the scenario in FILE: what happened, the verdict, the trace hash, the command that replays it.
+    """Run the scenario in FILE and print its story and the verdict.
 
-    Exit status: 0 held, 1 violated, 2 the input was unusable, 3 starved or interrupted.
+    The last lines are the trace hash and the command that replays the run.
+
+    Exit status: 0 every rule held, 1 a rule was violated, 2 the input was unusable, 3 the run proved nothing (starved)
+    or was interrupted.
     """
     # The story and the trace report what the product's loggers would.
     logging.getLogger().addHandler(logging.NullHandler())

@@ -1,1 +1,1 @@
-"""What a user types: the commands that talk to a cluster or start one."""
+"""The commands that talk to a cluster or start one."""

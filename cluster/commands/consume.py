@@ -1,4 +1,4 @@
-"""What `replog consume` does: records to standard output as they come, until enough, too late or the end."""
+"""Prints the records of `replog consume` as they come, until there are enough, time is up or the end is reached."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class Printer:
         self.count = 0
 
     async def run(self, consumer: Consumer, *, ends: set[int] | None) -> int:
-        """How many were printed. `ends` are the partitions whose end is still to be reached; None: go on.
+        """Prints until there are enough records or a silence; returns how many were printed.
 
+        Ends, too, once all partitions of `ends` (their numbers) have been read to their end; None: continue there.
         Raises ClusterError when a position or the topic is lost.
         """
         loop = asyncio.get_running_loop()
@@ -59,6 +60,10 @@ class Printer:
         self._output.writelines(self._line(fetched.topic_partition, record) for record in chosen)
         self._output.flush()
         self.count += len(chosen)
+        assert self._max_messages is None or self.count <= self._max_messages, (
+            self.count,
+            self._max_messages,
+        )
 
     def _line(self, topic_partition: TopicPartition, record: Record) -> bytes:
         if not self._as_json:
@@ -84,7 +89,7 @@ def _check(event: ConsumerEvent) -> None:
 
 
 def _text(data: bytes | None) -> str | dict[str, str] | None:
-    """Text where it is text; else base64 under its name, so that nothing is lost."""
+    """Returns UTF-8 bytes as text, other bytes as `{"base64": …}`, so that no byte is lost."""
     if data is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Lines of a file or of standard input, read beside the loop: a user who types slowly must not hold up sends."""
+"""Reads lines of a file or of standard input without blocking the loop: sends must not wait for a slow typist."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import IO
 
 CHUNK_BYTES = 1 << 16
-# No message may be longer, so no record can be.
+# The size limit of a message, so no record can be longer.
 MAX_LINE_BYTES = 64 << 20
 
 
 async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
-    """The whole lines of each chunk, without their newlines and otherwise byte for byte; the last needs none.
+    """Yields the whole lines of each chunk without their newlines, otherwise byte for byte.
 
-    Raises ValueError at a line that is longer than any record.
+    The last line needs no newline. Raises ValueError at a line that is longer than any record.
     """
     rest = b""
     async for chunk in chunks:
@@ -37,7 +37,7 @@ async def file_chunks(path: Path) -> AsyncIterator[bytes]:
 
 
 async def stream_chunks(stream: IO[bytes]) -> AsyncIterator[bytes]:
-    """What is there, as soon as it is there, from a thread that does not keep the process alive."""
+    """Yields bytes as soon as they can be read, with a thread that does not keep the process alive."""
     loop = asyncio.get_running_loop()
     read = _reader(stream)
     while True:
@@ -50,7 +50,10 @@ async def stream_chunks(stream: IO[bytes]) -> AsyncIterator[bytes]:
 
 
 def _reader(stream: IO[bytes]) -> Callable[[], bytes]:
-    """Past Python's buffer, whose lock a thread that waits in `read` would hold until the interpreter's end."""
+    """Returns a function that reads the descriptor without Python's buffer, if the stream has one.
+
+    A thread that waits in the buffer's `read` would hold its lock until the interpreter ends.
+    """
     try:
         descriptor = stream.fileno()
     except OSError:
@@ -77,5 +80,5 @@ def _read_into(
     try:
         loop.call_soon_threadsafe(finish)
     except RuntimeError:
-        # The loop is closed: nobody waits any more.
+        # The loop is closed, so the future is awaited no more.
         pass

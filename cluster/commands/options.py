@@ -1,4 +1,4 @@
-"""What the client commands share: the bootstrap option, NAME=VALUE pairs, and how errors end a command."""
+"""The common parts of the client commands: the bootstrap option, NAME=VALUE pairs, and how errors end a command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from storage.codec.compression import Compression
 from storage.errors import StorageError
 
 HELD, FAILED, UNUSABLE, OUT_OF_TIME = 0, 1, 2, 3
-# Refusals that the same command would meet again: the input is at fault.
+# Refusals that the same command would meet again, because its input is at fault.
 _UNUSABLE_CODES = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -48,13 +48,14 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 
 def bootstrap_option(command: Command) -> Command:
+    """Adds the option `--bootstrap-server` to a command."""
     option = click.option(
         "--bootstrap-server",
         default=DEFAULT_BOOTSTRAP,
         show_default=True,
         metavar="HOST:PORT[,…]",
         callback=_check_bootstrap,
-        help="Any broker of the cluster.",
+        help="Addresses of brokers; one that answers is enough.",
     )
     return option(command)
 
@@ -68,7 +69,7 @@ def _check_bootstrap(context: click.Context, parameter: click.Parameter, value: 
 
 
 def fail(message: object, status: int) -> NoReturn:
-    """One line on standard error, then the exit."""
+    """Prints one line on standard error and exits with `status`."""
     click.echo(f"error: {' '.join(str(message).split())}", err=True)
     sys.exit(status)
 
@@ -81,7 +82,10 @@ def status_of(code: ErrorCode) -> int:
 
 @contextlib.contextmanager
 def errors_end_the_command() -> Iterator[None]:
-    """Kafka's name of the error first, then of what; `head` that has seen enough is no error."""
+    """Ends the process with one line and a status on an error in the block: Kafka's name first, then the subject.
+
+    A reader that has closed the pipe, such as `head`, is no error.
+    """
     try:
         yield
     except ClusterError as error:
@@ -94,7 +98,7 @@ def errors_end_the_command() -> Iterator[None]:
     except KeyboardInterrupt:
         fail("interrupted", OUT_OF_TIME)
     except BrokenPipeError:
-        # At its end, the interpreter would complain that it cannot flush.
+        # Otherwise the interpreter would report at its end that it cannot flush.
         sys.stderr.close()
         sys.exit(HELD)
 
@@ -107,7 +111,7 @@ def run(work: Coroutine[object, object, T]) -> T:
 
 
 def pairs(values: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
-    """NAME=VALUE options. Raises click.UsageError."""
+    """Parses the NAME=VALUE values of an option. Raises click.UsageError."""
     split = [value.partition("=") for value in values]
     for value, (name, equals, _) in zip(values, split, strict=True):
         if not name or not equals:
@@ -116,7 +120,7 @@ def pairs(values: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
 
 
 def client_config(config: Config, properties: tuple[tuple[str, str], ...], option: str) -> Config:
-    """`config` with Kafka's dotted property names over it. Raises click.UsageError, ConfigError."""
+    """Returns `config` changed by properties in Kafka's dotted names. Raises click.UsageError or ConfigError."""
     hints = typing.get_type_hints(type(config))
     changes = {}
     for name, text in properties:
@@ -132,7 +136,7 @@ def client_config(config: Config, properties: tuple[tuple[str, str], ...], optio
 def _parse(name: str, text: str, hint: object) -> object:
     try:
         if hint is int:
-            # Only acks has a word for a number.
+            # Only acks has a word in place of a number.
             return -1 if text == "all" else int(text)
         if hint is Compression:
             return Compression[text.upper()]
@@ -152,7 +156,10 @@ def _wanted(hint: object) -> str:
 
 
 async def require_topics(bootstrap: str, topics: tuple[str, ...]) -> MetadataResponse:
-    """Raises ClusterError for one that does not exist; what was just created may need a moment to be known."""
+    """Returns the metadata of `topics`. Raises ClusterError if one does not exist.
+
+    A topic that was just created may be unknown to a broker for a moment, so this tries for TOPIC_WAIT_S seconds.
+    """
     async with Admin(bootstrap, admin_config()) as admin:
         deadline = asyncio.get_running_loop().time() + TOPIC_WAIT_S
         while True:
@@ -170,5 +177,5 @@ _PASSING = frozenset({ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE})
 
 
 def admin_config() -> AdminConfig:
-    """A person waits at the terminal: less patience than a program's default."""
+    """Returns a configuration with a shorter timeout than the default: a person waits at the terminal."""
     return AdminConfig(default_api_timeout_ms=10_000)

@@ -1,4 +1,4 @@
-"""What `replog produce` does: a record a line, as many underway as the buffer holds, and what became of them."""
+"""Sends the lines of `replog produce`, one record per line, and counts their outcomes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from cluster.core.client.effects import Delivered
 from cluster.core.errors import ErrorCode
 from cluster.shell.clients import Producer
 
-# Lines between two looks at the loop: answers, timers and the progress need their turn too.
+# The number of lines after which the loop gets a turn, for answers, timers and the progress.
 _TURN_RECORDS = 256
 
 
 @final
 @dataclass(slots=True)
 class Tally:
-    """What became of the records. Offsets are of acknowledged records only; -1 where the leader told none (acks=0)."""
+    """The outcomes of the records so far, and the first and last acknowledged offset of each partition.
+
+    An offset is -1 where the leader reported none (acks=0).
+    """
 
     sent: int = 0
     acknowledged: int = 0
@@ -29,10 +32,11 @@ class Tally:
 
     @property
     def unanswered(self) -> int:
-        """Records whose outcome is unknown: some, in flight when the command was interrupted, may be in the log."""
+        """The number of records without an outcome; after an interruption some of them may be in the log."""
         return self.sent - self.acknowledged - self.failed
 
     def count(self, delivered: Delivered) -> None:
+        """Counts the outcome of one record."""
         if delivered.error is not ErrorCode.NONE:
             self.failed += 1
             self.errors[delivered.error] = self.errors.get(delivered.error, 0) + 1
@@ -48,6 +52,7 @@ class Tally:
         return f"{text}, {self.unanswered} without an answer" if self.unanswered else text
 
     def to_json(self) -> dict[str, object]:
+        """Returns the counts as `--json` prints them; `unanswered` only where there are any."""
         unanswered = {"unanswered": self.unanswered} if self.unanswered else {}
         return {
             **unanswered,
@@ -61,7 +66,10 @@ class Tally:
 
 
 def split_key(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
-    """Kafka's parse.key: what stands before the first separator. Raises ValueError where there is none."""
+    """Splits a line at its first separator into key and value (Kafka: parse.key); None: no key.
+
+    Raises ValueError for a line without the separator.
+    """
     if separator is None:
         return None, line
     key, found, value = line.partition(separator)
@@ -79,9 +87,9 @@ async def produce_lines(
     key_separator: bytes | None = None,
     progress: Callable[[Tally], None] | None = None,
 ) -> None:
-    """Returns when every line has its end. Lines are taken as room in the buffer allows.
+    """Sends each line as a record while the buffer has room; returns once every record has its outcome.
 
-    `tally` holds at any moment what is known, also when this does not end well.
+    `tally` is up to date at any moment, also after an exception.
     """
 
     def on_end(future: asyncio.Future[Delivered]) -> None:

@@ -1,4 +1,4 @@
-"""`replog produce` and `replog consume`; `replog topics` is in `topics.py`."""
+"""The commands `replog produce` and `replog consume`; `replog topics` is in `topics.py`."""
 
 from __future__ import annotations
 
@@ -40,14 +40,25 @@ __all__ = ["consume", "produce", "topics"]
     "--file",
     "path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Not given: standard input.",
+    help="Read lines from this file instead of standard input.",
 )
-@click.option("--acks", type=click.Choice(["all", "-1", "1", "0"]), default="all", show_default=True)
 @click.option(
-    "--producer-property", multiple=True, metavar="NAME=VALUE", help="In Kafka's name, as batch.size=65536."
+    "--acks",
+    type=click.Choice(["all", "-1", "1", "0"]),
+    default="all",
+    show_default=True,
+    help="Wait for all in-sync replicas (all or -1), the leader alone (1), or no answer (0).",
 )
-@click.option("--key-separator", help="A line is KEY, this, VALUE; without it records have no key.")
-@click.option("--json", "as_json", is_flag=True, help="End with one JSON object.")
+@click.option(
+    "--producer-property",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a property by its Kafka name, such as batch.size=65536. May be repeated.",
+)
+@click.option(
+    "--key-separator", help="Split each line at the first separator into key and value. Without it: no keys."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @bootstrap_option
 def produce(
     topic: str,
@@ -58,7 +69,10 @@ def produce(
     as_json: bool,
     bootstrap_server: str,
 ) -> None:
-    """Send lines to TOPIC, a record a line. Exit status 1 if any failed, 3 if interrupted."""
+    """Send lines to TOPIC, one record per line.
+
+    Exit status: 0 all records were acknowledged, 1 some failed, 2 the input was unusable, 3 interrupted or out of time.
+    """
     properties = pairs(producer_property, "--producer-property")
     given = (("acks", "all" if acks == "-1" else acks), *properties)
     separator = None if key_separator is None else key_separator.encode()
@@ -91,7 +105,7 @@ def produce(
 
 @contextlib.contextmanager
 def _progress(path: Path | None) -> Iterator[Callable[[Tally], None] | None]:
-    """On a terminal only; a pipe gets the result alone."""
+    """Shows the progress during the block on a terminal; yields None in a pipe, which gets the result alone."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -111,15 +125,29 @@ def _progress(path: Path | None) -> Iterator[Callable[[Tally], None] | None]:
 
 @click.command()
 @click.argument("topic")
-@click.option("--from-beginning", is_flag=True, help="From the log start; else only what comes from now on.")
-@click.option("--partition", type=int, help="This one only, of all.")
-@click.option("--offset", type=int, help="Start there; needs --partition.")
-@click.option("--max-messages", type=click.IntRange(min=0), help="End after as many.")
-@click.option("--timeout-ms", type=click.IntRange(min=1), help="End when no message came for so long.")
-@click.option("--until-end", is_flag=True, help="End at the high watermark instead of waiting for more.")
-@click.option("--consumer-property", multiple=True, metavar="NAME=VALUE", help="In Kafka's name.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="A JSON object a line: partition, offset, timestamp, key, value."
+    "--from-beginning", is_flag=True, help="Start at the log start. Without it: only records from now on."
+)
+@click.option("--partition", type=int, help="Read this partition only, not all.")
+@click.option("--offset", type=int, help="Start at this offset; needs --partition.")
+@click.option("--max-messages", type=click.IntRange(min=0), help="End after this many records.")
+@click.option(
+    "--timeout-ms", type=click.IntRange(min=1), help="End when no record came for this many milliseconds."
+)
+@click.option(
+    "--until-end", is_flag=True, help="End at the high watermark instead of waiting for more records."
+)
+@click.option(
+    "--consumer-property",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a property by its Kafka name, such as fetch.min.bytes=1. May be repeated.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object per record: partition, offset, timestamp, key, value.",
 )
 @bootstrap_option
 def consume(
@@ -134,9 +162,9 @@ def consume(
     as_json: bool,
     bootstrap_server: str,
 ) -> None:
-    """Print TOPIC's records, a value a line, up to the high watermark, and go on as it advances.
+    """Print the values of TOPIC's records, one per line, up to the high watermark, and continue as it advances.
 
-    Exit status 3 when time ran out before --max-messages were there.
+    Exit status: 0 done, 1 failed, 2 the input was unusable, 3 interrupted, or --max-messages did not come in time.
     """
     if offset is not None and partition is None:
         raise click.UsageError("--offset needs --partition")
@@ -144,7 +172,7 @@ def consume(
 
     async def work() -> int:
         check_topic_name(topic)
-        # An offset out of range is told, not papered over, unless the user chose a policy.
+        # An offset out of range is an error, unless the user chose a reset policy.
         preset = ConsumerConfig(auto_offset_reset=OffsetReset.NONE)
         config = client_config(preset, properties, "--consumer-property")
         numbers = await _partitions(bootstrap_server, topic, partition)

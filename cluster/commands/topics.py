@@ -1,4 +1,4 @@
-"""`replog topics`: create, list, describe, alter, delete."""
+"""The commands of `replog topics`: create, list, describe, alter, delete."""
 
 from __future__ import annotations
 
@@ -26,19 +26,32 @@ from storage.topics import check_topic_name
 
 @click.group()
 def topics() -> None:
-    """Create, look at, change and delete topics."""
+    """Create, list, describe, alter and delete topics."""
 
 
 @topics.command()
 @click.argument("name")
-@click.option("--partitions", type=int, default=1, show_default=True)
-@click.option("--replication-factor", type=int, default=1, show_default=True)
-@click.option("--config", multiple=True, metavar="NAME=VALUE", help="A topic property in Kafka's name.")
+@click.option("--partitions", type=int, default=1, show_default=True, help="Number of partitions.")
 @click.option(
-    "--replica-assignment", metavar="1:2:3,…", help="Brokers of each partition; the first is preferred."
+    "--replication-factor",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Number of replicas of each partition.",
 )
-@click.option("--if-not-exists", is_flag=True)
-@click.option("--json", "as_json", is_flag=True)
+@click.option(
+    "--config",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a topic property by its Kafka name. May be repeated.",
+)
+@click.option(
+    "--replica-assignment",
+    metavar="1:2:3,…",
+    help="Brokers of the replicas, one list per partition; the first broker is the preferred leader.",
+)
+@click.option("--if-not-exists", is_flag=True, help="Succeed without a change if the topic exists.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @bootstrap_option
 def create(
     name: str,
@@ -50,9 +63,9 @@ def create(
     as_json: bool,
     bootstrap_server: str,
 ) -> None:
-    """Create topic NAME; returns once every partition has a leader.
+    """Create topic NAME and wait until every partition has a leader.
 
-    One that exists is an error, or with --if-not-exists left as it is.
+    A topic that exists is an error, unless --if-not-exists is given.
     """
     request = CreateTopicRequest(
         name=name,
@@ -88,14 +101,14 @@ def _assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
     try:
         return tuple(tuple(int(broker) for broker in part.split(":")) for part in text.split(","))
     except ValueError as error:
-        raise click.UsageError(f"--replica-assignment {text}: as 1:2:3,2:3:1") from error
+        raise click.UsageError(f"--replica-assignment {text}: write it like 1:2:3,2:3:1") from error
 
 
 @topics.command("list")
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @bootstrap_option
 def list_topics(as_json: bool, bootstrap_server: str) -> None:
-    """Names, one a line."""
+    """Print the names of all topics, one per line."""
 
     async def work() -> MetadataResponse:
         async with Admin(bootstrap_server, admin_config()) as admin:
@@ -116,10 +129,13 @@ def _summary(topic: TopicMetadata) -> dict[str, object]:
 
 @topics.command()
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @bootstrap_option
 def describe(name: str | None, as_json: bool, bootstrap_server: str) -> None:
-    """Leader, epoch, replicas, ISR, high watermark and log end of NAME's partitions (not given: of every topic)."""
+    """Show the partitions of topic NAME, or of every topic.
+
+    A line has the leader, its epoch, the replicas, the in-sync replicas (ISR), the high watermark and the log end.
+    """
 
     async def work() -> Described:
         chosen = None if name is None else (name,)
@@ -151,7 +167,7 @@ def _describe(topic: TopicMetadata, replicas: Replicas) -> dict[str, object]:
 
 
 def _describe_partition(name: str, partition: PartitionMetadata, replicas: Replicas) -> dict[str, object]:
-    """Offsets as the leader has them; -1 where there is no leader, or it does not answer."""
+    """Returns a partition as `--json` prints it: the leader's offsets, or -1 where there is no leader that answers."""
     place = TopicPartition(name, partition.partition)
     leader = replicas.get((place, partition.leader))
     held = ((broker, replicas.get((place, broker))) for broker in partition.replicas)
@@ -212,7 +228,11 @@ def _joined(brokers: Iterable[int]) -> str:
 @topics.command()
 @click.argument("name")
 @click.option(
-    "--config", multiple=True, required=True, metavar="NAME=VALUE", help="An empty value: the default again."
+    "--config",
+    multiple=True,
+    required=True,
+    metavar="NAME=VALUE",
+    help="Set a property by its Kafka name; an empty value restores the default. May be repeated.",
 )
 @bootstrap_option
 def alter(name: str, config: tuple[str, ...], bootstrap_server: str) -> None:
@@ -232,7 +252,7 @@ def alter(name: str, config: tuple[str, ...], bootstrap_server: str) -> None:
 @click.argument("name")
 @bootstrap_option
 def delete(name: str, bootstrap_server: str) -> None:
-    """Delete topic NAME with all that it holds."""
+    """Delete topic NAME with all its records."""
 
     async def work() -> None:
         check_topic_name(name)

@@ -1,4 +1,4 @@
-"""`replog up` and `replog nodes`."""
+"""The commands `replog up` and `replog nodes`."""
 
 from __future__ import annotations
 
@@ -29,20 +29,35 @@ def _pairs(values: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
 
 
 @click.command()
-@click.option("--nodes", default=3, show_default=True, help="Brokers; a controller runs beside them.")
-@click.option("--port", default=DEFAULT_PORT, show_default=True, help="Of node 1; node I has PORT + I - 1.")
 @click.option(
-    "--controller-port", type=int, help=f"Of the controller; PORT + {CONTROLLER_PORT_DISTANCE} if not given."
+    "--nodes", default=3, show_default=True, help="Number of brokers; one controller runs beside them."
 )
-@click.option("--data", type=click.Path(path_type=Path), default=DEFAULT_DATA, show_default=True)
 @click.option(
-    "--config", multiple=True, metavar="NAME=VALUE", help="A property of every node, in Kafka's name."
+    "--port", default=DEFAULT_PORT, show_default=True, help="Port of node 1; node I listens on PORT + I - 1."
+)
+@click.option(
+    "--controller-port",
+    type=int,
+    help=f"Port of the controller.  [default: PORT + {CONTROLLER_PORT_DISTANCE}]",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_DATA,
+    show_default=True,
+    help="Directory of the cluster's files.",
+)
+@click.option(
+    "--config",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a property of every node by its Kafka name. May be repeated.",
 )
 @click.option(
     "--log-dirs",
     metavar="DIR,DIR...",
-    help="Where the brokers keep their logs, perhaps a disk each (Kafka's log.dirs): broker I in node-I of each. "
-    "One that fails takes its partitions offline, the others go on.  [default: --data]",
+    help="Directories of the brokers' logs (Kafka's log.dirs), perhaps one per disk: broker I uses node-I in each. "
+    "If one fails, its partitions are offline there; the others are not affected.  [default: --data]",
 )
 def up(
     nodes: int,
@@ -52,10 +67,10 @@ def up(
     config: tuple[str, ...],
     log_dirs: str | None,
 ) -> None:
-    """Run a cluster on this machine, a process a node, until Ctrl-C.
+    """Run a cluster on this machine, one process per node, until Ctrl-C.
 
-    Prints `ready HOST:PORT` in a pipe, a live table on a terminal. A node that dies stays dead:
-    `replog nodes start I` brings it back.
+    Prints a live table on a terminal, `ready HOST:PORT` in a pipe. A node that dies is not restarted: use
+    `replog nodes start I`.
     """
     from cluster.local.properties import check_properties, take_paths
     from cluster.local.up import prepared, run_up
@@ -81,29 +96,39 @@ def up(
 
 @click.group()
 def nodes() -> None:
-    """Look at, stop, kill and start the nodes of a running `replog up`."""
+    """List, start, stop, kill and restart the nodes of a running `replog up`."""
+
+
+_data_option = click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_DATA,
+    show_default=True,
+    help="Directory that `replog up` was given.",
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 def _node_command(name: str, text: str) -> None:
     @nodes.command(name, help=text)
     @click.argument("node")
-    @click.option("--data", type=click.Path(path_type=Path), default=DEFAULT_DATA, show_default=True)
-    @click.option("--json", "as_json", is_flag=True)
+    @_data_option
+    @_json_option
     def command(node: str, data: Path, as_json: bool) -> None:
         _run(name, node, data, as_json)
 
 
-_node_command("start", "Start NODE (1, 2, … or controller) again; returns once it serves.")
-_node_command("stop", "Stop NODE in order: it hands its leaderships over first.")
-_node_command("kill", "Kill NODE with SIGKILL, as a crash would.")
+_node_command("start", "Start NODE (1, 2, … or controller) and wait until it serves.")
+_node_command("stop", "Stop NODE in order, after it has handed over its leaderships.")
+_node_command("kill", "Kill NODE with SIGKILL, like a crash.")
 _node_command("restart", "Stop NODE in order, then start it again.")
 
 
 @nodes.command("list")
-@click.option("--data", type=click.Path(path_type=Path), default=DEFAULT_DATA, show_default=True)
-@click.option("--json", "as_json", is_flag=True)
+@_data_option
+@_json_option
 def list_nodes(data: Path, as_json: bool) -> None:
-    """Each process: address, process id, state."""
+    """List each process with its address, process id and state."""
     _run("list", None, data, as_json)
 
 

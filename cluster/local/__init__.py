@@ -1,1 +1,1 @@
-"""Many nodes on one machine: `replog up`."""
+"""Runs a cluster of several nodes on one machine: `replog up` and `replog nodes`."""

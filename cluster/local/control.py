@@ -1,4 +1,4 @@
-"""How `replog nodes` reaches the `up` that owns the processes: a JSON line each way on a loopback connection."""
+"""Connects `replog nodes` with the `replog up` that owns the processes: one JSON line each way over the loopback."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MAX_LINE_BYTES = 4096
 
 
 class NodeCommandFailed(Exception):
-    """The cluster took the command and could not carry it out."""
+    """A failure of a command that the cluster accepted and could not carry out."""
 
 
 @final
 class ControlServer:
-    """Takes one command at a time; whoever cannot show the token is cut off."""
+    """Carries out one command at a time; a caller without the token gets no answer."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
@@ -32,6 +32,7 @@ class ControlServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
+        assert self._server is None, "started twice"
         self._server = await asyncio.start_server(self._serve, HOST, 0, limit=MAX_LINE_BYTES)
         port = self._server.sockets[0].getsockname()[1]
         Control(port=port, token=self._token).save(self._supervisor.spec.data)
@@ -50,7 +51,7 @@ class ControlServer:
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
         except (ValueError, KeyError, TypeError, OSError):
-            # No caller of ours: it gets no answer.
+            # The caller is not `replog nodes`, or has left: it gets no answer.
             pass
         finally:
             writer.close()
@@ -61,7 +62,7 @@ class ControlServer:
         node = self._find(node_id)
         if node is None:
             return {
-                "error": f"there is no node {node_id}: 1 to {self._supervisor.spec.nodes}",
+                "error": f"there is no node {node_id}: nodes are 1 to {self._supervisor.spec.nodes} and controller",
                 "is_unusable": True,
             }
         try:
@@ -100,7 +101,11 @@ def _describe(node: ManagedNode) -> dict[str, object]:
 
 
 def ask_cluster(data: Path, command: str, node: int | str | None = None) -> list[dict[str, object]]:
-    """The nodes concerned, after the command. Raises UnusableInput or NodeCommandFailed."""
+    """Sends a command to the running `up`; returns the state of the nodes concerned after it.
+
+    Raises UnusableInput where no cluster runs on `data` or there is no such node, NodeCommandFailed where the command
+    failed.
+    """
     control = Control.load(data)
     try:
         with socket.create_connection((HOST, control.port), timeout=ANSWER_TIMEOUT_S) as connection:

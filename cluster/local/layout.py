@@ -1,13 +1,14 @@
-"""Where a local cluster keeps what: ports, directories, process ids, and what remembers the arguments.
+"""The layout of a local cluster: its ports, directories, process ids, and the file with its arguments.
 
 | path | what |
 | --- | --- |
-| `DIR/node-I/` | log directory of broker I; its process id in `pid` while it runs |
+| `DIR/node-I/` | the log directory of broker I; its process id is in `pid` while it runs |
 | `A/node-I/`, `B/node-I/` | its log directories with `--log-dirs A,B`; its process id is in `DIR/node-I.pid` then |
-| `DIR/controller/` | the controller's log; its process id in `pid` |
-| `DIR/node-I.txt`, `DIR/controller.txt` | what the process logged |
-| `DIR/cluster.json` | nodes, ports and properties, as `up` was last given them |
-| `DIR/up.lock`, `DIR/control.json` | held, and where `replog nodes` reaches it, while `up` runs |
+| `DIR/controller/` | the controller's log; its process id is in `pid` while it runs |
+| `DIR/node-I.txt`, `DIR/controller.txt` | the log lines of the process |
+| `DIR/cluster.json` | nodes, ports and properties that `up` was last given |
+| `DIR/up.lock` | the lock that a running `up` holds |
+| `DIR/control.json` | the port and token by which `replog nodes` reaches a running `up` |
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ MAX_NODES = 99
 
 
 class UnusableInput(Exception):
-    """What the user gave cannot work; one line says why. Exit status 2."""
+    """Arguments or files of the user that cannot work; the message is one line. The exit status is 2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpec:
-    """One process: where it listens and keeps its files: in `directory`, unless `log_dirs` are given."""
+    """One process: its port, and its directories. Its logs are in `log_dirs`, or in `directory` if there are none."""
 
     node_id: int
     port: int
@@ -52,7 +53,7 @@ class NodeSpec:
 
     @property
     def pid_path(self) -> Path:
-        """Not on a disk that may fail alone."""
+        """The file with the process id; it is not in `log_dirs`, whose disks may fail alone."""
         if self.log_dirs:
             return self.directory.with_name(self.directory.name + ".pid")
         return self.directory / "pid"
@@ -64,10 +65,10 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """What `up` was asked for. Broker I (1 to `nodes`) listens on `port` + I - 1.
+    """The cluster that `up` was asked for. Broker I (1 to `nodes`) listens on `port` + I - 1.
 
-    Its logs are in `node-I` of each of `log_dirs`, or of `data` where there are none. The metadata log is the
-    controller's: in `controller` of `metadata_log_dir`, or of `data`.
+    Its logs are in `node-I` of each of `log_dirs`, or of `data` if there are none. The controller's metadata log is in
+    `controller` of `metadata_log_dir`, or of `data`. Raises UnusableInput where that cannot work.
     """
 
     data: Path
@@ -80,12 +81,12 @@ class ClusterSpec:
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= MAX_NODES:
-            raise UnusableInput(f"--nodes {self.nodes}: 1 to {MAX_NODES}")
+            raise UnusableInput(f"--nodes {self.nodes}: must be 1 to {MAX_NODES}")
         for port in self.ports:
             if not 1 <= port <= 65_535:
-                raise UnusableInput(f"port {port}: 1 to 65535")
+                raise UnusableInput(f"port {port}: must be 1 to 65535")
         if self.controller_port in range(self.port, self.port + self.nodes):
-            raise UnusableInput(f"controller port {self.controller_port} is a broker's port too")
+            raise UnusableInput(f"controller port {self.controller_port} is also a broker's port")
         repeated = sorted({str(path) for path in self.log_dirs if self.log_dirs.count(path) > 1})
         if repeated:
             raise UnusableInput(f"--log-dirs: given twice: {', '.join(repeated)}")
@@ -99,6 +100,7 @@ class ClusterSpec:
         return tuple(self.broker(node_id) for node_id in range(1, self.nodes + 1))
 
     def broker(self, node_id: int) -> NodeSpec:
+        """Returns the process of broker `node_id`, 1 to `nodes`."""
         assert 1 <= node_id <= self.nodes, node_id
         name = f"node-{node_id}"
         return NodeSpec(
@@ -110,6 +112,7 @@ class ClusterSpec:
 
     @property
     def controller(self) -> NodeSpec:
+        """The process of the controller."""
         directory, other = self.data / "controller", self.metadata_log_dir
         log_dirs = () if other is None else (other / "controller",)
         return NodeSpec(
@@ -122,6 +125,7 @@ class ClusterSpec:
         return tuple(map(str, self.log_dirs or (self.data,)))
 
     def save(self) -> None:
+        """Writes `cluster.json`, which `check_knows_logs` of the next `up` reads."""
         record = {
             **asdict(self),
             "data": str(self.data),
@@ -132,7 +136,7 @@ class ClusterSpec:
         (self.data / "cluster.json").write_text(json.dumps(record, indent=2) + "\n")
 
     def check_knows_logs(self) -> None:
-        """Raises UnusableInput where no log directory of last time is given: every log would seem deleted."""
+        """Raises UnusableInput if none of the last run's log directories is given: every log would seem deleted."""
         try:
             record = json.loads((self.data / "cluster.json").read_text())
             before = [str(path) for path in record.get("log_dirs", [str(self.data)])]
@@ -146,7 +150,7 @@ class ClusterSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """Where a running `up` takes commands; the token keeps other users of the machine out."""
+    """The port on which a running `up` takes commands; the token keeps other users of the machine out."""
 
     port: int
     token: str
@@ -158,7 +162,7 @@ class Control:
 
     @staticmethod
     def load(data: Path) -> Control:
-        """Raises UnusableInput when no cluster runs on `data`."""
+        """Reads the port and token of the `up` that runs on `data`. Raises UnusableInput when none does."""
         try:
             record = json.loads(control_path(data).read_text())
             return Control(port=int(record["port"]), token=str(record["token"]))

@@ -1,4 +1,4 @@
-"""One piece of work a partition, in processes side by side, with progress on a terminal."""
+"""Runs one piece of work for each partition, in parallel processes, with a progress bar on a terminal."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+# Below this size of data a second process takes longer to start than it saves.
 SMALL_BYTES = 64 * 1024 * 1024
-"""Below this a second process takes longer to start than it saves."""
 
 
 def default_jobs(file_system: FileSystem, paths: Sequence[str]) -> int:
-    """The processors, or 1 for little data. What cannot be read does not count: who works on it says why."""
+    """Returns the number of processors, at most one job per partition; 1 for little data.
+
+    A directory that cannot be read does not count: the work itself reports the reason.
+    """
     size_bytes = 0
     for path in paths:
         try:
@@ -40,10 +43,11 @@ def default_jobs(file_system: FileSystem, paths: Sequence[str]) -> int:
 def for_each_partition(
     work: Callable[[str], Result], paths: Sequence[str], *, jobs: int, title: str
 ) -> Iterator[Result]:
-    """The results in the order of `paths`, each as soon as it and those before it are there.
+    """Yields the result of `work` for each of `paths`, in their order, as soon as it and those before it are done.
 
-    With more than one job `work` and its results go between processes: a function of a module, or a partial of one.
-    They end with this one, at once where it is interrupted. ChildProcessError where one is killed.
+    With more than one job, `work` and its results are sent between processes, so `work` must be a function of a module
+    or a partial of one. The processes end with this one, at once when it is interrupted. Raises ChildProcessError
+    where one of them is killed.
     """
     with ExitStack() as stack:
         bar = _progress(stack, len(paths), title)
@@ -54,7 +58,7 @@ def for_each_partition(
             results = _side_by_side(stack, work, paths, min(jobs, len(paths)))
         for path, result in zip(paths, results, strict=True):
             if bar is not None:
-                # The result is printed on a line of its own.
+                # The caller prints the result on a line of its own.
                 bar.stop()
             yield result
             if bar is not None:
@@ -65,13 +69,13 @@ def for_each_partition(
 def _side_by_side(
     stack: ExitStack, work: Callable[[str], Result], paths: Sequence[str], count: int
 ) -> Iterator[Result]:
-    # A fork is there at once; with threads about, which may hold locks, only a process from scratch is safe.
+    # A fork starts at once. While other threads run, which may hold locks, only a new interpreter is safe.
     is_alone = threading.active_count() == 1 and sys.platform == "linux"
     context = multiprocessing.get_context("fork" if is_alone else "spawn")
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(max_workers=count, mp_context=context, initializer=_begin_worker)
     stack.callback(pool.shutdown, cancel_futures=True)
-    # Until the workers are ready for the signal.
+    # The signal is blocked until the workers are ready for it.
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         results = pool.map(work, paths)
@@ -79,7 +83,7 @@ def _side_by_side(
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def end_at_once(error_type: object, *_: object) -> None:
-        """What is left of the work may take minutes, and each step of it may end anywhere."""
+        """Terminates the workers on an error: the remaining work may take minutes, and may be cut off anywhere."""
         if error_type is not None:
             for worker in set(multiprocessing.active_children()) - others:
                 worker.terminate()
@@ -93,13 +97,14 @@ def _told(results: Iterator[Result], paths: Sequence[str]) -> Iterator[Result]:
         try:
             yield next(results)
         except BrokenProcessPool as error:
-            message = "a process that worked on partitions was killed, for want of memory perhaps"
+            message = "a process that worked on partitions was killed, perhaps because memory ran out"
             raise ChildProcessError(f"{path}: {message}") from error
 
 
 def _begin_worker() -> None:
-    """Ctrl-C ends it without a word. So does the end of its parent, however that came: it would wait for work for ever,
-    and a forked one would hold the lock of the log directory.
+    """Prepares a worker process to end silently on Ctrl-C and, for whatever reason, with its parent.
+
+    Without its parent it would wait for work for ever, and a forked one would hold the lock of the log directory.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -115,7 +120,7 @@ def _end_with_parent() -> None:
 
 
 def _progress(stack: ExitStack, count: int, title: str) -> Progress | None:
-    """Tells of a partition that is done; in a pipe the results themselves are enough."""
+    """Returns a progress bar of partitions on a terminal; None in a pipe, where the printed results are enough."""
     if not sys.stderr.isatty() or count < 2:
         return None
     from rich.console import Console

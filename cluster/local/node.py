@@ -1,9 +1,8 @@
-"""One node's process: `python -m cluster.local.node --node-id 1 --port 19092 --directory DIR/node-1 …`.
+"""The process of one node: `python -m cluster.local.node --node-id 1 --port 19092 --directory DIR/node-1 …`.
 
-Prints one JSON object a line: `ready` once it serves, `log_directory_offline` with the reason for each that fails,
-`failed` with the reason, `stopped`. Ends in order on SIGTERM,
-SIGINT and, with `--lifeline`, when its standard input closes. Exit status 0 after an orderly stop, 2 when what it was
-given cannot work, 1 when it broke.
+It prints one JSON object per line: `ready` once it serves, `log_directory_offline` with the reason for each directory
+that fails, `failed` with the reason, `stopped`. It stops in order on SIGTERM, on SIGINT and, with `--lifeline`, when
+its standard input closes. The exit status is 0 after an orderly stop, 2 for unusable input, 1 after any other failure.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _SERVES = {"broker.unfenced": True, "broker.fenced": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """What a node is started with, as parsed from its command line."""
+    """The parsed command line of a node."""
 
     node_id: int
     host: str
@@ -72,14 +71,23 @@ class Arguments:
 
 
 def parse_arguments(arguments: list[str] | None = None) -> Arguments:
-    parser = argparse.ArgumentParser(prog="python -m cluster.local.node", description="Runs one node.")
-    parser.add_argument("--node-id", type=int, required=True, help=f"{CONTROLLER_ID} is the controller")
+    """Parses a command line (None: that of this process); on a mistake argparse exits with status 2."""
+    parser = argparse.ArgumentParser(prog="python -m cluster.local.node", description="Run one node.")
+    parser.add_argument(
+        "--node-id", type=int, required=True, help=f"number of the node; {CONTROLLER_ID} is the controller"
+    )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument(
-        "--directory", type=Path, required=True, action="append", help="a broker may have several"
+        "--directory",
+        type=Path,
+        required=True,
+        action="append",
+        help="log directory; a broker may have several",
     )
-    parser.add_argument("--pid-file", type=Path, help="`pid` in the directory if not given")
+    parser.add_argument(
+        "--pid-file", type=Path, help="file for the process id (default: `pid` in the directory)"
+    )
     parser.add_argument("--controller", default="127.0.0.1:20092", metavar="HOST:PORT")
     parser.add_argument("--property", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--lifeline", action="store_true", help="stop when standard input closes")
@@ -106,7 +114,10 @@ class NodeCore(Core, Protocol):
 
 
 def make_core(arguments: Arguments) -> NodeCore:
-    """A process loads only what its role needs. Raises UnusableInput."""
+    """Makes the controller or a broker, whose logs are recovered first. Raises UnusableInput.
+
+    The imports are here so that a process loads only the modules of its role.
+    """
     file_system = OsFileSystem()
     directories = [str(path) for path in arguments.directories]
     draws = Draws(int.from_bytes(os.urandom(8), "big"))
@@ -125,9 +136,10 @@ def make_core(arguments: Arguments) -> NodeCore:
 
 
 def recover_own(config: BrokerConfig, file_system: OsFileSystem, directory: str) -> None:
-    """On all processors, where there is much of it.
+    """Recovers a log directory of this node after a crash, on all processors if it holds much.
 
-    A directory that is not this node's is the core's to refuse, and one whose disk fails is its to do without.
+    Does nothing where the directory is another node's, which the core refuses, or where its disk fails, without which
+    the core starts.
     """
     try:
         owner = MetaPropertiesFile(file_system, directory).read()
@@ -140,7 +152,7 @@ def recover_own(config: BrokerConfig, file_system: OsFileSystem, directory: str)
 
 
 def log_cut(cut: RecoveryCut) -> None:
-    """Logs a cut that another process found, which reports it to nobody else."""
+    """Logs what recovery cut off a log in another process, because this is the only report of it."""
     logger.warning(
         "recovered before the start: path=%s position=%d removed_bytes=%d reason=%s",
         cut.path,
@@ -151,7 +163,7 @@ def log_cut(cut: RecoveryCut) -> None:
 
 
 def tell(event: str, **fields: object) -> None:
-    """Writes a line to the parent, if that still reads."""
+    """Writes one event as a line to the parent, if it still reads."""
     with contextlib.suppress(OSError):
         sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
         sys.stdout.flush()
@@ -159,6 +171,7 @@ def tell(event: str, **fields: object) -> None:
 
 @contextlib.contextmanager
 def pid_file(path: Path) -> Iterator[None]:
+    """Writes this process's id to `path` and deletes the file at the end of the block."""
     path.write_text(f"{os.getpid()}\n")
     try:
         yield
@@ -180,7 +193,7 @@ class NodeProcess:
         self._told: set[asyncio.Task[None]] = set()
 
     async def run(self) -> int:
-        """The exit status. Raises what makes the start impossible."""
+        """Runs the node until it stops; returns the exit status. Raises what makes the start impossible."""
         arguments = self._arguments
         self._catch_signals()
         await self._server.start(arguments.host, arguments.port)
@@ -223,13 +236,13 @@ class NodeProcess:
         with contextlib.suppress(BlockingIOError):
             if not os.read(sys.stdin.fileno(), 64):
                 asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-                logger.warning("the parent is gone")
-                # The controller lets the brokers leave first: without it their stop would have to time out.
+                logger.warning("the parent has ended")
+                # The controller lets the brokers stop first: without it their orderly stop would time out.
                 delay_s = CONTROLLER_GRACE_S if self._arguments.is_controller else 0.0
                 asyncio.get_running_loop().call_later(delay_s, self._shut_down)
 
     def _shut_down(self) -> None:
-        """Stops in order if that is quick: a controlled shutdown may wait for a controller that has stopped too."""
+        """Stops in order, at most STOP_TIMEOUT_S long: a broker may wait for a controller that has stopped too."""
         loop = asyncio.get_running_loop()
         loop.call_later(STOP_TIMEOUT_S, self._give_up)
         self._runtime.shut_down()
@@ -241,6 +254,7 @@ class NodeProcess:
 
 
 async def run_node(arguments: Arguments) -> int:
+    """Runs one node; returns the exit status. A failed start is reported to the parent, not raised."""
     try:
         if len(arguments.directories) == 1:
             arguments.directories[0].mkdir(parents=True, exist_ok=True)
@@ -261,6 +275,7 @@ def _failed(reason: str, status: int) -> int:
 
 
 def main() -> int:
+    """Runs the node that the command line describes; returns the exit status."""
     arguments = parse_arguments()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     keep_freed_memory()
@@ -270,5 +285,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     if not __debug__:
-        sys.exit("asserts guard the log: run without -O")
+        sys.exit("asserts protect the log: run without -O")
     sys.exit(main())

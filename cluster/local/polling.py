@@ -1,4 +1,4 @@
-"""Asks nodes and awaits their answers, outside any core: for tables and checks."""
+"""Asks nodes for their replicas outside any core, for tables and checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLL_TIMEOUT_MS = 1_000
 
 @final
 class Poller:
-    """Asks brokers what they hold, over connections of its own."""
+    """Asks brokers for their replicas, over connections of its own."""
 
     def __init__(self, nodes: Sequence[NodeSpec]) -> None:
         self._peers = Peers(self._on_answer)
@@ -27,7 +27,7 @@ class Poller:
             self._peers.learn(node.node_id, HOST, node.port)
 
     async def describe(self, node_id: int) -> DescribeReplicasResponse | None:
-        """None where the node does not answer."""
+        """Returns the replicas of a broker, or None if it does not answer within POLL_TIMEOUT_MS."""
         self._calls += 1
         future = self._waiting[self._calls] = asyncio.get_running_loop().create_future()
         body = DescribeReplicasRequest()

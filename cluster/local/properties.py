@@ -1,4 +1,4 @@
-"""`--config replica.lag.time.max.ms=500`: Kafka's dotted property names to the fields of our configurations."""
+"""Converts `--config replica.lag.time.max.ms=500`, in Kafka's dotted names, to the fields of our configurations."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from storage.server_settings import ALL_SERVER_NAMES, log_config_of_server
 
 Config = TypeVar("Config", BrokerConfig, ControllerConfig)
 Properties = Iterable[tuple[str, str]]
-# A process's identity and place follow from where it stands in the cluster.
+# The cluster's layout decides these, not a property.
 _FIXED = frozenset(
     {"broker_id", "node_id", "host", "port", "controller_id", "controller_host", "controller_port"}
 )
 
 
-# Of `up`: each node has a folder of its own in them.
+# The properties that `up` itself takes: each node has a folder of its own in these directories.
 LOG_DIRS, METADATA_LOG_DIR = "log.dirs", "metadata.log.dir"
 Pairs = tuple[tuple[str, str], ...]
 
 
 def take_paths(properties: Properties, option: str | None) -> tuple[Pairs, tuple[Path, ...], Path | None]:
-    """Without `log.dirs` (or `option`, the same as an option) and `metadata.log.dir`; these as absolute paths.
+    """Splits off `log.dirs` (or `option`, the value of `--log-dirs`) and `metadata.log.dir`.
 
-    Raises UnusableInput.
+    Returns the other properties and these two as absolute paths. Raises UnusableInput.
     """
     properties = tuple(properties)
     lists = [value for name, value in properties if name == LOG_DIRS] + ([] if option is None else [option])
     if len(lists) > 1:
-        raise UnusableInput("--log-dirs, or --config log.dirs: once is enough")
+        raise UnusableInput("--log-dirs and --config log.dirs: once is enough")
     paths = tuple([_path(item, LOG_DIRS) for given in lists for item in given.split(",")])
     metadata = [_path(value, METADATA_LOG_DIR) for name, value in properties if name == METADATA_LOG_DIR]
     rest = tuple([pair for pair in properties if pair[0] not in (LOG_DIRS, METADATA_LOG_DIR)])
@@ -46,12 +46,12 @@ def take_paths(properties: Properties, option: str | None) -> tuple[Pairs, tuple
 
 def _path(text: str, name: str) -> Path:
     if not text.strip():
-        raise UnusableInput(f"{name}: a directory is wanted, or several with commas between")
+        raise UnusableInput(f"{name}: a directory is wanted, or several separated by commas")
     return Path(os.path.abspath(text.strip()))
 
 
 def check_properties(properties: Properties) -> None:
-    """Raises UnusableInput at a name that no node has, or a value that it cannot take."""
+    """Checks the properties of a cluster. Raises UnusableInput for a name that no node has, or an impossible value."""
     properties = tuple(properties)
     known = {**_settable(BrokerConfig), **_settable(ControllerConfig)}
     _log_config(properties, LogConfig())
@@ -66,7 +66,10 @@ def check_properties(properties: Properties) -> None:
 
 
 def configured(config: Config, properties: Properties) -> Config:
-    """`config` with those of the properties that it has, a broker's with those for all topics. Raises UnusableInput."""
+    """Returns `config` with the properties that it has; a broker's also with the defaults of topics.
+
+    Properties of other nodes are ignored. Raises UnusableInput.
+    """
     properties = tuple(properties)
     fields = _settable(type(config))
     chosen = {

@@ -1,7 +1,7 @@
-"""Recovery of a log directory before a node starts on it, a process a partition: a core has one processor to walk on.
+"""Recovers a log directory before a node starts on it, in one process per partition: a core uses one processor only.
 
-What it leaves is a directory after an orderly stop: every log recovered, synced and closed, its end the recovery point,
-the mark written. The node then opens it as such. Not for the simulated world, which starts on what a crash left.
+Afterwards the directory is as after an orderly stop: every log is recovered, synced and closed, its end is the recovery
+point, and the clean-shutdown file is written. The simulator does not use it: its nodes start on what a crash left.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Offsets = dict[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
-    """One partition's, for another process."""
+    """The recovery of one partition, as another process is given it."""
 
     directory: str
     config: LogConfig
@@ -47,7 +47,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Done:
-    """`log_end_offset` is None where the log could not be recovered: the node will say why."""
+    """The result of one recovery; `log_end_offset` is None where it failed, and the node will report the reason."""
 
     directory: str
     log_end_offset: int | None
@@ -57,10 +57,10 @@ class _Done:
 def recover_before_start(
     directory: str, config: LogConfig, now_ms: int, report: ReportCut, *, jobs: int | None = None
 ) -> bool:
-    """Whether the directory was brought to an orderly state; `report` is told of every cut.
+    """Recovers the logs of `directory`; returns whether it is now as after an orderly stop.
 
-    Nothing is done after an orderly stop, or where a second process would not pay: fewer than two logs with records
-    that no recovery point covers, or little data. Raises DirectoryInUse.
+    `report` is called with every cut. Does nothing after an orderly stop, or where a second process would save no
+    time: fewer than two logs with records above their recovery points, or little data. Raises DirectoryInUse.
     """
     file_system = OsFileSystem()
     if not file_system.exists(directory) or CleanShutdownFile(file_system, directory).exists():
@@ -91,7 +91,7 @@ def _tasks(file_system: FileSystem, directory: str, config: LogConfig, now_ms: i
     tasks = []
     for name in partition_directories(file_system, directory):
         parsed = parse_directory_name(name)
-        # The metadata log is the controller's own, which cuts nothing.
+        # The metadata log belongs to the controller, which recovers it itself and cuts nothing.
         if parsed.topic != METADATA_TOPIC:
             key = (parsed.topic, parsed.partition)
             tasks.append(
@@ -107,7 +107,7 @@ def _tasks(file_system: FileSystem, directory: str, config: LogConfig, now_ms: i
 
 
 def _read(file_system: FileSystem, path: str) -> _Offsets:
-    """Reads a checkpoint; one that cannot be read counts as all zero, as in LogManager."""
+    """Reads a checkpoint; a corrupt one counts as all zeros, as in LogManager."""
     try:
         return OffsetCheckpoint(file_system, path).read()
     except CorruptCheckpoint:
@@ -120,7 +120,7 @@ def _pays(file_system: FileSystem, tasks: Sequence[_Task]) -> bool:
 
 
 def _unflushed_bytes(file_system: FileSystem, task: _Task) -> int:
-    """The size of the segments that recovery will walk: the one with the recovery point, and those after it."""
+    """Returns the size of the segments that recovery will read: the one with the recovery point and those after it."""
     sizes = {
         int(name[:-4]): file_system.stat(join(task.directory, name)).size_bytes
         for name in file_system.list(task.directory)
@@ -131,7 +131,7 @@ def _unflushed_bytes(file_system: FileSystem, task: _Task) -> int:
 
 
 def _recover(tasks: dict[str, _Task], directory: str) -> _Done:
-    """Recovers logs in a process of its own: opens them as after a crash, and closes them in order."""
+    """Recovers one log in a worker process: opens it as after a crash, and closes it in order."""
     task, cuts = tasks[directory], list[RecoveryCut]()
     end: int | None = None
     try:
@@ -153,7 +153,11 @@ def _recover(tasks: dict[str, _Task], directory: str) -> _Done:
 
 
 def _settle(file_system: FileSystem, directory: str, results: Sequence[_Done]) -> bool:
-    """The recovery points first: once the mark is there, nobody looks at the logs again."""
+    """Writes the recovery points, then the clean-shutdown file if all logs were recovered; returns whether it did.
+
+    The order matters: with the clean-shutdown file the logs are not checked again.
+    """
+    assert results, directory
     path = join(directory, RECOVERY_POINT_CHECKPOINT)
     points = _read(file_system, path)
     for result in results:

@@ -1,8 +1,8 @@
-"""Starts a local cluster's processes, watches them, stops them in order. It restarts nothing by itself.
+"""Starts a local cluster's processes, watches them, and stops them in order. It restarts nothing by itself.
 
-Each process is a fresh interpreter (gRPC must not be forked), in a session of its own so that the terminal's
-Ctrl-C reaches this one only. Its standard input is its lifeline: when this process dies, however it dies, the
-pipe closes and the node stops. Its standard output brings one JSON object a line: ready, failed, stopped.
+Each process is a new interpreter, because gRPC must not be forked. It has a session of its own, so that the
+terminal's Ctrl-C reaches only this process. Its standard input is its lifeline: when this process ends for any reason,
+the pipe closes and the node stops. On its standard output it writes one JSON object per line: ready, failed, stopped.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from typing import final
 
 from cluster.local.layout import HOST, ClusterSpec, NodeSpec
 
+STATES = ("stopped", "starting", "ready", "failed", "dead")
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 
 
 class StartFailed(Exception):
-    """A node could not start; the message is its own line. `is_unusable_input`: the user's to mend."""
+    """A failed start of a node, with the reason that it reported; with `is_unusable_input` the user can mend it."""
 
     def __init__(self, node: NodeSpec, reason: str, *, is_unusable_input: bool) -> None:
         super().__init__(f"{node.name}: {reason}")
@@ -35,7 +36,7 @@ class StartFailed(Exception):
 @final
 @dataclass(eq=False)
 class ManagedNode:
-    """One process as its parent sees it. `state`: stopped, starting, ready, failed, dead."""
+    """One process as its parent sees it; `state` is one of STATES."""
 
     spec: NodeSpec
     state: str = "stopped"
@@ -45,7 +46,7 @@ class ManagedNode:
     watcher: asyncio.Task[None] | None = None
     is_stopping: bool = False
     is_unusable_input: bool = False
-    # Those of this life.
+    # The log directories that have failed since the last start.
     offline_directories: list[str] = field(default_factory=list)
 
     @property
@@ -58,19 +59,20 @@ class ManagedNode:
 
     @property
     def remark(self) -> str:
-        """What is wrong with it, if anything is."""
+        """What is wrong with the node; empty if nothing is."""
         if self.reason or not self.offline_directories or not self.is_alive:
             return self.reason
         return f"offline: {', '.join(self.offline_directories)}"
 
     def become(self, state: str, reason: str = "") -> None:
+        assert state in STATES, state
         self.state, self.reason = state, reason
         self.changed.set()
 
 
 @final
 class Supervisor:
-    """`start_all`, then `start`, `stop`, `kill` of single nodes, `stop_all` at the end."""
+    """Owns the processes: call `start_all`, then `start`, `stop` or `kill` for single nodes, `stop_all` at the end."""
 
     def __init__(self, spec: ClusterSpec, report: Callable[[str], None]) -> None:
         self.spec = spec
@@ -83,35 +85,35 @@ class Supervisor:
         return (self.controller, *self.brokers.values())
 
     async def start_all(self) -> None:
-        """Returns once every node serves. Raises StartFailed; the caller stops what did start."""
+        """Starts every node; returns once all serve. Raises StartFailed or TimeoutError; the caller then stops all."""
         for node in self.nodes:
             await self._spawn(node)
         await asyncio.gather(*(self._until_ready(node) for node in self.nodes))
 
     async def start(self, node: ManagedNode) -> None:
-        """Does nothing when it runs. Raises StartFailed."""
+        """Starts a node unless it runs; returns once it serves. Raises StartFailed or TimeoutError."""
         if not node.is_alive:
             await self._spawn(node)
         await self._until_ready(node)
 
     async def stop(self, node: ManagedNode, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """An orderly stop; SIGKILL when that takes too long (a stopped process hears nothing else)."""
+        """Stops a node in order; kills it after `timeout_s`, because a suspended process reacts to SIGKILL only."""
         if node.process is None or not node.is_alive:
             return
         node.is_stopping = True
         node.process.send_signal(signal.SIGTERM)
         if not await self._ends_within(node, timeout_s):
-            self._report(f"{node.spec.name} did not stop in {timeout_s:.0f} s and is killed")
+            self._report(f"{node.spec.name} did not stop within {timeout_s:.0f} s and is killed")
             await self.kill(node)
 
     async def kill(self, node: ManagedNode) -> None:
-        """SIGKILL, as a crash."""
+        """Kills a node with SIGKILL, like a crash."""
         if node.process is not None and node.is_alive:
             node.process.kill()
             await self._ends_within(node, STOP_TIMEOUT_S)
 
     async def stop_all(self) -> None:
-        """Brokers one after the other, so that each can hand its leaderships over; the controller last."""
+        """Stops the brokers one after the other, so that each can hand over its leaderships, then the controller."""
         for node in (*self.brokers.values(), self.controller):
             await self.stop(node)
 
@@ -121,8 +123,9 @@ class Supervisor:
             await self.kill(node)
 
     async def _spawn(self, node: ManagedNode) -> None:
+        assert not node.is_alive, (node.spec.name, node.pid)
         spec = node.spec
-        # Of several, one that cannot be made is the node's to do without.
+        # With several log directories the node makes them itself, and starts without one that cannot be made.
         if not spec.log_dirs:
             spec.directory.mkdir(parents=True, exist_ok=True)
         node.offline_directories.clear()
@@ -157,7 +160,7 @@ class Supervisor:
         status = await process.wait()
         if process.stdin is not None:
             process.stdin.close()
-        # A process that was killed has left it; one that stopped has removed it.
+        # A process that stopped has deleted this file; one that was killed has not.
         node.spec.pid_path.unlink(missing_ok=True)
         if node.state == "failed":
             return
@@ -187,7 +190,7 @@ class Supervisor:
                     await node.changed.wait()
                     node.changed.clear()
         except TimeoutError as error:
-            raise TimeoutError(f"{node.spec.name} was not ready in {START_TIMEOUT_S:.0f} s") from error
+            raise TimeoutError(f"{node.spec.name} was not ready within {START_TIMEOUT_S:.0f} s") from error
         if node.state != "ready":
             raise StartFailed(node.spec, node.reason or node.state, is_unusable_input=node.is_unusable_input)
 

@@ -1,4 +1,4 @@
-"""The live table of `replog up` on a terminal: every process, and each replica's role, ISR, log end, high watermark."""
+"""The live table of `replog up` on a terminal: all processes, and each replica's role, ISR, log end, high watermark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cluster.local.polling import Poller
 from cluster.local.supervisor import ManagedNode, Supervisor
 
 REFRESH_S = 0.5
-# Borders, headings and the hint around the two tables.
+# The lines of borders, headings and the hint around the two tables.
 _FRAME_LINES = 12
 _COLOURS = {"ready": "green", "leader": "bold green", "dead": "bold red", "failed": "bold red"}
 
@@ -25,6 +25,7 @@ Descriptions = Mapping[int, DescribeReplicasResponse | None]
 
 
 def nodes_table(nodes: tuple[ManagedNode, ...], descriptions: Descriptions) -> Table:
+    """Returns the table of processes, one row each; a broker that serves is shown with the state that it reports."""
     table = Table(title="nodes")
     for column in ("node", "address", "pid", "state"):
         table.add_column(column)
@@ -37,7 +38,7 @@ def nodes_table(nodes: tuple[ManagedNode, ...], descriptions: Descriptions) -> T
 
 
 def replicas_table(descriptions: Descriptions, max_rows: int) -> Table:
-    """A row a replica, by partition; what does not fit is counted in the caption, never left out silently."""
+    """Returns the table of replicas, at most `max_rows`, sorted by partition; the caption counts those left out."""
     table = Table(title="replicas")
     for column in ("topic-partition", "node", "role", "epoch", "ISR"):
         table.add_column(column)
@@ -70,7 +71,7 @@ def _replica_cells(replica: ReplicaDescription) -> tuple[str | Text, ...]:
 
 @final
 class LiveTable:
-    """The table of nodes and replicas that `replog up` draws again and again."""
+    """The tables of nodes and replicas, which `replog up` redraws every REFRESH_S seconds."""
 
     def __init__(self, supervisor: Supervisor, console: Console) -> None:
         self._supervisor = supervisor

@@ -1,4 +1,4 @@
-"""`replog up`: checks what it was given, starts the cluster, says when it is ready, stops it on a signal."""
+"""`replog up`: checks its arguments, starts the cluster, reports when it is ready, and stops it on a signal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOK_S = 0.1
 
 @contextlib.contextmanager
 def prepared(spec: ClusterSpec) -> Iterator[None]:
-    """Holds the data directory. Raises UnusableInput, having changed nothing."""
+    """Holds the lock of the data directory during the block. Raises UnusableInput, having started nothing."""
     _until_left(spec)
     for port in spec.ports:
         try:
@@ -53,7 +53,7 @@ def prepared(spec: ClusterSpec) -> Iterator[None]:
 
 
 def _until_left(spec: ClusterSpec, timeout_s: float = STOP_TIMEOUT_S) -> None:
-    """Waits while the nodes of an `up` that was killed stop: they notice by themselves, within seconds."""
+    """Waits while the nodes of an `up` that was killed still run: they stop by themselves within seconds."""
     deadline_s = time.monotonic() + timeout_s
     while _is_abandoned(spec.data / "up.lock") and time.monotonic() < deadline_s:
         if not any(_is_alive(path) for pattern in ("*/pid", "*.pid") for path in spec.data.glob(pattern)):
@@ -62,13 +62,13 @@ def _until_left(spec: ClusterSpec, timeout_s: float = STOP_TIMEOUT_S) -> None:
 
 
 def _is_abandoned(lock_path: Path) -> bool:
-    """An `up` that ends in order removes its lock; whoever was killed leaves it, and holds it no longer."""
+    """Whether an `up` was killed: it has left its lock file and does not hold the lock. An orderly end deletes it."""
     if not lock_path.exists():
         return False
     try:
         OsFileSystem().lock(str(lock_path)).release()
     except OSError:
-        # It is held, or not ours to look at: what follows will say.
+        # The lock is held or cannot be opened; taking it will fail with the reason.
         return False
     return True
 
@@ -85,7 +85,7 @@ def _is_alive(pid_path: Path) -> bool:
 
 
 def _make_directories(path: Path) -> list[Path]:
-    """Returns those that were missing, innermost first."""
+    """Makes `path` and its parents; returns those that were missing, innermost first. Raises UnusableInput."""
     missing = [parent for parent in (path, *path.parents) if not parent.exists()]
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def _remove_directories(directories: list[Path]) -> None:
 
 
 async def run_up(spec: ClusterSpec) -> int:
-    """The exit status. SIGINT, SIGTERM and SIGHUP end it; a second one does not wait for an orderly stop."""
+    """Runs the cluster until SIGINT, SIGTERM or SIGHUP; returns the exit status. A second signal kills all nodes."""
     console = Console()
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     supervisor = Supervisor(spec, lambda line: errors.print(line, markup=False))
@@ -168,7 +168,7 @@ async def _until_stopped(
     table = None
     try:
         if console.is_terminal:
-            # The client of gRPC is loaded only where a table is shown.
+            # gRPC's client is loaded only where a table is shown.
             from cluster.local.table import LiveTable
 
             table = asyncio.get_running_loop().create_task(LiveTable(supervisor, console).run())
