@@ -1,1 +1,1 @@
-"""The simulated world: one seed, one run, byte for byte."""
+"""The simulator: runs the product in a simulated world; two runs with the same seed are equal, byte for byte."""

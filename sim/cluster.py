@@ -1,4 +1,4 @@
-"""What a scenario asks for, built: the network, the nodes and the clients of a simulated cluster."""
+"""Builds the simulated cluster that a scenario asks for: its network, its nodes and its clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST_CLIENT_ID = 2001
 
 
 class ClusterWatcher(NodeWatcher, ProducerWatcher, Protocol):
-    """The onlooker at every node and client."""
+    """The watcher of every node and client."""
 
 
 def broker_name(number: int) -> str:
@@ -41,7 +41,7 @@ def topic_properties(topic: TopicModel) -> dict[str, str]:
 
 @final
 class Cluster:
-    """The nodes and clients of one run, all down until `start`; `disks` are the brokers', by number."""
+    """The nodes and clients of one run, all down until `start`; `disks` has the brokers' disks by number."""
 
     def __init__(
         self, scenario: Scenario, world: World, trace: Trace, history: History, watcher: ClusterWatcher,
@@ -118,13 +118,13 @@ class Cluster:
         ]  # fmt: skip
 
     def start(self) -> None:
-        """Start every node; clients wait for `create_topics`."""
+        """Start every node; the clients begin after `create_topics`."""
         self.controller.start()
         for node in self.brokers.values():
             node.start()
 
     def create_topics(self) -> None:
-        """Ask for the topics of the scenario; clients begin once these are there."""
+        """Ask for the topics of the scenario; the clients begin once all of them exist."""
         requests = [
             CreateTopicRequest(
                 name=name, partitions=topic.partitions, replication_factor=topic.replicas,

@@ -32,7 +32,7 @@ def sim() -> None:
     type=click.IntRange(0, (1 << 63) - 1),
     default=0,
     show_default=True,
-    help="Seed of all random choices: the same seed gives the same run.",
+    help="Seed of all random choices; a run with the same seed is the same run.",
 )
 @click.option(
     "--trace",

@@ -1,4 +1,4 @@
-"""What is asked at the end of a run: does the healed cluster agree, does the history hold, did it prove anything?"""
+"""Judges the end of a run: does the healed cluster agree, does the history hold, did the run prove anything?"""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from sim.story import Chronicle
 from sim.witness.disk_logs import DiskLogs
 from storage.batch import RecordBatch
 
-# How often it is looked for whether everything is at rest.
+# The interval of the checks whether everything is at rest.
 LOOK_US = 50_000
 STARVED_BELOW_PERCENT = 20
 
 
 class Verdict(Enum):
+    """The result of a run."""
+
     HELD = "held"
     VIOLATED = "violated"
-    # Too little succeeded, or a step never struck: the run proved nothing.
+    # The run proved nothing: too few sends succeeded, or a step never struck.
     STARVED = "starved"
 
 
 @final
 class Convergence:
-    """Whether a healed cluster comes to rest: in sync, equal logs, and all of them read."""
+    """Checks that a healed cluster comes to rest: all replicas in sync, their logs equal, and all records read."""
 
     def __init__(self, cluster: Cluster, jury: Jury, chronicle: Chronicle) -> None:
         self._cluster, self._jury, self._chronicle = cluster, jury, chronicle
@@ -47,7 +49,7 @@ class Convergence:
             self._chronicle.tell("every replica agrees")
 
     def _lacking(self) -> str:
-        """Returns what is not at rest yet, empty if everything is."""
+        """Returns what is not at rest yet; empty if everything is."""
         for producer in self._cluster.producers:
             if not producer.is_done:
                 return f"{producer.name} still waits for answers"
@@ -81,7 +83,7 @@ class Convergence:
 
 @final
 class FinalLogs:
-    """The logs as the disks hold them at the end, judged by what clients saw and by what the checkers believed."""
+    """Judges the logs on the disks at the end by what the clients saw and by what the checkers believe."""
 
     def __init__(
         self, partitions: Sequence[TopicPartition], history: History, logs: DiskLogs, jury: Jury
@@ -90,7 +92,7 @@ class FinalLogs:
         self._history, self._logs, self._jury = history, logs, jury
 
     def judge(self) -> dict[str, int]:
-        """Report every violation. Returns how many acknowledged records are lost and excused, by reason."""
+        """Report every violation. Returns the number of acknowledged records that are lost and excused, by reason."""
         logs = {name: self._content(name) for name in self._names}
         check = HistoryCheck(self._history, self._jury.ghost, logs)
         for what in check.findings():
@@ -115,7 +117,7 @@ class FinalLogs:
         return content
 
     def _compare_replicas(self, name: str) -> None:
-        """Check that the disks hold what the checkers believed, and that all replicas are alike (R1)."""
+        """Check that the disks hold the logs that the checkers believe, and that all replicas are equal (R1)."""
         ghost = self._jury.ghost.partition(name)
         for broker, image in sorted(ghost.images.items()):
             reader = self._logs.reader(broker, name)
@@ -136,7 +138,7 @@ class FinalLogs:
 
 
 def starvation(history: History, unfired: Sequence[int], steps: int) -> str:
-    """Returns why the run proved nothing, empty if it proved something. `unfired` are steps that never struck."""
+    """Returns why the run proved nothing; empty if it proved something. `unfired` are the steps that never struck."""
     if unfired:
         return f"step {unfired[0]} of {steps} never struck"
     ok_count = history.counts()[Outcome.OK.value]

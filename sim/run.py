@@ -1,4 +1,4 @@
-"""One run: a scenario and a seed in, a verdict, a trace hash and a story out."""
+"""Runs one scenario with one seed; the result is a verdict, a trace hash and a story."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ __all__ = ["Run", "RunResult", "Verdict", "run_scenario"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
+    """The result of one run; `replay` is the command that repeats it, `events` counts the events of the world."""
+
     scenario: str
     seed: int
     verdict: Verdict
@@ -44,14 +46,15 @@ class RunResult:
     violations: tuple[Violation, ...]
     replay: str
     story: tuple[str, ...]
-    # Sends by outcome.
+    # The number of sends by outcome.
     operations: dict[str, int]
-    # Acknowledged records that may be lost and are, by reason.
+    # The number of acknowledged records that are lost and excused, by reason.
     excused: dict[str, int]
     excuses: tuple[Excuse, ...]
     starved_because: str
 
     def as_json(self) -> dict[str, object]:
+        """Returns the result as `replog sim run --json` prints it; the story is left out."""
         return {
             "scenario": self.scenario,
             "seed": self.seed,
@@ -72,7 +75,11 @@ class RunResult:
 def run_scenario(
     scenario: Path | str | Scenario, seed: int, *, trace_file: BinaryIO | None = None, bug: str | None = None
 ) -> RunResult:
-    """Run to the verdict. Raises ScenarioError for a file that cannot be run, BugError for an unknown bug."""
+    """Run a scenario, or the scenario in a file, to the verdict; a bug of that name is planted meanwhile.
+
+    The trace is written to `trace_file`. Raises ScenarioError for a file that cannot be run, BugError for an unknown
+    bug.
+    """
     source = "FILE" if isinstance(scenario, Scenario) else str(scenario)
     loaded = scenario if isinstance(scenario, Scenario) else load_scenario(Path(scenario))
     replay = f"replog sim run {shlex.quote(source)} --seed {seed}" + (
@@ -85,7 +92,7 @@ def run_scenario(
 
 @final
 class Run:
-    """The course of one run: everybody starts, faults strike, everything is healed, the end is judged."""
+    """The course of one run: nodes and clients start, faults strike, everything is healed, the end is judged."""
 
     def __init__(self, scenario: Scenario, seed: int, trace_file: BinaryIO | None = None) -> None:
         self.scenario, self.seed = scenario, seed
@@ -110,7 +117,7 @@ class Run:
         self.faults = Faults(site, scenario.steps, lookout)
 
     def go(self, replay: str) -> RunResult:
-        """Run from the start to the verdict; `replay` is the command that does the same again."""
+        """Run from the start to the verdict; `replay` is the command that repeats the run."""
         self.begin()
         self.world.run_to(self.scenario.warm_up)
         self.faults.begin()
@@ -118,13 +125,13 @@ class Run:
         return self.end(replay)
 
     def begin(self) -> None:
-        """Start every node and ask for the topics; clients begin once these are there."""
+        """Start every node and ask for the topics; the clients begin once all of them exist."""
         self.cluster.start()
         self._expect_topics()
         self.cluster.create_topics()
 
     def _expect_topics(self) -> None:
-        """Say to the witness what the scenario promises about each partition."""
+        """Tell the witness which partitions will exist, and what their topics promise."""
         for name, topic in self.scenario.topics.items():
             config = LogConfig.from_properties(topic_properties(topic))
             for partition in range(topic.partitions):
@@ -136,7 +143,7 @@ class Run:
                 )
 
     def end(self, replay: str) -> RunResult:
-        """Heal everything, see whether the cluster agrees within `converge`, judge the history."""
+        """Heal everything, check that the cluster agrees within `converge`, and judge the history."""
         self.chronicle.tell("heal everything; the cluster has to agree now")
         unfired = self.faults.unfired
         self.faults.heal_all()

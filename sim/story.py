@@ -1,4 +1,4 @@
-"""The run in words: what happened, in order, in virtual time. The trace holds what every message said."""
+"""The story of a run: what happened, in order, in virtual time and in words. The trace has every message."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _WORDS: dict[str, Callable[[Values], str]] = {
         f"{v['bytes_after']} now"
     ),
     "log.segments_deleted": lambda v: (
-        f"{v['topic_partition']}: {v['segments']} old segments go, the log starts at {v['log_start_offset']}"
+        f"{v['topic_partition']}: {v['segments']} old segments are deleted, the log starts at {v['log_start_offset']}"
     ),
     "log_directory.offline": lambda v: f"log directory {v['directory']} is offline: {v['reason']}",
     "replica.offline": lambda v: f"{v['topic_partition']}: offline here",
@@ -64,7 +64,7 @@ _WORDS: dict[str, Callable[[Values], str]] = {
 
 @final
 class Story:
-    """The lines of the story, each with its instant and who it is about."""
+    """The lines of the story, each with its time and the name of its node or client."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -80,7 +80,7 @@ class Story:
 
 @final
 class Chronicle:
-    """Writes down what happens in a run: everything in its trace, what a reader wants to know in its story."""
+    """Writes a run down: every event into its trace, the events that a reader wants to know into its story."""
 
     def __init__(self, world: World, trace: Trace, story: Story) -> None:
         self._world, self._trace, self._story = world, trace, story
@@ -91,10 +91,10 @@ class Chronicle:
         self._trace.fields(self._world.now_us, "world", "tell", (("what", what),))
 
     def note(self, who: str, what: str) -> None:
-        """Add a line about a node or client to the story; the trace holds it in another form already."""
+        """Add a line about a node or client to the story; the trace has it already, in another form."""
         self._story.tell(self._world.now_us, who, what)
 
     def observe(self, who: str, observe: Observe) -> None:
-        """Add what a node or client has observed to the trace and, if there are words for it, to the story."""
+        """Add an observation of a node or client to the trace and, if there are words for it, to the story."""
         self._trace.fields(self._world.now_us, who, observe.kind, observe.fields)
         self._story.observe(self._world.now_us, who, observe.kind, observe.fields)

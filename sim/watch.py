@@ -1,4 +1,4 @@
-"""The onlooker of a run: writes down what happens, shows it to the checkers, wakes the fault that waits for it."""
+"""The watcher of a run: writes events down, shows them to the checkers, and wakes the fault that waits for them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Watch:
         self._told_excuses = 0
 
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
+        """Receives all observations of one step of a node or client."""
         for observe in observes:
             self._chronicle.observe(shell.name, observe)
             if observe.kind == "broker.started" and isinstance(shell, Node) and shell.starts > 1:

@@ -1,4 +1,4 @@
-"""The bugs that a run can be given on purpose: what a bug is, how it is planted, and the catalogue by name."""
+"""Bugs that a run can plant on purpose: what a bug is, how it is planted, and the catalogue by name."""
 
 from __future__ import annotations
 

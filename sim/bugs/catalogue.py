@@ -1,4 +1,4 @@
-"""The bugs there are: each takes one protection away, or puts an older, wrong way of doing it back in."""
+"""The catalogue of bugs: each removes one protection, or brings back an older, wrong version of it."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def _committed_only(original: Original) -> Original:
 CATALOGUE: tuple[Bug, ...] = (
     Bug(
         name="recovery-skips-crc",
-        story="Batches are taken for sound without a look at their checksum.",
+        story="Batches are taken as sound without a check of their checksum.",
         replacements=(Replacement(target="storage.batch.view:RecordBatch.check_valid", make=_does_nothing),),
         found_by="torn-tail-power-loss",
     ),
     Bug(
         name="truncation-keeps-batch",
-        story="truncate_to leaves the batch that holds the offset.",
+        story="truncate_to keeps the batch that holds the offset.",
         replacements=(
             Replacement(target="storage.segment.segment:LogSegment.truncate_to", make=_keeps_batch),
         ),
@@ -85,7 +85,7 @@ CATALOGUE: tuple[Bug, ...] = (
     ),
     Bug(
         name="truncate-to-high-watermark",
-        story="A follower cuts to its high watermark in each new epoch, instead of by epoch (KIP-101, KAFKA-1211).",
+        story="In each new epoch a follower truncates to its high watermark, not by epoch (KIP-101, KAFKA-1211).",
         replacements=(
             Replacement(
                 target="cluster.core.replica.truncation:InFetchTruncation.on_new_epoch", make=_high_watermark
@@ -98,7 +98,7 @@ CATALOGUE: tuple[Bug, ...] = (
     ),
     Bug(
         name="fetch-without-epoch-check",
-        story="A leader counts a follower that lives in another leader epoch (KIP-320).",
+        story="A leader counts a follower's fetch of another leader epoch (KIP-320).",
         replacements=(
             Replacement(target="cluster.core.replica.replica:Replica.check_leader_epoch", make=_does_nothing),
         ),
@@ -106,7 +106,7 @@ CATALOGUE: tuple[Bug, ...] = (
     ),
     Bug(
         name="ack-before-high-watermark",
-        story="acks=all is answered once the leader has appended.",
+        story="A request with acks=all is answered as soon as the leader has appended the records.",
         replacements=(
             Replacement(
                 target="cluster.core.replica.produce:ProduceHandler.is_safe", make=_safe_once_appended
@@ -125,7 +125,7 @@ CATALOGUE: tuple[Bug, ...] = (
     ),
     Bug(
         name="shrink-before-accepted",
-        story="The high watermark stops waiting for a leaver before the controller has agreed (KIP-497).",
+        story="The high watermark ignores a replica that leaves the ISR before the controller agrees (KIP-497).",
         replacements=(
             Replacement(target="cluster.core.replica.leader:Leader.counted_isr", make=_committed_only),
         ),

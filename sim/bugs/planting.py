@@ -1,7 +1,7 @@
-"""Mistakes put into the product from outside, for as long as a run lasts.
+"""Plants mistakes in the product from outside, for the length of a run.
 
-A bug is a set of replacements of named methods. Product code knows nothing of it. Where a target no longer exists,
-planting the bug fails loudly instead of testing nothing.
+A bug is a set of replacements of named methods. The product's code does not know it. Where a target no longer exists,
+planting the bug raises an error instead of testing nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Make = Callable[[Callable[..., object]], Callable[..., object]]
 
 
 class BugError(Exception):
-    """An unknown bug, or one whose target no longer exists."""
+    """An unknown bug, or a bug whose target no longer exists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """One method replaced by another: `make` takes the original and returns what replaces it.
+    """The replacement of one method by another: `make` takes the original and returns its replacement.
 
     `target` is `module:Class.method` or `module:function`.
     """
@@ -31,7 +31,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bug:
-    """`story` says what is wrong; `found_by` which scenario, or which workload of a sweep, shows it."""
+    """A named mistake. `story` says what is wrong, `found_by` names the scenario or workload that shows it."""
 
     name: str
     story: str
@@ -41,7 +41,7 @@ class Bug:
 
 @contextmanager
 def replaced(replacement: Replacement) -> Iterator[None]:
-    """Put the replacement in until the block ends. Raises BugError when its target does not exist."""
+    """Put the replacement in place until the block ends. Raises BugError when its target does not exist."""
     module_name, _, path = replacement.target.partition(":")
     *owners, name = path.split(".")
     try:
@@ -50,10 +50,10 @@ def replaced(replacement: Replacement) -> Iterator[None]:
             owner = getattr(owner, each)
         original = vars(owner)[name]
     except (ImportError, AttributeError, KeyError) as error:
-        raise BugError(f"{replacement.target} is gone: {error}") from error
+        raise BugError(f"{replacement.target} does not exist any more: {error}") from error
     function = original.__func__ if isinstance(original, (staticmethod, classmethod)) else original
     if not callable(function):
-        raise BugError(f"{replacement.target} is no method")
+        raise BugError(f"{replacement.target} is no method or function")
     planted: object = replacement.make(function)
     if isinstance(original, (staticmethod, classmethod)):
         planted = type(original)(planted)  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ def replaced(replacement: Replacement) -> Iterator[None]:
 
 @contextmanager
 def planted(bug: Bug) -> Iterator[None]:
-    """Put all replacements of the bug in until the block ends, or none. Raises BugError."""
+    """Put all replacements of the bug in place until the block ends, or none of them. Raises BugError."""
     with ExitStack() as stack:
         for replacement in bug.replacements:
             stack.enter_context(replaced(replacement))

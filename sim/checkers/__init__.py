@@ -1,1 +1,1 @@
-"""The rules of a run, one class each, watching from outside. A class's docstring opens with its rule's number."""
+"""The checkers of a run: each is one rule, says it in its docstring, and watches the run from outside."""

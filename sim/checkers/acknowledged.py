@@ -10,7 +10,7 @@ from sim.checkers.sightings import Acknowledged
 
 @final
 class AcknowledgedIsCommitted(Checker):
-    """PRO-1: an acks=all answer leaves after the high watermark has passed the record."""
+    """An answer to acks=all is sent only after the high watermark has passed the last record (PRO-1)."""
 
     name = "acknowledged-committed"
 
@@ -31,7 +31,7 @@ class AcknowledgedIsCommitted(Checker):
 
 @final
 class AcknowledgedIsDurable(Checker):
-    """Rule 8: where a flush was promised, an acks=all record is on the stable storage of min.insync.replicas disks."""
+    """A record acknowledged to acks=all with flush.messages=1 is durable on at least min.insync.replicas disks."""
 
     name = "acknowledged-durable"
 

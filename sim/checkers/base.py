@@ -1,4 +1,4 @@
-"""What a checker is, and the jury that lets all of them judge each sighting."""
+"""The base of all checkers, and the jury that shows each sighting to them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar, final
 from sim.checkers.ghost import Ghost, PartitionGhost
 from sim.checkers.sightings import Sighting
 
-# As many violations of one run are kept: after the first ones, the rest is noise.
+# The most violations that a run keeps: after the first ones, further ones say nothing new.
 MOST_VIOLATIONS = 50
 
 Judge = Callable[..., str | None]
@@ -17,7 +17,7 @@ Judge = Callable[..., str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """A rule that did not hold."""
+    """One case in which a rule did not hold: the checker's name, the virtual time, and what was wrong."""
 
     checker: str
     at_us: int
@@ -27,7 +27,7 @@ class Violation:
 class Checker:
     """One rule. `judges` maps a class of sightings to a method `(partition, sighting) -> what is wrong, or None`.
 
-    It sees the ghost as it was before the sighting.
+    The method sees the ghost as it was before the sighting.
     """
 
     name: ClassVar[str]
@@ -63,6 +63,7 @@ class Jury:
                 self._judges.setdefault(kind, []).append((checker.name, judge))
 
     def see(self, sighting: Sighting) -> None:
+        """Let the checkers judge a sighting, then let the ghost apply it."""
         judges = self._judges.get(type(sighting))
         if judges is not None:
             partition: PartitionGhost = self.ghost.partition(sighting.partition)
@@ -73,6 +74,7 @@ class Jury:
         self.ghost.apply(sighting)
 
     def report(self, checker: str, what: str) -> None:
+        """Keep a violation found by the checker of that name; ignored after MOST_VIOLATIONS."""
         if len(self.violations) < MOST_VIOLATIONS:
             violation = Violation(checker=checker, at_us=self._now_us(), what=what)
             self.violations.append(violation)

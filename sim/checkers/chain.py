@@ -1,4 +1,4 @@
-"""What a checker remembers of a log: a mark a batch, in order."""
+"""The chain of a log as checkers remember it: one mark per batch, in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.codec.buffer import Buffer
 
 
 class Mark(NamedTuple):
-    """One batch: its offsets, its epoch, and a checksum of what it holds."""
+    """One batch: its offsets (`next_offset` exclusive), leader epoch, checksum and number of records."""
 
     base_offset: int
     next_offset: int
@@ -21,12 +21,12 @@ class Mark(NamedTuple):
 
     @property
     def is_dense(self) -> bool:
-        """Whether every offset from base to next has its record."""
+        """Whether every offset from `base_offset` to `next_offset` (exclusive) has a record."""
         return self.next_offset - self.base_offset == self.record_count
 
 
 def marks_of(records: Buffer) -> tuple[Mark, ...]:
-    """Returns the marks of the whole batches in a buffer, by their headers alone; a cut last batch is left out."""
+    """Returns the marks of the whole batches in a buffer, from their headers alone; a batch cut off is left out."""
     found: list[Mark] = []
     position, size = 0, len(records)
     while position + HEADER_SIZE <= size:
@@ -48,7 +48,7 @@ def marks_of(records: Buffer) -> tuple[Mark, ...]:
 
 @final
 class Chain:
-    """Marks in the order of their offsets; `end` is the next offset, `start` the first."""
+    """Marks in the order of their offsets; `start` is the log's first offset, `end` its end (exclusive)."""
 
     __slots__ = ("_bases", "end", "marks", "start")
 
@@ -65,13 +65,14 @@ class Chain:
             self.end = mark.next_offset
 
     def truncate_to(self, offset: int) -> list[Mark]:
-        """Drop every batch that reaches to `offset` or beyond, as a log does. Returns what was dropped."""
+        """Drop every batch that holds `offset` or a later one, as a log does. Returns the dropped marks."""
         keep = bisect_left(self._bases, offset)
         if keep and self.marks[keep - 1].next_offset > offset:
             keep -= 1
         dropped = self.marks[keep:]
         del self.marks[keep:], self._bases[keep:]
         self.end = self.marks[-1].next_offset if self.marks else min(self.start, offset)
+        assert len(self.marks) == len(self._bases), (len(self.marks), len(self._bases))
         return dropped
 
     def between(self, start: int, end: int) -> list[Mark]:
@@ -92,7 +93,7 @@ class Chain:
     def agreed_end(self, other: Chain) -> int:
         """Returns the offset (exclusive) up to which both hold the same batches."""
         mine, theirs = self.marks, other.marks
-        # Where one begins later, what both have is compared.
+        # Where one chain begins later, only the batches from there on are compared.
         if mine and theirs and self._bases[0] != other._bases[0]:
             start = max(self._bases[0], other._bases[0])
             mine = mine[bisect_left(self._bases, start) :]

@@ -10,7 +10,10 @@ from sim.checkers.sightings import Died, HighWatermark, Loaded, Truncated
 
 @final
 class CommittedPrefix(Checker):
-    """Rule 4: one canonical chain of (offset, epoch, CRC) a partition; logs below high watermarks are it."""
+    """Below its high watermark every replica's log is equal to the partition's one committed log.
+
+    Batches are compared by offset, epoch and CRC.
+    """
 
     name = "committed-prefix"
 
@@ -20,6 +23,7 @@ class CommittedPrefix(Checker):
         self._compared: dict[tuple[str, int], int] = {}
 
     def judges(self) -> Mapping[type, Judge]:
+        """Returns the methods that judge high watermarks, and those that note from where to compare again."""
         return {
             HighWatermark: self._on_high_watermark,
             Truncated: self._on_truncated,
@@ -51,7 +55,7 @@ class CommittedPrefix(Checker):
         is_leader = partition.elected.get(sighting.epoch) == sighting.broker
         is_more = bool(wrong) and all(mark.base_offset >= partition.truth.end for mark in wrong)
         if is_leader and (is_more or partition.is_deposed(sighting.epoch)):
-            # The leader exposes more: the ghost takes it as truth, or excuses it.
+            # The leader exposes more than was committed so far: the ghost takes it as truth, or excuses it.
             return None
         chain = partition.image(sighting.broker).chain
         offset = wrong[0].base_offset if wrong else chain.agreed_end(partition.truth)

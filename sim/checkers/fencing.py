@@ -10,7 +10,7 @@ from sim.checkers.sightings import Fetched
 
 @final
 class OneEpochOnBothSides(Checker):
-    """LED-1 (KIP-320): a fetch is answered, and counted, only when asker and leader live in one leader epoch."""
+    """A leader answers and counts a fetch only if it names the leader's own epoch (LED-1, KIP-320)."""
 
     name = "fencing"
 

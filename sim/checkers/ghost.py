@@ -1,12 +1,12 @@
-"""The state that no node sees: every replica's log as it is, what was truly committed, and what may be lost.
+"""The ghost: state that no node sees, namely every replica's log, what was truly committed, and what may be lost.
 
-Truth is what a legitimate leader ever exposed below its high watermark. A record of it is *excused* (Kafka's promise
-does not cover it) from the moment when every replica that the rules could elect, the in-sync ones, lacks it because
-its disk lost it; or when a leader is elected uncleanly. A replica that lacks it for another reason excuses nothing.
+The truth is all that a legitimate leader ever exposed below its high watermark. A committed record is *excused* (Kafka
+does not promise to keep it) once every replica that may be elected, that is every in-sync one, lacks it because its
+disk lost it, or once a leader is elected uncleanly. A replica that lacks it for another reason excuses nothing.
 
-The moment may come before the record is exposed: a leader that does not know yet that it is replaced counts fetches
-that were on their way to it, of followers whose disks have lost since what they held then. So what is lost that way is
-remembered, exposed or not (`gone`).
+A record may be lost before it is exposed. A leader that does not know yet that it was replaced still counts fetches
+that were on their way to it; the followers that sent them may have lost the records on their disks since. So `gone`
+remembers batches lost in this way, whether they were exposed or not.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sim.checkers.sightings import (
 
 
 class Excuse(NamedTuple):
-    """Records of [start, end) were committed and may be lost."""
+    """Permission to lose the records in [start, end), which were committed, and the reason."""
 
     partition: str
     start: int
@@ -42,22 +42,24 @@ class Excuse(NamedTuple):
 
 @final
 class Image:
-    """One replica's log."""
+    """One replica's log, as the checkers believe it to be."""
 
     __slots__ = ("chain", "has_role", "lost", "lost_from")
 
     def __init__(self) -> None:
         self.chain = Chain()
-        # Whether it has a role in its present life: then the controller knows of that life.
+        # Whether the replica has a role since its broker's last start: then the controller knows of that start.
         self.has_role = False
-        # What its disk lost and it does not hold again.
+        # The batches that its disk lost and that it does not hold again.
         self.lost: dict[Mark, None] = {}
-        # Its disk lost what it held from this offset on, and it has not caught up since.
+        # The offset from which its disk lost records; None once it has caught up.
         self.lost_from: int | None = None
 
 
 @final
 class PartitionGhost:
+    """The hidden state of one partition: its replicas' logs, its truth, and its leaders by epoch."""
+
     __slots__ = (
         "acked_end", "elected", "elected_end", "epoch", "excused", "flush_promised", "gone", "images", "isr", "leader",
         "min_isr", "name", "truth", "unclean_epochs",
@@ -73,39 +75,43 @@ class PartitionGhost:
         self.isr: tuple[int, ...] = ()
         self.leader = -1
         self.epoch = -1
-        # Leader by epoch.
+        # The elected leader, by epoch.
         self.elected: dict[int, int] = {}
-        # The end of what was committed when the leader of an epoch was elected, by epoch.
+        # The end of the truth (exclusive) when the leader of an epoch was elected, by epoch.
         self.elected_end: dict[int, int] = {}
         self.unclean_epochs: list[int] = []
         self.excused: dict[Mark, None] = {}
-        # What the disks of all in-sync replicas lost, with the epoch in which it was so.
+        # The batches that the disks of all in-sync replicas lost, with the last epoch in which that was so.
         self.gone: dict[Mark, int] = {}
-        # The end of what an answer with acks=all confirmed.
+        # The end (exclusive) of the records acknowledged to acks=all.
         self.acked_end = 0
 
     def image(self, broker: int) -> Image:
+        """Returns the log of a broker's replica, which is empty at first."""
         image = self.images.get(broker)
         if image is None:
             image = self.images[broker] = Image()
         return image
 
     def is_deposed(self, epoch: int) -> bool:
-        """Whether an unclean election has ended that epoch: what its leader commits after it is lost (6.4)."""
+        """Whether an unclean election came after that epoch: records that its leader still commits may be lost."""
         return bool(self.unclean_epochs) and epoch < self.unclean_epochs[-1]
 
     def is_gone(self, mark: Mark, epoch: int) -> bool:
-        """Whether no replica that could be elected after `epoch` has it: if its leader still commits it, it is lost."""
+        """Whether all replicas that could be elected after `epoch` have lost the batch.
+
+        If the leader of `epoch` still commits it, it is lost.
+        """
         return self.gone.get(mark, -1) > epoch
 
     def may_be_lost(self, mark: Mark, epoch: int) -> bool:
-        """Whether it may be lost without a bug, though the leader of `epoch` has committed it."""
+        """Whether the batch may be lost without a bug, although the leader of `epoch` has committed it."""
         return mark in self.excused or self.is_gone(mark, epoch)
 
 
 @final
 class Ghost:
-    """`apply` takes each sighting after the checkers have judged it."""
+    """The hidden state of all partitions; `apply` updates it with each sighting, after the checkers have judged it."""
 
     def __init__(self) -> None:
         self.partitions: dict[str, PartitionGhost] = {}
@@ -125,6 +131,7 @@ class Ghost:
         }
 
     def partition(self, name: str) -> PartitionGhost:
+        """Returns the state of the partition `topic-number`, which is empty at first."""
         partition = self.partitions.get(name)
         if partition is None:
             partition = self.partitions[name] = PartitionGhost(name)
@@ -185,7 +192,7 @@ class Ghost:
     def _on_late_high_watermark(
         self, partition: PartitionGhost, chain: Chain, sighting: HighWatermark
     ) -> None:
-        """Take what a replaced leader commits for truth, up to the first record that no electable replica has."""
+        """Add to the truth what a replaced leader commits, up to the first batch that no electable replica has."""
         agreed_end = chain.agreed_end(partition.truth)
         exposed = chain.between(agreed_end, sighting.high_watermark)
         gone = [mark for mark in exposed if partition.is_gone(mark, sighting.epoch)]
@@ -220,7 +227,7 @@ class Ghost:
         image.chain = Chain(sighting.marks, image.chain.start)
 
     def _reconsider(self, partition: PartitionGhost) -> None:
-        """Excuse what no electable replica holds because the disks of all of them lost it."""
+        """Excuse the records that no electable replica holds, if the disks of all of them lost them."""
         self._note_gone(partition)
         best = -1
         for broker in partition.isr:
@@ -237,9 +244,9 @@ class Ghost:
         self._excuse(partition, best, "every in-sync replica lost it with its un-synced writes")
 
     def _note_gone(self, partition: PartitionGhost) -> None:
-        """Note which batches the disks of all in-sync replicas lost.
+        """Remember the batches that the disks of all in-sync replicas lost.
 
-        A promised flush excludes that: a follower's fetch then reports only what its disk keeps.
+        Not where a flush is promised: a follower's fetch then reports only records that its disk keeps.
         """
         if partition.isr and not partition.flush_promised:
             first, *others = [partition.image(broker).lost for broker in partition.isr]
@@ -252,4 +259,5 @@ class Ghost:
         if start < end:
             for mark in partition.truth.truncate_to(start):
                 partition.excused[mark] = None
+            assert partition.truth.end <= start, (partition.name, partition.truth.end, start)
             self.excuses.append(Excuse(partition.name, start, end, reason))

@@ -10,7 +10,7 @@ from sim.checkers.sightings import HighWatermark
 
 @final
 class HighWatermarkMonotone(Checker):
-    """Rule 3: within one leader epoch a leader's high watermark only rises; nobody's passes the end of its log."""
+    """Within one leader epoch a leader's high watermark only rises, and no replica's is above the end of its log."""
 
     name = "high-watermark"
 

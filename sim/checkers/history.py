@@ -1,4 +1,4 @@
-"""The judgement over the whole run, once everything is healed and at rest."""
+"""Judges the history of a whole run, once everything is healed and at rest."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import final
 from sim.checkers.ghost import Excuse, Ghost
 from sim.hosts.history import History, Outcome, ReadOperation, SendOperation
 
-# Values by offset.
+# The values of a log, by offset.
 FinalLog = Mapping[int, str]
 
 
 @final
 class HistoryCheck:
-    """No acknowledged record is lost beyond what 6.4 allows, none was read above the high watermark, none is at two
-    offsets (idempotent producers), none was invented; a record once read stays where it was.
+    """Five rules over the whole history.
 
-    `excused` counts the acknowledged records that are lost, by reason.
+    No acknowledged record is lost, except the excused ones (see the ghost). None was read at or above the high
+    watermark. None of an idempotent producer is at two offsets. None was invented. A record that was read stays at its
+    offset. `excused` counts the lost and excused records, by reason.
     """
 
     name = "history"
@@ -56,7 +57,7 @@ class HistoryCheck:
                 self.excused[reason] = self.excused.get(reason, 0) + 1
 
     def _reason(self, send: SendOperation) -> str | None:
-        """Returns the reason why this record may be lost; None if it may not."""
+        """Returns the reason why this record may be lost, or None if it may not."""
         excuse = self._excuse(send.partition, send.offset)
         if excuse is not None:
             return excuse.reason
@@ -65,7 +66,7 @@ class HistoryCheck:
         return None
 
     def _was_exposed(self, send: SendOperation) -> bool:
-        """Whether a consumer read it: then even acks=1 must stay (D4)."""
+        """Whether a consumer read the record: then it must stay, even with acks=1 (D4)."""
         return (send.partition, send.offset, send.value) in self._read
 
     def _doubled(self) -> Iterator[str]:

@@ -11,9 +11,10 @@ from sim.checkers.sightings import HighWatermark, IsrChanged
 
 @final
 class InSyncHoldsCommitted(Checker):
-    """R5: every member of the controller's ISR holds what is committed. It fires before any record is lost.
+    """Every member of the controller's ISR holds all committed records (R5). This fails before any record is lost.
 
-    A member need not hold what its disk has lost, for nobody can know at once; where a flush is promised it must.
+    A member may lack records that its disk has lost, because no other node can know that at once. Where a flush is
+    promised it may not.
     """
 
     name = "in-sync-replicas"
@@ -38,13 +39,13 @@ class InSyncHoldsCommitted(Checker):
         return None
 
     def _has_held(self, partition: PartitionGhost, image: Image, mark: Mark, epoch: int) -> bool:
-        """Whether it held the batch, or could not: a joiner of a later leader never saw what was lost by then."""
+        """Whether the member held the batch, or could not: a member that joined later never saw a batch lost before."""
         if image.chain.at(mark.base_offset) == mark or partition.is_gone(mark, epoch):
             return True
         return mark in image.lost and not partition.flush_promised
 
     def _may_lack(self, partition: PartitionGhost, image: Image, mark: Mark) -> bool:
-        """Whether a joiner may lack what it held when proposed: not in a life that the controller knows (KIP-903)."""
+        """Whether a joining member may lack a batch: only if its disk lost it, and it has no role since (KIP-903)."""
         return mark in image.lost and not image.has_role and not partition.flush_promised
 
     def _on_isr_changed(self, partition: PartitionGhost, sighting: IsrChanged) -> str | None:

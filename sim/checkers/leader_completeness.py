@@ -10,7 +10,7 @@ from sim.checkers.sightings import BecameLeader
 
 @final
 class LeaderCompleteness(Checker):
-    """Rule 5: a leader that was elected cleanly holds every committed record."""
+    """A leader that was elected cleanly holds every committed record."""
 
     name = "leader-completeness"
 
@@ -21,7 +21,7 @@ class LeaderCompleteness(Checker):
         if sighting.epoch in partition.unclean_epochs:
             return None
         required = partition.truth.end
-        # A late leader, where another leads already, needs only what was committed at its election.
+        # A leader that takes over late, after another was elected, needs only what was committed at its election.
         if sighting.epoch != max(partition.elected, default=-1):
             required = min(required, partition.elected_end.get(sighting.epoch, required))
         held = partition.image(sighting.broker).chain.agreed_end(partition.truth)

@@ -11,9 +11,10 @@ from sim.checkers.sightings import Appended, EpochsSeen, Loaded
 
 @final
 class LogShape(Checker):
-    """Rule 9: offsets strictly increase and are dense, epochs never decrease, the epoch cache agrees with the log.
+    """Offsets strictly increase and are dense, epochs never decrease, and the epoch cache agrees with the log.
 
-    Dense: nothing is compacted or cut inside a batch here, so each batch begins where the last one ended.
+    Dense means that each batch begins where the last one ended: the checkers see logs as they were before compaction,
+    and a log is never cut inside a batch.
     """
 
     name = "log-shape"

@@ -10,7 +10,7 @@ from sim.checkers.sightings import Appended, BecameLeader, Elected
 
 @final
 class OneLeader(Checker):
-    """Rule 1: at most one leader for a partition and epoch, and only whom the controller elected (E1)."""
+    """A partition has at most one leader in each leader epoch, and it is the one that the controller elected (E1)."""
 
     name = "one-leader"
 

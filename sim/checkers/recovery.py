@@ -11,7 +11,7 @@ from sim.checkers.sightings import Appended, Died, Loaded
 
 @final
 class RecoveryKeepsSoundPrefix(Checker):
-    """ST1, ST3: a recovered log is sound to its end, and holds at least the sound prefix that the disk still had."""
+    """A recovered log is sound to its end (ST1) and holds at least the sound prefix that the disk still had (ST3)."""
 
     name = "recovery"
 

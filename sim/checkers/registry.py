@@ -1,4 +1,4 @@
-"""All checkers of a run."""
+"""The list of all checkers that watch a run."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from sim.checkers.sightings import Served
 
 @final
 class NoneAboveHighWatermark(Checker):
-    """D5: what a consumer is given is below the high watermark of the answer, and is what was committed there."""
+    """A consumer gets only records below the high watermark of its answer, and only committed ones (D5)."""
 
     name = "served-above-high-watermark"
 

@@ -1,7 +1,7 @@
-"""What the checkers see: plain values, so that a hand-made sequence can fail or pass each of them.
+"""Sightings: the events that the checkers judge, as plain values, so that a test can write a sequence by hand.
 
-A partition is written `topic-partition`, a broker is its number. The witness (`sim/witness/witness.py`) makes these
-from `Observe` effects, answers on the wire, and a look at the simulated disks.
+A partition is written `topic-partition`, a broker is its number. The witness (`sim/witness/witness.py`) makes
+sightings from `Observe` effects, from answers on the wire and from the bytes on the simulated disks.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ EpochStarts = tuple[tuple[int, int], ...]
 
 
 class Created(NamedTuple):
+    """A partition that the scenario creates, with the promises of its topic."""
+
     partition: str
     min_isr: int
     # Whether `flush.messages` is 1.
@@ -22,7 +24,7 @@ class Created(NamedTuple):
 
 
 class Elected(NamedTuple):
-    """The controller's decision; `leader` -1 when nobody may lead."""
+    """The controller's election of a leader; `leader` is -1 when no broker may lead."""
 
     partition: str
     leader: int
@@ -39,6 +41,8 @@ class IsrChanged(NamedTuple):
 
 
 class BecameLeader(NamedTuple):
+    """A broker that begins to lead the partition in `epoch`."""
+
     broker: int
     partition: str
     epoch: int
@@ -46,6 +50,8 @@ class BecameLeader(NamedTuple):
 
 
 class BecameFollower(NamedTuple):
+    """A broker that begins to follow `leader` in `epoch`."""
+
     broker: int
     partition: str
     epoch: int
@@ -53,6 +59,8 @@ class BecameFollower(NamedTuple):
 
 
 class Appended(NamedTuple):
+    """Batches that a broker has appended to its log while in `epoch`."""
+
     broker: int
     partition: str
     epoch: int
@@ -60,6 +68,8 @@ class Appended(NamedTuple):
 
 
 class Truncated(NamedTuple):
+    """A broker's truncation of its log, which now ends at `to_offset` (exclusive) or before."""
+
     broker: int
     partition: str
     to_offset: int
@@ -67,6 +77,8 @@ class Truncated(NamedTuple):
 
 
 class HighWatermark(NamedTuple):
+    """A new high watermark (exclusive) of a broker's replica."""
+
     broker: int
     partition: str
     epoch: int
@@ -75,7 +87,7 @@ class HighWatermark(NamedTuple):
 
 
 class EpochsSeen(NamedTuple):
-    """The epoch cache of a replica, at a moment when its log is as last seen."""
+    """The epoch cache of a replica, at a moment when its log is as the checkers last saw it."""
 
     broker: int
     partition: str
@@ -83,19 +95,19 @@ class EpochsSeen(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """A positive answer to a producer, handed to the network."""
+    """A positive answer to a producer, as it is sent."""
 
     broker: int
     partition: str
     base_offset: int
     last_offset: int
     acks: int
-    # The replicas whose disk would keep the records through a power loss; only where a flush is promised.
+    # The brokers whose disks would keep the records through a power loss; known only where a flush is promised.
     durable_on: tuple[int, ...]
 
 
 class Served(NamedTuple):
-    """A consumer's fetch, answered with batches; `high_watermark` as the answer states it."""
+    """Batches sent to a consumer, with the high watermark that the answer states."""
 
     broker: int
     partition: str
@@ -104,8 +116,7 @@ class Served(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """A fetch that a leader answered without an error. `asked_epoch` is the one the asker lives in, `epoch` the
-    leader's."""
+    """A fetch that a leader answered without an error: `asked_epoch` is the request's, `epoch` the leader's."""
 
     broker: int
     partition: str
@@ -116,7 +127,7 @@ class Fetched(NamedTuple):
 
 
 class Died(NamedTuple):
-    """A life ended out of order. `marks` is the sound prefix of its log on the disk as it is now."""
+    """The end of a broker's process by a crash or a power loss; `marks` is the sound prefix that its disk now holds."""
 
     broker: int
     partition: str
@@ -125,7 +136,10 @@ class Died(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A new life has recovered its log. `unsound` says what is wrong with the bytes after `marks`, if anything."""
+    """The start of a broker's process, which has recovered its log.
+
+    `unsound` says what is wrong with the bytes after `marks`; it is empty if nothing is.
+    """
 
     broker: int
     partition: str

@@ -10,10 +10,10 @@ from sim.checkers.sightings import Truncated
 
 @final
 class NoCutBelowTruth(Checker):
-    """Rule 10: no member of the ISR and no cleanly elected leader truncates below what was truly committed (D2).
+    """No member of the ISR and no cleanly elected leader truncates committed records (D2).
 
-    What it drops must have been the committed record: a member whose disk lost that and which drops something else
-    breaks nothing.
+    Only dropping the committed record itself breaks the rule, not dropping another one at its offset: the disk of such
+    a member had lost the committed record before.
     """
 
     name = "truncation"

@@ -1,4 +1,4 @@
-"""The disk that forgets: what a crash or a power loss leaves of each file, as a `FileSystem`."""
+"""The simulated disk, a `FileSystem`: it knows what a crash or a power loss leaves of each file."""
 
 from sim.disk.disk import SimDisk
 from sim.disk.faults import Applied

@@ -1,4 +1,4 @@
-"""The page cache of a simulated disk: what the handles of every process read and change.
+"""The page cache of a simulated disk, which the handles of all processes read and change.
 
 It holds the one tree that all processes see, knows which changes no sync has made durable yet, and lets armed faults
 strike the calls that they wait for.
@@ -21,21 +21,21 @@ from storage.draws import Draws
 class PageCache:
     """One image of all files and names, for the lives of all processes on the machine.
 
-    A process crash leaves it as it is; `sim.disk.survival` says what a power loss makes of it.
+    A process crash leaves it as it is; `sim.disk.survival` reduces it to what a power loss leaves.
     """
 
     def __init__(self, draws: Draws, now_ms: Callable[[], int]) -> None:
         self.now_ms = now_ms
         self.root = DirectoryNode(0, now_ms())
         self.faults = ArmedFaults()
-        # Files and directories with changes that a power loss would decide on, by node number.
+        # Files and directories with changes that are not durable yet, by node number.
         self.dirty_files: dict[int, FileNode] = {}
         self.dirty_directories: dict[int, DirectoryNode] = {}
-        # The mutating calls so far, those struck by a fault included.
+        # The number of mutating calls so far, including those struck by a fault.
         self.operations = 0
-        # A list here collects a line for each mutating call.
+        # If it is a list, each mutating call adds a line to it.
         self.call_log: list[str] | None = None
-        # Receives verb and path before each mutating call.
+        # Called with the verb and the path before each mutating call.
         self.observer: Callable[[str, str], None] | None = None
         self._draws = draws
         self._numbers = 0
@@ -45,7 +45,7 @@ class PageCache:
         self._mapped: dict[int, FileNode] = {}
 
     def join(self, life: Life) -> None:
-        """Let `crash_process` end `life` too."""
+        """Add `life` to those that `crash_process` ends."""
         if not any(life is known for known in self._lives):
             self._lives.append(life)
 
@@ -61,7 +61,10 @@ class PageCache:
         self._mapped.clear()
 
     def begin(self, verb: str, path: str, *detail: int | str) -> Interruption | None:
-        """Count and record a mutating call before it changes anything; the caller obeys what strikes it."""
+        """Count and record a mutating call before it changes anything.
+
+        Returns the fault that strikes it, which the caller must carry out, or None.
+        """
         if self.observer is not None:
             self.observer(verb, path)
         self.operations += 1
@@ -70,7 +73,7 @@ class PageCache:
         return self.strike(verb, path)
 
     def strike(self, verb: str, path: str) -> Interruption | None:
-        """Returns the fault that strikes this call; None when it may take its course."""
+        """Returns the fault that strikes this call; None if the call may proceed."""
         trigger = self.faults.struck(verb, path) if self.faults.is_armed else None
         if trigger is None:
             return None
@@ -90,7 +93,7 @@ class PageCache:
         return self._numbers
 
     def change_file(self, node: FileNode) -> FileNode:
-        """Mark the file as modified now; the caller changes its bytes."""
+        """Mark the file as modified now and not durable; the caller changes its bytes."""
         node.modified_ms = self.now_ms()
         self.dirty_files[node.number] = node
         return node
@@ -115,6 +118,8 @@ class PageCache:
             self._mapped.pop(node.number, None)
 
     def change_names(self, change: NameChange) -> None:
+        """Apply a change of names to the tree; it is not durable yet."""
+        assert change.source is not None or change.target is not None, change.sequence
         if change.source is not None:
             del change.source.entries[change.source_name]
         if change.target is not None:
@@ -126,10 +131,11 @@ class PageCache:
             self.dirty_directories[directory.number] = directory
 
     def sync_names(self, directory: DirectoryNode) -> None:
+        """Make the names of a directory durable, and those of directories that share a move with it."""
         synced, nameless = sync_names(directory)
         for written in synced:
             self.dirty_directories.pop(written.number, None)
-        # Nothing can bring a nameless file back, even where its bytes were not synced.
+        # No power loss can bring a nameless file back, so its pending bytes do not matter.
         for node in nameless:
             self.dirty_files.pop(node.number, None)
 
@@ -155,7 +161,7 @@ class PageCache:
         return self._sequence
 
     def pending_sequences(self) -> list[int]:
-        """Returns the numbers of the changes that a power loss would decide on, oldest first."""
+        """Returns the numbers of the changes that may or may not survive a power loss, oldest first."""
         found = {
             change.sequence
             for node in self.dirty_files.values()
@@ -167,7 +173,10 @@ class PageCache:
         return sorted(found)
 
     def settle(self, keeps_modified: Callable[[FileNode], bool]) -> None:
-        """Take what survived a power loss for all there is, in the page cache and on the disk."""
+        """End a power loss: what survived it is now both in the page cache and durable.
+
+        A file keeps its last modification time where `keeps_modified` says so.
+        """
         for node in self.dirty_files.values():
             if not keeps_modified(node):
                 node.modified_ms = node.durable_modified_ms
@@ -177,6 +186,7 @@ class PageCache:
             directory.entries = dict(directory.durable)
         self.dirty_files.clear()
         self.dirty_directories.clear()
+        assert not self._lives, "a power loss ends every life first"
 
     def duplicate(self, draws: Draws) -> PageCache:
         """Returns an independent cache in the same state, without lives, locks, maps and armed faults."""
@@ -187,7 +197,7 @@ class PageCache:
         assert isinstance(root, DirectoryNode)
         twin.root = root
         for number in self.dirty_files:
-            # A file without a copy is still open, but has lost its name for ever.
+            # A file without a copy is still open but has no name any more, not even a durable one.
             if isinstance(file := copies.get(number), FileNode):
                 twin.dirty_files[number] = file
         for number in self.dirty_directories:

@@ -1,8 +1,8 @@
-"""The disk that forgets: of each file and directory what is durable, and the changes that are not yet.
+"""The simulated disk: the durable state of each file and directory, and the changes that are not durable yet.
 
-A process crash keeps the page cache (`sim.disk.cache`). A power loss keeps what was synced and, of the rest, what the
-mode says (`sim.disk.survival`). `sync` of a file makes its bytes and length durable, not its name; `sync_directory`
-the names. All is a function of the calls and the draws; there is no real I/O.
+A process crash keeps the page cache (`sim.disk.cache`). A power loss keeps what was synced, and as much of the rest as
+its mode says (`sim.disk.survival`). `sync` of a file makes its bytes and its length durable, but not its name;
+`sync_directory` makes the names durable. Everything is a function of the calls and the draws; there is no real I/O.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SimDisk:
         self._power_losses = 0
 
     def file_system(self, life: Life) -> SimFileSystem:
-        """Returns the disk as the process of `life` sees it; every handle dies with that life."""
+        """Returns the disk as the process of `life` sees it; all its handles die with that life."""
         self._cache.join(life)
         return SimFileSystem(self._cache, life)
 
@@ -41,15 +41,15 @@ class SimDisk:
         self._cache.crash_process()
 
     def lose_power(self, mode: PowerLoss) -> None:
-        """End the processes and the page cache; `mode` says how to draw which pending changes survive."""
+        """End the processes and the page cache; `mode` says how the pending changes that survive are drawn."""
         self._cache.crash_process()
         self._power_losses += 1
         keep_by_mode(self._cache, mode, Survivors(self._draws, self._power_losses))
 
     def lose_power_keeping(self, sequences: Collection[int], tears: Mapping[int, Tear] | None = None) -> None:
-        """Lose power and keep exactly these of `pending_sequences`, to enumerate every set of survivors.
+        """Lose power and keep exactly the pending changes with these numbers, so that a test can try every set.
 
-        A kept write whose number is in `tears` is kept in that shape; a tear of any other change has no effect.
+        A write whose number is in `tears` is kept in that shape; a tear of any other change has no effect.
         """
         self._cache.crash_process()
         self._power_losses += 1
@@ -64,10 +64,9 @@ class SimDisk:
         verbs: Collection[str] = MUTATING,
         path_suffix: str = "",
     ) -> None:
-        """Let the process die inside the `call`-th matching call from now (1 is the next), with `applied` of it done.
+        """Let the process die inside the `call`-th matching call from now (1 is the next), after `applied` of it.
 
-        `hook` runs once every handle is fenced and before `Dead` unwinds, e.g. to lose power at that very
-        point.
+        `hook` runs when all handles are dead and before `Dead` is raised, for example to lose power at that moment.
         """
         trigger = Trigger(
             countdown=call, verbs=frozenset(verbs), path_suffix=path_suffix, applied=applied, hook=hook
@@ -90,10 +89,9 @@ class SimDisk:
         path_suffix: str = "",
         applied_bytes: int = 0,
     ) -> None:
-        """Let the `call`-th matching call from now raise OSError; a write stores `applied_bytes` bytes before.
+        """Let the `call`-th matching call from now raise OSError; a write first stores `applied_bytes` bytes.
 
-        A failed sync leaves the file's pending changes in the page cache only: a later sync does not save
-        them.
+        A failed sync leaves the file's pending changes in the page cache only: no later sync makes them durable.
         """
         assert READ_OR_MUTATE.issuperset(verbs), verbs
         trigger = Trigger(
@@ -107,7 +105,7 @@ class SimDisk:
         self._cache.faults.arm(trigger)
 
     def break_directory(self, path: str) -> None:
-        """Let every read and change at or below `path` raise EIO, in this life and the next, until `mend`."""
+        """Let every read and change at or below `path` raise EIO, in this life and later ones, until `mend`."""
         self._cache.faults.break_directory(path)
 
     @property
@@ -117,11 +115,11 @@ class SimDisk:
 
     @property
     def has_faults(self) -> bool:
-        """Whether any call could be struck by what is armed or broken."""
+        """Whether any fault is armed or any directory is broken."""
         return self._cache.faults.is_armed
 
     def mend(self) -> None:
-        """Make broken directories usable; their content is as it was, a sync that failed meanwhile saved nothing."""
+        """Make broken directories usable again, with their content; what a failed sync left pending is not durable."""
         self._cache.faults.mend()
 
     def disarm(self) -> None:
@@ -130,12 +128,12 @@ class SimDisk:
 
     @property
     def operations(self) -> int:
-        """The mutating calls so far, those struck by a fault included."""
+        """The number of mutating calls so far, including those struck by a fault."""
         return self._cache.operations
 
     @property
     def call_log(self) -> list[str] | None:
-        """A line for each mutating call since it was set to a list; None while nobody asks."""
+        """The list to which each mutating call adds a line; None if no test has set one."""
         return self._cache.call_log
 
     @call_log.setter
@@ -144,7 +142,7 @@ class SimDisk:
 
     @property
     def observer(self) -> Callable[[str, str], None] | None:
-        """Receives verb and path before each mutating call."""
+        """The function that is called with the verb and the path before each mutating call, or None."""
         return self._cache.observer
 
     @observer.setter
@@ -152,7 +150,7 @@ class SimDisk:
         self._cache.observer = observer
 
     def sync_all(self) -> None:
-        """Make every pending change durable, as sync(2) does: where a test begins to enumerate."""
+        """Make every pending change durable, as sync(2) does: a test calls it before it enumerates survivors."""
         self._cache.sync_all()
 
     @property
@@ -161,14 +159,14 @@ class SimDisk:
         return self._cache.last_sequence
 
     def pending_sequences(self) -> list[int]:
-        """Returns the numbers of the changes that a power loss would decide on, oldest first."""
+        """Returns the numbers of the changes that may or may not survive a power loss, oldest first."""
         return self._cache.pending_sequences()
 
     def pending_count(self) -> int:
         return len(self._cache.pending_sequences())
 
     def pending_writes(self) -> list[int]:
-        """Returns those of `pending_sequences` that store bytes and may be torn."""
+        """Returns the numbers of the pending changes that are writes, and so may be torn."""
         return sorted(
             change.sequence
             for node in self._cache.dirty_files.values()
@@ -177,13 +175,16 @@ class SimDisk:
         )
 
     def fingerprint(self) -> bytes:
-        """Returns a digest of every name and byte that a process sees: equal for equal trees, whatever led there."""
+        """Returns a digest of every name and byte that a process sees; equal trees have equal digests."""
         digest = blake2b(digest_size=16)
         _digest(self._cache.root, "", digest.update)
         return digest.digest()
 
     def durable_bytes(self, path: str) -> bytes:
-        """Returns the file as a power loss that keeps nothing leaves it. Raises FileNotFoundError if it has no name."""
+        """Returns the file's bytes after a power loss that keeps nothing pending.
+
+        Raises FileNotFoundError if the file has no durable name.
+        """
         node = durable_node(self._cache.root, path)
         if not isinstance(node, FileNode):
             raise missing(path)
@@ -194,7 +195,7 @@ class SimDisk:
     def snapshot(self, draws: Draws | None = None) -> SimDisk:
         """Returns an independent disk in the same state, without lives, locks, maps and armed faults.
 
-        With the same draws a power loss ends for both alike.
+        With the same draws, a power loss leaves the same on both.
         """
         twin = SimDisk(draws if draws is not None else self._draws, self._cache.now_ms)
         twin._cache = self._cache.duplicate(twin._draws)

@@ -1,4 +1,4 @@
-"""Faults that wait for a call on the simulated disk: a crash inside it, a part of it, an error from it."""
+"""Faults that wait for a call on the simulated disk: a crash inside it, a partial effect, or an error."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ WRITES: Final = frozenset({"append", "write_at"})
 
 
 class Applied(Enum):
-    """How much of an interrupted call reaches the page cache."""
+    """The part of an interrupted call that reaches the page cache."""
 
     NOTHING = "nothing"
     ALL = "all"
-    # Any prefix of a write, nothing or all of another call.
+    # A drawn prefix of a write; of another call nothing or all.
     DRAWN = "drawn"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Trigger:
-    """Waits for the call number `countdown` among those that match, then strikes once."""
+    """A fault that strikes once, at the `countdown`-th call from now that matches."""
 
     countdown: int
     verbs: frozenset[str]
     path_suffix: str
     applied: Applied
-    # Overrides `applied` for a write.
+    # For a write this number of bytes is stored, whatever `applied` says.
     applied_bytes: int | None = None
-    # Without an error number the process dies.
+    # The error to raise; None: the process dies.
     error_number: int | None = None
     hook: Callable[[], None] | None = None
 
@@ -78,7 +78,7 @@ class ArmedFaults:
 
     @property
     def is_armed(self) -> bool:
-        """Whether any call could be struck at all."""
+        """Whether any call could be struck."""
         return bool(self._triggers or self._broken)
 
     @property
@@ -100,7 +100,7 @@ class ArmedFaults:
         self._broken.clear()
 
     def struck(self, verb: str, path: str) -> Trigger | None:
-        """Returns what strikes this call, and drops it; every trigger that matches counts the call."""
+        """Returns the trigger that strikes this call, and removes it; every matching trigger counts the call."""
         if any(path == broken or path.startswith(f"{broken}/") for broken in self._broken):
             return _EIO_ALWAYS
         struck = [trigger for trigger in self._triggers if trigger.strikes(verb, path)]
@@ -113,9 +113,9 @@ class ArmedFaults:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interruption:
-    """A struck call: first apply `share` of it, then `end` it.
+    """A call that a fault strikes: the caller first applies `share` of it, then calls `end`.
 
-    `crash` ends every process on the disk; `drawn` draws how much of a call of that size is applied.
+    `crash` ends every process on the disk; `drawn` draws how much of a call of a given size is applied.
     """
 
     trigger: Trigger
@@ -125,7 +125,7 @@ class Interruption:
     drawn: Callable[[int], int]
 
     def share(self, size_bytes: int = 1) -> int:
-        """Returns how many bytes of a write are stored; for another call, 1 if it takes effect and 0 if not."""
+        """Returns the number of bytes of a write to store; for another call, 1 if it takes effect, else 0."""
         if self.trigger.applied_bytes is not None:
             return min(self.trigger.applied_bytes, size_bytes)
         if self.trigger.applied is Applied.DRAWN:
@@ -136,7 +136,7 @@ class Interruption:
         """Raise the trigger's OSError, or end the process and raise Dead."""
         if self.trigger.error_number is not None:
             raise OSError(self.trigger.error_number, os.strerror(self.trigger.error_number), self.path)
-        # Every handle is fenced before the stack unwinds: a `finally` repairs nothing on a dead node's disk.
+        # All handles die before the exception is raised, so that no `finally` changes a dead node's disk.
         self.crash()
         if self.trigger.hook is not None:
             self.trigger.hook()

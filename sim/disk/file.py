@@ -1,8 +1,8 @@
-"""A file of the simulated disk: the page cache as it is, and how to take back what no sync has made durable.
+"""A file of the simulated disk: its bytes in the page cache, and how to undo the changes that are not durable.
 
-Only one image is kept. Each change remembers what it replaced, so a sync forgets the list (whatever it
-holds) and a power loss unwinds it. Bytes after `data_end` are zero and cost nothing: a preallocated index
-is not memory.
+Only one image of the bytes is kept. Each change remembers the bytes that it replaced: a sync clears the list of
+changes, and a power loss undoes them. Bytes after `data_end` are zero and take no memory, so a preallocated index
+costs nothing.
 """
 
 from __future__ import annotations
@@ -14,24 +14,26 @@ from typing import final
 
 from storage.codec.buffer import Buffer
 
-# From this size on, memory comes from the kernel, which zeroes each page at its first touch.
+# From this size on, memory is mapped from the kernel, which makes each page when it is first touched.
 _LAZY_BYTES = 1 << 16
 
 Memory = bytearray | mmap.mmap
 
 
 class Fate(Enum):
-    # A power loss decides.
+    """What a power loss does to a change in the list."""
+
+    # The change may or may not survive.
     PENDING = "pending"
-    # Synced, but listed after a lost change.
+    # The change was synced; it is listed still because the list also has a lost change.
     DURABLE = "durable"
-    # In the page cache only: its sync failed, and later syncs do not know of it.
+    # The change is in the page cache only: its sync failed, and no later sync writes it.
     LOST = "lost"
 
 
 @dataclass(slots=True, kw_only=True)
 class FileChange:
-    """One write (size_bytes >= 0) or change of length (size_bytes -1), with what undoes it."""
+    """One write (size_bytes >= 0) or change of length (size_bytes -1), with the state that undoes it."""
 
     sequence: int
     position: int
@@ -39,7 +41,7 @@ class FileChange:
     old_length: int
     new_length: int
     old_data_end: int
-    # What was overwritten or cut off, from `position` on, as far as it was not zero.
+    # The bytes that were overwritten or cut off, from `position` on; trailing bytes after them were zero.
     old_bytes: bytes
     fate: Fate = Fate.PENDING
 
@@ -54,7 +56,7 @@ def _allocate(capacity: int) -> Memory:
 
 @final
 class FileNode:
-    """What a name points to. Invariant: `memory` is zero from `data_end` on, and `data_end <= length`."""
+    """A file's content, whatever its name. Invariant: `memory` is zero from `data_end` on; `data_end <= length`."""
 
     __slots__ = (
         "changes",
@@ -75,10 +77,11 @@ class FileNode:
         self.length = self.data_end = 0
         self.changes: list[FileChange] = []
         self.live_maps = 0
-        # Memory that the file has outgrown, but that is still seen through a live map.
+        # Memory that the file has outgrown but that live maps still show.
         self.superseded: list[Memory] = []
 
     def read(self, position: int, size: int) -> bytes:
+        """Returns up to `size` bytes from `position`; fewer at the end of the file."""
         assert position >= 0 <= size, (position, size)
         end = min(position + size, self.length)
         if position >= end:
@@ -87,7 +90,7 @@ class FileNode:
         return data if len(data) == end - position else data + bytes(end - position - len(data))
 
     def write(self, sequence: int, position: int, data: Buffer) -> None:
-        """Write into the page cache, remembered as a change."""
+        """Write into the page cache and remember the change, which is pending."""
         size_bytes = len(data)
         kept_end = min(position + size_bytes, self.data_end)
         old_bytes = bytes(memoryview(self.memory)[position:kept_end]) if kept_end > position else b""
@@ -104,7 +107,7 @@ class FileNode:
         self.changes.append(change)
 
     def resize(self, sequence: int, length: int) -> None:
-        """Cut or extend with zeros in the page cache, remembered as a change."""
+        """Cut the file, or extend it with zeros, in the page cache and remember the change, which is pending."""
         assert not (self.live_maps and length < self.length), (length, self.length)
         change = FileChange(
             sequence=sequence,
@@ -119,7 +122,7 @@ class FileNode:
         self.changes.append(change)
 
     def sync(self) -> None:
-        """Make durable what is pending; what a failed sync lost stays lost."""
+        """Make pending changes durable; changes lost by a failed sync stay lost."""
         if any(change.fate is Fate.LOST for change in self.changes):
             for change in self.changes:
                 if change.fate is Fate.PENDING:
@@ -129,13 +132,16 @@ class FileNode:
         self.durable_modified_ms = self.modified_ms
 
     def lose_pending(self) -> None:
-        """Fail a sync: the pages are marked clean all the same, so nothing will write them again."""
+        """Fail a sync: its pages count as clean although they were not written, so no later sync writes them."""
         for change in self.changes:
             if change.fate is Fate.PENDING:
                 change.fate = Fate.LOST
 
     def unwind(self) -> list[tuple[FileChange, bytes]]:
-        """Restore the durable image. Returns each change, oldest first, with the bytes it had written."""
+        """Undo all changes, newest first. Returns each change, oldest first, with the bytes that it had written.
+
+        Changes that are DURABLE are undone too; the caller applies them again.
+        """
         undone: list[tuple[FileChange, bytes]] = []
         for change in reversed(self.changes):
             written = self.read(change.position, change.size_bytes) if change.is_write else b""
@@ -151,7 +157,7 @@ class FileNode:
         return undone
 
     def put(self, position: int, data: Buffer) -> None:
-        """Put bytes into the image, which grows for them; nothing is remembered."""
+        """Put bytes into the image, which grows if needed, without remembering a change."""
         end = position + len(data)
         if not len(data):
             return
@@ -165,7 +171,7 @@ class FileNode:
         self.length = max(self.length, end)
 
     def set_length(self, length: int) -> None:
-        """Set the length of the image; nothing is remembered."""
+        """Set the length of the image without remembering a change."""
         if length < self.data_end:
             memoryview(self.memory)[length : self.data_end] = bytes(self.data_end - length)
             self.data_end = length
@@ -183,7 +189,7 @@ class FileNode:
             self.superseded.clear()
 
     def drop_maps(self) -> None:
-        """End all maps, for the process that made them has ended."""
+        """End all maps, because the process that made them has ended."""
         self.live_maps = 0
         self.superseded.clear()
 
@@ -211,7 +217,7 @@ class FileNode:
     def _reserve(self, capacity: int) -> None:
         if capacity <= len(self.memory):
             return
-        # Never resized in place: a live map holds the old memory, which then gets every later write too.
+        # Memory is never resized in place: a live map holds the old one, which from now on gets every write too.
         grown = _allocate(max(capacity, 2 * self.data_end))
         memoryview(grown)[: self.data_end] = memoryview(self.memory)[: self.data_end]
         if self.live_maps:

@@ -1,4 +1,4 @@
-"""The simulated disk as one process sees it: files, maps and locks that die with it."""
+"""The simulated disk as one process sees it: files, maps and locks that die with the process."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ def _refuse(error_number: int, path: str) -> OSError:
 
 @final
 class SimReadMap:
+    """A file mapped for reading."""
+
     def __init__(self, cache: PageCache, node: FileNode, life: Life) -> None:
         self._cache = cache
         self._node: FileNode | None = node
@@ -31,10 +33,10 @@ class SimReadMap:
         return self._view
 
     def release_until(self, position: int) -> None:
-        """Do nothing: the mapped bytes are the disk's own, no memory could be released."""
+        """Do nothing: the mapped bytes are the disk's own, so there is no memory to release."""
 
     def close(self) -> None:
-        """Idempotent, and without effect in a dead life, whose maps have ended already."""
+        """End the map; does nothing a second time, or in a dead life, whose maps have ended already."""
         node, self._node = self._node, None
         if node is not None:
             self._view.release()
@@ -44,7 +46,7 @@ class SimReadMap:
 
 @final
 class SimFile:
-    """An open file; it stays the same file when its name is moved or removed."""
+    """An open file; it stays the same file when it is renamed or its name is deleted."""
 
     def __init__(self, cache: PageCache, life: Life, node: FileNode, path: str, *, writable: bool) -> None:
         self._cache = cache
@@ -93,6 +95,7 @@ class SimFile:
         self._resize("set_length", size)
 
     def sync(self) -> None:
+        """Make the file's bytes and length durable; after an error its pending changes are never durable."""
         self._check("size")
         stop = self._cache.begin("sync", self._path)
         if stop is not None:
@@ -110,7 +113,7 @@ class SimFile:
         return SimReadMap(self._cache, self._node, self._life)
 
     def close(self) -> None:
-        """Idempotent, and no error in a dead life, for it changes nothing."""
+        """Close the file; may be called again, and in a dead life, because it changes nothing on the disk."""
         self._closed = True
 
     def _check(self, verb: str) -> None:
@@ -151,6 +154,8 @@ class SimFile:
 
 @final
 class SimLock:
+    """The lock of a file, held until `release` or the end of the life."""
+
     def __init__(self, cache: PageCache, life: Life, node: FileNode) -> None:
         self._cache = cache
         self._life = life
@@ -164,13 +169,14 @@ class SimLock:
 
 @final
 class SimFileSystem:
-    """The port over a page cache, for one life of one process."""
+    """The `FileSystem` over a page cache, for one life of one process; each method raises Dead after that life."""
 
     def __init__(self, cache: PageCache, life: Life) -> None:
         self._cache = cache
         self._life = life
 
     def open(self, path: str, mode: OpenMode) -> SimFile:
+        """Open a file, which is made where the mode says so. Raises OSError as open(2) does."""
         parent, name, found = self._find(path)
         if isinstance(found, DirectoryNode):
             raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
@@ -183,6 +189,7 @@ class SimFileSystem:
         return SimFile(self._cache, self._life, found, path, writable=mode is not OpenMode.READ)
 
     def exists(self, path: str) -> bool:
+        """Whether a process sees a file or a directory at `path`."""
         self._life.check_alive()
         try:
             walk(self._cache.root, components(path), path)
@@ -191,6 +198,7 @@ class SimFileSystem:
         return True
 
     def stat(self, path: str) -> FileStat:
+        """Returns size, modification time and kind of what is at `path`. Raises OSError if nothing is."""
         self._life.check_alive()
         node = walk(self._cache.root, components(path), path)
         is_directory = isinstance(node, DirectoryNode)
@@ -202,6 +210,7 @@ class SimFileSystem:
         return sorted(walk_directory(self._cache.root, components(path), path).entries)
 
     def set_modified(self, path: str, modified_ms: int) -> None:
+        """Set the modification time, in milliseconds since the Unix epoch."""
         self._life.check_alive()
         node = walk(self._cache.root, components(path), path)
         stop = self._cache.begin("set_modified", path, modified_ms)
@@ -211,6 +220,7 @@ class SimFileSystem:
             stop.end()
 
     def rename(self, old: str, new: str) -> None:
+        """Rename a file or directory as rename(2) does, which replaces a file or an empty directory."""
         source, source_name, node = self._find(old)
         target, target_name, replaced = self._find(new)
         if node is None:
@@ -219,10 +229,10 @@ class SimFileSystem:
             return
         from_parts, to_parts = components(old), components(new)
         if to_parts[: len(from_parts)] == from_parts:
-            # It would move a directory into itself.
+            # The rename would move a directory into itself.
             raise _refuse(errno.EINVAL, new)
         if from_parts[: len(to_parts)] == to_parts:
-            # It would replace a directory above it.
+            # The rename would replace a directory above the moved one.
             raise _refuse(errno.ENOTEMPTY, new)
         self._check_replaceable(node, replaced, new)
         change = NameChange(
@@ -239,6 +249,7 @@ class SimFileSystem:
         self._take_name("unlink", path)
 
     def make_directory(self, path: str) -> None:
+        """Make a directory and its missing parents; does nothing if it exists."""
         self._life.check_alive()
         node = self._cache.root
         parts = components(path)
@@ -255,6 +266,7 @@ class SimFileSystem:
         self._take_name("remove_directory", path)
 
     def lock(self, path: str) -> SimLock:
+        """Lock a file, which is made if needed. Raises BlockingIOError while another handle holds its lock."""
         parent, name, found = self._find(path)
         if isinstance(found, DirectoryNode):
             raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
@@ -263,6 +275,7 @@ class SimFileSystem:
         return SimLock(self._cache, self._life, node)
 
     def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable."""
         self._life.check_alive()
         node = walk_directory(self._cache.root, components(path), path)
         stop = self._cache.begin("sync_directory", path)

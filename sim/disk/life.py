@@ -1,4 +1,4 @@
-"""How a simulated process ends: at once, inside whatever it was doing, without a last word on the disk."""
+"""The life of a simulated process, which may end inside any call, after which the process changes nothing on disk."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import final
 class Dead(BaseException):
     """Raised in a call of a process that has ended.
 
-    A BaseException, so that no `except Exception` of the product keeps a dead node going; the shell that
-    runs the node is the only one to catch it.
+    It is a BaseException, so that no `except Exception` of the product keeps a dead node running. Only the shell that
+    runs the node catches it.
     """
 
 
 @final
 class Life:
-    """One run of one simulated process, from start to crash or stop; handles opened in it die with it.
+    """One run of one simulated process, from its start to a crash or stop; handles opened in it die with it.
 
-    `sees_through` marks the life of an observer, whose reads no fault of the disk stops.
+    `sees_through` marks an observer, whose reads no fault of the disk strikes.
     """
 
     __slots__ = ("dead", "name", "sees_through")

@@ -1,4 +1,4 @@
-"""Directories of the simulated disk: the names that a process sees, and those that a power loss leaves."""
+"""Directories of the simulated disk: the names that a process sees, and the names that a power loss leaves."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from sim.disk.file import FileNode
 
 @final
 class DirectoryNode:
+    """A directory: its names now, its durable names, and the changes between them."""
+
     __slots__ = ("changes", "durable", "entries", "modified_ms", "number")
 
     def __init__(self, number: int, modified_ms: int) -> None:
@@ -20,11 +22,11 @@ class DirectoryNode:
         self.entries: dict[str, Node] = {}
         # The names as of the last sync of this directory.
         self.durable: dict[str, Node] = {}
-        # What leads from `durable` to `entries`, oldest first.
+        # The changes that lead from `durable` to `entries`, oldest first.
         self.changes: list[NameChange] = []
 
     def forget(self, node: Node, name: str) -> None:
-        """Drop the durable name of `node` in this directory, which was last seen as `name`."""
+        """Remove the durable name of `node` from this directory; processes last saw it as `name`."""
         if self.durable.get(name) is node:
             del self.durable[name]
             return
@@ -37,10 +39,10 @@ Node = FileNode | DirectoryNode
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NameChange:
-    """A name given (`target` alone), taken (`source` alone) or moved (both), at once or not at all.
+    """A name that was added (`target` alone), removed (`source` alone) or moved (both), wholly or not at all.
 
-    It follows the node, not the name: a rename that survives while the creation before it did not still
-    puts the file at its new name, and no file ever ends with two.
+    The change belongs to the node, not to the name. If a rename survives and the creation before it does not, the file
+    is still at its new name, and no file ever has two names.
     """
 
     sequence: int
@@ -51,7 +53,7 @@ class NameChange:
     target_name: str = ""
 
     def make_durable(self) -> Node | None:
-        """Apply the change to the durable names. Returns the node that lost its name: the one unlinked or replaced."""
+        """Apply the change to the durable names. Returns the node that lost its name, unlinked or replaced, or None."""
         if self.source is not None:
             self.source.forget(self.node, self.source_name)
         if self.target is None:
@@ -65,7 +67,7 @@ class NameChange:
 
 
 def components(path: str) -> list[str]:
-    """`a//b/` and `/a/b` are one place: the simulated disk has one root and no working directory."""
+    """Returns the parts of a path. `a//b/` and `/a/b` are equal: the disk has one root and no working directory."""
     parts = [part for part in path.split("/") if part and part != "."]
     assert ".." not in parts, path
     return parts
@@ -109,7 +111,7 @@ def durable_node(root: DirectoryNode, path: str) -> Node:
 def sync_names(directory: DirectoryNode) -> tuple[list[DirectoryNode], list[Node]]:
     """Make the directory's names durable. Returns the directories written and the nodes that have no name now.
 
-    A move between two directories is one entry of a journal: it takes what is pending in the other along.
+    A move between two directories is one entry of a journal, so it makes the other directory's changes durable too.
     """
     touched, waiting = [directory], [directory]
     while waiting:
@@ -126,7 +128,7 @@ def sync_names(directory: DirectoryNode) -> tuple[list[DirectoryNode], list[Node
 
 
 def duplicate(node: Node, copies: dict[int, Node], changes: dict[int, NameChange]) -> Node:
-    """Returns a copy of `node` and all below it, durable and not; each node and each change of names is copied once."""
+    """Returns a copy of `node` and of all below it, by durable names too; nodes and changes are copied once each."""
     if node.number in copies:
         return copies[node.number]
     if isinstance(node, FileNode):

@@ -1,4 +1,4 @@
-"""Which un-synced changes survive a power loss.
+"""Decides which un-synced changes survive a power loss.
 
 | mode   | data of a file                                              | names in a directory   |
 |--------|-------------------------------------------------------------|------------------------|
@@ -8,8 +8,8 @@
 | torn   | changes up to a point; the write after it torn by sectors   | each change 50 %       |
 | all    | everything                                                  | everything             |
 
-A torn block: each 512-byte sector is new 40 %, old 40 %, zero 10 %, garbage 10 %; the length is the write's
-new one in 3 of 4 cases. Every draw is keyed by the power loss, the file, the change and the block.
+In a torn write, each 512-byte sector is new (40 %), old (40 %), zero (10 %) or garbage (10 %), and the file has the
+write's new length in 3 of 4 cases. Every draw is keyed by the power loss, the file, the change and the block.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Undone = list[tuple[FileChange, bytes]]
 
 
 def pieces(position: int, size_bytes: int, unit: int) -> list[tuple[int, int]]:
-    """Returns [position, position + size_bytes) cut at multiples of `unit`, as pairs of start and end."""
+    """Cuts [position, position + size_bytes) at multiples of `unit`; returns pairs of start and end (exclusive)."""
     end = position + size_bytes
     cuts = [position, *range((position // unit + 1) * unit, end, unit), end]
     return list(pairwise(cuts)) if size_bytes else []
@@ -46,24 +46,25 @@ def apply_whole(node: FileNode, change: FileChange, written: bytes) -> None:
 
 
 class Tear(Enum):
-    """The shapes in which a write may be kept by half, where a test names them one by one."""
+    """The shapes of a half kept write, for tests that try them one by one."""
 
-    # The first half, and the file ends there.
+    # The first half is kept, and the file ends there.
     SHORT = "short"
-    # The first half, whole sectors if there are any; the rest as it was, zeros where the file grew.
+    # The first half is kept, in whole sectors if there are any; the rest is old, or zero where the file grew.
     HEAD = "head"
-    # The second half likewise; what comes before as it was.
+    # The second half is kept, likewise; the bytes before it are old.
     TAIL = "tail"
-    # The new length, and none of the bytes.
+    # The new length is kept, and none of the bytes.
     LENGTH = "length"
-    # The first half, and bytes that nobody wrote for the second.
+    # The first half is kept; the second is bytes that were never written.
     GARBAGE = "garbage"
 
 
 def keep_chosen(node: FileNode, keep: Callable[[int], bool], tears: Mapping[int, Tear] | None = None) -> None:
-    """Rebuild the file from its durable image and the changes that `keep` accepts by number, each whole.
+    """Rebuild the file from its durable bytes and the pending changes whose numbers `keep` accepts.
 
-    A write that is kept grows the file even where an earlier growth was not kept: the gap reads as zeros.
+    A change is kept whole, or as `tears` says. A kept write grows the file even where an earlier growth was not kept;
+    the gap reads as zeros.
     """
     for change, written in node.unwind():
         if change.fate is not Fate.DURABLE and (change.fate is not Fate.PENDING or not keep(change.sequence)):
@@ -76,8 +77,9 @@ def keep_chosen(node: FileNode, keep: Callable[[int], bool], tears: Mapping[int,
 
 
 def apply_torn(node: FileNode, change: FileChange, written: bytes, tear: Tear) -> None:
+    """Apply a write in the shape of `tear`; `written` are its bytes."""
     start, half = change.position, len(written) // 2
-    # A sector is old or new, never both.
+    # A sector is wholly old or wholly new.
     if len(written) >= SECTOR_BYTES:
         half = max((start + half) // SECTOR_BYTES * SECTOR_BYTES - start, 0)
     if tear in (Tear.SHORT, Tear.HEAD, Tear.GARBAGE):
@@ -102,7 +104,7 @@ class Survivors:
         return self._draws.below(bound, kind, self._loss_number, *identity)
 
     def point(self, pending: list[int]) -> int:
-        """Draw the number below which every change survives: any cut between the pending ones, both ends too."""
+        """Draws the number below which every change survives: a cut before, between or after the pending ones."""
         cut = self._below(len(pending) + 1, "disk.prefix")
         return pending[cut] if cut < len(pending) else pending[-1] + 1 if pending else 0
 
@@ -113,7 +115,7 @@ class Survivors:
         return self._below(2, "disk.modified", node.number) == 0
 
     def keep_subset(self, node: FileNode) -> None:
-        """Keep any blocks of any writes, and a length that the file has had since its last sync."""
+        """Keep drawn blocks of all pending writes, and a drawn length of those that the file has had since its sync."""
         undone = [(change, written) for change, written in node.unwind() if change.fate is not Fate.LOST]
         last_durable = max(
             (i for i, (change, _) in enumerate(undone, 1) if change.fate is Fate.DURABLE), default=0
@@ -137,7 +139,7 @@ class Survivors:
                 node.put(start, written[start - change.position : end - change.position])
 
     def keep_torn(self, node: FileNode) -> None:
-        """Keep whole changes up to a write, and that write torn; without a pending write, keep a prefix."""
+        """Keep all changes before a drawn write, and that write torn; without a pending write, keep a drawn prefix."""
         undone = [(change, written) for change, written in node.unwind() if change.fate is not Fate.LOST]
         candidates = [
             i for i, (change, _) in enumerate(undone) if change.is_write and change.fate is Fate.PENDING
@@ -174,7 +176,7 @@ class Survivors:
 
 
 def keep_by_mode(cache: PageCache, mode: PowerLoss, survivors: Survivors) -> None:
-    """Reduce the cache to what a power loss of this mode leaves; where the mode leaves a choice, it is drawn."""
+    """Reduce the cache to what a power loss of this mode leaves; `survivors` draws what the mode leaves open."""
     if mode in ("none", "prefix", "all"):
         ends = {"none": 0, "all": cache.last_sequence + 1}
         end = ends[mode] if mode in ends else survivors.point(cache.pending_sequences())
@@ -192,7 +194,7 @@ def keep_by_mode(cache: PageCache, mode: PowerLoss, survivors: Survivors) -> Non
 def keep_sequences(
     cache: PageCache, sequences: Collection[int], tears: Mapping[int, Tear] | None = None
 ) -> None:
-    """Reduce the cache to what was durable and the pending changes of these numbers, torn as `tears` says."""
+    """Reduce the cache to the durable state and the pending changes with these numbers, torn as `tears` says."""
     _keep(cache, lambda sequence: sequence in sequences, tears)
     cache.settle(lambda node: False)
 

@@ -1,4 +1,4 @@
-"""What the steps of a scenario wait for: conditions on acknowledgements, in-sync sets, truncations and leaders."""
+"""Waits for the conditions of a scenario's steps: on acknowledgements, in-sync sets, truncations and leaders."""
 
 from __future__ import annotations
 
@@ -12,26 +12,30 @@ from sim.scenario.values import Condition
 
 @final
 class Lookout:
-    """Waits for the conditions of one step, one after the other. `look` must follow everything that may meet one."""
+    """Waits for the conditions of one step, one after the other.
+
+    `look` must be called after every event that may make a condition true.
+    """
 
     def __init__(self, ghost: Ghost, history: History) -> None:
         self._ghost, self._history = ghost, history
-        # The conditions that have not held yet; only the first is looked for.
+        # The conditions that have not held yet; only the first is checked.
         self._waiting: Sequence[Condition] = ()
         self._then: Callable[[], None] | None = None
-        # How often each partition's replicas have truncated, and how often when the wait for the first began.
+        # The number of truncations of each partition's replicas, and that number when the wait for the first began.
         self._truncations: dict[str, int] = {}
         self._truncations_before = 0
 
     def wait(self, conditions: Sequence[Condition], then: Callable[[], None]) -> None:
         """Call `then` once, when the last condition holds; each counts only after those before it have held."""
         assert conditions, "a step that waits names a condition"
+        assert not self._waiting, (self._waiting, conditions)
         self._then = then
         self._begin(conditions)
         self.look()
 
     def give_up(self) -> Condition | None:
-        """Stop waiting. Returns the condition that was waited for, None if nothing was."""
+        """Stop waiting. Returns the condition that was waited for, or None."""
         waiting, self._waiting = self._waiting, ()
         return waiting[0] if waiting else None
 
@@ -46,7 +50,7 @@ class Lookout:
                 self._begin(self._waiting[1:])
             else:
                 self._waiting = ()
-                assert self._then is not None, "who waits says what follows"
+                assert self._then is not None, "a wait needs an action"
                 self._then()
 
     def _begin(self, conditions: Sequence[Condition]) -> None:

@@ -1,4 +1,4 @@
-"""Faults of links. Each verb returns False when there is nobody yet whom it could strike."""
+"""Faults of links. Each verb returns False while its target does not exist yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LinksEnd = tuple[list[tuple[Link, int]], str, Callable[[Link], None]]
 
 @final
 class LinkFaults:
-    """Cuts, slows and loses; a fault with `for` ends by itself, unless a heal came first."""
+    """Cuts, slows and makes links lose messages; a fault with `for` ends by itself, unless a heal comes first."""
 
     def __init__(self, site: Site, targets: Targets, actor: Actor) -> None:
         self._site, self._targets, self._actor = site, targets, actor
@@ -49,6 +49,7 @@ class LinkFaults:
         return self._cut_links(self._targets.links(step.cut, step), step.lasting, step.cut.text)
 
     def isolate(self, step: Isolate) -> bool:
+        """Cut the links between the target and everyone else, except those in `except`."""
         nodes = self._targets.nodes(step.isolate, step)
         spared = self._targets.shells(step.sparing, step) if step.sparing is not None else []
         if not nodes:
@@ -61,6 +62,7 @@ class LinkFaults:
         return self._cut_links(self._targets.between(nodes, others, both_ways=True), step.lasting, what)
 
     def slow(self, step: Slow) -> bool:
+        """Set the delay of the links."""
         links = self._targets.links(step.slow, step)
         for link in links:
             link.extra_us = step.by
@@ -70,6 +72,7 @@ class LinkFaults:
         return bool(links)
 
     def lose(self, step: Lose) -> bool:
+        """Set the share of messages that the links lose."""
         links = self._targets.links(step.lose, step)
         for link in links:
             link.loss_percent = step.share
@@ -79,6 +82,7 @@ class LinkFaults:
         return bool(links)
 
     def heal(self, step: Heal) -> bool:
+        """End all faults of one link, or of all links of a target; never fails to strike."""
         target = step.heal
         if isinstance(target, LinkPair):
             links = self._targets.links(target, step)

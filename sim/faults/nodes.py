@@ -1,4 +1,4 @@
-"""Faults of nodes. Each verb returns False when there is no node yet that it could strike."""
+"""Faults of nodes. Each verb returns False while there is no node yet that it could strike."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from sim.scenario.values import Target
 
 @final
 class NodeFaults:
-    """Ends, stops and pauses nodes, breaks their disks, and starts again what a step takes down for a while only."""
+    """Kills, stops and pauses nodes, breaks their disks, and starts a node again whose step limits its time down."""
 
     def __init__(self, site: Site, targets: Targets) -> None:
         self._site, self._targets = site, targets
-        # Grows when everything is healed: a restart that was planned before must not follow then.
+        # Grows when everything is healed: a restart that was planned before must not happen then.
         self._generation = 0
 
     def _each(self, step: Named, target: Target, verb: str, strike: Callable[[Node], None]) -> bool:
-        """Strike every node that `target` means now and that is up. Returns False when it means none yet."""
+        """Strike every node that `target` means now and that is up. Returns False while it means no node."""
         nodes = self._targets.nodes(target, step)
         if not nodes:
             return False
@@ -52,6 +52,8 @@ class NodeFaults:
             node.start()
 
     def kill(self, step: Kill) -> bool:
+        """Kill the process now, or arm its death before or after a job of a kind."""
+
         def strike(node: Node) -> None:
             node.crash()
             self._start_after(node, step.down)
@@ -71,6 +73,8 @@ class NodeFaults:
         strike(node)
 
     def power(self, step: Power) -> bool:
+        """Cut the power of the machine."""
+
         def strike(node: Node) -> None:
             node.lose_power(step.keep)
             self._start_after(node, step.down)
@@ -78,6 +82,8 @@ class NodeFaults:
         return self._each(step, step.power, f"power loss (keep {step.keep}) at", strike)
 
     def pause(self, step: Pause) -> bool:
+        """Pause the process for a while; it does not resume if it was killed meanwhile."""
+
         def strike(node: Node) -> None:
             node.pause()
             self._site.world.after(node.actor, step.lasting, self._resume, (node, node.starts))
@@ -97,6 +103,7 @@ class NodeFaults:
         return self._each(step, step.stop, "stop, in order,", strike)
 
     def pick(self, step: Pick) -> bool:
+        """Give the target's nodes a name for later steps, and break nothing."""
         nodes = self._targets.nodes(step.pick, step)
         if nodes:
             self._targets.bind(step, nodes)
@@ -104,6 +111,7 @@ class NodeFaults:
         return bool(nodes)
 
     def restart(self, step: Restart) -> bool:
+        """Start the target's nodes that are down; always strikes."""
         for node in self._targets.nodes(step.restart, step):
             if not node.is_up:
                 self._site.tell(f"start {node.name} again")
@@ -111,6 +119,7 @@ class NodeFaults:
         return True
 
     def partial_write(self, step: PartialWrite) -> bool:
+        """Arm a write that stores only part of the next batch of a log, and then ends the node."""
         name = "-".join(step.log.rsplit("/", 1))
 
         def die(node: Node) -> None:
@@ -136,13 +145,13 @@ class NodeFaults:
         return self._each(step, step.break_disk, f"log directory {step.directory} breaks at", strike)
 
     def heal_all(self) -> None:
-        """End all faults: armed ones disarmed, disks mended, pauses over, every node up or on its way."""
+        """End all faults: disarm armed ones, mend disks, end pauses, and start every node that is down."""
         self._generation += 1
         for node in (self._site.controller, *self._site.brokers.values()):
             node.disarm()
             if node.disk.is_broken:
                 node.disk.mend()
-                # A directory that broke comes back with the next start only.
+                # A directory that broke is used again only after the next start.
                 if node.is_up and not node.is_stopping:
                     node.stop()
             if not node.is_up:

@@ -1,7 +1,7 @@
 """Carries out a scenario's steps on a running cluster, one after the other, and heals everything at the end.
 
-Faults are a plan: a list of steps in order, each at a time or at a condition; whom a target means is looked up when
-the step strikes.
+The plan is a list of steps in order, each at a time or at a condition. The nodes and links that a target means are
+looked up when the step strikes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from sim.scenario.steps import (
 )
 from sim.world.time import Actor
 
-# How often a step looks for a leader that is not known yet.
+# The interval at which a step tries again whose target does not exist yet.
 POLL_US = 20_000
 
 
 @final
 class Faults:
-    """The plan of one run: `begin` starts with its first step, `heal_all` ends it wherever it is."""
+    """The plan of one run: `begin` starts with its first step; `heal_all` ends it, whichever step is next."""
 
     def __init__(self, site: Site, steps: Sequence[Step], lookout: Lookout) -> None:
         self._site, self._steps, self._lookout = site, steps, lookout
@@ -74,7 +74,7 @@ class Faults:
         self._arm()
 
     def _arm(self) -> None:
-        """Wait for what the next step waits for: its conditions, or its time."""
+        """Wait for the next step's conditions, or for its time."""
         if self._next == len(self._steps):
             return
         step, world = self._steps[self._next], self._site.world
@@ -100,11 +100,11 @@ class Faults:
             self._next, self._last_us = self._next + 1, self._site.world.now_us
             self._arm()
         else:
-            # There is nobody yet whom the step could strike.
+            # The step's target does not exist yet.
             self._site.world.after(self._actor, POLL_US, self._strike, token)
 
     def heal_all(self) -> None:
-        """End all faults: links whole, pauses over, armed faults off, every node up; no further step strikes."""
+        """End all faults of links and nodes; every node runs again, and no further step strikes."""
         self._generation += 1
         self._lookout.give_up()
         self._links.heal_all()

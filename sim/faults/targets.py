@@ -1,4 +1,4 @@
-"""Whom a fault strikes: targets of a scenario become nodes, clients and links at the moment when a step strikes."""
+"""Looks up the nodes, clients and links that a target of a scenario means, at the moment when a step strikes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sim.world.time import World
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What faults strike, and what they look their targets up in. `tell` adds a line to the story and the trace."""
+    """The world that faults strike and look their targets up in. `tell` adds a line to the story and the trace."""
 
     world: World
     network: Network
@@ -30,10 +30,10 @@ class Site:
 
 @final
 class Targets:
-    """Looks up whom the target of a step means now.
+    """Looks up what the target of a step means now.
 
-    Where it leaves a choice, as between followers, the step's own words key the draw: a scenario without that step
-    draws the same for the others.
+    Where the target leaves a choice, as between followers, the draw is keyed by the step's own words: without that
+    step, a scenario draws the same for the other steps.
     """
 
     def __init__(self, site: Site) -> None:
@@ -44,6 +44,7 @@ class Targets:
         return [*self._site.brokers.values(), self._site.controller, *self._site.clients]
 
     def nodes(self, target: Target, step: Step) -> list[Node]:
+        """Returns the nodes that `target` means now; empty while it means none."""
         site = self._site
         match target.kind:
             case "broker":
@@ -72,7 +73,7 @@ class Targets:
         return [node for broker in chosen if (node := self._site.brokers[broker]).is_up]
 
     def shells(self, target: Target, step: Step, besides: Sequence[Shell] = ()) -> list[Shell]:
-        """Returns one side of a link; `besides` is the other side, which `all` and `others` leave out."""
+        """Returns the nodes and clients on one side of a link; `all` and `others` leave out those in `besides`."""
         if target.kind == "clients":
             return list(self._site.clients)
         if target.kind in ("all", "others"):
@@ -80,6 +81,7 @@ class Targets:
         return list(self.nodes(target, step))
 
     def links(self, pair: LinkPair, step: Step) -> list[Link]:
+        """Returns the links that `pair` means now; empty while one of its sides means nothing."""
         if pair.source.kind == "others":
             targets = self.shells(pair.target, step)
             sources = self.shells(pair.source, step, targets)
@@ -89,6 +91,7 @@ class Targets:
         return self.between(sources, targets, both_ways=pair.both_ways)
 
     def between(self, sources: Sequence[Shell], targets: Sequence[Shell], *, both_ways: bool) -> list[Link]:
+        """Returns the links from each source to each target and, with `both_ways`, those back."""
         links: dict[tuple[int, int], Link] = {}
         for source in sources:
             for target in targets:

@@ -1,1 +1,1 @@
-"""The machines of a run: nodes and clients, and what each of them did."""
+"""The machines of a run: nodes and clients, and the history of what the clients did."""

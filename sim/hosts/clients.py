@@ -1,4 +1,4 @@
-"""Simulated clients: the product's own client cores in shells of virtual time, and the history of what they saw."""
+"""Simulated clients: the product's client cores in shells of virtual time, which record the history of a run."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ RETRY_MS = 200
 
 
 class ProducerWatcher(Watcher, Protocol):
-    """The onlooker at a producer, which learns what the producer knows."""
+    """The watcher of a producer, which also receives acknowledgements."""
 
     def on_acknowledged(self, partition: str) -> None:
-        """Learns that a producer knows a record of its own to be in this partition's log."""
+        """Receives the partition of a record whenever a producer gets its acknowledgement."""
 
 
 @final
 class TopicMaker:
-    """A core that asks the controller for each topic until it is there."""
+    """A core that asks the controller for each topic until the topic exists, then calls `on_done`."""
 
     def __init__(self, requests: list[CreateTopicRequest], on_done: Callable[[], None]) -> None:
         self._requests, self._on_done = requests, on_done
@@ -51,6 +51,7 @@ class TopicMaker:
         return self._ask()
 
     def step(self, now_ms: int, event: Event) -> list[Effect]:
+        """Takes an answer or a timer; asks again after a failure, or for the next topic."""
         if isinstance(event, TimerFired):
             return self._ask()
         assert isinstance(event, Response), event
@@ -71,7 +72,12 @@ class TopicMaker:
 
 @final
 class TopicMakerShell(Shell):
+    """The shell of the client that creates the scenario's topics."""
+
     def begin(self, requests: list[CreateTopicRequest], on_done: Callable[[], None]) -> None:
+        """Start a core that makes the topics of `requests` and then calls `on_done`."""
+        assert self.core is None, f"{self.name} began twice"
+        assert requests, "a scenario has topics"
         self.life_number = 1
         core = TopicMaker(requests, on_done)
         self.core = core
@@ -80,7 +86,7 @@ class TopicMakerShell(Shell):
 
 @final
 class ProducerShell(Shell):
-    """Sends unique values at a steady rate with a drawn jitter, until `finish`."""
+    """A producer that sends unique values at a steady rate with a drawn jitter, until `finish`."""
 
     def __init__(
         self, world: World, network: Network, trace: Trace, watcher: ProducerWatcher, *, name: str,
@@ -109,6 +115,8 @@ class ProducerShell(Shell):
         self.producer = ProducerCore(config, world.draws.child("core", name))
 
     def begin(self) -> None:
+        """Start the producer and its sends."""
+        assert self.core is None, f"{self.name} began twice"
         self.life_number = 1
         self.core = self.producer
         self.perform(self.producer.start(self.world.now_ms))
@@ -116,7 +124,7 @@ class ProducerShell(Shell):
         self._next_send()
 
     def finish(self) -> None:
-        """Send no new records; those on their way are seen through."""
+        """Send no new records; those sent already still get their outcome."""
         self._is_sending = False
 
     @property
@@ -134,7 +142,7 @@ class ProducerShell(Shell):
             self._next_send()
 
     def send_one(self) -> None:
-        """Send a record now, whatever the pace."""
+        """Send a record now, beside those of the steady rate."""
         self._sent += 1
         ticket = self._sent
         value = f"{self.name}/{ticket}".ljust(self._model.size, ".")
@@ -152,7 +160,7 @@ class ProducerShell(Shell):
         )
 
     def _on_flushed(self, effect: Flushed) -> None:
-        """Do nothing: nobody here waits for a flush."""
+        """Do nothing: no caller waits for a flush."""
 
     def _on_delivered(self, effect: Delivered) -> None:
         operation = self._open.pop(effect.ticket)
@@ -175,7 +183,7 @@ class ProducerShell(Shell):
 
 @final
 class ConsumerShell(Shell):
-    """Reads every partition of a topic from its first record on."""
+    """A consumer that reads every partition of a topic from its first record on."""
 
     def __init__(
         self, world: World, network: Network, trace: Trace, watcher: Watcher, *, name: str, node_id: int,
@@ -200,6 +208,8 @@ class ConsumerShell(Shell):
         self.consumer = ConsumerCore(config)
 
     def begin(self) -> None:
+        """Start the consumer at the first record of each partition."""
+        assert self.core is None, f"{self.name} began twice"
         self.life_number = 1
         self.core = self.consumer
         starts = [(topic_partition, OffsetReset.EARLIEST) for topic_partition in self._partitions]

@@ -1,4 +1,4 @@
-"""What the clients saw: each send from invocation to its end, each record read."""
+"""The history of a run as the clients saw it: each send with its outcome, and each record read."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from typing import final
 
 
 class Outcome(Enum):
+    """The outcome of a send, as its producer knows it."""
+
     # The send has not ended yet.
     OPEN = "open"
     OK = "ok"
     # The send was refused: the record is in no log.
     FAIL = "fail"
-    # Unknown: the record may be there, or appear later.
+    # The outcome is unknown: the record may be in the log, now or later.
     INFO = "info"
 
 
 @dataclass(slots=True, kw_only=True)
 class SendOperation:
-    """One record sent. `partition` and `offset` are known once it is ok (-1 if the broker did not say the offset)."""
+    """One record sent. `partition` and `offset` are known with outcome OK; -1 if the broker named no offset."""
 
     producer: str
     value: str
@@ -35,7 +37,7 @@ class SendOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOperation:
-    """One record read. `high_watermark` is the one stated by the answer that brought the record."""
+    """One record read; `high_watermark` (exclusive) is that of the answer with the record."""
 
     consumer: str
     partition: str
@@ -47,11 +49,13 @@ class ReadOperation:
 
 @final
 class History:
+    """All sends and reads of one run, in order."""
+
     def __init__(self) -> None:
         self.sends: list[SendOperation] = []
         self.reads: list[ReadOperation] = []
         self.ok_count = 0
-        # Acknowledged sends by partition.
+        # The number of acknowledged sends, by partition.
         self.acknowledged: dict[str, int] = {}
 
     def finish(
@@ -64,7 +68,9 @@ class History:
         offset: int,
         error: str,
     ) -> None:
+        """Set the outcome of a send that was open until now."""
         assert operation.outcome is Outcome.OPEN, f"{operation.value} ended twice"
+        assert outcome is not Outcome.OPEN, operation.value
         operation.outcome, operation.completed_us, operation.error = outcome, at_us, error
         operation.partition, operation.offset = partition, offset
         if outcome is Outcome.OK:
@@ -72,6 +78,7 @@ class History:
             self.acknowledged[partition] = self.acknowledged.get(partition, 0) + 1
 
     def counts(self) -> dict[str, int]:
+        """Returns the number of sends by outcome, also of outcomes that none had."""
         counts = {outcome.value: 0 for outcome in Outcome}
         for operation in self.sends:
             counts[operation.outcome.value] += 1

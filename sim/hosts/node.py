@@ -1,4 +1,4 @@
-"""A node in virtual time: a shell with a disk, a worker for jobs, and lives that end as processes' do."""
+"""A node in virtual time: a shell with a disk, a worker for jobs, and lives that end like those of processes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from sim.world.trace import Trace
 from storage.disk.filesystem import FileSystem
 from storage.draws import Draws
 
-# From the start of a process to its first event.
+# The time from the start of a process to its first event.
 START_US = 5_000
 JOB_US = 500
 JOB_MEAN_US = 2_000
-# Holds a broker's logs, on its disk.
+# The directory of a node's logs on its disk.
 DIRECTORY = "data"
 
 
@@ -34,35 +34,37 @@ def log_directories(count: int) -> tuple[str, ...]:
 
 
 class NodeCore(Core, Protocol):
+    """A core that loads its state before its first step."""
+
     def start(self, now_ms: int) -> Sequence[object]: ...
 
 
 class NodeWatcher(Watcher, Protocol):
-    """The onlooker at a node, which sees its lives end."""
+    """The watcher of a node, which also sees its lives end."""
 
     def on_stop(self, shell: Shell, reason: str) -> None:
-        """Receives why a core stopped by its own decision; `on_end` follows."""
+        """Receives the reason why a core stopped by its own decision; `on_end` follows."""
 
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
-        """Learns that a life is over, after its disk has lost what it loses."""
+        """Receives the end of a life, after the disk has lost what a power loss takes."""
 
 
 MakeCore = Callable[[FileSystem, Draws], NodeCore]
 
 
 class Ending(Enum):
-    """How a life ends."""
+    """The ways in which a life ends."""
 
     # The process ends; the page cache stays, and the machine resets its connections.
     CRASH = "crash"
-    # The machine ends; what was not synced is at the mercy of `keep`.
+    # The machine ends; `keep` decides which un-synced changes survive.
     POWER = "power"
-    # An orderly stop, or one by the core's own decision.
+    # The core stopped, in order or by its own decision.
     STOP = "stop"
 
 
 def new_disk(world: World, name: str) -> SimDisk:
-    """Returns an empty disk for the node of that name, with draws of its own."""
+    """Returns an empty disk for the node of that name, with its own draws."""
     return SimDisk(world.draws.child("disk", name), Clock(world).now_ms)
 
 
@@ -82,12 +84,12 @@ class Node(Shell):
         self.has_power = True
         self.is_stopping = False
         self._when_stopped: Callable[[], None] | None = None
-        # What an armed write does to the node.
+        # The call that ends the node after an armed partial write.
         self._ending_of_write: Callable[[], None] | None = None
-        # `before` or `after`, a kind of job, and what strikes then.
+        # `before` or `after`, a kind of job, and the call that strikes then.
         self._crash_point: tuple[str, str, Callable[[], None]] | None = None
         self._job_time = Stream(world.draws, "jobs", name)
-        # Requests that the last life did not answer, and that were not reset yet.
+        # Requests that earlier lives did not answer and that are not reset yet.
         self._orphans: list[Exchange] = []
 
     @property
@@ -100,8 +102,9 @@ class Node(Shell):
         return Reachability.REFUSING if self.has_power else Reachability.SILENT
 
     def start(self) -> None:
-        """Start a new process over the same disk; requests that the last one left open are reset now at the latest."""
+        """Start a new process on the same disk; requests that the last one left open are reset now at the latest."""
         assert self.core is None, f"{self.name} is up"
+        assert self.life_number % 2 == 0, (self.name, self.life_number)
         self._reset_orphans()
         self.life_number += 1
         self.starts += 1
@@ -132,14 +135,14 @@ class Node(Shell):
         self._end(Ending.CRASH)
 
     def lose_power(self, keep: PowerLoss) -> None:
-        """End the machine; `keep` says what survives of writes that were never synced."""
+        """Cut the machine's power; `keep` says which un-synced changes survive."""
         self.life.kill()
         self.disk.lose_power(keep)
         self.has_power = False
         self._end(Ending.POWER)
 
     def stop(self, then: Callable[[], None] | None = None) -> None:
-        """Ask for an orderly stop; `then` is called after it, in place of what an earlier call asked for."""
+        """Ask for an orderly stop; `then` is called after it, and replaces the `then` of an earlier call."""
         if then is not None:
             self._when_stopped = then
         if self.core is not None and not self.is_stopping:
@@ -161,7 +164,7 @@ class Node(Shell):
         self.disk.arm_partial_write(f"{directory}/{logs[-1]}", byte)
 
     def disarm(self) -> None:
-        """Drop the faults that still wait for their moment."""
+        """Drop the armed faults that have not struck."""
         self._crash_point = self._ending_of_write = None
         self.disk.disarm()
 
@@ -183,7 +186,7 @@ class Node(Shell):
             self.network.reset(exchange)
 
     def _unwound(self) -> None:
-        """Finish a life that ended inside a call, out of which `Dead` came: by an armed write or an earlier crash."""
+        """Finish a life that ended inside a call, which raised `Dead`: by an armed write or by an earlier crash."""
         ending, self._ending_of_write = self._ending_of_write, None
         if self.life_number % 2 == 1:
             if ending is not None:
@@ -207,7 +210,7 @@ class Node(Shell):
     def _begin_memory(self) -> None:
         super()._begin_memory()
         self._jobs: deque[RunJob] = deque()
-        # Whether the time of the first job came while the node was paused.
+        # Whether the first job became due while the node was paused.
         self._is_job_due = False
 
     def _handle(self, event: Event, exchange: Exchange | None) -> None:
@@ -251,7 +254,7 @@ class Node(Shell):
         self.feed(JobDone(job=job.job, error=error))
 
     def _reaches(self, side: str, kind: str) -> bool:
-        """Strike the fault that waits for this moment, if any. Returns whether the life is over."""
+        """Strike the fault that waits for this side of this kind of job, if any. Returns whether the life is over."""
         if self._crash_point is None or self._crash_point[:2] != (side, kind):
             return False
         strike = self._crash_point[2]

@@ -1,7 +1,7 @@
-"""A core's shell in virtual time: feeds it one event at a time and carries out its effects.
+"""The shell of a core in virtual time: feeds the core one event at a time and carries out its effects.
 
-It keeps the promises of `cluster/core/effects.py`: one `Response` a `Send`, timers that replace each other.
-`sim/hosts/node.py` adds what a node has and a client has not: a disk, jobs, and lives that end.
+It keeps the promises of `cluster/core/effects.py`: one `Response` for each `Send`, timers that replace each other.
+`sim/hosts/node.py` adds the parts that only nodes have: a disk, jobs, and lives that end.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from sim.world.streams import Stream
 from sim.world.time import Actor, World
 from sim.world.trace import Trace, encode_body
 
-# What a step costs at least.
+# The least time that a step takes, and the spread of the drawn time above it.
 HANDLING_US = 20
 HANDLING_SPREAD_US = 60
 
 
 class Core(Protocol):
-    """What every core of the product is; nodes' cores also `start`."""
+    """A core of the product as a shell sees it; a node's core also has `start`."""
 
     def step(self, now_ms: int, event: Event) -> Sequence[object]: ...
 
 
 class Watcher(Protocol):
-    """The onlooker from outside, at any shell."""
+    """The watcher of a shell, from outside."""
 
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
         """Receives all observations of one step, before its other effects are carried out."""
 
     def on_failure(self, shell: Shell, error: Exception) -> None:
-        """Receives an error that a core raised and may not raise."""
+        """Receives an error that a core raised; no core may raise."""
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         """Receives each answer to a request that expects one, before it is sent."""
@@ -58,9 +58,9 @@ Queued = tuple[Event, Exchange | None]
 
 
 class Shell:
-    """What a node and a client have in common. `life_number` grows whenever a life begins or ends.
+    """The common part of nodes and clients. `life_number` grows whenever a life begins or ends.
 
-    `bootstrap` are the nodes to draw from where a core sends to `BOOTSTRAP`.
+    Where a core sends to `BOOTSTRAP`, the target is drawn from the nodes in `bootstrap`.
     """
 
     def __init__(
@@ -90,13 +90,13 @@ class Shell:
         }
 
     def _forget(self) -> None:
-        """End what the last life waits for and begin with an empty memory."""
+        """End the timers and deadlines of the last life and begin with an empty memory."""
         self._timers.end()
         self._deadlines.end()
         self._begin_memory()
 
     def _begin_memory(self) -> None:
-        """Make all that one life holds in memory."""
+        """Make the state that one life holds in memory."""
         self._inbox: deque[Queued] = deque()
         self._is_waking = False
         self._busy_until_us = 0
@@ -111,6 +111,7 @@ class Shell:
         return Reachability.UP if self.core is not None else Reachability.REFUSING
 
     def accept(self, exchange: Exchange) -> None:
+        """Receives a request from the network and feeds it to the core."""
         call = self._next_inbound
         self._next_inbound = call + 1
         if exchange.expects_reply:
@@ -122,7 +123,7 @@ class Shell:
         self.feed(Response(call=exchange.call, body=body), exchange)
 
     def feed(self, event: Event, exchange: Exchange | None = None) -> None:
-        """Handle the event at once if the core is idle, else in its turn."""
+        """Handle the event at once if the core is idle, else after the events before it."""
         if self._inbox or self.paused or self.world.now_us < self._busy_until_us:
             self._inbox.append((event, exchange))
             self._wake_later()
@@ -160,7 +161,7 @@ class Shell:
         self.perform(effects)
 
     def perform(self, effects: Sequence[object]) -> None:
-        """Carry out the effects, observations first: the watcher knows the state that an answer speaks of."""
+        """Carry out the effects, observations first: the watcher must know of a state before an answer shows it."""
         observes = [effect for effect in effects if type(effect) is Observe]
         if observes:
             self._watcher.on_observes(self, observes)
@@ -194,7 +195,7 @@ class Shell:
 
     def _reply(self, effect: Reply) -> None:
         exchange = self._inbound.pop(effect.call, None)
-        # Nobody waits for the answer to a request with acks=0.
+        # A request with acks=0 has no exchange here, because no reply is expected.
         if exchange is not None:
             self._watcher.on_reply(self, exchange, effect.body)
             self.network.reply(exchange, effect.body, self._wait_us)
@@ -212,13 +213,13 @@ class Shell:
         raise AssertionError(f"{self.name} has no disk for job {effect.kind}")
 
     def _learn(self, effect: LearnEndpoint) -> None:
-        """Do nothing: nodes are found by their numbers here."""
+        """Do nothing: the network finds nodes by their numbers."""
 
     def _stop(self, effect: Stop) -> None:
         raise AssertionError(f"{self.name} stopped: {effect.reason}")
 
     def pause(self) -> None:
-        """Stop the world: sockets stay open, what arrives waits, timers fire late."""
+        """Pause the process: sockets stay open, arriving events wait, timers fire late."""
         self.paused = True
 
     def resume(self) -> None:

@@ -1,6 +1,6 @@
-"""What one life of a shell waits for: the timers of its core, and the deadlines of its requests.
+"""The timers of a core and the deadlines of its requests, during one life of a shell.
 
-The world has no cancel, so an occurrence that comes for an ended life, or too early, must find nothing to do.
+The world cannot cancel an occurrence, so one that comes after the end of the life, or too early, must do nothing.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from sim.world.time import Actor, World
 
 @final
 class Timers:
-    """Timers by key; setting one again replaces it. `fire` is called with the key when its instant has come."""
+    """Timers by key; setting a key again replaces its timer. `fire` is called with the key when its time has come."""
 
     __slots__ = ("_actor", "_alarms", "_fire", "_instants", "_world")
 
     def __init__(self, world: World, actor: Actor, fire: Callable[[str], None]) -> None:
         self._world, self._actor, self._fire = world, actor, fire
         self._instants: dict[str, int] = {}
-        # The first instant at which an occurrence will look, by key.
+        # The time of the first occurrence that will check the timer, by key.
         self._alarms: dict[str, int] = {}
 
     def set(self, key: str, delay_us: int) -> None:
+        """Let `fire` be called with `key` in `delay_us`, instead of any earlier setting of that key."""
         at_us = self._world.now_us + delay_us
         self._instants[key] = at_us
         alarm_us = self._alarms.get(key)
-        # An earlier alarm will look again when it rings.
+        # An earlier alarm checks again when it rings.
         if alarm_us is None or alarm_us > at_us:
             self._alarms[key] = at_us
             self._world.after(self._actor, delay_us, self._ring, (key, at_us))
@@ -40,7 +41,7 @@ class Timers:
         self._instants.pop(key, None)
 
     def end(self) -> None:
-        """Drop everything, for the life is over."""
+        """Drop all timers, because the life is over."""
         self._instants.clear()
         self._alarms.clear()
 
@@ -62,19 +63,20 @@ class Timers:
 
 @final
 class Deadlines:
-    """Ends each exchange that has no answer by its deadline with a `TransportError`."""
+    """Ends each exchange without an answer at its deadline, with a `TransportError`."""
 
     __slots__ = ("_actor", "_has_ended", "_is_watching", "_queues", "_world")
 
     def __init__(self, world: World, actor: Actor) -> None:
         self._world, self._actor = world, actor
-        # Exchanges with their deadlines, by timeout, so that each queue is in order.
+        # Exchanges with their deadlines, one queue per timeout, so that each queue is in order of deadlines.
         self._queues: dict[int, deque[tuple[int, Exchange]]] = {}
-        # Whether an occurrence will look at the queue of a timeout.
+        # Whether an occurrence will check the queue of a timeout.
         self._is_watching: dict[int, bool] = {}
         self._has_ended = False
 
     def watch(self, exchange: Exchange, timeout_ms: int) -> None:
+        """End `exchange` in `timeout_ms`, unless it is over by then."""
         queue = self._queues.get(timeout_ms)
         if queue is None:
             queue = self._queues[timeout_ms] = deque()
@@ -84,7 +86,7 @@ class Deadlines:
             self._world.after(self._actor, timeout_ms * 1000, self._expire, timeout_ms)
 
     def end(self) -> None:
-        """Leave all exchanges as they are, for the life is over."""
+        """Stop watching; the exchanges stay as they are, because the life is over."""
         self._has_ended = True
         self._queues.clear()
 
@@ -94,7 +96,7 @@ class Deadlines:
         queue, now_us = self._queues[timeout_ms], self._world.now_us
         while queue and (queue[0][1].is_over or queue[0][0] <= now_us):
             queue.popleft()[1].finish(TransportError(reason="timed out"))
-            # What the sender does about it may end its life.
+            # The sender's reaction may end its life.
             if self._has_ended:
                 return
         self._is_watching[timeout_ms] = bool(queue)

@@ -1,1 +1,1 @@
-"""The scenario file: its model, its steps, and where in the file a mistake stands."""
+"""The scenario file: its model, its steps, and the lines of its mistakes."""

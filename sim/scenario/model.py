@@ -1,4 +1,4 @@
-"""A scenario file: a cluster, its load, and what breaks when. Loaded whole, or refused with `FILE:LINE: what`."""
+"""The model of a scenario file: a cluster, its load, and its faults. A bad file is refused with `FILE:LINE: what`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from storage.config import LogConfig
 from storage.errors import ConfigError, StorageError
 from storage.topics import check_topic_name
 
-# A fifth of Kafka's times, so that a fail-over takes seconds of a short run.
+# Times that are about a fifth of Kafka's defaults, so that a fail-over takes seconds of a short run.
 SETTINGS: Mapping[str, int] = {
     "broker.session.timeout.ms": 1_800,
     "broker.heartbeat.interval.ms": 400,
@@ -72,31 +72,39 @@ class ScenarioError(StorageError):
 
 
 class ClusterModel(Strict):
+    """The brokers of a scenario and their settings."""
+
     brokers: int = Field(default=3, ge=1, le=9)
-    # The log directories of each broker.
+    # The number of log directories of each broker.
     directories: int = Field(default=1, ge=1, le=9)
-    # Kafka's property names, of brokers and controller.
+    # Properties of brokers and controller, under Kafka's names.
     settings: dict[str, int] = Field(default_factory=dict)
 
 
 class TopicModel(Strict):
+    """A topic of a scenario."""
+
     partitions: int = Field(default=1, ge=1, le=50)
     replicas: int = Field(default=3, ge=1, le=9)
-    # Kafka's property names.
+    # Properties of the topic, under Kafka's names.
     config: dict[str, int | str | bool] = Field(default_factory=dict)
 
 
 class NetworkModel(Strict):
+    """The network of a scenario, when no fault strikes."""
+
     transport: Literal["stream", "datagram"] = "stream"
     latency: Duration = parse_duration("200us")
-    # The mean of the part that is drawn.
+    # The mean of the drawn delay that is added to `latency`.
     spread: Duration = parse_duration("800us")
     loss: Percent = 0
-    # Datagrams only are ever doubled.
+    # The share of messages delivered twice; with `datagram` only.
     duplicates: Percent = 0
 
 
 class ProducerModel(Strict):
+    """A number of equal producers of a scenario."""
+
     topic: str
     clients: int = Field(default=1, ge=1, le=20)
     # The rate of each client.
@@ -104,19 +112,21 @@ class ProducerModel(Strict):
     acks: Literal["all", 1, 0] = "all"
     idempotent: bool = True
     size: Size = parse_size("100 B")
-    # How many keys there are, used in turn; without any, records have no key.
+    # The number of keys, which are used in turn; with 0, records have no key.
     keys: int = Field(default=0, ge=0)
 
 
 class ConsumerModel(Strict):
+    """A number of equal consumers of a scenario."""
+
     topic: str
     clients: int = Field(default=1, ge=1, le=20)
 
 
 class Scenario(Strict):
-    """A whole file. Times count from the start of the run.
+    """A whole scenario file. Times count from the start of the run.
 
-    Nothing strikes before `warm_up`, steps strike until `duration`, then everything is healed and the cluster has
+    No step strikes before `warm_up`, steps strike until `duration`, then everything is healed and the cluster has
     `converge` to agree.
     """
 
@@ -142,7 +152,7 @@ def load_scenario(path: Path) -> Scenario:
 
 
 def parse_scenario(text: str, name: str = "scenario.yaml") -> Scenario:
-    """Load a scenario from its text; `name` is what errors call the file. Raises ScenarioError."""
+    """Load a scenario from its text; errors name the file `name`. Raises ScenarioError for the first mistake."""
     try:
         source = parse_yaml(text)
     except ValueError as error:
@@ -163,7 +173,7 @@ def _explain(problem: Mapping[str, object], source: Source) -> tuple[int, str]:
     """Returns the line of one finding of pydantic, and the finding in words."""
     location = problem["loc"]
     assert isinstance(location, tuple)
-    # The third part is the verb by which pydantic tells the members of the union apart.
+    # The third part is the step's verb, by which pydantic selects the member of the union.
     if len(location) > 2 and location[0] == "steps":
         location = (*location[:2], *location[3:])
     kind, message = problem["type"], str(problem["msg"])
@@ -184,7 +194,7 @@ Finding = tuple[Location, str]
 
 
 def check_scenario(scenario: Scenario) -> Iterator[Finding]:
-    """Yield what no field shows alone: unknown topics, brokers and settings."""
+    """Yield the mistakes that no field shows alone, such as unknown topics, brokers and settings."""
     yield from _check_settings(scenario)
     for name, topic in scenario.topics.items():
         yield from _check_topic(scenario, name, topic)
@@ -250,7 +260,7 @@ def _check_topic(scenario: Scenario, name: str, topic: TopicModel) -> Iterator[F
 
 
 def property_text(value: int | str | bool) -> str:
-    """Returns the value as a properties file has it."""
+    """Returns the value as a properties file writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -272,7 +282,7 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: list[str]) ->
     if step.at is not None and not step.at.is_relative and step.at.us >= scenario.duration:
         yield (
             ("steps", index, "at"),
-            f"a step at {step.at.us} us lies behind the run's {scenario.duration} us",
+            f"a step at {step.at.us} us is after the end of the steps at {scenario.duration} us",
         )
 
 

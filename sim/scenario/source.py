@@ -1,4 +1,4 @@
-"""YAML with line numbers: the plain data of a document, and the line of each of its parts."""
+"""Parses YAML with line numbers: the plain data of a document, and the line of each of its parts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Location = tuple[int | str, ...]
 
 @final
 class Source:
-    """A document as plain `data`, with the line of each part."""
+    """A YAML document as plain `data`, with the line of each part."""
 
     def __init__(self, document: object) -> None:
         self._document = document
         self.data = _plain(document)
 
     def line(self, location: Location) -> int:
-        """Returns the line of the deepest part of `location` that the document has, 1 for the first line."""
+        """Returns the line of the deepest part of `location` that the document has; the first line is 1."""
         node, line = self._document, 1
         if isinstance(node, CommentedMap) and node.lc.line is not None:
             line = node.lc.line + 1
@@ -37,7 +37,7 @@ class Source:
 
 
 def parse_yaml(text: str) -> Source:
-    """Parse one document. Raises ValueError `LINE: what`, e.g. for a duplicate key."""
+    """Parse one document. Raises ValueError with `LINE: what`, for example for a duplicate key."""
     try:
         document = YAML(typ="rt").load(text)
     except DuplicateKeyError as error:

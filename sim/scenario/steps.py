@@ -1,4 +1,4 @@
-"""The fault vocabulary as a scenario writes it: a step is a time or a condition, one verb, and the verb's details."""
+"""The steps of a scenario file: a step has a time or a condition, one verb, and the verb's details."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ Keep = Literal["none", "prefix", "subset", "torn", "all"]
 
 
 class Strict(BaseModel):
-    """Unknown keys are refused; a scenario never changes."""
+    """The base of all parts of a scenario file: unknown keys are refused, and values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
 class Step(Strict):
-    """`at` a time, or `when` a condition holds, or several in turn, `within` a time; neither: after the step before."""
+    """A step strikes `at` a time, or `when` its conditions have held in turn, or else right after the step before.
+
+    If the conditions have not held `within` that time, the step never strikes.
+    """
 
     verb: ClassVar[str]
 
@@ -51,8 +54,10 @@ class Named(Step):
 
 
 class Kill(Named):
-    """The process ends at once; its page cache survives. It starts again after `down`, else with `restart` or at the
-    end. `point`: not now but before or after the next job of a kind, e.g. `before flush`."""
+    """Kills a process at once; the page cache survives. It starts again after `down`, or with `restart`, or at the end.
+
+    With `point` it is killed not now but before or after the next job of a kind, for example `before flush`.
+    """
 
     verb = "kill"
     kill: TargetField
@@ -61,7 +66,7 @@ class Kill(Named):
 
 
 class Power(Named):
-    """The machine loses power. `keep`: what survives of the writes that were not synced."""
+    """Cuts the power of a machine; `keep` says which un-synced changes survive."""
 
     verb = "power"
     power: TargetField
@@ -70,7 +75,7 @@ class Power(Named):
 
 
 class Pause(Named):
-    """The process is stopped for a while; sockets stay open."""
+    """Suspends a process for a while; its sockets stay open."""
 
     verb = "pause"
     pause: TargetField
@@ -78,7 +83,7 @@ class Pause(Named):
 
 
 class Stop(Named):
-    """An orderly stop."""
+    """Stops a process in order."""
 
     verb = "stop"
     stop: TargetField
@@ -86,19 +91,21 @@ class Stop(Named):
 
 
 class Pick(Named):
-    """Breaks nothing: names whom the target means now."""
+    """Breaks nothing: names the nodes that the target means now, for later steps."""
 
     verb = "pick"
     pick: TargetField
 
 
 class Restart(Step):
+    """Starts the target's nodes that are down."""
+
     verb = "restart"
     restart: TargetField
 
 
 class Cut(Step):
-    """The link drops everything, until `for` is over or a `heal`."""
+    """Cuts a link, which then drops everything, until `for` is over or until a `heal`."""
 
     verb = "cut"
     cut: LinkField
@@ -113,7 +120,7 @@ class Heal(Step):
 
 
 class Isolate(Named):
-    """Cuts a node from every other, but for those in `except`."""
+    """Cuts the links of a node to all others, except those in `except`."""
 
     verb = "isolate"
     isolate: TargetField
@@ -122,7 +129,7 @@ class Isolate(Named):
 
 
 class Slow(Step):
-    """Adds `by` to every message of a link."""
+    """Delays every message of a link by `by`."""
 
     verb = "slow"
     slow: LinkField
@@ -131,7 +138,7 @@ class Slow(Step):
 
 
 class Lose(Step):
-    """A share of the messages of a link is lost (on a stream: sent again, later)."""
+    """Loses a share of the messages of a link; a stream sends them again, later."""
 
     verb = "lose"
     lose: LinkField
@@ -140,8 +147,10 @@ class Lose(Step):
 
 
 class PartialWrite(Named):
-    """The node's next append to the partition's log writes only the bytes below `byte` of its batch; then it dies.
-    With `keep` it loses power at that moment, else its page cache survives."""
+    """Ends a node inside its next append to a log, of which only the first `byte` bytes are written.
+
+    With `keep` the machine loses power at that moment; without it the page cache survives.
+    """
 
     verb = "partial_write"
     partial_write: TargetField
@@ -152,8 +161,10 @@ class PartialWrite(Named):
 
 
 class BreakDisk(Named):
-    """From now on one log directory of the broker answers every call with EIO; 1 is the first. The end of all faults
-    mends it and starts the broker again, which is what brings a directory back."""
+    """Lets every call on one log directory of a broker fail with EIO; `directory` 1 is the first.
+
+    When everything is healed, the directory is mended and the broker restarts: only a start brings a directory back.
+    """
 
     verb = "break_disk"
     break_disk: TargetField

@@ -1,6 +1,6 @@
-"""The small words of a scenario file: durations, sizes, rates, targets, links, conditions.
+"""Parses the values of a scenario file: durations, sizes, rates, targets, links and conditions.
 
-Each parser raises ValueError with what to write instead.
+Each parser raises ValueError, whose message says what to write instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CONDITION = re.compile(rf"(after-ack|isr|leader|truncated)\({_PARTITION}\)(?:\s
 
 
 def _scaled(value: object, units: dict[str, int], what: str, example: str) -> int:
-    """Returns e.g. `1.5s` as a whole number of the smallest unit."""
+    """Returns a value such as `1.5s` as a whole number of the smallest unit."""
     match = _NUMBER.fullmatch(str(value).strip())
     if match is None or match[3] not in units:
         raise ValueError(f"{value!r} is no {what}: write {example} (units {', '.join(units)})")
@@ -38,17 +38,17 @@ def _scaled(value: object, units: dict[str, int], what: str, example: str) -> in
 
 
 def parse_duration(value: object) -> int:
-    """Returns microseconds."""
+    """Returns a duration such as `5s` in microseconds."""
     return _scaled(value, _DURATION_US, "duration", "5s or 200ms")
 
 
 def parse_size(value: object) -> int:
-    """Returns bytes."""
+    """Returns a size such as `16KiB` in bytes."""
     return _scaled(value, _SIZE_BYTES, "size", "64 B or 16KiB")
 
 
 def parse_rate(value: object) -> int:
-    """Returns events a second."""
+    """Returns a rate such as `50/s` in events per second."""
     rate = _scaled(value, {"/s": 1}, "rate", "50/s")
     if not 0 < rate <= 100_000:
         raise ValueError(f"a rate of {rate}/s is not between 1/s and 100000/s")
@@ -64,7 +64,7 @@ def parse_percent(value: object) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instant:
-    """`5s` since the run began, or `+200ms` since the step before."""
+    """A time: `5s` after the start of the run, or `+200ms` after the step before."""
 
     us: int
     is_relative: bool
@@ -77,18 +77,19 @@ def parse_instant(value: object) -> Instant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Whom a fault strikes. `kind`: broker, leader, follower, name, or one of the groups."""
+    """The target of a fault; `kind` is broker, leader, follower, name or one of the groups."""
 
     text: str
     kind: str
     broker: int = 0
     topic: str = ""
     partition: int = 0
-    # Which in-sync follower, 1 for the first in the order of the replicas; 0 for one that is drawn.
+    # The number of an in-sync follower, 1 for the first in the order of the ISR; 0: one is drawn.
     number: int = 0
 
 
 def parse_target(value: object) -> Target:
+    """Returns a target such as `broker 2`, `leader(t/0)` or `clients`."""
     text = " ".join(str(value).split())
     if text in _GROUPS:
         return Target(text=text, kind=text)
@@ -108,7 +109,7 @@ def parse_target(value: object) -> Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPair:
-    """`A -> B` one way, `A <-> B` both."""
+    """The links between two targets: `A -> B` one way, `A <-> B` both ways."""
 
     text: str
     source: Target
@@ -117,6 +118,7 @@ class LinkPair:
 
 
 def parse_link(value: object) -> LinkPair:
+    """Returns links such as `leader(t/0) <-> others`."""
     text = " ".join(str(value).split())
     both_ways = "<->" in text
     sides = text.split("<->" if both_ways else "->")
@@ -128,8 +130,11 @@ def parse_link(value: object) -> LinkPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """`FACT(topic/partition) OPERATOR NUMBER`. after-ack: records acknowledged; isr: its size; leader: known at all;
-    truncated: truncations seen since the step began to wait."""
+    """A condition `FACT(topic/partition) OPERATOR NUMBER`.
+
+    The facts: after-ack, the number of acknowledged records; isr, its size; leader, 1 if there is one; truncated, the
+    number of truncations since the step began to wait.
+    """
 
     text: str
     fact: str
@@ -139,6 +144,7 @@ class Condition:
     number: int = 1
 
     def holds(self, value: int) -> bool:
+        """Whether the condition is true if its fact is `value`."""
         match self.operator:
             case ">=":
                 return value >= self.number
@@ -153,6 +159,7 @@ class Condition:
 
 
 def parse_condition(value: object) -> Condition:
+    """Returns a condition such as `isr(t/0) < 3`."""
     text = " ".join(str(value).split())
     match = _CONDITION.fullmatch(text)
     if match is None or (match[1] in ("after-ack", "isr") and match[4] is None):
@@ -166,7 +173,7 @@ def parse_condition(value: object) -> Condition:
 
 
 def parse_conditions(value: object) -> tuple[Condition, ...]:
-    """Returns one condition, or several that have to come true one after the other."""
+    """Returns one condition, or a list of them, each of which has to hold after the one before."""
     return (
         tuple(parse_condition(each) for each in value)
         if isinstance(value, list)
@@ -174,7 +181,7 @@ def parse_conditions(value: object) -> tuple[Condition, ...]:
     )
 
 
-# Types for pydantic: the file holds text, the model holds what it parses to.
+# Types for pydantic: the file holds text, the model holds the parsed values.
 Duration = Annotated[int, PlainValidator(parse_duration)]
 Size = Annotated[int, PlainValidator(parse_size)]
 Rate = Annotated[int, PlainValidator(parse_rate)]

@@ -1,1 +1,1 @@
-"""What watches a run from outside and hands sightings to the checkers."""
+"""The witness: watches a run from outside and shows sightings to the checkers."""

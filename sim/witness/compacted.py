@@ -1,7 +1,7 @@
-"""Compacted logs as the checkers know logs: whole. What compaction took is put back from what was once appended.
+"""Shows compacted logs to the checkers as they were before compaction, from the records that were once appended.
 
-Every replica compacts for itself, so their bytes differ; what each of them may have dropped is judged here: a record
-is dropped only for a later one of its key, the others stay at their offsets with their content, in order.
+Each replica compacts its own log, so the replicas' bytes differ. What a replica may have dropped is judged here: only a
+record that is followed by a later one of its key. All others keep their offsets, their content and their order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.batch import Record, RecordBatch
 
 @final
 class CompactedPartition:
-    """One partition whose logs are compacted. `truth` is what was committed; compaction touches nothing else."""
+    """One partition whose logs are compacted. `truth` is the committed log; compaction changes no other records."""
 
     def __init__(self, truth: Chain) -> None:
         self._truth = truth
@@ -24,13 +24,13 @@ class CompactedPartition:
         self._records: dict[Mark, tuple[Record, ...]] = {}
 
     def remember(self, reader: LogReader, marks: Sequence[Mark]) -> None:
-        """Keep the records of the batches that `reader` has just seen, except where compaction came first."""
+        """Keep the records of the batches that `reader` has just seen, unless they were compacted before."""
         for place, data in reader.batches(last=len(marks)):
             if place.mark.is_dense and place.mark not in self._records:
                 self._records[place.mark] = tuple(RecordBatch(data, 0, len(data)).records())
 
     def whole(self, marks: Iterable[Mark], start: int) -> tuple[Mark, ...]:
-        """Returns what `marks`, from `start` on, were before compaction; a hole of unknown content stays."""
+        """Returns the marks as they were before compaction, from `start` on; a hole of unknown content stays a hole."""
         found: list[Mark] = []
         end = start
         for mark in marks:
@@ -41,7 +41,7 @@ class CompactedPartition:
         return tuple(found)
 
     def original(self, mark: Mark) -> Mark:
-        """Returns the mark of the whole batch from which compaction left `mark`."""
+        """Returns the mark of the batch that compaction reduced to `mark`; `mark` itself if it is unchanged."""
         before = self._truth.at(mark.base_offset)
         if mark.is_dense or before is None:
             return mark
@@ -54,13 +54,13 @@ class CompactedPartition:
         return between if reaches else []
 
     def content(self, marks: Iterable[Mark]) -> dict[int, Record]:
-        """Returns every record that the whole log held, by offset."""
+        """Returns the records of these batches as they were before compaction, by offset."""
         return {
             record.offset: record for mark in marks for record in self._records.get(self.original(mark), ())
         }
 
     def judge(self, reader: LogReader, start: int) -> str | None:
-        """Returns what is wrong with the log that `reader` has read to its end; None if nothing is."""
+        """Returns what is wrong with the log that `reader` has read to its end, or None."""
         if reader.unsound:
             return reader.unsound
         before = self.content(self.whole([place.mark for place in reader.places], start))
@@ -74,5 +74,5 @@ class CompactedPartition:
                 left.add(record.offset)
         for offset, record in before.items():
             if offset not in left and last_of_key[record.key] == offset:
-                return f"the last value of key {record.key!r}, at offset {offset}, is gone"
+                return f"the last value of key {record.key!r}, at offset {offset}, was deleted"
         return None

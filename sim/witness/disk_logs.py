@@ -1,4 +1,4 @@
-"""Every replica's log as the disks of the brokers hold it, compacted ones as they were before their compaction."""
+"""Reads each replica's log from the brokers' disks; compacted logs are shown as they were before compaction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Marks = tuple[Mark, ...]
 
 @final
 class DiskLogs:
-    """Reads for the witness. `disks` are the brokers' by number, `directories` hold the logs on each of them."""
+    """The readers of all replicas' logs. `disks` has the brokers' disks by number, `directories` are on each disk."""
 
     def __init__(self, jury: Jury, disks: Mapping[int, SimDisk], directories: tuple[str, ...]) -> None:
         self._jury, self._directories = jury, directories
@@ -31,7 +31,7 @@ class DiskLogs:
         return list(self._eyes)
 
     def expect_compaction(self, partition: str) -> None:
-        """Remember what the log of this partition held, for the scenario lets it be compacted."""
+        """Remember the records of this partition's log from now on, because it may be compacted."""
         self._compacted[partition] = CompactedPartition(self._jury.ghost.partition(partition).truth)
 
     def is_compacted(self, partition: str) -> bool:
@@ -48,7 +48,7 @@ class DiskLogs:
         return LogReader(self._eyes[broker], directory, is_compacted=partition in self._compacted)
 
     def _directory_of(self, broker: int, partition: str) -> str:
-        """Returns where the files of the log are; before there are any, the first place where they may come to be."""
+        """Returns the directory of the log's files; before there are any, the first one where they may be made."""
         places = [join(directory, partition) for directory in self._directories]
         if len(places) == 1:
             return places[0]
@@ -56,7 +56,7 @@ class DiskLogs:
         return next((place for place in places if file_system.exists(place)), places[0])
 
     def whole(self, broker: int, partition: str, marks: Sequence[Mark], start: int | None = None) -> Marks:
-        """Returns what `marks`, from `start` or the log's start on, were before compaction."""
+        """Returns the marks as they were before compaction, from `start` on (None: the log's start)."""
         compacted = self._compacted.get(partition)
         if compacted is None:
             return tuple(marks)
@@ -65,7 +65,7 @@ class DiskLogs:
         return compacted.whole(marks, start)
 
     def judge_compaction(self, broker: int, partition: str) -> None:
-        """Report a violation if compaction took from this replica what it may not; other logs are not looked at."""
+        """Report a violation if compaction dropped a record of this replica that must stay; ignores other logs."""
         compacted = self._compacted.get(partition)
         if compacted is None:
             return
@@ -76,16 +76,16 @@ class DiskLogs:
             self._jury.report("compaction", f"{partition}: broker {broker}: {what}")
 
     def content(self, partition: str, marks: Sequence[Mark]) -> dict[int, Record]:
-        """Returns what a compacted log held before, by offset; an empty dict for other logs."""
+        """Returns the records of a compacted log as they were before, by offset; an empty dict for other logs."""
         compacted = self._compacted.get(partition)
         return {} if compacted is None else compacted.content(marks)
 
     def remember(self, partition: str, reader: LogReader, seen: Sequence[Mark]) -> None:
-        """Keep the records of the batches that `reader` has just seen, if compaction may take them later."""
+        """Keep the records of the batches that `reader` has just seen, if they may be compacted later."""
         if compacted := self._compacted.get(partition):
             compacted.remember(reader, seen)
 
     def originals(self, partition: str, marks: Marks) -> Marks:
-        """Returns each batch as it was before compaction, without filling the holes between them."""
+        """Returns each batch as it was before compaction; holes between them stay."""
         compacted = self._compacted.get(partition)
         return marks if compacted is None else tuple([compacted.original(mark) for mark in marks])

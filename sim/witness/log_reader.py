@@ -1,4 +1,4 @@
-"""Reads a partition's `.log` files on a simulated disk by their bytes alone: a second pair of eyes beside the store."""
+"""Reads a partition's `.log` files on a simulated disk from their bytes alone, independently of `storage.log`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
 @final
 class DiskEye:
-    """Looks at a disk from outside, with a new life of its own after each crash."""
+    """Reads a disk from outside, with a life of its own, which is a new one after each crash."""
 
     def __init__(self, disk: SimDisk) -> None:
         self.disk = disk
@@ -45,9 +45,9 @@ class DiskEye:
 
 @final
 class LogReader:
-    """Follows one replica's files as they grow. `places` are the batches seen, in order.
+    """Follows one replica's files as they grow. `places` are the batches read so far, in order.
 
-    A log that `is_compacted` may lack offsets, and what was read of it before may be at another place now.
+    A log that `is_compacted` may lack offsets, and batches read before may have moved to another place.
     """
 
     def __init__(self, eye: DiskEye, directory: str, *, is_compacted: bool = False) -> None:
@@ -55,17 +55,17 @@ class LogReader:
         self.places: list[Place] = []
         self._path = ""
         self._position = 0
-        # How many of `places`, from the first on, are known to be durable.
+        # The count of `places`, from the first on, that are known to be durable.
         self._durable_count = 0
         self.unsound = ""
 
     def read_all(self) -> tuple[Mark, ...]:
-        """Read from the first byte. Returns every sound batch up to the first damage, which `unsound` describes."""
+        """Read from the first byte. Returns every sound batch before the first damage, which `unsound` describes."""
         self.places, self._path, self._position, self._durable_count = [], "", 0, 0
         return self.read_on(check=True)
 
     def read_on(self, *, last_offset: int = NO_LAST, check: bool = False) -> tuple[Mark, ...]:
-        """Returns what was written after the last batch seen: all, or at least up to `last_offset`.
+        """Read the batches after those read so far: all, or at least up to `last_offset`. Returns their marks.
 
         `check` verifies checksums and order, and stops at damage.
         """
@@ -110,7 +110,7 @@ class LogReader:
         return base_offset >= next_offset if self._is_compacted else base_offset == next_offset
 
     def truncated(self, offset: int) -> None:
-        """Forget every batch that reaches to `offset`, for the log has dropped it."""
+        """Forget every batch that holds `offset` or a later one, because the log has dropped it."""
         if self._is_compacted:
             self.read_all()
             return
@@ -118,6 +118,7 @@ class LogReader:
         while places and places[-1].mark.next_offset > offset:
             places.pop()
         self._durable_count = min(self._durable_count, len(places))
+        assert not places or places[-1].mark.next_offset <= offset, (self.directory, offset)
         if places:
             self._path, self._position = places[-1].path, places[-1].position + places[-1].size_bytes
         else:
@@ -127,7 +128,7 @@ class LogReader:
         self._durable_count = 0
 
     def durable_end(self) -> int:
-        """Returns the end offset (exclusive) that a power loss would leave if it kept nothing pending."""
+        """Returns the log's end (exclusive) after a power loss that keeps nothing pending."""
         path, data = "", b""
         while self._durable_count < len(self.places):
             place = self.places[self._durable_count]
@@ -146,7 +147,7 @@ class LogReader:
         return self.places[self._durable_count - 1].mark.next_offset if self._durable_count else 0
 
     def batches(self, last: int | None = None) -> Iterator[tuple[Place, bytes]]:
-        """Yield the batches seen, or the `last` of them, with their bytes."""
+        """Yield the batches read so far, or only the last `last` of them, with their bytes."""
         path, data = "", b""
         for place in self.places if last is None else self.places[len(self.places) - last :]:
             if place.path != path:
@@ -159,7 +160,7 @@ def _base(data: bytes, position: int) -> int:
 
 
 def _look(data: bytes, position: int, check: bool) -> tuple[int, str]:
-    """Returns the size of the batch at `position`, and what is wrong with it (empty for nothing)."""
+    """Returns the size of the batch at `position`, and what is wrong with it; empty if nothing is."""
     if position + HEADER_SIZE > len(data):
         return 0, "a header is cut"
     fields = HEADER.unpack_from(data, position)

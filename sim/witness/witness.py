@@ -1,4 +1,4 @@
-"""Turns what the nodes observe, what they answer and what their disks hold into sightings for the checkers."""
+"""Turns the nodes' observations, their answers and the bytes on their disks into sightings for the checkers."""
 
 from __future__ import annotations
 
@@ -44,6 +44,8 @@ Values = dict[str, int | str]
 
 
 class ReplicaLog(Protocol):
+    """The part of a replica's log that the witness reads."""
+
     @property
     def log_end_offset(self) -> int: ...
 
@@ -52,22 +54,28 @@ class ReplicaLog(Protocol):
 
 
 class EpochCache(Protocol):
+    """The part of a log's epoch cache that the witness reads: pairs of an epoch and its start offset."""
+
     @property
     def entries(self) -> Iterable[tuple[int, int]]: ...
 
 
 class ReplicaView(Protocol):
+    """The part of a replica that the witness reads."""
+
     @property
     def log(self) -> ReplicaLog: ...
 
 
 @runtime_checkable
 class HasReplicas(Protocol):
+    """A core that holds replicas: a broker, not the controller."""
+
     def replicas(self) -> Mapping[TopicPartition, ReplicaView]: ...
 
 
 class Member(Protocol):
-    """What the witness knows of a node that has observed something."""
+    """The part of a node that the witness reads."""
 
     @property
     def node_id(self) -> int: ...
@@ -82,11 +90,11 @@ def isr_of(text: int | str) -> tuple[int, ...]:
 
 @final
 class Witness:
-    """Sees for the jury what happens to the partitions that the scenario creates, and to no others."""
+    """Shows the jury what happens to the partitions that the scenario creates, and to no others."""
 
     def __init__(self, jury: Jury, logs: DiskLogs) -> None:
         self.jury, self._logs = jury, logs
-        # What is below this offset of the controller's log was seen when it was committed.
+        # Records of the controller's log below this offset were seen when they were committed.
         self._told_metadata_end = 0
         self._names: dict[str, TopicPartition] = {}
         self._handlers: dict[str, Callable[[Member, str, Values], None]] = {
@@ -141,7 +149,7 @@ class Witness:
         self._told_metadata_end = core.log.committed_offset
 
     def _on_controller_started(self, controller: Controller) -> None:
-        """Count what the last life committed and was killed before it could report."""
+        """See the records that the controller's last life committed but could not report before it was killed."""
         image = MetadataImage()
         for offset, record in controller.log.replay():
             if offset >= self._told_metadata_end:
@@ -212,9 +220,9 @@ class Witness:
         self._logs.judge_compaction(node.node_id, partition)
 
     def _look_at_epochs(self, node: Member, partition: str) -> None:
-        """Show the epoch cache, if the log is as the checkers believe it to be at this moment.
+        """Show the epoch cache, if the log is at this moment as the checkers believe it to be.
 
-        A follower that copies a compacted log knows of an epoch only what is left of it.
+        Compacted logs are left out: a follower that copies one sees only the records that are left of an epoch.
         """
         broker, core = node.node_id, node.core
         if not isinstance(core, HasReplicas) or self._logs.is_compacted(partition):
@@ -226,7 +234,7 @@ class Witness:
             self.jury.see(EpochsSeen(broker, partition, starts))
 
     def on_died(self, broker: int, *, lost_power: bool) -> None:
-        """Look at what a crash or a power loss left of each log."""
+        """Read what a crash or a power loss left of each log, and show it."""
         for partition in self._names:
             reader = self._logs.reader(broker, partition)
             reader.power_lost()
@@ -241,6 +249,7 @@ class Witness:
             self._logs.judge_compaction(broker, partition)
 
     def on_reply(self, node_id: int, exchange: Exchange, body: ResponseBody) -> None:
+        """Show what a node answers to producers, followers and consumers."""
         request = exchange.body
         if isinstance(request, ProduceRequest) and isinstance(body, ProduceResponse):
             self._on_produced(node_id, request.acks, body)

@@ -1,4 +1,4 @@
-"""What a node's clock shows. All clocks of a run agree so far; a wrong clock will be a subclass of this."""
+"""The clock of a node. All clocks of a run agree."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ class Clock:
         return self._world.now_ms
 
     def delay_us(self, at_ms: int) -> int:
-        """Returns how long it takes until this clock shows `at_ms`; 0 if it shows that or more."""
+        """Returns the time until this clock shows `at_ms`; 0 if it shows that time or a later one."""
         return max(0, (at_ms - ORIGIN_MS) * 1000 - self._world.now_us)

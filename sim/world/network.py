@@ -1,8 +1,8 @@
-"""Links between nodes in virtual time. Each `Send` ends in exactly one answer or `TransportError` at its sender.
+"""The network in virtual time. Each `Send` ends in exactly one answer or `TransportError` at its sender.
 
-Two transports. `stream` is honest: a pair of nodes keeps the order of what it says, a lost packet is a delay that
-doubles (200 ms, 400 ms, …) until the connection breaks, and nothing is said twice. `datagram` is adversarial: every
-message may be lost, delivered twice or overtaken.
+There are two transports. `stream` behaves like TCP: messages between two nodes keep their order, a lost packet is a
+delay that doubles (200 ms, 400 ms, …) until the connection breaks, and no message is delivered twice. `datagram` is
+adversarial: every message may be lost, delivered twice or overtaken.
 """
 
 from __future__ import annotations
@@ -20,27 +20,29 @@ from storage.draws import Draws
 
 # The first wait after a lost packet; each further wait is twice as long.
 RETRANSMIT_US = 200_000
-# A connection that could not deliver for so long is broken.
+# A connection that could not deliver for this long is broken.
 BREAK_US = 3_000_000
 
 
 class Transport(Enum):
+    """The way in which messages travel."""
+
     STREAM = "stream"
     DATAGRAM = "datagram"
 
 
 class Reachability(Enum):
-    """How a machine treats what arrives for a process."""
+    """The reaction of a machine to messages that arrive for a process."""
 
     UP = "up"
-    # The process has ended, and the machine says so.
+    # The process has ended, and the machine refuses the connection.
     REFUSING = "refusing"
-    # The machine has no power: nothing answers.
+    # The machine has no power and does not answer.
     SILENT = "silent"
 
 
 class Endpoint(Protocol):
-    """What the network knows of a node or client."""
+    """A node or client as the network sees it."""
 
     node_id: int
     name: str
@@ -57,7 +59,7 @@ class Endpoint(Protocol):
 
 @final
 class Exchange:
-    """One request and what becomes of it."""
+    """One request, until it has an answer or an error."""
 
     __slots__ = (
         "body",
@@ -85,26 +87,26 @@ class Exchange:
         self.source, self.target, self.call, self.body = source, target, call, body
         self.expects_reply, self.sent_us = expects_reply, sent_us
         self.life_number = source.life_number
-        # The life of the process that the connection was made with; 0 before there is one.
+        # The life of the process to which the connection was made; 0 without a connection.
         self.target_life = 0
         self.replied_us = -1
         self.is_over = False
 
     def finish(self, body: ResponseBody | TransportError) -> None:
-        """End the exchange, unless it has ended; an answer to an earlier life of the sender is dropped."""
+        """End the exchange, unless it is over; an answer to an earlier life of the sender is dropped."""
         if not self.is_over:
             self.is_over = True
             if self.source.life_number == self.life_number:
                 self.source.answered(self, body)
 
 
-# A packet without a body carries the request itself.
+# A packet with None carries the request itself, any other its answer.
 Packet = tuple[Exchange, ResponseBody | TransportError | None]
 
 
 @final
 class Link:
-    """One direction between two nodes. Faults set `cuts`, `extra_us` and `loss_percent`."""
+    """One direction of the connection between two nodes. Faults set `cuts`, `extra_us` and `loss_percent`."""
 
     __slots__ = (
         "actor", "blocked_since_us", "cuts", "extra_us", "generation", "held", "last_arrival_us", "latency", "loss",
@@ -117,12 +119,12 @@ class Link:
         self.actor = Actor(draws, name)
         self.latency = Stream(draws, "latency", name)
         self.loss = Stream(draws, "loss", name)
-        # How many faults cut it now.
+        # The number of faults that cut the link now.
         self.cuts = 0
         self.extra_us = 0
         self.loss_percent = 0
         self.last_arrival_us = 0
-        # Packets of a stream that are not delivered yet, in order.
+        # Packets of a stream that a cut holds up, in order.
         self.held: deque[Packet] = deque()
         self.blocked_since_us = 0
         self.retries = 0
@@ -136,6 +138,8 @@ class Link:
 
 @final
 class Network:
+    """All links of a run; a link is made when it is first used. Times are microseconds."""
+
     def __init__(
         self,
         world: World,
@@ -169,11 +173,11 @@ class Network:
         return link
 
     def links(self) -> list[Link]:
-        """Returns the links that were ever used or struck by a fault."""
+        """Returns the links that were ever used, or struck by a fault."""
         return list(self._links.values())
 
     def request(self, exchange: Exchange, wait_us: int) -> None:
-        """Send in `wait_us`, when the sender is done with its step."""
+        """Send a request in `wait_us`, when the sender has ended its step."""
         target = self._endpoints[exchange.target]
         if self.transport is Transport.STREAM and target.reachability() is Reachability.UP:
             exchange.target_life = target.life_number
@@ -184,7 +188,7 @@ class Network:
         self._carry(self.link(exchange.target, exchange.source.node_id), (exchange, body), wait_us)
 
     def reset(self, exchange: Exchange) -> None:
-        """Let the machine report, if it can be heard, that the process with this request has ended."""
+        """Let the machine report that the process with this request has ended, if the link is not cut."""
         link = self.link(exchange.target, exchange.source.node_id)
         if self.transport is Transport.STREAM and not link.cuts and not exchange.is_over:
             self._carry(link, (exchange, TransportError(reason="connection reset")), 0)
@@ -201,7 +205,7 @@ class Network:
         return self.base_us + link.latency.exponential(self.mean_us) + link.extra_us
 
     def _retransmissions_us(self, link: Link) -> int:
-        """Returns the delay by lost packets of an honest stream; nothing is drawn for a link that loses nothing."""
+        """Returns the delay of a stream by lost packets; nothing is drawn for a link that loses none."""
         percent = max(self.loss_percent, link.loss_percent)
         delay_us, again_us = 0, RETRANSMIT_US
         while percent and delay_us < BREAK_US and link.loss.below(100) < percent:
@@ -234,7 +238,7 @@ class Network:
             self._world.after(link.actor, RETRANSMIT_US << link.retries, self._retry, link)
 
     def _break(self, link: Link) -> None:
-        """Report a broken connection to the senders of what is held; whoever waits for a reply times out."""
+        """Report a broken connection to the senders of held requests; the receivers of held replies time out."""
         packets, link.held = link.held, deque()
         self._note_lost(link, len(packets), "connection broken")
         for exchange, reply in packets:

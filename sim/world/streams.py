@@ -1,7 +1,7 @@
-"""Streams of random numbers for the simulated world: one an identity, the n-th draw a function of (seed, identity, n).
+"""Streams of random numbers for the simulated world: the n-th draw is a function of the seed, the identity and n.
 
-`storage.draws.Draws` names single decisions; where a link or a node draws thousands of times, hashing the name each
-time would cost more than the event, so its identity is hashed once and the count is mixed in (SplitMix64).
+`storage.draws.Draws` hashes the name of each single decision. A link or a node draws thousands of times, and hashing a
+name each time would cost more than the event, so its identity is hashed once and the count is mixed in (SplitMix64).
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ _ONE = 1 << 16
 
 
 def _exponential_table() -> tuple[int, ...]:
-    """Returns -ln(u) in units of 2^-16 at 1,024 even points. Decimal rounds alike on every platform, libm need not."""
+    """Returns -ln(u) in units of 2^-16 at 1,024 even points.
+
+    Decimal rounds in the same way on every platform, which the C library does not promise.
+    """
     context = Context(prec=12)
     return tuple(int(-context.ln(Decimal(2 * point + 1) / Decimal(2048)) * _ONE) for point in range(1024))
 
@@ -27,7 +30,7 @@ EXPONENTIAL = _exponential_table()
 
 @final
 class Stream:
-    """`Stream(draws, "latency", "1->2")`: its draws depend on nothing that other streams draw."""
+    """A stream of draws, as in `Stream(draws, "latency", "1->2")`, which does not depend on draws of other streams."""
 
     __slots__ = ("_state",)
 
@@ -46,5 +49,5 @@ class Stream:
         return self.bits() % bound
 
     def exponential(self, mean: int) -> int:
-        """Returns an integer of an exponential distribution with this mean, at most 7.6 times it."""
+        """Returns an integer of an exponential distribution with this mean, at most 7.6 times the mean."""
         return EXPONENTIAL[self.bits() & 1023] * mean >> 16

@@ -1,7 +1,8 @@
 """Virtual time: SimPy's environment on integer microseconds, equal times ordered by a number drawn from the seed.
 
-Plain SimPy runs events of one instant in the order in which they were scheduled and so shows one order for ever.
-Here the order is keyed by who scheduled (`Actor`) and for when: taking one fault away leaves other ties alone.
+SimPy alone runs the events of one instant in the order in which they were scheduled, so all seeds would have the same
+order. Here the order is keyed by the actor that schedules and by the instant: without one of its faults, a scenario
+orders all other ties in the same way.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MASK = (1 << 64) - 1
 
 @final
 class Actor:
-    """A node, link or client that schedules. It keys the tie-break of what it schedules."""
+    """A node, link or client that schedules events; its key orders them among the events of the same instant."""
 
     __slots__ = ("key", "name")
 
@@ -38,7 +39,7 @@ T = TypeVar("T")
 
 @final
 class Occurrence(Event):
-    """A call at an instant, without a process: `action(argument)`."""
+    """An event that calls `action(argument)`, without a SimPy process."""
 
     def __init__(self, world: World, action: Callable[[T], None], argument: T) -> None:
         self.env = world
@@ -53,13 +54,13 @@ def _fire(event: Event) -> None:
     action(argument)
 
 
-# One list for all: SimPy takes it from an event and never changes it.
+# One list serves all events: SimPy takes it from an event and never changes it.
 _FIRE: list[Callable[[Event], None]] = [_fire]
 
 
 @final
 class World(Environment):
-    """Virtual time: `after` schedules, `run_to` runs. `events` counts what has happened."""
+    """Virtual time in microseconds: `after` schedules, `run_to` runs. `events` counts the events that have run."""
 
     def __init__(self, draws: Draws) -> None:
         super().__init__(initial_time=0)
@@ -75,16 +76,16 @@ class World(Environment):
 
     @property
     def now_ms(self) -> int:
-        """What a node's clock shows."""
+        """The time that every node's clock shows."""
         return ORIGIN_MS + self.now_us // 1000
 
     def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
-        """Schedule a process or timeout of SimPy; its tie is keyed by the instant alone, then first come."""
+        """Schedule a process or timeout of SimPy; such events of one instant run in the order of scheduling."""
         assert type(delay) is int, f"virtual time is an integer count of microseconds, not {delay!r}"
         self._push(event, priority, self.now_us + delay, 0)
 
     def after(self, actor: Actor, delay_us: int, action: Callable[[T], None], argument: T) -> None:
-        """Call `action(argument)` in `delay_us`. There is no cancel: the action must check."""
+        """Call `action(argument)` in `delay_us`. The call cannot be cancelled: the action must check for itself."""
         assert delay_us >= 0, delay_us
         self._push(Occurrence(self, action, argument), NORMAL, self.now_us + delay_us, actor.key)
 
@@ -96,7 +97,7 @@ class World(Environment):
         heappush(self._queue, (at, priority, (tie >> 8 << 40) | self._serial, event))
 
     def run_to(self, end_us: int, is_over: Callable[[], bool] | None = None) -> None:
-        """Run everything before `end_us`; then it is `end_us`. `is_over` is asked after each event."""
+        """Run all events before `end_us`, then set the time to `end_us`; stops early once `is_over` returns True."""
         queue, step = self._queue, self.step
         count = 0
         while queue and queue[0][0] < end_us:
@@ -111,7 +112,7 @@ class World(Environment):
 
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
-    """Switch collections off: their moments depend on the interpreter's past, which is no part of a run."""
+    """Switch garbage collection off during the block: its moments depend on the interpreter's past, not on the seed."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

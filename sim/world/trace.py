@@ -1,9 +1,9 @@
-"""The run as lines: one an event, canonical JSON, payload checksums included; its SHA-256 is the run's trace hash.
+"""The trace of a run: one line of canonical JSON per event, with checksums of payloads. Its SHA-256 is the trace hash.
 
     {"at":1200345,"node":"broker-1","kind":"request","call":17,"from":"broker-2","sent":1199821,"body":{…}}
 
-`at` and `sent` are microseconds of virtual time. Members have a fixed order, without blanks; a member of a message
-that has its default value is left out; bytes are shown as their count and CRC-32C.
+`at` and `sent` are microseconds of virtual time. Members have a fixed order and no blanks between them. A message's
+member with its default value is left out, and bytes are shown as their count and CRC-32C.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Fields = tuple[tuple[str, int | str], ...]
 
 @final
 class Trace:
-    """Hashes every line and, when given a file, writes it."""
+    """Hashes every line and, if there is a file, writes it."""
 
     def __init__(self, file: BinaryIO | None = None) -> None:
         self._file = file
@@ -38,7 +38,7 @@ class Trace:
         self._add(f'{{"format":"{FORMAT}","scenario":{quote(scenario)},"seed":{seed}}}\n')
 
     def event(self, at_us: int, node: str, kind: str, members: str = "") -> None:
-        """Add a line. `members` is canonical JSON already: `"a":1,"b":"x"`; `node` and `kind` need no quoting."""
+        """Add a line. `members` is canonical JSON already: `"a":1,"b":"x"`; `node` and `kind` must need no quoting."""
         if members:
             self._add(f'{{"at":{at_us},"node":"{node}","kind":"{kind}",{members}}}\n')
         else:
@@ -62,7 +62,7 @@ class Trace:
             self._file.write(chunk)
 
     def finish(self) -> str:
-        """Returns the trace hash; the file, if any, holds every line after it."""
+        """Returns the trace hash; after that the file, if any, holds every line."""
         self._drain()
         if self._file is not None:
             self._file.flush()
@@ -76,7 +76,7 @@ def encode_fields(values: Fields) -> str:
 
 
 def encode_body(body: object) -> str:
-    """Returns a message or a part of it as canonical JSON; a message begins with its class."""
+    """Returns a message, or a part of one, as canonical JSON; a message begins with the name of its class."""
     return _encoder(type(body))(body)
 
 
@@ -117,7 +117,7 @@ def _encoder(kind: type) -> Callable[[object], str]:
 
 
 def _message_encoder(kind: type) -> Callable[[object], str]:
-    """Returns a function made for the class, as `dataclass` makes its own: two thirds of all events are messages."""
+    """Returns an encoder generated for the class, which is faster: two thirds of all events are messages."""
     assert is_dataclass(kind), f"{kind} has no canonical form: give it one in sim/world/trace.py"
     names: dict[str, object] = {"encoder": _encoder}
     lines = ["def encode(value):", f'    text = \'{{"is":"{kind.__name__}"\'']

@@ -77,7 +77,7 @@ def test_a_batch_that_is_missing_or_shorter_is_put_back() -> None:
 def test_the_last_value_of_a_key_must_stay() -> None:
     replica = Replica(APPENDED[0], APPENDED[2])
     what = replica.partition.judge(replica.reader, 0)
-    assert what == "the last value of key b'a', at offset 2, is gone"
+    assert what == "the last value of key b'a', at offset 2, was deleted"
 
 
 def test_a_record_must_stay_at_its_offset() -> None:

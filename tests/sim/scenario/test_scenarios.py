@@ -64,7 +64,7 @@ BAD = [
     ("wrong topic name", "  t: {", "  ../t: {", 5, "topic"),
     ("unknown survivor mode", "keep: torn", "keep: some", 18, "keep"),
     ("no YAML", "topics:", "topics", 5, "no YAML"),
-    ("late step", "at: 3s", "at: 30s", 9, "lies behind"),
+    ("late step", "at: 3s", "at: 30s", 9, "is after the end"),
     ("missing name", "scenario: small\n", "", 2, "scenario: missing"),
     ("more replicas than brokers", "partitions: 2", "replicas: 5", 5, "5 replicas"),
 ]
