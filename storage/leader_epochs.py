@@ -38,7 +38,7 @@ def _do_nothing() -> None:
 class LeaderEpochCache:
     """The epochs of one log, in memory and in the checkpoint file at `path`, created empty when missing.
 
-    `schedule` is called after a truncation, which a later `flush` must bring to disk. `last_epoch` is the latest
+    `schedule` is called after a truncation, which a later `flush` must write to disk. `last_epoch` is the latest
     epoch, -1 when there is none: a loop over batches compares with it and calls `assign` only where the epoch
     changes. Raises CorruptCheckpoint from the constructor.
     """
@@ -126,8 +126,8 @@ class LeaderEpochCache:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The greatest known epoch that is at most `epoch`, and its end offset, exclusive (EP5, KIP-279).
 
-        Returns UNDEFINED for an epoch above the latest one. An epoch below all known ones is returned with the first
-        start offset: no record of it is left in this log.
+        Returns UNDEFINED for an epoch above the latest one, and for -1. An epoch below all known ones is returned with
+        the first start offset: no record of it is left in this log.
         """
         if epoch == UNDEFINED_EPOCH or epoch > self.last_epoch:
             return UNDEFINED

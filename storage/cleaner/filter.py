@@ -42,7 +42,7 @@ class Verdict(NamedTuple):
     """How one batch is to be filtered."""
 
     retention: Retention
-    # Whether all of its records are dropped, whatever they say (CL13).
+    # Whether all of its records are dropped, whatever their keys (CL13).
     drops_records: bool
     # Whether it is a marker whose transaction has no data left: its delete horizon begins now (CL17).
     is_marker_of_nothing: bool

@@ -52,7 +52,7 @@ class CleanedTransactions:
         Raises InvalidRecord for a control record that cannot be read.
         """
         if not batch.attributes & _IN_TRANSACTION or batch.magic < CURRENT_MAGIC:
-            # A transaction that begins here is noticed at the next batch that is in one.
+            # A transaction that begins at this offset is noticed at the next transactional batch.
             return False
         self._begin_up_to(batch.last_offset)
         return self._on_control(batch) if batch.is_control else self._on_data(batch)

@@ -135,6 +135,7 @@ class CleanerManager:
             self._update(key, end_offset)
         state.is_running = state.is_aborted = False
         self._drop_if_free(key)
+        assert not self.is_aborted(key), key
         return counts
 
     def is_aborted(self, key: Key) -> bool:
@@ -186,6 +187,7 @@ class CleanerManager:
         self.abort(key)
         if key in self._checkpoints:
             self._update(key, None)
+        assert key not in self._checkpoints, key
 
     def truncate_checkpoint(self, key: Key, offset: int) -> None:
         """Lower the checkpoint after a truncation: records written from `offset` on are dirty (RT16, KAFKA-3330).
@@ -195,6 +197,7 @@ class CleanerManager:
         assert offset >= 0, (key, offset)
         if self._checkpoints.get(key, 0) > offset:
             self._update(key, offset)
+        assert self._checkpoints.get(key, 0) <= offset, (key, offset)
 
     def _update(self, key: Key, offset: int | None) -> None:
         """Write the checkpoint with `offset` for `key`; it is durable on return.

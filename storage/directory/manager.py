@@ -182,6 +182,7 @@ class LogManager:
     def _open(
         self, name: str, config: LogConfig, is_clean: bool, log_start_offset: int, recovery_point: int
     ) -> PartitionLog:
+        assert name not in self.logs, (self.directory, name)
         log = PartitionLog.open(
             self._file_system,
             join(self.directory, name),
@@ -290,7 +291,7 @@ class LogManager:
     def set_aside(self, topic: str, partition: int) -> str | None:
         """Rename the directory of a log that the metadata does not know, to a name that nothing loads (LL4).
 
-        Returns the new path; None without such a log. It is not deleted because the metadata may be wrong: only an
+        Returns the new path; None without such a log. The log is not deleted because the metadata may be wrong: only an
         operator may delete it.
         """
         name = directory_name(topic, partition)

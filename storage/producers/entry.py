@@ -149,7 +149,7 @@ class ProducerStateEntry:
         return (*self.recalled, *self.batches)[-BATCHES_KEPT:]
 
     def set_epoch(self, producer_epoch: int) -> None:
-        """Set the epoch. A change, up or down, forgets the cached batches: sequences started again at 0 (PS5)."""
+        """Set the epoch. A change, up or down, forgets the cached batches: each epoch has its own sequences (PS5)."""
         if self.producer_epoch != producer_epoch:
             self.batches.clear()
             self.recalled = ()
@@ -357,9 +357,10 @@ class ProducerAppendInfo:
     def _check_verified_sequence(self, base_sequence: int, offset: int) -> None:
         """Check the first sequence of a transaction that the coordinator has confirmed (PS4a).
 
-        It has to begin with the least sequence for which the coordinator was asked: a later one would hide an earlier
-        batch that has not arrived yet. A producer that may bump its own epoch must start at sequence 0. Raises
-        OutOfOrderSequence.
+        Raises OutOfOrderSequence.
+
+        The transaction has to begin with the least sequence for which the coordinator was asked: a later one would hide
+        an earlier batch that has not arrived yet. A producer that may bump its own epoch must start at sequence 0.
         """
         verification = self._verification
         if verification is None:

@@ -62,6 +62,8 @@ def load_log(request: LoadRequest) -> LoadedLog:
 
 @final
 class _Loader:
+    """The start-up of one partition, step by step. `segments` are those that are open."""
+
     def __init__(self, request: LoadRequest) -> None:
         self._request = request
         self._file_system, self._directory = request.file_system, request.directory
@@ -125,8 +127,6 @@ class _Loader:
         the segment must not come back.
         """
         self._file_system.sync_directory(self._directory)
-
-    # Segments
 
     def _splitting(self, step: Callable[[], Result]) -> Result:
         """Run `step` until it ends, each time after the split of a segment whose offsets do not fit it (LL12)."""
@@ -246,8 +246,8 @@ class _Loader:
     def _recover_at_once(self, segment: LogSegment) -> None:
         """Recover the segment now, unless it or an earlier segment is damaged.
 
-        A damaged segment above the recovery point is left to the recovery of all such segments, in order (Kafka does
-        not start). For a damaged segment that was flushed it raises StorageError with the place.
+        A damaged segment that was not flushed is left to the recovery of all such segments, in order (Kafka does not
+        start). For a damaged segment that was flushed it raises StorageError with the place.
         """
         try:
             self._rebuild_indexes(segment)
@@ -286,8 +286,6 @@ class _Loader:
             raise error
         else:
             raise CorruptBatch(segment.path, misfit.position, misfit.reason) from error
-
-    # Recovery
 
     def _recover_log(self) -> tuple[int, int]:
         """Recover the unflushed segments. Returns recovery point and log end offset (LL13, LL14, LL18 to LL21)."""
@@ -415,6 +413,7 @@ class _Loader:
         for segment in reversed(doomed):
             self._note_cut(segment.path, f"it follows the cut in {basename(cut.path)}", segment.size_bytes)
             self._delete(segment)
+        assert self.segments.last is cut, (cut, self.segments.last)
 
     def _delete(self, segment: LogSegment) -> None:
         self.segments.remove(segment.base_offset)

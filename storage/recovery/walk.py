@@ -47,8 +47,9 @@ def recover_segment(
 
     `producers` and `epochs` follow the batches that stay. The caller has to flush `epochs` before anything records that
     this recovery is done. `before_cut` is called directly before a cut, if there is something to cut. Raises
-    InvalidOffset when offsets go back (the caller empties the segment, LL16) and SegmentOffsetOverflow for an offset
-    outside the segment's range; the `.log` has not changed then, but the indexes have.
+    InvalidOffset when offsets go back (the caller empties the segment, LL16), SegmentOffsetOverflow for an offset
+    outside the segment's range, and InvalidTransactionState for a transaction that cannot be; the `.log` has not
+    changed then, but the indexes have.
     """
     segment.reset_indexes()
     walk = _Walk(segment, producers, epochs)

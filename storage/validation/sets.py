@@ -124,6 +124,7 @@ class SetValidation:
         )
 
     def _result(self, last_offset: int, max_timestamp: int, offset_of_max: int) -> CheckedSet:
+        assert last_offset >= self._assignment.base_offset, (last_offset, self._assignment)
         return stamped_set(
             self._buffer,
             first_offset=self._assignment.base_offset,
