@@ -247,6 +247,9 @@ class Fetchers:
         """
         if answer.records:
             self.append(now_ms, replica, asked, answer.records)
+            # A flush that fails takes the replica offline within the append.
+            if replica.follower is None:
+                return
             fetcher.move_to_end(replica)
         self.adopt_high_watermark(replica, answer.high_watermark)
         log = replica.log

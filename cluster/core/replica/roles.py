@@ -230,10 +230,13 @@ class Roles:
 
     def _remove_topic(self, name: str, topic_id: str) -> None:
         """Removes the replicas of a deleted topic by its id: the same delta may create a new topic of that name."""
-        self._context.forget_offline(name)
-        for replica in list(self._context.replicas.values()):
-            if replica.topic_partition.topic == name and replica.topic_id == topic_id:
+        for topic_partition, replica in list(self._context.replicas.items()):
+            if topic_partition.topic != name or replica.topic_id != topic_id:
+                continue
+            # A deletion that fails takes the other replicas of its directory out of the table.
+            if self._context.replicas.get(topic_partition) is replica:
                 self.remove(replica)
+        self._context.forget_offline(name)
 
     def remove(self, replica: Replica) -> None:
         """Ends the role of a replica that is not placed here any more, and deletes its log (ROL-5).

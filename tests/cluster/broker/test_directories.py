@@ -306,6 +306,17 @@ def test_pro9_the_last_directory_ends_the_broker() -> None:
     assert outcomes(effects) == {}
 
 
+def test_a_topic_whose_deletion_fails_on_one_disk_is_removed_whole() -> None:
+    """The failure takes the topic's other replicas in that directory offline before they are deleted in turn."""
+    setup = leading()
+    setup.disk.fail(1, verbs={"rename"})
+    effects = setup.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID))
+    assert not of(effects, Stop) and not setup.broker.replicas()
+    assert told_offline(effects) == ()
+    setup.metadata(*topic(topic_id="2e" * 16))
+    assert list(setup.broker.replicas()) == list(PARTITIONS)
+
+
 def test_pro9_a_flush_that_fails_takes_its_directory_only() -> None:
     setup = leading(flush_messages="1")
     effects = produce(setup, PARTITIONS[1])
