@@ -64,8 +64,8 @@ class ReplicaContext:
         if topic_partition in self.offline:
             raise ClusterError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} is in an offline directory")
         if self.image.partition(topic_partition) is not None:
-            raise ClusterError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic_partition} is not on this broker")
-        raise ClusterError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic_partition} is unknown")
+            raise ClusterError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic_partition} is not here")
+        raise ClusterError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic_partition} is not known")
 
     def leader_hint(self, topic_partition: TopicPartition) -> tuple[int, int]:
         """Returns (leader, leader epoch), for a client that asked the wrong broker."""

@@ -168,11 +168,11 @@ class ProduceHandler:
             return self._refuse(
                 topic_partition,
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                "the log directory failed while the request waited",
+                "its log directory failed while it waited",
             )
         if self.has_lost_leadership(leader, waiting):
             return self._refuse(
-                topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership ended while the request waited"
+                topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership ended while it waited"
             )
         if leader is None or not self.is_safe(acks, leader, waiting.required_offset):
             return waiting
@@ -181,7 +181,7 @@ class ProduceHandler:
             return self._refuse(
                 topic_partition,
                 ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-                "the ISR shrank while the request waited",
+                "the ISR shrank while it waited",
             )
         return waiting.success
 
@@ -208,7 +208,7 @@ class ProduceHandler:
 
     def _on_expired(self, now_ms: int, parked: ParkedProduce) -> None:
         """Answers after the timeout: the outcome of what still waits is unknown (PRO-4)."""
-        self._end(parked, ErrorCode.REQUEST_TIMED_OUT, "replication took longer than timeout_ms")
+        self._end(parked, ErrorCode.REQUEST_TIMED_OUT, "its replication took longer than timeout_ms")
 
     def fail_all(self) -> None:
         """Answers all parked requests, with an error for what still waits, because the broker is ending."""
