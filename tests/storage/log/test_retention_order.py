@@ -22,7 +22,7 @@ from tests.storage.logs import (
 
 
 def test_rt3_the_log_start_moves_before_a_segment_is_deleted() -> None:
-    """With the other order, a reader would be sent to offsets that no segment has (KAFKA-16073)."""
+    """A reader, with the other order, would be sent to offsets that no segment has (KAFKA-16073)."""
     log = open_log(new_file_system(), replace(THREE, retention_ms=1000))
     append_each(log, 12)
     log.marks.update_high_watermark(12)
