@@ -37,6 +37,7 @@ check: $(SETUP)
 	$(BIN)/lint-imports
 	$(BIN)/python -m cluster.rpc.generate --check
 	$(BIN)/python tools/rules_table.py --check
+	$(BIN)/python tools/prose.py
 
 format: $(SETUP)
 	$(BIN)/ruff format .
