@@ -177,7 +177,6 @@ class OsFile:
                 done += os.pwrite(self._descriptor, memoryview(data)[done:], position + done)
         except OSError as error:
             raise _named(error, self._path) from error
-        assert done == len(data), (self._path, position, done, len(data))
 
     def append(self, data: Buffer) -> None:
         self.write_at(self.size(), data)

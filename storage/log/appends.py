@@ -197,7 +197,7 @@ class Appends:
                 prepared = self._check_producers(checked.producer_batches, active, origin, guard)
                 if prepared.duplicate is not None:
                     return self._duplicate(prepared.duplicate, checked)
-            assert before <= checked.first_offset or checked.first_offset < 0, (before, checked.first_offset)
+            assert last_offset >= before, (last_offset, before)
             active.append(last_offset, checked.records, checked.columns, checked.max_timestamp)
             # Whatever fails from here on, these offsets are used (T35).
             local.end_at(last_offset + 1, active.base_offset, active.records.size_bytes)

@@ -213,10 +213,10 @@ class LogSegment:
         if not 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET:
             raise SegmentOffsetOverflow(self.path, self.base_offset, last_offset)
         position = self.records.append(data)
-        assert self.records.size_bytes == position + len(data), (self.records.size_bytes, position)
         if columns is not None or max_timestamp is None:
             columns = columns_of(memoryview(data), self.path) if columns is None else columns
             self._note_batches(position, len(data), columns)
+            assert self.records.size_bytes == position + len(data), (self.records.size_bytes, position)
             return
         # The most frequent case, one batch, does the same as `_note_batches` without columns.
         greatest = self._max_timestamp
