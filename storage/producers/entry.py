@@ -160,7 +160,8 @@ class ProducerStateEntry:
         if batch.producer_epoch != self.producer_epoch:
             return None
         base_sequence, last_sequence = batch.base_sequence, batch.last_sequence
-        for cached in self._last_batches():
+        # Batches are recalled only by a reload; without one the newest are all there are.
+        for cached in self._last_batches() if self.recalled else self.batches:
             if cached[0] == last_sequence:
                 found = BatchMetadata(*cached)
                 if found.first_sequence == base_sequence:
