@@ -56,8 +56,8 @@ KINDS = (
         request=ProduceRequest,
         answers=(FetchResponse, FetchResponse),
         number=4,
-        most_calls=180,
-        most_moves=110,
+        most_calls=178,
+        most_moves=108,
     ),
     Kind(
         name="a follower's fetch: a batch committed, acknowledged, and sent to a consumer that waits",
