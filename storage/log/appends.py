@@ -85,7 +85,8 @@ class Appends:
         RAFT_LEADER the records have their offsets and epoch already. A bytearray is stamped in place, also when a
         raise follows. Raises CorruptBatch, RecordTooLarge, RecordBatchTooLarge, InvalidRecord and
         its children, OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState,
-        TransactionCoordinatorFenced, UnsupportedCompression, OffsetsExhausted, StorageError; nothing is written then.
+        TransactionCoordinatorFenced, UnsupportedCompression, OffsetsExhausted; nothing is written then.
+        Raises StorageError when the disk fails: the log is offline then, and some of the bytes may be written.
         """
         if self._online.reason is not None:
             self._online.check()
@@ -121,7 +122,8 @@ class Appends:
         An incomplete batch at the end is dropped. The first batch of an epoch above `leader_epoch`, in which the fetch
         was sent, is skipped with all after it (FET-9, KAFKA-18723). Raises CorruptBatch, OffsetsOutOfOrder,
         UnexpectedAppendOffset for a first offset below the log end, RecordBatchTooLarge, InvalidTransactionState,
-        OffsetsExhausted, StorageError; nothing is written then.
+        OffsetsExhausted; nothing is written then.
+        Raises StorageError when the disk fails: the log is offline then, and some of the bytes may be written.
         """
         self._online.check()
         return self._append_in_order(analyze(records, leader_epoch), now_ms, AppendOrigin.REPLICATION)
@@ -164,7 +166,7 @@ class Appends:
     def _write(
         self, checked: CheckedSet, now_ms: int, origin: AppendOrigin, guard: VerificationGuard | None = None
     ) -> AppendInfo:
-        """Write a checked set. Raises as the two callers; nothing of it is in the log then.
+        """Write a checked set. Raises as the two callers; but for StorageError nothing of it is in the log then.
 
         Rules AP9 to AP15, in this order: epochs, size, roll, producers, bytes, log end, then what follows from it.
         """
