@@ -42,7 +42,7 @@ from cluster.core.messages import (
 from cluster.core.metadata.image import MetadataImage
 from cluster.core.outbox import Outbox
 from cluster.core.refusals import refusal
-from cluster.core.replica.context import ReplicaContext
+from cluster.core.replica.context import NO_BROKER_EPOCH, ReplicaContext
 from cluster.core.replica.manager import ReplicaManager
 from cluster.core.replica.replica import Replica
 from storage.disk.filesystem import FileSystem
@@ -107,6 +107,8 @@ class Broker:
         if self.lifecycle.state is not BrokerState.SHUTTING_DOWN:
             self._survive(partial(self.manager.settle, now_ms))
             if self._context.has_newly_offline and not self._ending.is_over:
+                # Without an epoch `beat` would do nothing, and the controller would not learn of them.
+                assert self._context.broker_epoch != NO_BROKER_EPOCH, len(self._context.offline)
                 self._context.has_newly_offline = False
                 self._survive(partial(self.manager.settle, now_ms))
                 self.lifecycle.beat(now_ms)

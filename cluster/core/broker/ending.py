@@ -23,6 +23,8 @@ class Ending:
         """Ends the broker at once, because it does not know the state of the disk or of the cluster any more."""
         if self.is_over:
             return
+        # A node takes this reason for an orderly stop, and stops its controller too.
+        assert reason != "shutdown", reason
         self.is_over = True
         self._outbox.stop(reason)
         self._logs.close_handles()

@@ -71,6 +71,8 @@ class ProducerIds:
         self._serve()
 
     def _serve(self) -> None:
+        most = self._context.config.max_parked_requests
+        assert len(self._waiting) <= most, (len(self._waiting), most)
         while self._waiting and self._next_id < self._end_id:
             self._context.outbox.reply(
                 self._waiting.pop(0), InitProducerIdResponse(producer_id=self._next_id, producer_epoch=0)
@@ -78,6 +80,7 @@ class ProducerIds:
             self._next_id += 1
         if self._waiting and not self._is_asking:
             self._ask()
+        assert self._is_asking or not self._waiting, (len(self._waiting), self._next_id, self._end_id)
 
     def _ask(self) -> None:
         assert not self._is_asking, self._next_id
@@ -95,6 +98,9 @@ class ProducerIds:
         )
 
     def _on_answer(self, now_ms: int, body: ResponseBody | TransportError) -> None:
+        assert self._is_asking, body
+        # A new block would replace ids that are left.
+        assert self._next_id >= self._end_id, (self._next_id, self._end_id)
         self._is_asking = False
         if isinstance(body, AllocateProducerIdsResponse) and body.error is ErrorCode.NONE:
             self._next_id, self._end_id = body.first_producer_id, body.first_producer_id + body.count

@@ -78,6 +78,9 @@ class Lifecycle:
     def _register(self, now_ms: int) -> None:
         if self._is_registering or self.state is BrokerState.SHUTTING_DOWN:
             return
+        assert not self._ending.is_over, self.state
+        own_epoch = self._context.broker_epoch
+        assert own_epoch == NO_BROKER_EPOCH or self.state is not BrokerState.STARTING, own_epoch
         self._is_registering = True
         request = RegisterBrokerRequest(
             broker_id=self._config.node_id,
@@ -110,6 +113,8 @@ class Lifecycle:
                 self._context.outbox.set_timer(REGISTER_TIMER, now_ms + self._backoff_ms(), self._register)
 
     def _on_registered(self, now_ms: int, body: RegisterBrokerResponse) -> None:
+        # The end forgets all handlers, that of the registration too.
+        assert self.state is not BrokerState.SHUTTING_DOWN, body
         self._failures = 0
         self._context.broker_epoch = body.broker_epoch
         if self.state is BrokerState.STARTING:
@@ -132,6 +137,7 @@ class Lifecycle:
         if self._is_beating:
             self._is_beat_due = True
             return
+        assert self.state is not BrokerState.STARTING, self._context.broker_epoch
         self._is_beating, self._is_beat_due = True, False
         request = BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
@@ -165,6 +171,7 @@ class Lifecycle:
             ):
                 # Heartbeats go on after the registration is answered.
                 self._register(now_ms)
+                assert self._is_registering, self.state
             case _:
                 self._failures += 1
                 delay_ms = min(self._backoff_ms(), self._config.broker_heartbeat_interval_ms)
@@ -183,10 +190,12 @@ class Lifecycle:
         """Notes whether the controller has fenced the broker, which serves on until the metadata ends its roles."""
         if is_fenced == (not self.is_unfenced):
             return
+        assert self.state is not BrokerState.STARTING, is_fenced
         self.is_unfenced = not is_fenced
         self._context.outbox.observe("broker.fenced" if is_fenced else "broker.unfenced")
         if self.state is BrokerState.RECOVERY and self.is_unfenced:
             self.state = BrokerState.RUNNING
+        assert self.state is not BrokerState.RECOVERY or not self.is_unfenced, is_fenced
 
     def _beat_after(self, now_ms: int, delay_ms: int) -> None:
         self._context.outbox.set_timer(HEARTBEAT_TIMER, now_ms + delay_ms, self.beat)
@@ -198,16 +207,21 @@ class Lifecycle:
         if self._context.broker_epoch == NO_BROKER_EPOCH:
             self.end(now_ms)
             return
+        assert not self._context.is_shutting_down, self.state
         self.state = BrokerState.PENDING_SHUTDOWN
         self._context.is_shutting_down = True
         deadline_ms = now_ms + self._config.controlled_shutdown_timeout_ms
         self._context.outbox.set_timer(SHUTDOWN_TIMER, deadline_ms, self.end)
         self.beat(now_ms)
+        # The controller is asked now, or as soon as the heartbeat in flight is answered.
+        assert self._is_beating, self._context.broker_epoch
 
     def _on_leave_beat(self, now_ms: int, body: BrokerHeartbeatResponse) -> None:
+        assert self._context.is_shutting_down, self.state
         if body.should_shut_down:
             self.end(now_ms)
             return
+        assert not self._is_beating, self._leave_beats
         self._leave_beats += 1
         if self._is_beat_due or self._leave_beats == 1:
             self._beat_after(now_ms, FIRST_LEAVE_DELAY_MS)

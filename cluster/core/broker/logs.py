@@ -120,6 +120,7 @@ class BrokerLogs:
         except BaseException:
             directories.close_handles()
             raise
+        assert directories.online, self._paths
         directories.on_offline = self._on_offline
         for cut in self._cuts:
             self._tell_cut(cut)
@@ -132,6 +133,7 @@ class BrokerLogs:
             owners = self.directories.read_owners()
         except (CorruptCheckpoint, ConfigError) as error:
             raise ForeignDirectory(str(error)) from error
+        assert not self._marked, sorted(self._marked)
         for directory, owner in owners.items():
             if owner.node_id != self._config.node_id:
                 raise ForeignDirectory(
@@ -140,6 +142,7 @@ class BrokerLogs:
             if owner.cluster_id:
                 self.cluster_id = owner.cluster_id
                 self._marked.add(directory)
+        assert bool(self._marked) == bool(self.cluster_id), (self.cluster_id, sorted(self._marked))
 
     def _tell_cut(self, cut: RecoveryCut) -> None:
         self._outbox.observe(
@@ -156,6 +159,7 @@ class BrokerLogs:
 
     def remember_cluster(self, cluster_id: str) -> None:
         """Marks every directory as this cluster's, at the first registration and when a directory is new."""
+        assert self.cluster_id or not self._marked, sorted(self._marked)
         self.cluster_id = self.cluster_id or cluster_id
         if not self.cluster_id:
             return
@@ -167,6 +171,8 @@ class BrokerLogs:
                     MetaPropertiesFile(self._file_system, manager.directory).write(owner)
                 except OSError as error:
                     self.directories.fail(manager.directory, error)
+        online = self.directories.online
+        assert len(self._marked) >= len(online), (sorted(self._marked), len(online))
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self.directories.get(topic, partition)

@@ -70,6 +70,7 @@ class LogMaintenance:
         assert not self.cleaners, "started twice"
         config = self._config
         self.cleaners = self._logs.new_cleaners()
+        assert self.cleaners, "no log directory is online"
         first_ms = now_ms + config.log_initial_task_delay_ms
         self._outbox.set_timer(RETENTION_TIMER, first_ms, self._on_retention_timer)
         self._outbox.set_timer(PRODUCERS_TIMER, first_ms, self._on_producers_timer)
@@ -78,6 +79,7 @@ class LogMaintenance:
 
     def prepare_stop(self) -> Callable[[], None]:
         """Returns what the job that closes the logs must do first: it deletes what a running round has written."""
+        assert not self._is_stopped, "stopped twice"
         self._is_stopped = True
         running, self._round = self._round, None
 
@@ -108,9 +110,12 @@ class LogMaintenance:
 
     def on_directory_offline(self, directory: str) -> None:
         """Drops all work on the directory. A round that works there ends with its present slice."""
+        assert directory in self.cleaners, (directory, sorted(self.cleaners))
+        count = len(self._doomed)
         self.cleaners.pop(directory, None)
         dropped = [segment for _, segment in self._doomed if self._is_in(segment, directory)]
         self._doomed = deque(each for each in self._doomed if not self._is_in(each[1], directory))
+        assert len(dropped) + len(self._doomed) == count, (len(dropped), len(self._doomed), count)
 
         def close() -> None:
             for segment in dropped:
@@ -136,11 +141,14 @@ class LogMaintenance:
         if log.online.reason is not None:
             # Its directory failed a moment ago.
             return
+        assert self._context.replicas.get(replica.topic_partition) is replica, replica.name
+        before = log.log_start_offset
         try:
             count = log.retention.delete_old(now_ms)
         except StorageError as error:
             self._logs.on_disk_failed(log, error)
             return
+        assert before <= log.log_start_offset, (replica.name, before, log.log_start_offset)
         if count == 0:
             return
         self._context.touch(replica.topic_partition)
@@ -178,8 +186,10 @@ class LogMaintenance:
         return None
 
     def _on_deletion_timer(self, now_ms: int) -> None:
+        count = len(self._doomed)
         due = [segment for at_ms, segment in self._doomed if at_ms <= now_ms]
         self._doomed = deque(each for each in self._doomed if each[0] > now_ms)
+        assert len(due) + len(self._doomed) == count, (len(due), len(self._doomed), count)
         failed: list[OSError] = []
 
         def delete() -> None:
@@ -193,6 +203,8 @@ class LogMaintenance:
             self._outbox.run_job("delete", delete, lambda _, error: self._on_deleted(failed, error))
         if self._doomed:
             at_ms = min(at_ms for at_ms, _ in self._doomed)
+            # A timer that is due already would come again and again.
+            assert at_ms > now_ms, (at_ms, now_ms)
             self._outbox.set_timer(DELETION_TIMER, at_ms, self._on_deletion_timer)
 
     def _on_deleted(self, failed: list[OSError], error: Exception | None) -> None:
@@ -215,6 +227,7 @@ class LogMaintenance:
 
     def _begin_round(self, now_ms: int) -> bool:
         assert self._round is None, self._round
+        assert not self._is_stopped, now_ms
         found = self._grab_filthiest(now_ms)
         if found is None:
             return False
@@ -254,6 +267,7 @@ class LogMaintenance:
         """Starts the next slice of the round; what the last slice has prepared is taken over first."""
         running = self._round
         assert running is not None
+        assert running.log.online.reason is None, (running.key, running.log.online.reason)
         self._now_ms = now_ms
         try:
             work = next(running.pieces, None)
@@ -285,6 +299,7 @@ class LogMaintenance:
 
     def _fail(self, now_ms: int, running: _Round, error: Exception) -> None:
         """Ends a failed round: a damaged log is cleaned no more, a failed disk takes its directory offline (CL6)."""
+        assert self._round is running, running.key
         if isinstance(error, OSError):
             told = running.log.online.failed("compaction", error)
             told.__cause__ = error
@@ -296,6 +311,8 @@ class LogMaintenance:
             "log.uncleanable", topic_partition=str(TopicPartition(*running.key)), reason=str(error)
         )
         self._end_round(now_ms, running, None)
+        # After a failure the next round waits for the timer.
+        assert self._round is None, running.key
 
     def _finish(self, now_ms: int, running: _Round) -> None:
         end_offset = running.compaction.end_offset
@@ -320,6 +337,7 @@ class LogMaintenance:
             counts = self.cleaner_of(running.log).done_cleaning(running.key, end_offset)
         except OSError as error:
             self._logs.on_disk_failed(running.log, error)
+        assert not counts or end_offset is not None, running.key
         self._shorten_compacted(now_ms)
         if counts:
             self._on_cleaner_timer(now_ms)
@@ -329,6 +347,7 @@ class LogMaintenance:
     def _drop_round(self, now_ms: int, running: _Round) -> None:
         """Ends a round whose disk failed; the next start deletes what the round has written so far (LL6)."""
         assert self._round is running, running.key
+        assert running.log.online.reason is not None, running.key
         self._round = None
         with contextlib.suppress(OSError, StorageError):
             running.compaction.abort()

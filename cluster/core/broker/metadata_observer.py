@@ -72,10 +72,14 @@ class MetadataObserver:
     def _learn_endpoints(self, delta: MetadataDelta) -> None:
         for broker_id in delta.changed_brokers:
             broker = self._image.brokers[broker_id]
+            assert broker.broker_id == broker_id, (broker_id, broker)
             endpoint = (broker.host, broker.port)
             if self._endpoints.get(broker_id) != endpoint:
                 self._endpoints[broker_id] = endpoint
                 self._context.outbox.learn_endpoint(broker_id, broker.host, broker.port)
+        # No broker ever leaves the image.
+        known, registered = len(self._endpoints), len(self._image.brokers)
+        assert known <= registered, (known, registered)
 
     def publish(self, now_ms: int, delta: MetadataDelta) -> None:
         """Applies `delta` to the roles at once (CTL-5), after the image has it (KR-BRK-3)."""

@@ -51,4 +51,5 @@ class Publication:
         assert not self._context.replicas, sorted(self._context.replicas)
         self.is_published = True
         self._roles.apply_image(now_ms)
+        assert self.has_caught_up(), (self._context.broker_epoch, self._image.next_offset)
         return True
