@@ -100,6 +100,8 @@ class ProducerBatch:
         """
         assert not self.data, "sent batches do not grow"
         if self.is_full or not self._builder.try_append(record):
+            # The first record always has room.
+            assert self.entries, self.number
             self.is_full = True
             return False
         self.entries.append(entry)
@@ -169,6 +171,7 @@ class ProducerBatch:
         return first, second
 
     def _part(self, records: list[Record], start: int, end: int, number: int) -> ProducerBatch:
+        assert start < end, (start, end)
         part = ProducerBatch(
             self.topic_partition,
             number=number,

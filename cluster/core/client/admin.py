@@ -103,6 +103,8 @@ class AdminCore:
 
     def _add(self, now_ms: int, body: AdminRequest, ticket: int, *, is_description: bool) -> None:
         assert ticket not in self._tasks, ticket
+        # Nobody would answer it.
+        assert not self._is_stopped, ticket
         self._tasks[ticket] = _Task(
             ticket=ticket,
             body=body,
@@ -140,6 +142,7 @@ class AdminCore:
         return [SetTimer(key=WAKE_TIMER, at_ms=wake_ms)]
 
     def _on_response(self, now_ms: int, call: int, body: ResponseBody | TransportError) -> list[AdminEffect]:
+        assert call < self._next_call, (call, self._next_call)
         for task in self._tasks.values():
             if task.call == call:
                 task.call = None
@@ -150,6 +153,7 @@ class AdminCore:
         return []
 
     def _on_answer(self, now_ms: int, task: _Task, body: ResponseBody | TransportError) -> list[AdminEffect]:
+        assert task.call is None, (task.ticket, task.call)
         error, message = _error_of(body)
         self.metadata.count_failure(has_failed=error in _OF_THE_NODE)
         may_help = error in _OF_THE_NODE or error.is_retriable
@@ -189,6 +193,8 @@ class AdminCore:
         del description.calls[call]
         if isinstance(body, DescribeReplicasResponse):
             description.replicas.append(body)
+        answered, asked = len(description.replicas), len(description.metadata.brokers)
+        assert answered + len(description.calls) <= asked, (answered, len(description.calls), asked)
         if description.calls:
             return []
         self._descriptions.remove(description)

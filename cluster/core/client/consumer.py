@@ -165,6 +165,7 @@ class ConsumerCore:
         return position
 
     def _run(self, now_ms: int) -> list[ConsumerEffect]:
+        assert not self._is_stopped, now_ms
         effects = self._follow_subscriptions()
         by_leader: dict[int, list[tuple[_Position, LeaderAndEpoch]]] = {}
         for position in self._positions.values():
@@ -179,6 +180,7 @@ class ConsumerCore:
         effects += [self._fetch(leader_id, asked) for leader_id, asked in by_leader.items()]
         if request := self.metadata.poll(now_ms, self._next_call):
             self._next_call += 1
+            assert self.metadata.owns(request.call), (request.call, self._next_call)
             effects.append(request)
         return [*effects, *self._arm(now_ms)]
 
@@ -266,6 +268,7 @@ class ConsumerCore:
     def _on_response(
         self, now_ms: int, call: int, body: ResponseBody | TransportError
     ) -> list[ConsumerEffect]:
+        assert call < self._next_call, (call, self._next_call)
         if self.metadata.owns(call):
             return list(self.metadata.on_response(now_ms, body))
         if fetch := self._fetches.pop(call, None):
@@ -282,6 +285,8 @@ class ConsumerCore:
     def _on_looked_up(
         self, now_ms: int, position: _Position, body: ResponseBody | TransportError
     ) -> list[ConsumerEffect]:
+        assert position.offset is None, (position.topic_partition, position.offset)
+        assert position.reason, position.topic_partition
         error = body.error if isinstance(body, ListOffsetsResponse) else ErrorCode.NETWORK_EXCEPTION
         if error is not ErrorCode.NONE or not isinstance(body, ListOffsetsResponse):
             return self._on_error(now_ms, position, error)
@@ -302,6 +307,7 @@ class ConsumerCore:
             answers = {answer.topic_partition: answer for answer in body.partitions}
         effects: list[ConsumerEffect] = []
         for topic_partition, (position, asked_offset) in fetch.asked.items():
+            assert position.is_fetching, (topic_partition, asked_offset)
             position.is_fetching = False
             if not self._is_current(position, asked_offset):
                 continue
@@ -332,6 +338,9 @@ class ConsumerCore:
 
     def _on_error(self, now_ms: int, position: _Position, error: ErrorCode) -> list[ConsumerEffect]:
         """Tries again later, perhaps at another leader; ends the reading where trying again cannot help."""
+        assert error is not ErrorCode.NONE, position.topic_partition
+        # Nothing is on its way that would come before the retry.
+        assert position.lookup_call is None, (position.topic_partition, position.lookup_call)
         is_lasting = not error.is_retriable and error is not ErrorCode.UNKNOWN_SERVER_ERROR
         if is_lasting:
             return self._lose(position, error)
@@ -377,6 +386,8 @@ class ConsumerCore:
             answer.records, position.offset, answer.high_watermark, check_crcs=self.config.check_crcs
         )
         effects: list[ConsumerEffect] = []
+        # They would be read a second time.
+        assert not read.records or read.next_offset > position.offset, (read.next_offset, position.offset)
         if read.next_offset > position.offset:
             position.offset = read.next_offset
             position.last_fetched_epoch = read.last_epoch

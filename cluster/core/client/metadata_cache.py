@@ -60,6 +60,7 @@ class MetadataCache:
 
     def update(self, response: MetadataResponse) -> list[LearnEndpoint]:
         """Takes over an answer that is no error; returns the endpoints that are new or have changed."""
+        had_brokers = bool(self.brokers)
         self.cluster_id = response.cluster_id
         learned = [
             LearnEndpoint(node_id=broker.broker_id, host=broker.host, port=broker.port)
@@ -72,6 +73,7 @@ class MetadataCache:
         for topic in response.topics:
             self._update_topic(topic, response.metadata_offset)
         self._forget_lists()
+        assert self.brokers or not had_brokers, len(response.brokers)
         return learned
 
     def _update_topic(self, topic: TopicMetadata, metadata_offset: int) -> None:

@@ -53,6 +53,8 @@ class StickyPartitioner:
 
     def partition(self, size_bytes: int, available: Sequence[int]) -> int:
         """Returns the partition for a record of `size_bytes`, out of `available`, which is not empty."""
+        # Otherwise it would never switch.
+        assert size_bytes > 0, size_bytes
         if self._bytes >= self._switch_bytes or self._partition not in available:
             chosen = self._draws.below(len(available), "sticky", self._topic, self._switches)
             self._partition, self._bytes = available[chosen], 0

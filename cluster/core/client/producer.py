@@ -155,6 +155,8 @@ class ProducerCore:
         assert self._generation not in self._flushes, (self._generation, ticket)
         self._flushes[self._generation] = ticket
         self._generation += 1
+        # A record of a later generation would be sent before this flush and told after it.
+        assert self._generation not in self._unfinished, (self._generation, self._unfinished)
         for queue in self._queues.values():
             if queue.queue:
                 queue.queue[-1].is_full = True
@@ -238,12 +240,17 @@ class ProducerCore:
             compression=self.config.compression_type,
             limit_bytes=self.config.batch_size,
         )
+        waiting = queue.queue
+        # The queue is in the order of numbers, and so of flushes.
+        assert not waiting or waiting[-1].number < batch.number, batch.number
+        assert not waiting or waiting[-1].generation <= batch.generation, batch.generation
         self._next_number += NUMBER_STEP
-        queue.queue.append(batch)
+        waiting.append(batch)
         return batch
 
     def _try_append(self, batch: ProducerBatch, record: PendingRecord) -> bool:
         if batch.data or batch.generation != record.generation:
+            assert batch.generation <= record.generation, (batch.generation, record.generation)
             batch.is_full = True
             return False
         return batch.try_append(
@@ -280,6 +287,8 @@ class ProducerCore:
                 effects.append(request)
         effects += self._finish_flushes()
         if self._is_closing and not self._unfinished:
+            assert self.buffered_bytes == 0, self.buffered_bytes
+            assert not self._flushes, self._flushes
             self._is_stopped = True
             return [*effects, Stop(reason="shutdown")]
         return [*effects, *self._arm(now_ms)]
@@ -306,10 +315,12 @@ class ProducerCore:
         for queue in self._queues.values():
             for batch in queue.in_flight:
                 if not batch.is_done and batch.created_ms <= before_ms:
+                    assert batch.attempts > 0, batch.number
                     queue.is_unresolved = batch.may_be_appended = True
                     effects += self._fail(batch, ErrorCode.REQUEST_TIMED_OUT, "delivery.timeout.ms passed")
             while queue.queue and queue.queue[0].created_ms <= before_ms:
                 batch = queue.queue.popleft()
+                assert not batch.is_done, batch.number
                 queue.is_unresolved |= batch.is_sequenced
                 effects += self._fail(batch, ErrorCode.REQUEST_TIMED_OUT, "delivery.timeout.ms passed")
         return effects
@@ -391,6 +402,8 @@ class ProducerCore:
             queue.sent(batch, leader)
             size_bytes += batch.size_bytes
             batches.append(batch)
+        # The first batch fits whatever its size, so that none waits for ever.
+        assert batches, (leader, len(queues))
         return self._request(leader, tuple(batches), now_ms)
 
     def _seal(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
@@ -419,6 +432,7 @@ class ProducerCore:
             expects_reply=expects_reply,
         )
         if expects_reply:
+            assert call not in self._calls, call
             self._calls[call] = _ProduceCall(leader=leader, batches=batches)
             self._in_flight[leader] = self._in_flight.get(leader, 0) + 1
             assert self._in_flight[leader] <= self._max_in_flight, (leader, self._in_flight)
@@ -432,6 +446,7 @@ class ProducerCore:
 
     def _on_response(self, now_ms: int, response: Response) -> list[ProducerEffect]:
         call, body = response.call, response.body
+        assert call < self._next_call, (call, self._next_call)
         if self.metadata.owns(call):
             return list(self.metadata.on_response(now_ms, body))
         if self.identity.owns(call):
@@ -460,6 +475,7 @@ class ProducerCore:
     def _on_result(
         self, now_ms: int, batch: ProducerBatch, result: ProducePartitionResponse
     ) -> list[ProducerEffect]:
+        assert batch.attempts > 0, batch.number
         queue = self._queues[batch.topic_partition]
         queue.answered(batch)
         error = result.error
@@ -484,6 +500,8 @@ class ProducerCore:
     def _retry(
         self, now_ms: int, queue: PartitionQueue, batch: ProducerBatch, result: ProducePartitionResponse
     ) -> None:
+        # What is in the log must not be sent again.
+        assert result.error not in _DUPLICATES, (batch.number, result.error)
         batch.retry_at_ms = now_ms + self.config.retry_backoff_ms
         if result.error not in _NO_NEWS_OF_LEADERS:
             if self.metadata.cache.hint(result.topic_partition, result.leader_id, result.leader_epoch):
@@ -506,6 +524,8 @@ class ProducerCore:
             batch.retry_at_ms = now_ms
         else:
             batch.retry_at_ms = now_ms + self.config.retry_backoff_ms
+        # A batch that lost its sequence gets another only after a resolution.
+        assert batch.is_sequenced or queue.has_gap, batch.number
         queue.put_back(batch)
 
     def _split(self, queue: PartitionQueue, batch: ProducerBatch) -> list[ProducerEffect]:
@@ -550,6 +570,7 @@ class ProducerCore:
         return told
 
     def _end(self, batch: ProducerBatch) -> None:
+        assert not batch.is_done, batch.number
         batch.is_done = True
         self._ended(batch.generation, batch.record_count, sum(entry.size_bytes for entry in batch.entries))
 

@@ -56,6 +56,8 @@ class IdentityKeeper:
         Returns None after the highest epoch, until there is a new id. Partitions that need no restart keep their
         epoch: the broker checks each partition by itself.
         """
+        # While there is an id, no other one is asked for.
+        assert self.current is None or self._call is None, (self.current, self._call)
         if self.current is not None and used == self.current:
             epoch = self.current.producer_epoch + 1
             self.current = None if epoch > MAX_EPOCH else replace(self.current, producer_epoch=epoch)
