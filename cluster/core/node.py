@@ -60,6 +60,7 @@ class Node:
 
     def start(self, now_ms: int) -> list[Effect]:
         """Starts the controller, then the broker. Raises what their `start` raises."""
+        assert not self._local, self._local
         self._now_ms = now_ms
         effects: list[Effect] = []
         if self.controller is not None:

@@ -126,6 +126,8 @@ class Controller:
         for offset, record in self._log.replay():
             self.image.apply(record, offset)
             self._pending_image.apply(record, offset)
+        read, pending = self.image.next_offset, self._pending_image.next_offset
+        assert read == pending, (read, pending)
         for broker in self.image.unfenced_brokers():
             self.sessions.begin(broker.broker_id, now_ms)
         effects.append(observe("controller.started", metadata_offset=self._log.end_offset))
@@ -258,6 +260,7 @@ class Controller:
         broker_id = self.sessions.expired(now_ms)
         if broker_id is None:
             return []
+        assert not self.sessions.is_live(broker_id, now_ms), (broker_id, now_ms)
         return self._append(self.brokers.records_for_fencing(broker_id), NO_CALL, None, now_ms)
 
     def _arm_sessions(self, now_ms: int) -> list[Effect]:
@@ -290,6 +293,10 @@ class Controller:
         """Starts a flush unless one runs; what is appended meanwhile shares the next one."""
         if self._flushing is not None or self.log.end_offset == self.log.committed_offset:
             return []
+        appended, committed = self.log.end_offset, self.log.committed_offset
+        assert committed < appended, (committed, appended)
+        # Only decisions append, and each waits for its flush.
+        assert self._uncommitted, (committed, appended)
         self._next_job += 1
         self._flushing = (self._next_job, self.log.end_offset)
         return [RunJob(job=self._next_job, kind="flush", work=self.log.prepare_flush())]
@@ -301,6 +308,8 @@ class Controller:
         self.log.commit(self._flushing[1])
         self._flushing = None
         effects = [*self._commit(), *self._fetches.wake(self.log), *self._flush()]
+        applied, committed = self.image.next_offset, self.log.committed_offset
+        assert applied == committed, (applied, committed)
         return [*effects, *self._maybe_close(now_ms)] if self._is_closing else effects
 
     def _commit(self) -> list[Effect]:

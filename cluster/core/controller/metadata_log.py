@@ -66,6 +66,7 @@ class MetadataLog:
         headers = (committed_header(self.committed_offset),)
         batch = build_metadata_batch(records, timestamp_ms=now_ms, headers=headers)
         first_offset = self.end_offset
+        assert self.committed_offset <= first_offset, (self.committed_offset, first_offset)
         self._log.append_as_leader(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
         assert self.end_offset == first_offset + len(records), (self.end_offset, first_offset)
         return first_offset

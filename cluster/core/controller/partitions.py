@@ -130,6 +130,7 @@ class PartitionControl:
 
         The last member of an ISR stays (ELE-5, KIP-858).
         """
+        assert broker_id in self.image.brokers, broker_id
         self.offline[broker_id] = frozenset(topic_partitions)
         records = []
         for topic_partition in topic_partitions:

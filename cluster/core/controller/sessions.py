@@ -33,6 +33,8 @@ class Sessions:
 
     def begin(self, broker_id: int, now_ms: int, metadata_offset: int = NEVER_READ) -> None:
         """Begins a session with its full time: the broker was unfenced, or the controller has started (BRK-3)."""
+        # That of a fenced broker has ended.
+        assert broker_id not in self._sessions, (broker_id, now_ms)
         self._sessions[broker_id] = Session(last_contact_ms=now_ms, metadata_offset=metadata_offset)
 
     def end(self, broker_id: int) -> None:
@@ -74,6 +76,9 @@ class Sessions:
         session = self._sessions[broker_id]
         if session.controlled_shutdown_offset < 0:
             session.controlled_shutdown_offset = offset
+        # The first call names the lowest offset, because the log only grows.
+        kept = session.controlled_shutdown_offset
+        assert kept <= offset, (broker_id, kept, offset)
         return session.controlled_shutdown_offset
 
     def metadata_offset(self, broker_id: int) -> int:
