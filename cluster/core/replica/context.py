@@ -90,6 +90,7 @@ class ReplicaContext:
         At the end of the step the requests that wait for it are answered, and the controller is informed.
         """
         assert topic_partition not in self.replicas, topic_partition
+        assert topic_partition not in self.offline, topic_partition
         self.offline.add(topic_partition)
         self.has_newly_offline = True
         self.touch(topic_partition)

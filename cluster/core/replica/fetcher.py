@@ -114,6 +114,7 @@ class Fetchers:
             self._wait(fetcher, min(delayed_until_ms))
 
     def _wait(self, fetcher: Fetcher, until_ms: int) -> None:
+        assert not fetcher.is_in_flight, (fetcher.leader_id, until_ms)
         fetcher.delayed_until_ms = until_ms
 
         def go_on(now_ms: int) -> None:
@@ -122,6 +123,7 @@ class Fetchers:
         self._context.outbox.set_timer(f"{WAIT_TIMER}{fetcher.leader_id}", until_ms, go_on)
 
     def _send(self, fetcher: Fetcher, ready: list[Replica]) -> None:
+        assert ready, fetcher.leader_id
         config = self._context.config
         asked: dict[TopicPartition, FetchPartition] = {}
         for replica in ready:
@@ -174,6 +176,8 @@ class Fetchers:
             about = asked.get(answer.topic_partition)
             if replica is not None and about is not None and self.is_current(now_ms, replica, about):
                 self.apply(now_ms, fetcher, replica, about, answer)
+        # The next one is sent at the end of the step, when the other events of the step are handled too.
+        assert not fetcher.is_in_flight, fetcher.leader_id
 
     def is_current(self, now_ms: int, replica: Replica, asked: FetchPartition) -> bool:
         """Returns whether the replica is still in the leader epoch and at the log end of the fetch.
@@ -201,6 +205,8 @@ class Fetchers:
         """
         follower = replica.follower
         assert follower is not None and follower.leader_id == fetcher.leader_id, replica.topic_partition
+        own_epoch, epoch = follower.leader_epoch, replica.leader_epoch
+        assert own_epoch == epoch, (replica.name, own_epoch, epoch)
         try:
             match answer.error:
                 case ErrorCode.NONE if answer.diverging is not None:

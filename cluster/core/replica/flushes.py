@@ -91,7 +91,9 @@ class Flushes:
             return
         replica.flushed_ms = now_ms
         # After a truncation in between, less than `up_to` is noted.
+        local = replica.log.local
         replica.log.flushes.done(up_to)
+        assert local.recovery_point <= local.log_end_offset, (local.recovery_point, local.log_end_offset)
         if self.is_behind(replica):
             self._flush(replica, replica.log.local.log_end_offset)
         else:

@@ -11,7 +11,7 @@ from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
 from cluster.core.messages import AlterPartitionRequest, AlterPartitionResponse, IsrMember, ResponseBody
 from cluster.core.replica.context import ReplicaContext
-from cluster.core.replica.isr import CommittedIsr, PendingExpandIsr, PendingIsr, joined
+from cluster.core.replica.isr import CommittedIsr, PendingExpandIsr, PendingIsr, committed_isr, joined
 from cluster.core.replica.leader import Leader
 from cluster.core.replica.progress import FollowerProgress
 from cluster.core.replica.replica import Replica
@@ -87,6 +87,7 @@ class IsrChanges:
 
     def _send(self, now_ms: int, replica: Replica, leader: Leader, proposal: PendingIsr) -> None:
         assert self._context.broker_id in proposal.proposed, (replica.name, proposal)
+        assert leader.proposal_call is None, (replica.name, leader.proposal_call)
         own_epoch = self._context.broker_epoch
         request = AlterPartitionRequest(
             broker_id=self._context.broker_id,
@@ -116,6 +117,7 @@ class IsrChanges:
         proposal: PendingIsr,
         body: ResponseBody | TransportError,
     ) -> None:
+        assert leader.proposal_call is not None, (replica.name, proposal)
         leader.proposal_call = None
         # The answer belongs to an older leader epoch, which is over.
         if replica.leader is not leader:
@@ -133,6 +135,8 @@ class IsrChanges:
                 pass
             case _:
                 self._retry_later(now_ms, replica, leader, proposal)
+        # What follows is proposed later, by a fetch or a timer.
+        assert leader.proposal_call is None, (replica.name, leader.proposal_call)
 
     def _turn_away(self, now_ms: int, replica: Replica, leader: Leader, joiner: int) -> None:
         """Stops waiting for a joiner that the controller refused: since its fetch its disk failed, or it was fenced."""
@@ -148,6 +152,7 @@ class IsrChanges:
 
         Any other answer is out of date (ISR-6, KAFKA-12751).
         """
+        assert replica.leader is leader, replica.name
         if body.leader_epoch != leader.leader_epoch or body.partition_epoch < replica.partition_epoch:
             return
         if body.partition_epoch == replica.partition_epoch:
@@ -157,6 +162,8 @@ class IsrChanges:
             return
         replica.partition_epoch = body.partition_epoch
         self.adopt(now_ms, replica, leader, body.isr, body.partition_epoch)
+        adopted = committed_isr(leader.isr).partition_epoch
+        assert adopted == replica.partition_epoch, (replica.name, adopted, replica.partition_epoch)
 
     def adopt(
         self, now_ms: int, replica: Replica, leader: Leader, isr: tuple[int, ...], partition_epoch: int

@@ -81,3 +81,5 @@ class ReplicaManager:
         self.fetchers.stop()
         self.produces.fail_all()
         self.fetches.answer_all(now_ms)
+        waiting = len(self.produces.purgatory) + len(self.fetches.purgatory)
+        assert waiting == 0, waiting

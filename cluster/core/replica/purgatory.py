@@ -80,9 +80,13 @@ class Purgatory(Generic[Operation]):
             self._outbox.set_timer(self._timer_key, first_ms, self._on_time)
 
     def _on_time(self, now_ms: int) -> None:
+        assert self._armed_ms is not None, now_ms
         self._armed_ms = None
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             operation = self.take(heapq.heappop(self._deadlines)[1])
             if operation is not None:
                 self._expire(now_ms, operation)
         self._arm()
+        # Each that waits has a deadline to come, and the first of them a timer.
+        assert len(self._parked) <= len(self._deadlines), (len(self._parked), len(self._deadlines))
+        assert self._armed_ms is not None or not self._deadlines, self._deadlines[:1]

@@ -55,6 +55,8 @@ class Roles:
                 self._tell_offline(registration.topic_partition, registration.leader_epoch)
             else:
                 self.apply(now_ms, registration)
+        here, offline = len(self._context.replicas), len(self._context.offline)
+        assert here + offline == len(mine), (here, offline, len(mine))
 
     def apply_delta(self, now_ms: int, delta: MetadataDelta) -> None:
         """Applies the outcome of a delta; epochs that began and ended within it are skipped (CTL-5)."""
@@ -221,6 +223,7 @@ class Roles:
         replica.leader = replica.follower = None
         del self._context.replicas[replica.topic_partition]
         self._tell_offline(replica.topic_partition, replica.leader_epoch)
+        assert replica.topic_partition in self._context.offline, replica.name
 
     def _tell_offline(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
         self._context.take_offline(topic_partition)
@@ -260,3 +263,5 @@ class Roles:
             self._logs.delete(replica)
         except (StorageError, OSError) as error:
             self._logs.on_disk_failed(replica.log, error)
+        # A partition that is not placed here must not be reported as offline here.
+        assert replica.topic_partition not in self._context.offline, replica.name

@@ -26,6 +26,7 @@ class SharedRead:
     ) -> FetchData:
         """Reads up to the log end as `PartitionLog.read` does, and raises the same; the offset is within the log."""
         asked, log_end = (start_offset, max_size, min_one_message), log.local.log_end
+        assert start_offset <= log_end.offset, (start_offset, log_end)
         is_same = self._log is log and self._log_end is log_end and self._asked == asked
         if is_same and self._data is not None and log.online.reason is None:
             return self._data
@@ -33,5 +34,6 @@ class SharedRead:
             start_offset, max_size=max_size, isolation=Isolation.LOG_END, min_one_message=min_one_message
         )
         if data.records:
+            assert start_offset < log_end.offset, (start_offset, log_end)
             self._log, self._log_end, self._asked, self._data = log, log_end, asked, data
         return data
