@@ -43,6 +43,7 @@ class LazyIndex(Generic[Index]):
                 raise FileNotFoundError(errno.ENOENT, "deleted", self._path)
             if self.index is None:
                 self.index = self._opened(self._path)
+                assert self.index.path == self._path, (self.index.path, self._path)
             return self.index
 
     @property
@@ -56,12 +57,14 @@ class LazyIndex(Generic[Index]):
     def rename_to(self, path: str) -> None:
         """Rename the file; until the index is opened, a missing file is no error."""
         with self._lock:
+            assert not self._is_deleted, (self._path, path)
             if self.index is not None:
                 self.index.rename_to(path)
             else:
                 if self._file_system.exists(self._path):
                     self._file_system.rename(self._path, path)
                 self._path = path
+            assert self.path == path, (self.path, path)
 
     def update_parent_directory(self, directory: str) -> None:
         """Take over the new name of the directory; only the remembered path changes."""

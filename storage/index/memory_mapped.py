@@ -299,6 +299,7 @@ class MemoryMappedIndex:
 
     def _remap(self) -> None:
         """Map the file again; an empty file cannot be mapped, so its view is empty bytes."""
+        assert self._map is None, self._path
         self._length = self._file.size()
         if self._read_only:
             self._view = memoryview(self._file.read_at(0, self._length))

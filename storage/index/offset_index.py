@@ -71,6 +71,7 @@ class OffsetIndex(MemoryMappedIndex):
         Raises ValueError for a full index, InvalidOffset for an offset that is not above the last one, and
         SegmentOffsetOverflow; then nothing is appended (IX13).
         """
+        assert position >= 0, (offset, position)
         if self.is_full:
             raise ValueError(f"{self._path} is full with {self._entries} entries")
         if self._entries and offset <= self._last_offset:
@@ -82,6 +83,8 @@ class OffsetIndex(MemoryMappedIndex):
         """Append many entries by one write, all or none. Raises what `append` raises."""
         if not offsets:
             return
+        assert 0 <= positions[0], (self._path, positions[0])
+        assert positions[0] <= positions[-1], (self._path, positions[0], positions[-1])
         self._check_free(len(offsets))
         before = self._last_offset if self._entries else self._base_offset - 1
         if before >= offsets[0] or not is_rising(offsets):
@@ -96,6 +99,7 @@ class OffsetIndex(MemoryMappedIndex):
         columns[1::2] = positions
         self._append_entries(struct.pack(f">{len(columns)}i", *columns))
         self._last_offset = offsets[-1]
+        assert before < self._last_offset, (self._path, before, self._last_offset)
 
     def entry(self, slot: int) -> OffsetPosition:
         """The entry at `slot`, from 0. Raises ValueError when there is no such entry."""

@@ -86,6 +86,7 @@ class TimeIndex(MemoryMappedIndex):
         # A Struct of its own: struct.pack would keep the long format in its cache.
         self._append_entries(struct.Struct(">" + "qi" * len(timestamps)).pack(*columns))
         self._last_entry = TimestampOffset(timestamps[-1], offsets[-1])
+        assert last.timestamp < timestamps[-1], (self._path, last, self._last_entry)
 
     def entry(self, slot: int) -> TimestampOffset:
         """The entry at `slot`, from 0. Raises ValueError when there is no such entry."""

@@ -306,6 +306,7 @@ class FileRecords:
         The file is changed only if it is longer, so that an equal size does not change its modification time. Raises
         StorageError when the records are shorter.
         """
+        assert not self._read_only, self._path
         original = self.size_bytes
         if not 0 <= target_size_bytes <= original:
             raise StorageError(f"{self._path}: cannot truncate {original} bytes to {target_size_bytes}")
@@ -379,6 +380,7 @@ class FileRecords:
         That is damage, but Kafka reads 61 bytes: from them it decides where a log ends after an orderly stop, and its
         dump tool shows them.
         """
+        assert batch.size_bytes < HEADER_SIZE, (self._path, batch.position, batch.size_bytes)
         header = self._file.read_at(batch.position, HEADER_SIZE)
         if len(header) < HEADER_SIZE:
             return batch

@@ -108,6 +108,7 @@ class SegmentIndexes:
         If a damaged index refuses it, this is logged only: neither a roll nor a stop may fail.
         """
         index = self.time
+        assert index.entries <= index.max_entries, (index.path, index.entries, index.max_entries)
         if index.entries == index.max_entries and last.timestamp > index.last_entry.timestamp:
             logger.warning("time index full, last entry left out: path=%s", index.path)
             return
@@ -115,6 +116,7 @@ class SegmentIndexes:
             index.maybe_append(*last, skip_full_check=True)
         except (InvalidOffset, ValueError) as error:
             logger.warning("last time entry left out: path=%s reason=%s", index.path, error)
+        assert index.entries <= index.max_entries, (index.path, index.entries, index.max_entries)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at `offset` and above, and restore the size that an active segment's indexes have (LS13).

@@ -38,7 +38,9 @@ def create_cleaned_segment(
         path = join(directory, offset_name(base_offset) + suffix + CLEANED_SUFFIX)
         if file_system.exists(path):
             file_system.unlink(path)
-    return LogSegment.open(file_system, directory, base_offset, config, now_ms, suffix=CLEANED_SUFFIX)
+    segment = LogSegment.open(file_system, directory, base_offset, config, now_ms, suffix=CLEANED_SUFFIX)
+    assert segment.size_bytes == 0, segment
+    return segment
 
 
 def replace_segments(
@@ -90,6 +92,7 @@ def _mark_complete(file_system: FileSystem, directory: str, coming: Sequence[Log
 
     While a file of the lowest base offset is `.cleaned`, a start undoes all of them.
     """
+    assert coming[0].base_offset <= coming[-1].base_offset, coming
     # The `.cleaned` names must be durable: one that is left makes a start undo those that are `.swap` already.
     file_system.sync_directory(directory)
     if len(coming) > 1:
@@ -105,4 +108,5 @@ def _retire(segments: LogSegments, going: Sequence[LogSegment], coming_bases: se
     for segment in going:
         if segment.base_offset not in coming_bases:
             segments.remove(segment.base_offset)
+        assert segments.get(segment.base_offset) is not segment, segment
         segment.change_file_suffixes("", DELETED_SUFFIX)

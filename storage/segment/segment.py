@@ -225,6 +225,7 @@ class LogSegment:
         if max_timestamp > greatest[0]:
             greatest = self._max_timestamp = TimestampOffset(max_timestamp, last_offset)
         unindexed_bytes = self._bytes_since_last_index_entry
+        assert unindexed_bytes >= 0, (unindexed_bytes, position)
         if unindexed_bytes > self._index_interval_bytes:
             self.indexes.append(last_offset, position, greatest)
             unindexed_bytes = 0
@@ -240,6 +241,7 @@ class LogSegment:
             interval_bytes=self._index_interval_bytes,
             greatest=self.max_timestamp,
         )
+        assert counted_from < size_bytes, (counted_from, position, size_bytes)
         if entries.offsets:
             self.indexes.append_all(entries)
         self._bytes_since_last_index_entry = size_bytes - counted_from
@@ -320,9 +322,12 @@ class LogSegment:
 
         The time index gets its last entry; the unused ends of all three files are cut off.
         """
+        assert not self._is_deleted, self.path
         self.indexes.append_last_time_entry(self.max_timestamp)
         self.indexes.trim()
         self.records.trim()
+        # A clean start takes each slot for an entry.
+        assert self.time_index.free_entries == 0, (self.path, self.time_index.free_entries)
 
     def translate_offset(self, offset: int, start_position: int = 0) -> LogOffsetPosition | None:
         """The first batch whose last offset is at least `offset`; None when there is none (LS7)."""
@@ -401,6 +406,7 @@ class LogSegment:
         same. Raises OSError.
         """
         found = self.translate_offset(offset)
+        assert found is None or found.position < self.records.size_bytes, (self.records.size_bytes, found)
         self.indexes.truncate_to(offset)
         removed_bytes = 0 if found is None else self.cut_records(found.position)
         if self.records.size_bytes == 0:
@@ -421,6 +427,7 @@ class LogSegment:
         removed_bytes = self.records.truncate_to(position)
         if removed_bytes > 0:
             self.records.flush()
+        assert self.records.size_bytes == position, (self.path, self.records.size_bytes, position)
         return removed_bytes
 
     def _read_largest_timestamp(self) -> TimestampOffset:
@@ -448,12 +455,14 @@ class LogSegment:
         self._created_ms = now_ms
         self._first_batch_timestamp = None
         self._bytes_since_last_index_entry = 0
+        assert self.time_index.last_entry.timestamp < 0, (self.path, self.time_index.last_entry)
 
     def note_recovered(self, max_timestamp: TimestampOffset) -> None:
         """Finish the indexes after recovery has walked the `.log` to its end (LS10).
 
         Raises InvalidOffset if the batch of the greatest timestamp is below the last entry of the time index.
         """
+        assert self.can_hold(max_timestamp.offset), (self.path, max_timestamp)
         self._max_timestamp = max_timestamp
         self.offset_index.trim_to_valid_size()
         last = self.time_index.last_entry
@@ -464,6 +473,8 @@ class LogSegment:
         self.indexes.append_last_time_entry(max_timestamp)
         self.time_index.trim_to_valid_size()
         self._bytes_since_last_index_entry = 0
+        # The next start takes each slot for an entry.
+        assert self.time_index.free_entries == 0, (self.path, self.time_index.free_entries)
 
     def has_offset_index_file(self) -> bool:
         return self._file_system.exists(self.offset_index_path)
@@ -498,8 +509,11 @@ class LogSegment:
         Nothing is synced. An index file that was never made is no error, a missing `.log` is. Raises ValueError, with
         nothing renamed, if a name does not end in `old_suffix`.
         """
+        assert old_suffix != new_suffix, (self.path, old_suffix)
         self.records.rename_to(with_suffix(self.path, LOG_SUFFIX + old_suffix, LOG_SUFFIX + new_suffix))
         self.indexes.change_suffix(old_suffix, new_suffix)
+        # An index that kept its name would be taken for that of another segment.
+        assert self.offset_index_path.endswith(new_suffix), (self.offset_index_path, new_suffix)
 
     def update_parent_directory(self, directory: str) -> None:
         """Take over the new name of the directory; only the remembered paths change."""
