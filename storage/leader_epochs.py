@@ -160,7 +160,8 @@ class LeaderEpochCache:
             raise InvalidRecord(f"{self.path}: leader epoch {epoch} at offset {start_offset} is negative")
         self._insert(epoch, start_offset)
         self._is_dirty = True
-        assert self.last_epoch == epoch and self._last_start <= start_offset, (epoch, start_offset)
+        assert self.last_epoch == epoch, (self.last_epoch, epoch)
+        assert self._last_start <= start_offset, (self._last_start, start_offset)
 
     def truncate_from_end(self, end_offset: int) -> bool:
         """Drop the epochs that start at or above `end_offset`; none if `end_offset` is negative (EP6, EP8).
@@ -169,6 +170,7 @@ class LeaderEpochCache:
         """
         if end_offset < 0 or self._last_start < end_offset:
             return False
+        assert self._starts[-1] == self._last_start, (self.path, self._starts, self._last_start)
         self._drop_from(bisect_left(self._starts, end_offset))
         assert self._last_start < end_offset, (self.path, self._last_start, end_offset)
         self._note_change()
@@ -219,10 +221,13 @@ class LeaderEpochCache:
 
     def copy_to(self, file_system: FileSystem, path: str) -> LeaderEpochCache:
         """A copy with the same entries and another file, which is not written yet. Kafka: withCheckpoint."""
+        assert path != self.path, path
         copy = LeaderEpochCache(file_system, path)
         copy._epochs, copy._starts = self._epochs[:], self._starts[:]
         copy.last_epoch, copy._last_start = self.last_epoch, self._last_start
         copy._is_dirty = True
+        # A change of one must not reach the other.
+        assert copy._starts is not self._starts, path
         return copy
 
     def _entry_at(self, index: int) -> EpochEntry:
@@ -231,6 +236,7 @@ class LeaderEpochCache:
     def _insert(self, epoch: int, start_offset: int) -> None:
         if epoch == self.last_epoch and start_offset >= self._last_start:
             return
+        assert start_offset >= 0, (self.path, epoch, start_offset)
         # Both lists ascend, so the entries that contradict form a tail in each: the longer tail is dropped.
         keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
         if keep < len(self._epochs):
@@ -241,12 +247,16 @@ class LeaderEpochCache:
         self._epochs.append(epoch)
         self._starts.append(start_offset)
         self.last_epoch, self._last_start = epoch, start_offset
-        assert len(self._epochs) == len(self._starts), (self.path, self._epochs, self._starts)
+        assert len(self._starts) < 2 or self._starts[-2] < start_offset, (self.path, self._starts)
+        assert len(self._epochs) < 2 or self._epochs[-2] < epoch, (self.path, self._epochs)
 
     def _drop_from(self, index: int) -> None:
+        # A negative one would count from the end.
+        assert 0 <= index, (self.path, index)
         del self._epochs[index:], self._starts[index:]
         self.last_epoch = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
         self._last_start = self._starts[-1] if self._starts else UNDEFINED_OFFSET
+        assert len(self._epochs) == len(self._starts), (self.path, self._epochs, self._starts)
 
     def _note_change(self) -> None:
         self._is_dirty = True

@@ -210,6 +210,7 @@ class Compactions:
         """
         local, segment = self._local, self._local.segments.get(base_offset)
         assert segment is not None, base_offset
+        assert segment is not local.segments.active, segment
         with self._online.during("split"):
             split = split_overflowed_segment(
                 local.file_system,

@@ -94,6 +94,10 @@ class Flushes:
         self._marks.keep_high_watermark_within_log()
         logger.info("rolled: log=%s base_offset=%d", self._local.directory, segment.base_offset)
         assert segment is self._local.segments.active, (segment, self._local.segments.active)
+        assert self._marks.high_watermark <= self._local.log_end_offset, (
+            self._marks.high_watermark,
+            self._local.log_end,
+        )
         return segment
 
     @property
@@ -136,16 +140,20 @@ class Flushes:
 
     def done(self, offset: int) -> None:
         """Move the recovery point: the prepared flush up to `offset` has run. Those before it count as done too."""
+        assert offset >= 0, offset
         valid_up_to = offset
         for index, prepared in enumerate(self._prepared):
             if prepared.offset == offset:
                 valid_up_to = prepared.valid_up_to
                 del self._prepared[: index + 1]
                 break
+        # A truncation may have lowered it, nothing raises it.
+        assert valid_up_to <= offset, (valid_up_to, offset)
         reached = min(valid_up_to, self._local.log_end_offset)
         self._local.raise_recovery_point(reached)
 
     def truncated_to(self, offset: int) -> None:
         """Note that the log was cut at `offset`: prepared flushes promise nothing above it any more."""
+        assert offset >= 0, offset
         for prepared in self._prepared:
             prepared.valid_up_to = min(prepared.valid_up_to, offset)

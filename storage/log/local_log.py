@@ -192,6 +192,7 @@ class LocalLog:
             active.restart(now_ms)
             self._flush_all()
             assert self.segments.active is active, (active, self.segments.active)
+            assert active.size_bytes == 0, active
             return active
         if new_base < active.base_offset:
             raise StorageError(f"{self.directory}: cannot roll to {new_base}, below {active.base_offset}")
@@ -203,6 +204,7 @@ class LocalLog:
         self.update_log_end(self.log_end_offset)
         # Above the log end when a follower leaves a gap: no record will be written into the gap.
         self.recovery_point = new_base
+        assert segment.size_bytes == 0, segment
         assert self.segments.active is segment, (segment, self.segments.active)
         assert self.log_end_offset <= segment.base_offset, (self.log_end, segment)
         return segment
@@ -266,10 +268,12 @@ class LocalLog:
 
         So a crash between two of them leaves a shorter log, never a log with a hole.
         """
+        assert not doomed or self.segments.last is doomed[-1], (self.segments.last, doomed)
         for segment in reversed(doomed):
             self.segments.remove(segment.base_offset)
             segment.delete()
             self.file_system.sync_directory(self.directory)
+        assert not doomed or doomed[0].base_offset not in self.segments, (doomed[0], self.segments.last)
 
     def segments_to_flush(self, offset: int) -> list[LogSegment]:
         """The segments that may hold bytes which are not on disk, up to `offset` (exclusive) (FL2)."""

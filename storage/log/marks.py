@@ -96,6 +96,7 @@ class Marks:
 
     def set_high_watermark(self, new: LogOffsetMetadata) -> None:
         """Move the high watermark to `new`, which may be lower. The producers' completed transactions follow it."""
+        assert new.offset >= 0, new
         if new.offset < self.high_watermark:
             logger.info(
                 "high watermark back: log=%s from=%d to=%d",
@@ -106,7 +107,7 @@ class Marks:
         self.high_watermark, self._high_watermark_place = new.offset, new
         self._producers.on_high_watermark_updated(new.offset)
         self.refresh_first_unstable()
-        assert 0 <= new.offset <= self._local.log_end_offset, (new, self._local.log_end)
+        assert new.offset <= self._local.log_end_offset, (new, self._local.log_end)
 
     def keep_high_watermark_within_log(self) -> None:
         """Set it to the log end if it is there or above: after a roll or a truncation its place may be gone (AP15)."""
@@ -153,6 +154,7 @@ class Marks:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
         if offset <= self.log_start_offset:
             return False
+        assert offset <= self._local.log_end_offset, (offset, self._local.log_end)
         self.log_start_offset = offset
         self._local.raise_recovery_point(offset)
         self._epochs.truncate_from_start(offset)

@@ -212,6 +212,7 @@ class PartitionLog:
 
         The new name is durable on return. Raises StorageError.
         """
+        assert "/" not in name, name
         before = self.local.directory
         parent = dirname(before)
         directory = f"{parent}/{name}" if parent else name
@@ -228,6 +229,9 @@ class PartitionLog:
         self.local.segments.update_parent_directory(directory)
         self.producers.update_parent_directory(directory)
         self.epochs.update_parent_directory(directory)
+        # Files that are opened or renamed later are looked for there.
+        assert dirname(self.local.segments.active.path) == directory, (self.local.segments.active, directory)
+        assert dirname(self.epochs.path) == directory, (self.epochs.path, directory)
         return True
 
     def __repr__(self) -> str:

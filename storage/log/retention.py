@@ -145,7 +145,9 @@ class Retention:
 
     def _retire(self, segment: LogSegment) -> None:
         """Take one out for good before the next: a crash between leaves the end of the log, without a hole."""
+        assert self._local.segments.first is segment, (self._local.segments.first, segment)
         self._local.segments.remove(segment.base_offset)
+        assert self._local.segments.first is not None, segment
         segment.change_file_suffixes("", DELETED_SUFFIX)
         self._local.file_system.sync_directory(self._local.directory)
         self.delete_files(segment)

@@ -74,6 +74,7 @@ class Truncation:
 
     def _truncate(self, offset: int, now_ms: int) -> None:
         before, recovery_point = self._local.log_end_offset, self._local.recovery_point
+        assert offset < before, (offset, before)
         self._flushes.truncated_to(offset)
         removed = self._local.truncate_to(offset, now_ms)
         self._producers.delete_snapshots_of(removed)
@@ -82,6 +83,8 @@ class Truncation:
         self._marks.restart_at(min(offset, self._marks.log_start_offset))
         self._rebuild_producers(offset, now_ms)
         self._marks.keep_high_watermark_within_log()
+        assert self._local.log_end_offset == offset, (self._local.log_end, offset)
+        assert self._marks.log_start_offset <= offset, (self._marks.log_start_offset, offset)
         self._note_truncation(before, recovery_point)
 
     def truncate_fully_and_start_at(
@@ -97,6 +100,7 @@ class Truncation:
 
     def _truncate_fully(self, offset: int, log_start_offset: int | None, now_ms: int) -> None:
         before, recovery_point = self._local.log_end_offset, self._local.recovery_point
+        assert offset >= 0, offset
         self._flushes.truncated_to(0)
         self._local.truncate_fully_and_start_at(offset, now_ms)
         self._epochs.clear_and_flush()
@@ -104,6 +108,8 @@ class Truncation:
         self._marks.restart_at(offset if log_start_offset is None else log_start_offset)
         self._rebuild_producers(offset, now_ms)
         self._marks.set_high_watermark(self._local.log_end)
+        assert self._marks.high_watermark == offset, (self._marks.high_watermark, offset)
+        assert not len(self._epochs), self._epochs.latest_entry
         self._note_truncation(before, recovery_point)
 
     def _note_truncation(self, log_end_before: int, recovery_point_before: int) -> None:
