@@ -170,6 +170,7 @@ class ProducerStateEntry:
 
     def merge(self, newer: ProducerStateEntry) -> None:
         """Take over the copy that an append has changed, after its bytes were written (PS9)."""
+        assert newer is not self, self
         assert newer.producer_id == self.producer_id, (newer.producer_id, self.producer_id)
         self.set_epoch(newer.producer_epoch)
         self.batches.extend(newer.batches)

@@ -68,6 +68,7 @@ def _cached(batch: RecordBatch) -> CachedBatch:
 def _prepend(entry: ProducerStateEntry, found: list[CachedBatch]) -> None:
     """Add those of `found` that directly precede the known batches, without a gap in sequences."""
     known = [*entry.recalled, *entry.batches]
+    assert known, entry
     for batch in reversed(found):
         last_sequence, last_offset, delta, _ = known[0]
         # It is known already, or above the offset up to which the state was replayed.
@@ -77,8 +78,8 @@ def _prepend(entry: ProducerStateEntry, found: list[CachedBatch]) -> None:
         if len(known) == BATCHES_KEPT or not is_in_sequence(batch[0], first_sequence):
             break
         known.insert(0, batch)
-    assert len(known) <= BATCHES_KEPT, known
     entry.recalled = tuple(known[: len(known) - len(entry.batches)])
+    assert len(entry.recalled) + len(entry.batches) <= BATCHES_KEPT, entry
 
 
 def _look_back(segments: LogSegments) -> list[tuple[LogSegment, int]]:

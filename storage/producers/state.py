@@ -162,6 +162,7 @@ class ProducerStateManager:
 
         The state is that at `offset` from now on.
         """
+        assert offset >= 0, offset
         self._map_end_offset = offset
 
     def index_entry_of(self, completed: CompletedTransaction) -> AbortedTransaction | None:
@@ -437,6 +438,7 @@ class ProducerStateManager:
 
         Producers stay: a retry must still be recognized.
         """
+        assert log_start_offset >= 0, log_start_offset
         self._remove_completed_below(log_start_offset)
         self._map_end_offset = max(self.map_end_offset, log_start_offset)
         self.last_snapshot_offset = self._snapshots[-1] if self._snapshots else log_start_offset
@@ -447,6 +449,8 @@ class ProducerStateManager:
         self._completed.clear()
 
     def _load_newest_snapshot(self, log_start_offset: int, now_ms: int) -> None:
+        assert self.is_empty, (self._producers, self._completed)
+        assert not self._ongoing, self._ongoing
         while self._snapshots:
             offset = self._snapshots[-1]
             path = join(self._directory, snapshot_name(offset))
@@ -572,8 +576,10 @@ class ProducerStateManager:
         """
         if not offsets:
             return
-        doomed = set(offsets)
+        doomed, before = set(offsets), len(self._snapshots)
         self._snapshots = [offset for offset in self._snapshots if offset not in doomed]
+        # There was one for each.
+        assert len(self._snapshots) + len(doomed) <= before, (self._snapshots, doomed, before)
         for offset in sorted(doomed):
             try:
                 self._file_system.unlink(join(self._directory, snapshot_name(offset)))
@@ -599,3 +605,4 @@ def _put_in_order(transactions: dict[int, OngoingTransaction], transaction: Ongo
         ordered = sorted(transactions.items())
         transactions.clear()
         transactions.update(ordered)
+    assert next(reversed(transactions)) >= transaction.first_offset, transaction.first_offset

@@ -33,10 +33,12 @@ class VerificationEntry:
 
     def note(self, *, sequence: int, producer_epoch: int) -> None:
         """Note another request: a higher epoch replaces sequence and epoch, a lower one is ignored."""
+        epoch_before = self.producer_epoch
         if producer_epoch > self.producer_epoch:
             self.producer_epoch, self.lowest_sequence = producer_epoch, sequence
         elif producer_epoch == self.producer_epoch:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
+        assert self.producer_epoch >= epoch_before, (self.producer_epoch, epoch_before)
 
 
 @final
