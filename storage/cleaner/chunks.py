@@ -119,6 +119,7 @@ class SourceReader:
 
         Raises CorruptBatch when the batch does not end in the file, StorageError when the capacity may not grow.
         """
+        assert len(chunk) <= self.capacity_bytes, (source.path, position, len(chunk), self.capacity_bytes)
         limit_bytes = max_message_bytes
         if self.capacity_bytes >= max_message_bytes:
             size_bytes = frame_size(chunk, 0, source.path, position)

@@ -116,6 +116,7 @@ class Compaction:
             cleaned.delete()
 
     def _run(self) -> Generator[Work, None, None]:
+        assert self.end_offset is None, (self._log.directory, self.end_offset)
         segments = self._log.segments
         legacy_horizon_ms = self._legacy_horizon_ms()
         yield from self._slices(self._build_map())
@@ -176,6 +177,7 @@ class Compaction:
         cleaned.open_indexes()
         self._transactions.keep_aborted = cleaned.transaction_index.append
         yield from self._slices(self._write_group(sources, cleaned, legacy_horizon_ms))
+        assert self._cleaned is cleaned, (self._cleaned, cleaned)
         if self._overflowed is not None:
             self._drop_cleaned()
             return
@@ -210,6 +212,8 @@ class Compaction:
         record_filter: RecordFilter,
         legacy_horizon_ms: int,
     ) -> Walk:
+        assert sources, cleaned
+        assert self._overflowed is None, (cleaned, self._overflowed)
         for source in sources:
             self._transactions.add_aborted(source.aborted)
             record_filter.retains_legacy_deletes = source.modified_ms > legacy_horizon_ms

@@ -126,6 +126,7 @@ class RecordFilter:
         Ends early after the batch with which the output exceeds `limit_bytes` (CL20, KAFKA-5316).
         Raises CorruptBatch, InvalidRecord; StorageError for what magic 0 and 1 cannot express.
         """
+        assert limit_bytes > 0, (path, position, limit_bytes)
         result = FilteredChunk()
         for batch in batches_in(chunk, path, position):
             result.bytes_read += batch.size_bytes
@@ -133,6 +134,7 @@ class RecordFilter:
             if result.size_bytes > limit_bytes:
                 break
         assert result.bytes_read <= len(chunk), (path, position, result.bytes_read, len(chunk))
+        assert (result.size_bytes > 0) == bool(result.parts), (path, position, result.size_bytes)
         self._stats.bytes_read += result.bytes_read
         self._stats.bytes_written += result.size_bytes
         return result
@@ -169,8 +171,10 @@ class RecordFilter:
         return self._marks.all_kept(batch) if is_marked else None
 
     def _filter_records(self, batch: RecordBatch, verdict: Verdict, result: FilteredChunk) -> None:
+        assert verdict.retention is not Retention.DELETE, batch
         keys = read_keys(batch)
         kept = self._keep(batch, verdict, keys)
+        assert len(kept) <= len(keys), (batch, len(kept), len(keys))
         self._stats.records_read += len(keys)
         self._stats.records_written += len(kept)
         if kept:

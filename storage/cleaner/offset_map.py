@@ -98,6 +98,8 @@ class OffsetMap:
         return before
 
     def _move_to_table(self, held: dict[bytes, int]) -> None:
+        # There is room for the key that did not fit the dictionary, too.
+        assert len(held) < self._table_slots, (len(held), self._table_slots)
         self._table, self._held = bytearray(self._table_slots * SLOT_BYTES), None
         latest_offset = self.latest_offset
         for key, offset in held.items():

@@ -86,6 +86,7 @@ class CleanedTransactions:
 
     def _on_abort(self, producer_id: int) -> bool:
         transaction = self._ongoing.pop(producer_id, None)
+        assert transaction is not None or producer_id not in self._seen, producer_id
         if transaction is None or producer_id not in self._seen:
             return True
         self._seen.discard(producer_id)

@@ -204,10 +204,12 @@ class CleanerManager:
 
         Logs that are no longer in the directory are left out (CL28).
         """
+        assert offset is None or offset >= 0, (key, offset)
         present = {key_of(log) for log in self._logs.values()}
         kept = {each: value for each, value in self._checkpoints.items() if each in present and each != key}
         self._checkpoints = kept if offset is None else {**kept, key: offset}
         self._file.write(self._checkpoints)
+        assert self._checkpoints.get(key) == offset, (key, offset, self._checkpoints.get(key))
 
 
 def _is_due(candidate: Candidate) -> bool:

@@ -215,6 +215,7 @@ class LogDirectories:
 
     def _drop_at_start(self, manager: LogManager, error: Exception) -> None:
         self.online.remove(manager)
+        assert manager not in self.online, manager.directory
         manager.close_handles()
         self._note_offline(manager.directory, error)
 
@@ -257,6 +258,7 @@ class LogDirectories:
             if owner is not None:
                 owners[manager.directory] = owner
         self._check_any()
+        assert len(owners) <= len(self.online), (list(owners), len(self.online))
         if len({(owner.node_id, owner.cluster_id) for owner in owners.values()}) > 1:
             found = ", ".join(
                 f"{name} of node {owner.node_id} in cluster {owner.cluster_id}"

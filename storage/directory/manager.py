@@ -98,6 +98,7 @@ class LogManager:
             self._open_directory()
 
     def _open_directory(self) -> None:
+        assert self._lock is None, self.directory
         file_system, directory = self._file_system, self.directory
         _make_durable_directory(file_system, directory)
         self._lock = lock_directory(file_system, directory)
@@ -144,6 +145,7 @@ class LogManager:
             self.checkpoint_high_watermarks()
 
     def _load_all(self, config_of: ConfigOf | None) -> None:
+        assert not self.logs, (self.directory, list(self.logs))
         recovery_points = _read_or_nothing(self._recovery_points)
         log_starts = _read_or_nothing(self._log_starts)
         high_watermarks = _read_or_nothing(self._high_watermarks)
@@ -169,6 +171,7 @@ class LogManager:
             topic_id = PartitionMetadataFile(self._file_system, log.directory).read()
             if topic_id is not None:
                 self.topic_ids[name] = topic_id
+        assert len(self.topic_ids) <= len(self.logs), (self.directory, len(self.topic_ids), len(self.logs))
 
     def _directories(self) -> list[str]:
         return [
@@ -182,6 +185,7 @@ class LogManager:
     def _open(
         self, name: str, config: LogConfig, is_clean: bool, log_start_offset: int, recovery_point: int
     ) -> PartitionLog:
+        assert self._lock is not None, (self.directory, name)
         assert name not in self.logs, (self.directory, name)
         log = PartitionLog.open(
             self._file_system,
@@ -228,7 +232,10 @@ class LogManager:
             if topic_id is not None:
                 PartitionMetadataFile(self._file_system, path).write(topic_id)
                 self.topic_ids[name] = topic_id
-        return self._open(name, config or self._default_config, True, 0, 0)
+        log = self._open(name, config or self._default_config, True, 0, 0)
+        # What the name says is what a start will read from it.
+        assert (log.topic, log.partition) == (topic, partition), (log, topic, partition)
+        return log
 
     def _check_topic_id(self, name: str, topic_id: str | None) -> None:
         known = self.topic_ids.get(name)
@@ -279,8 +286,10 @@ class LogManager:
 
         A log that cannot be deleted waits for the next start.
         """
+        before = len(self._doomed)
         due = [log for due_ms, log in self._doomed if due_ms <= now_ms]
         self._doomed = [(due_ms, log) for due_ms, log in self._doomed if due_ms > now_ms]
+        assert len(due) + len(self._doomed) == before, (len(due), len(self._doomed), before)
         for log in due:
             try:
                 log.delete()
@@ -324,6 +333,8 @@ class LogManager:
             identity = (topic, partition, self._now_ms, self._deleted_count)
             high, low = (self._draws.bits(f"deleted-directory-{half}", *identity) for half in "hl")
             name = suffixed_directory_name(topic, partition, f"{high:016x}{low:016x}", suffix)
+            # Else the next start would open it as a log.
+            assert parse_directory_name(name).suffix == suffix, (name, suffix)
             if not self._file_system.exists(join(self.directory, name)):
                 return name
 
@@ -382,6 +393,8 @@ class LogManager:
         Returns whether the stop was clean: if a log cannot be closed, the mark is not written and the next start
         recovers all logs.
         """
+        # Without it the mark of a clean stop could be written while another process appends.
+        assert self._lock is not None, self.directory
         now_ms = self._now_ms if now_ms is None else now_ms
         is_clean = True
         for _, log in self._doomed:
