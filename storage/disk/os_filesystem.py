@@ -102,6 +102,7 @@ class OsReadMap:
         if end > self._released:
             self._mapped.madvise(mmap.MADV_DONTNEED, self._released, end - self._released)
             self._released = end
+        assert self._released <= len(self._view), (self._released, len(self._view))
 
     def close(self) -> None:
         """Unmap; may be called again. Raises BufferError while a caller still holds a slice of the view, which

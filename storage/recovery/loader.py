@@ -84,6 +84,7 @@ class _Loader:
 
     def load(self) -> LoadedLog:
         request = self._request
+        assert not len(self.segments), self.segments.base_offsets
         if not request.is_clean:
             self._settle_names()
         self._swapped_without_index = finish_interrupted_swaps(request)
@@ -201,6 +202,7 @@ class _Loader:
                 segment.close_handlers()
                 raise
             self.segments.add(segment)
+        assert len(self.segments) <= len(files.base_offsets), (self.segments.base_offsets, self._directory)
 
     def _open_segment(self, base_offset: int, *, file_already_exists: bool = False) -> LogSegment:
         request = self._request
@@ -343,6 +345,7 @@ class _Loader:
         )
         assert producers.map_end_offset == segment.base_offset, (producers.map_end_offset, segment)
         removed_bytes = recover_segment(segment, producers, self._epochs, self._request.report, before_cut)
+        assert producers.map_end_offset >= segment.base_offset, (producers.map_end_offset, segment)
         # A truncation that a dying process did not sync is in the page cache only. It must be durable before anything
         # is written after it, or a power loss would mix removed bytes with later ones. Kafka does not sync here.
         segment.records.flush()
@@ -446,6 +449,7 @@ class _Loader:
             size_bytes = segment.size_bytes
             self._delete(segment)
             self._note_cut(segment.path, f"it ends below the log start offset {log_start_offset}", size_bytes)
+        assert not len(self.segments), self.segments.base_offsets
         self._epochs.clear_and_flush()
         self._new_producers().truncate_fully_and_start_at(log_start_offset)
         return None

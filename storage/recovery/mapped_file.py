@@ -43,11 +43,13 @@ class MappedWalk:
 
     def odd_batch(self, position: int) -> HeaderFields | None:
         """The batch at `position`, as `FileRecords.scan_headers` finds it; None at the end. Raises CorruptBatch."""
+        assert 0 <= position <= self.limit, (position, self.limit)
         if position != self._odd_end:
             self._odd = (header for *_, header in self._records.scan_headers(position))
         header = next(self._odd, None)
         if header is not None:
             self._odd_end = position + LOG_OVERHEAD + header[FIELD_SIZE]
+            assert self._odd_end <= self.limit, (position, self._odd_end, self.limit)
         return header
 
     def close(self) -> None:

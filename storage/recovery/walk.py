@@ -91,6 +91,7 @@ class _Walk:
 
     def run(self) -> None:
         """Walk over the batches. One loop without calls does the work of each: it decides how long a start takes."""
+        assert self.valid_bytes == 0, (self._segment, self.valid_bytes)
         segment, producers, epochs = self._segment, self._producers, self._epochs
         base, interval, latest_epoch = segment.base_offset, segment.index_interval_bytes, epochs.last_epoch
         last_allowed, next_indexed, last_indexed = base + MAX_RELATIVE_OFFSET, interval, -1
@@ -168,6 +169,8 @@ class _Walk:
         """
         offset_index, time_index = self._segment.offset_index, self._segment.time_index
         offsets, positions, times, time_offsets = self._columns
+        assert len(offsets) == len(positions), (self._segment, len(offsets), len(positions))
+        assert len(times) <= len(offsets), (self._segment, len(times), len(offsets))
         room = offset_index.free_entries
         offset_index.append_all(offsets[:room], positions[:room])
         # The last slot is for the entry that is appended at the end.
