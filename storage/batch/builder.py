@@ -193,13 +193,15 @@ class BatchBuilder:
         return encode_record(offset - base_offset, timestamp - base_timestamp, key, value, headers)
 
     def _add(self, record: Record, encoded: bytes) -> None:
+        offset = record.offset
+        assert offset > self._last_offset, (offset, self._last_offset)
         if not self._has_base_timestamp:
             # The timestamp of the first record, not the least (BB2).
             self.base_timestamp = record.timestamp
             self._has_base_timestamp = True
         if record.timestamp > self._max_timestamp:
             self._max_timestamp = record.timestamp
-        self._last_offset = record.offset
+        self._last_offset = offset
         self._payload_size_bytes += len(encoded)
         self._parts.append(encoded)
 

@@ -115,6 +115,7 @@ class _Frame:
 
     def read_header(self, *, checks: bool) -> None:
         """Read the frame's header, and with `checks` verify its checksum. Raises InvalidRecord."""
+        assert self.position == 0, self.position
         if len(self.view) < _HEADER_SIZE:
             raise InvalidRecord("the lz4 frame ends early")
         if self._take(4) != _MAGIC:
@@ -128,6 +129,7 @@ class _Frame:
         if descriptor & 0x0F or not 4 <= block_size_id <= 7:
             raise InvalidRecord(f"lz4 block descriptor {descriptor:#04x} names no block size")
         self.max_block_bytes = 1 << (2 * block_size_id + 8)
+        assert self.max_block_bytes >= BLOCK_BYTES, (block_size_id, self.max_block_bytes)
         if self.has_content_size:
             self._take(8)
         expected = _header_checksum(self.view[len(_MAGIC) : self.position])

@@ -39,6 +39,7 @@ class LogCounts:
 
     def add(self, other: LogCounts) -> None:
         """Add the counts of `other` to these."""
+        assert other is not self, self
         self.segments += other.segments
         self.batches += other.batches
         self.records += other.records
@@ -47,6 +48,7 @@ class LogCounts:
         self.index_bytes += other.index_bytes
         self.open_files += other.open_files
         self.maps += other.maps
+        assert self.control_records <= self.records, (self.control_records, self.records)
         _add(self.codecs, other.codecs)
         _add(self.magics, other.magics)
 
@@ -103,6 +105,7 @@ class _Count:
     def run(self) -> PartitionStats:
         """Count the whole partition; to be called once."""
         stats = self._stats
+        assert stats.segments == 0, (self._directory, stats.segments)
         files = list_live_files(self._file_system, self._directory)
         if files.base_offsets:
             stats.first_offset, stats.log_end_offset = files.base_offsets[0], files.base_offsets[-1]
@@ -115,6 +118,7 @@ class _Count:
             except OSError as error:
                 stats.error, stats.is_unreadable = stats.error or reason_of(error), True
         stats.producers = len(self._producer_ids)
+        assert stats.segments == len(files.base_offsets), (self._directory, stats.segments)
         return stats
 
     def _count_files(self, base_offset: int, names: frozenset[str]) -> None:
@@ -127,6 +131,8 @@ class _Count:
                 stats.index_bytes += self._file_system.stat(path).size_bytes
                 stats.open_files += 1
                 stats.maps += suffix != TRANSACTION_INDEX_SUFFIX
+        # Each segment has one file that is not mapped.
+        assert stats.maps + stats.segments <= stats.open_files, (stats.maps, stats.segments, stats.open_files)
 
     def _count_segment(self, path: str) -> None:
         records = FileRecords(self._file_system, path, read_only=True)
@@ -136,6 +142,7 @@ class _Count:
             for batch in records.batches():
                 self._count_batch(batch)
                 end = batch.position + batch.size_bytes
+            assert end <= records.size_bytes, (path, end, records.size_bytes)
             if end < records.size_bytes and self._stats.error is None:
                 left_bytes = records.size_bytes - end
                 self._stats.error = f"{path} at byte {end}: the last {left_bytes} bytes are no whole batch"
@@ -154,6 +161,7 @@ class _Count:
         stats.records += max(batch.record_count, 0)
         if batch.is_control:
             stats.control_records += max(batch.record_count, 0)
+        assert stats.control_records <= stats.records, (stats.control_records, stats.records)
         if batch.producer_id >= 0:
             self._producer_ids.add(batch.producer_id)
         epoch = batch.partition_leader_epoch

@@ -147,7 +147,9 @@ class MessageSetBuilder:
         size = message_size(self.fields.magic, record.key, record.value)
         if self._messages and self.size_estimate + size > self.limit_bytes:
             return False
+        before = self._size_bytes
         self.append(record)
+        assert self._size_bytes == before + size, (self._size_bytes, before, size)
         return True
 
     def append(self, record: Record) -> None:
@@ -171,6 +173,7 @@ class MessageSetBuilder:
         self._size_bytes += len(message)
         self._last_offset = record.offset
         self.max_timestamp = max(self.max_timestamp, record.timestamp)
+        assert self._last_offset >= fields.base_offset, (self._last_offset, fields.base_offset)
 
     def _check(self, record: Record) -> None:
         base_offset = self.fields.base_offset

@@ -88,6 +88,7 @@ def _compare_offsets(
     writer: DumpWriter,
     findings: IndexFindings,
 ) -> None:
+    assert findings.damage is None, findings.damage
     for entry in read_offset_entries(index, base_offset):
         batch = _batch_at(log, entry.position, scope.max_message_size)
         if batch is None:
@@ -141,6 +142,7 @@ def _compare_times(
     writer: DumpWriter,
     findings: IndexFindings,
 ) -> None:
+    assert findings.damage is None, findings.damage
     previous_timestamp = -1
     for entry in read_time_entries(index, offsets.base_offset):
         position = offsets.lookup(entry.offset).position

@@ -66,6 +66,7 @@ class _LogDump:
 
     def run(self) -> LogFindings:
         """Dump the log; to be called once."""
+        assert self._position == 0, (self._log.path, self._position)
         try:
             for batch in self._log.batches(0, self._end):
                 self._batch(batch)
@@ -74,6 +75,7 @@ class _LogDump:
             self._stopped(error)
             return self._findings
         left_bytes = self._log.size_bytes - self._position
+        assert left_bytes >= 0, (self._log.path, self._position, self._log.size_bytes)
         if left_bytes > 0 and self._scope.max_bytes is None:
             self._writer.invalid_bytes(left_bytes, basename(self._log.path))
         if self._first_invalid is not None:
@@ -96,12 +98,17 @@ class _LogDump:
                 self._record(batch, record)
 
     def _note_invalid(self, batch: RecordBatch) -> None:
+        assert (self._first_invalid is None) == (self._invalid_count == 0), (
+            self._log.path,
+            self._invalid_count,
+        )
         self._invalid_count += 1
         if self._first_invalid is None:
             try:
                 batch.check_valid(self._log.path)
             except CorruptBatch as error:
                 self._first_invalid = error
+        assert self._first_invalid is not None, (self._log.path, batch.position)
 
     def _record(self, batch: RecordBatch, record: Record, message: LegacyMessage | None = None) -> None:
         if self._last_offset != -1 and record.offset != self._last_offset + 1:
@@ -125,6 +132,7 @@ class _LogDump:
 
     def _stopped(self, error: Exception) -> None:
         """Note the first damage, which may be before the batch that could not be read, and count what follows."""
+        assert self._findings.damage is None, self._findings.damage
         self._findings.is_unsupported = isinstance(
             error, UnsupportedCompression | UnsupportedForMessageFormat
         )
@@ -137,6 +145,7 @@ class _LogDump:
 
     def _count_from(self, position: int) -> str:
         """Count the batches from `position` on, without the one at `position`; returns the counts as text."""
+        assert 0 <= position <= self._end, (self._log.path, position, self._end)
         batch_count = record_count = 0
         try:
             for batch in self._log.batches(position, self._end):
@@ -148,6 +157,7 @@ class _LogDump:
             # The rest is reported in bytes.
             pass
         left_bytes = self._end - self._position
+        assert left_bytes >= 0, (self._log.path, self._position, self._end)
         told = f"{batch_count} batches with {record_count} records follow"
         return f"{told}, then {left_bytes} bytes that are no batch" if left_bytes else told
 

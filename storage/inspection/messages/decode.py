@@ -51,6 +51,7 @@ class MessageReader:
             raise Unreadable(NO_TEXT)
         (value,) = layout.unpack_from(self._data, self._position)
         self._position += layout.size
+        assert self.remaining >= 0, (type_name, self._position)
         result: Value = value
         return result
 
@@ -69,6 +70,7 @@ class MessageReader:
             # The message of a NegativeArraySizeException.
             raise Unreadable(str(size))
         self._position += size
+        assert self.remaining >= 0, (size, self._position)
         return self._data[self._position - size : self._position]
 
     def unsigned_varint(self) -> int:

@@ -107,6 +107,7 @@ class _Verification:
         """Verify the whole partition; to be called once."""
         files = list_live_files(self._file_system, self._directory)
         report = self._report
+        assert report.segments == 0, (self._directory, report.segments)
         self._check_names(files.names)
         for path in files.orphan_indexes:
             report.add(path, None, "LL10", "an index without its .log")
@@ -117,6 +118,7 @@ class _Verification:
             report.log_end_offset = bases[-1]
         for base_offset, next_base in zip_longest(bases, bases[1:]):
             self._check_segment(base_offset, next_base)
+        assert report.segments <= len(bases), (self._directory, report.segments, len(bases))
         if self._last_offset >= 0:
             report.log_end_offset = max(report.log_end_offset, self._last_offset + 1)
         self._check_epochs()
@@ -147,6 +149,7 @@ class _Verification:
                 self._report.add(path, None, "1.1", message)
 
     def _check_segment(self, base_offset: int, next_base: int | None) -> None:
+        assert next_base is None or base_offset < next_base, (self._directory, base_offset, next_base)
         report, path = self._report, log_path(self._directory, base_offset)
         try:
             records = FileRecords(self._file_system, path, read_only=True)
@@ -165,6 +168,7 @@ class _Verification:
                     BatchPlace(batch.position, batch.base_offset, batch.last_offset, batch.max_timestamp)
                 )
                 end = batch.position + batch.size_bytes
+            assert end <= records.size_bytes, (path, end, records.size_bytes)
             if end < records.size_bytes and not self._is_reported(path, end):
                 left = records.size_bytes - end
                 report.add(path, end, "FR8", f"the last {left} bytes are no whole batch")
@@ -209,6 +213,7 @@ class _Verification:
         self._add_all(self._producers.batch(batch, path, self._last_offset))
         if batch.magic == CURRENT_MAGIC and 0 <= self._last_offset < batch.base_offset:
             report.missing_offsets += batch.base_offset - self._last_offset - 1
+        assert report.missing_offsets >= 0, (path, position, report.missing_offsets)
         self._last_offset = max(self._last_offset, batch.last_offset)
         self._check_epoch_of(batch, path)
         self._check_records(batch, path)
