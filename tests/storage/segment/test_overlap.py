@@ -222,9 +222,9 @@ print("open", flush=True)
 end = time.monotonic() + float(sys.argv[2])
 while time.monotonic() < end:
     fill(log, 70)
-    log.truncate_to(max(log.log_end_offset - 45, 0))
+    log.truncate_to(max(log.log_end_offset - 45, 0), now_ms=NOW_MS)
     if log.log_end_offset > 3000:
-        log.truncate_to(30)
+        log.truncate_to(30, now_ms=NOW_MS)
 log.close()
 """
 
