@@ -56,6 +56,7 @@ class Printer:
 
     def _print(self, fetched: Fetched) -> None:
         room = None if self._max_messages is None else self._max_messages - self.count
+        assert room is None or room > 0, (self.count, self._max_messages)
         chosen = fetched.records[:room]
         self._output.writelines(self._line(fetched.topic_partition, record) for record in chosen)
         self._output.flush()

@@ -37,9 +37,11 @@ class Tally:
 
     def count(self, delivered: Delivered) -> None:
         """Counts the outcome of one record."""
+        assert self.acknowledged + self.failed < self.sent, (self.acknowledged, self.failed, self.sent)
         if delivered.error is not ErrorCode.NONE:
             self.failed += 1
-            self.errors[delivered.error] = self.errors.get(delivered.error, 0) + 1
+            times = self.errors[delivered.error] = self.errors.get(delivered.error, 0) + 1
+            assert times <= self.failed, (delivered.error, times, self.failed)
             self.first_message = self.first_message or delivered.message
             return
         self.acknowledged += 1
@@ -108,3 +110,4 @@ async def produce_lines(
     await producer.flush()
     # The callbacks of the last futures run in the next turn of the loop.
     await asyncio.sleep(0)
+    assert tally.unanswered == 0, (tally.sent, tally.acknowledged, tally.failed)

@@ -29,10 +29,13 @@ class Poller:
     async def describe(self, node_id: int) -> DescribeReplicasResponse | None:
         """Returns the replicas of a broker, or None if it does not answer within POLL_TIMEOUT_MS."""
         self._calls += 1
-        future = self._waiting[self._calls] = asyncio.get_running_loop().create_future()
+        call = self._calls
+        assert call not in self._waiting, call
+        future = self._waiting[call] = asyncio.get_running_loop().create_future()
         body = DescribeReplicasRequest()
-        self._peers.send(Send(to=node_id, call=self._calls, body=body, timeout_ms=POLL_TIMEOUT_MS))
+        self._peers.send(Send(to=node_id, call=call, body=body, timeout_ms=POLL_TIMEOUT_MS))
         answer = await future
+        assert call not in self._waiting, call
         return answer if isinstance(answer, DescribeReplicasResponse) else None
 
     def _on_answer(self, call: int, body: ResponseBody | TransportError) -> None:

@@ -162,6 +162,7 @@ def _settle(file_system: FileSystem, directory: str, results: Sequence[_Done]) -
     points = _read(file_system, path)
     for result in results:
         parsed = parse_directory_name(basename(result.directory))
+        assert parsed.topic != METADATA_TOPIC, result.directory
         if result.log_end_offset is not None:
             points[parsed.topic, parsed.partition] = result.log_end_offset
     OffsetCheckpoint(file_system, path).write(points)

@@ -147,6 +147,7 @@ class Producer(Shell):
         await self._wait_for_room(size_bound(key, value, tuple(headers)))
         self._tickets += 1
         ticket = self._tickets
+        assert ticket not in self._deliveries, ticket
         future = self._deliveries[ticket] = asyncio.get_running_loop().create_future()
         self.runtime.run(
             lambda now_ms: self.core.send(
@@ -160,6 +161,8 @@ class Producer(Shell):
                 ticket=ticket,
             )
         )
+        # The core has the record, or has refused it at once.
+        assert ticket in self._deliveries or future.done(), ticket
         return future
 
     async def send_and_wait(self, topic: str, value: bytes | None, *, key: bytes | None = None) -> Delivered:
@@ -177,9 +180,13 @@ class Producer(Shell):
         """Sends without lingering; returns once every record sent before has its outcome."""
         self._tickets += 1
         ticket = self._tickets
+        assert ticket not in self._flushes, ticket
         future = self._flushes[ticket] = asyncio.get_running_loop().create_future()
         self.runtime.run(lambda now_ms: self.core.flush(now_ms, ticket))
         await self.until(future)
+        # Records were sent in the order of their tickets: the first one left is the oldest.
+        oldest = next(iter(self._deliveries), ticket + 1)
+        assert oldest > ticket, (oldest, ticket)
 
     async def _wait_for_room(self, size_bytes: int) -> None:
         limit = self.config.buffer_memory
@@ -249,6 +256,7 @@ class Consumer(Shell):
         if isinstance(event, Fetched):
             self._waiting_records -= len(event.records)
             assert self._waiting_records >= 0, (self._waiting_records, len(event.records))
+            assert self._events or self._waiting_records == 0, self._waiting_records
             self._maybe_resume()
         return event
 
@@ -269,6 +277,7 @@ class Consumer(Shell):
     def _on_told(self, effect: object) -> None:
         if not isinstance(effect, ConsumerEvent):
             raise TypeError(f"no shell carries out {effect!r}")
+        assert self._events or self._waiting_records == 0, self._waiting_records
         self._events.append(effect)
         self._arrived.set()
         if isinstance(effect, PositionLost):
@@ -276,6 +285,7 @@ class Consumer(Shell):
         if isinstance(effect, Fetched):
             self._waiting_records += len(effect.records)
             self._maybe_pause()
+        assert not self._paused or self._waiting_records >= _RESUME_AT_RECORDS, self._waiting_records
 
     def _maybe_pause(self) -> None:
         if self._waiting_records > _PAUSE_AT_RECORDS and not self._paused:
@@ -290,6 +300,7 @@ class Consumer(Shell):
             for topic_partition in paused:
                 if topic_partition not in self._lost:
                     self._resume(topic_partition)
+        assert not self._paused or self._waiting_records >= _RESUME_AT_RECORDS, self._waiting_records
 
     def _resume(self, topic_partition: TopicPartition) -> None:
         self.runtime.run(lambda now_ms: self.core.resume(now_ms, topic_partition))

@@ -148,6 +148,7 @@ class Runtime:
         """
         self._calls += 1
         call = self._calls
+        assert call not in self._answers, call
         self._answers[call] = answer
         self._arrive(Request(call=call, body=body))
         return call
@@ -172,6 +173,10 @@ class Runtime:
         if not self._arrived:
             return
         arrived, self._arrived = self._arrived, []
+        # Every request that has a number is in its turn, in the order of the numbers.
+        last = arrived[-1].call
+        assert last == self._calls, (last, self._calls)
+        assert last - arrived[0].call == len(arrived) - 1, (arrived[0].call, last, len(arrived))
         if (core := self._many) is not None:
             self.run(lambda now_ms: core.steps(now_ms, arrived))
             return

@@ -205,7 +205,11 @@ class NodeServer:
         if isinstance(body, ProduceRequest) and body.acks == 0:
             self._runtime.ask_without_reply(body)
             return
+        waiting = len(stream.unanswered)
+        assert waiting < UNANSWERED_LIMIT, waiting
         stream.unanswered[call] = 0
         ours = self._runtime.ask(body, lambda answer: stream.answer(call, answer))
+        # 0 stands for a number that is not known yet.
+        assert ours > 0, ours
         if call in stream.unanswered:
             stream.unanswered[call] = ours

@@ -128,6 +128,7 @@ class OutgoingStream:
 
         The call that the timer was armed for is mostly answered by then.
         """
+        assert self.is_open, "a timer outlived its stream"
         self._timer, self._timer_at = None, math.inf
         if not self._unanswered:
             return
@@ -136,11 +137,13 @@ class OutgoingStream:
             self.fail(f"no answer in {timeout_ms} ms")
         else:
             self._arm(deadline)
+        assert self._timer is not None or not self.is_open, len(self._unanswered)
 
     async def finish(self) -> None:
         """Waits until the peer has read the calls that expect no reply (acks=0), at most FINISH_TIMEOUT_S."""
         if not self.is_open or not self._has_sent_silent:
             return
+        assert not self._is_finishing, "finished twice"
         self._is_finishing = True
         self._wake.set()
         await asyncio.wait(self._tasks, timeout=FINISH_TIMEOUT_S)
@@ -276,10 +279,12 @@ class Peers:
         if not self._bootstrap:
             return None
         address = self._bootstrap[0]
+        assert call not in self._bootstrap_calls, (call, address)
         self._bootstrap_calls[call] = address
         peer = self._bootstrap_peers.get(address)
         if peer is None:
             peer = self._bootstrap_peers[address] = Peer(address, self._on_bootstrap_answer)
+        assert peer.address == address, (peer.address, address)
         return peer
 
     def _on_bootstrap_answer(self, call: int, body: ResponseBody | TransportError) -> None:
