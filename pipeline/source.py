@@ -135,6 +135,9 @@ class PushdownReader(ReplogReader):
                 self.offset_limit = min(self.offset_limit, offset + 1)
             case _:
                 return False
+        # Filters narrow the range, and never widen it.
+        assert self.least_offset >= 0, (self.least_offset, filter_)
+        assert self.offset_limit <= _NO_END, (self.offset_limit, filter_)
         return True
 
 

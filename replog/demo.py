@@ -140,6 +140,8 @@ class Run:
                 self._reached.set()
         else:
             self.failed.append(delivered)
+        ended = len(self.acknowledged) + len(self.failed)
+        assert ended <= len(self.lines), (ended, len(self.lines))
 
     async def produce(self, producer: Producer) -> None:
         """Send all lines; their acknowledgements arrive later."""

@@ -114,6 +114,7 @@ class Recovery:
     def note(self, cut: RecoveryCut) -> None:
         """Add a cut."""
         assert cut.removed_bytes >= 0, (cut.path, cut.position, cut.removed_bytes)
+        assert self.error is None, (cut.path, self.error)
         self.removed_bytes += cut.removed_bytes
         self.cuts.append(
             Cut(segment=cut.path, position=cut.position, reason=cut.reason, removed_bytes=cut.removed_bytes)
@@ -179,6 +180,8 @@ def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[st
         except OSError as error:
             fail(reason_of(error))
     removed_bytes = size_before - log.local.segments.size_bytes
+    assert end <= before, (path, end, before)
+    assert removed_bytes >= 0, (path, removed_bytes)
     summary = {
         "directory": path,
         "changed": changed,

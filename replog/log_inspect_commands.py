@@ -103,6 +103,7 @@ def _confirmed(before: PartitionReport, now: PartitionReport) -> PartitionReport
     """Keep of `now` only the problems that `before` had too: damage stays, but not the effect of a compaction or a roll
     during the first verification.
     """
+    assert before.directory == now.directory, (before.directory, now.directory)
     places = {(each.path, each.position, each.rule) for each in before.problems}
     now.problems = [each for each in now.problems if (each.path, each.position, each.rule) in places]
     return now
