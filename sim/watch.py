@@ -38,6 +38,7 @@ class Watch:
 
     def _tell_excuses(self) -> None:
         excuses = self._jury.ghost.excuses
+        assert self._told_excuses <= len(excuses), (self._told_excuses, len(excuses))
         for excuse in excuses[self._told_excuses :]:
             offsets = f"offsets {excuse.start} to {excuse.end} (excl.)"
             self._chronicle.tell(f"EXCUSED {excuse.partition}: {offsets} may be lost: {excuse.reason}")

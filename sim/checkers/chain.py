@@ -63,6 +63,7 @@ class Chain:
             self.marks.append(mark)
             self._bases.append(mark.base_offset)
             self.end = mark.next_offset
+        assert len(self.marks) == len(self._bases), (len(self.marks), len(self._bases))
 
     def truncate_to(self, offset: int) -> list[Mark]:
         """Drop every batch that holds `offset` or a later one, as a log does. Returns the dropped marks."""

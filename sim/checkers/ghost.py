@@ -146,15 +146,19 @@ class Ghost:
         partition.min_isr, partition.flush_promised = sighting.min_isr, sighting.flush_promised
 
     def _on_elected(self, partition: PartitionGhost, sighting: Elected) -> None:
+        truth_end = partition.truth.end
         partition.isr, partition.leader, partition.epoch = sighting.isr, sighting.leader, sighting.epoch
         if sighting.leader >= 0:
             partition.elected[sighting.epoch] = sighting.leader
         if sighting.clean:
             self._reconsider(partition)
         else:
+            assert sighting.leader >= 0, sighting
             partition.unclean_epochs.append(sighting.epoch)
             held = partition.image(sighting.leader).chain.agreed_end(partition.truth)
             self._excuse(partition, held, f"unclean election of broker {sighting.leader}")
+        # An election excuses records or leaves them; it commits none.
+        assert partition.truth.end <= truth_end, (partition.name, partition.truth.end, truth_end)
         partition.elected_end[sighting.epoch] = partition.truth.end
 
     def _on_isr_changed(self, partition: PartitionGhost, sighting: IsrChanged) -> None:
@@ -219,7 +223,9 @@ class Ghost:
         if image.chain.end < before.end:
             held = image.chain.end
             image.lost_from = held if image.lost_from is None else min(held, image.lost_from)
-            image.lost.update(dict.fromkeys(before.truncate_to(held)))
+            dropped = before.truncate_to(held)
+            assert dropped, (partition.name, sighting.broker, held)
+            image.lost.update(dict.fromkeys(dropped))
             self._reconsider(partition)
 
     def _on_loaded(self, partition: PartitionGhost, sighting: Loaded) -> None:
@@ -257,7 +263,9 @@ class Ghost:
     def _excuse(self, partition: PartitionGhost, start: int, reason: str) -> None:
         end = partition.truth.end
         if start < end:
-            for mark in partition.truth.truncate_to(start):
+            dropped = partition.truth.truncate_to(start)
+            assert dropped, (partition.name, start, end)
+            for mark in dropped:
                 partition.excused[mark] = None
             assert partition.truth.end <= start, (partition.name, partition.truth.end, start)
             self.excuses.append(Excuse(partition.name, start, end, reason))

@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable
 from typing import final
 
-from sim.disk.faults import ArmedFaults, Interruption
+from sim.disk.faults import MUTATING, ArmedFaults, Interruption
 from sim.disk.file import Fate, FileNode
 from sim.disk.life import Life
 from sim.disk.names import DirectoryNode, NameChange, Node, duplicate, sync_names
@@ -65,6 +65,7 @@ class PageCache:
 
         Returns the fault that strikes it, which the caller must carry out, or None.
         """
+        assert verb in MUTATING, (verb, path)
         if self.observer is not None:
             self.observer(verb, path)
         self.operations += 1
@@ -121,9 +122,14 @@ class PageCache:
         """Apply a change of names to the tree; it is not durable yet."""
         assert change.source is not None or change.target is not None, change.sequence
         if change.source is not None:
+            assert change.source.entries.get(change.source_name) is change.node, change.source_name
             del change.source.entries[change.source_name]
         if change.target is not None:
             change.target.entries[change.target_name] = change.node
+        if change.source is not None:
+            # No file has two names.
+            left = change.source.entries.get(change.source_name)
+            assert left is not change.node, (change.source_name, change.target_name)
         for directory in change.directories():
             if not directory.changes or directory.changes[-1] is not change:
                 directory.changes.append(change)
@@ -178,6 +184,7 @@ class PageCache:
         A file keeps its last modification time where `keeps_modified` says so.
         """
         for node in self.dirty_files.values():
+            assert not node.changes, (node.number, len(node.changes))
             if not keeps_modified(node):
                 node.modified_ms = node.durable_modified_ms
             node.durable_modified_ms = node.modified_ms
@@ -195,6 +202,7 @@ class PageCache:
         copies: dict[int, Node] = {}
         root = duplicate(self.root, copies, {})
         assert isinstance(root, DirectoryNode)
+        assert root is not self.root, "the twin would change this cache"
         twin.root = root
         for number in self.dirty_files:
             # A file without a copy is still open but has no name any more, not even a durable one.

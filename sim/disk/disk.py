@@ -54,6 +54,8 @@ class SimDisk:
         self._cache.crash_process()
         self._power_losses += 1
         keep_sequences(self._cache, sequences, tears)
+        assert not self._cache.dirty_files, len(self._cache.dirty_files)
+        assert not self._cache.dirty_directories, len(self._cache.dirty_directories)
 
     def arm_crash(
         self,
@@ -200,6 +202,9 @@ class SimDisk:
         twin = SimDisk(draws if draws is not None else self._draws, self._cache.now_ms)
         twin._cache = self._cache.duplicate(twin._draws)
         twin._power_losses = self._power_losses
+        # The draws of faults and of a power loss name these numbers.
+        assert twin.operations == self.operations, (twin.operations, self.operations)
+        assert twin.last_sequence == self.last_sequence, (twin.last_sequence, self.last_sequence)
         return twin
 
 

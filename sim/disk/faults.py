@@ -57,6 +57,7 @@ class Trigger:
     def strikes(self, verb: str, path: str) -> bool:
         if verb not in self.verbs or not path.endswith(self.path_suffix):
             return False
+        assert self.countdown > 0, self
         self.countdown -= 1
         return self.countdown == 0
 

@@ -158,6 +158,7 @@ class FileNode:
 
     def put(self, position: int, data: Buffer) -> None:
         """Put bytes into the image, which grows if needed, without remembering a change."""
+        assert position >= 0, position
         end = position + len(data)
         if not len(data):
             return
@@ -169,13 +170,16 @@ class FileNode:
                 memoryview(older)[position : position + len(part)] = part
         self.data_end = max(self.data_end, end)
         self.length = max(self.length, end)
+        assert self.data_end <= self.length, (self.data_end, self.length)
 
     def set_length(self, length: int) -> None:
         """Set the length of the image without remembering a change."""
+        assert length >= 0, length
         if length < self.data_end:
             memoryview(self.memory)[length : self.data_end] = bytes(self.data_end - length)
             self.data_end = length
         self.length = length
+        assert self.data_end <= self.length, (self.data_end, self.length)
 
     def map_view(self) -> memoryview:
         self._reserve(self.length)
@@ -199,6 +203,8 @@ class FileNode:
         twin.durable_modified_ms = self.durable_modified_ms
         twin.put(0, bytes(memoryview(self.memory)[: self.data_end]))
         twin.length = self.length
+        assert twin.data_end == self.data_end, (twin.data_end, self.data_end)
+        assert twin.data_end <= twin.length, (twin.data_end, twin.length)
         twin.changes = [
             FileChange(
                 sequence=change.sequence,
@@ -215,6 +221,7 @@ class FileNode:
         return twin
 
     def _reserve(self, capacity: int) -> None:
+        assert self.data_end <= len(self.memory), (self.data_end, len(self.memory))
         if capacity <= len(self.memory):
             return
         # Memory is never resized in place: a live map holds the old one, which from now on gets every write too.
@@ -223,3 +230,4 @@ class FileNode:
         if self.live_maps:
             self.superseded.append(self.memory)
         self.memory = grown
+        assert len(self.memory) >= capacity, (len(self.memory), capacity)

@@ -56,6 +56,7 @@ class NameChange:
         """Apply the change to the durable names. Returns the node that lost its name, unlinked or replaced, or None."""
         if self.source is not None:
             self.source.forget(self.node, self.source_name)
+            assert self.source.durable.get(self.source_name) is not self.node, self.source_name
         if self.target is None:
             return self.node
         replaced = self.target.durable.get(self.target_name)

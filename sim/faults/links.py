@@ -41,6 +41,7 @@ class LinkFaults:
             return False
         self._site.tell(f"cut {what}")
         for link in links:
+            assert link.cuts >= 0, (link.source, link.target, link.cuts)
             link.cuts += 1
         self._for_a_while(links, lasting, f"heal {what}", _uncut)
         return True
@@ -63,6 +64,7 @@ class LinkFaults:
 
     def slow(self, step: Slow) -> bool:
         """Set the delay of the links."""
+        assert step.by >= 0, step.by
         links = self._targets.links(step.slow, step)
         for link in links:
             link.extra_us = step.by
@@ -73,6 +75,7 @@ class LinkFaults:
 
     def lose(self, step: Lose) -> bool:
         """Set the share of messages that the links lose."""
+        assert 0 <= step.share <= 100, step.share
         links = self._targets.links(step.lose, step)
         for link in links:
             link.loss_percent = step.share

@@ -148,12 +148,14 @@ class NodeFaults:
         """End all faults: disarm armed ones, mend disks, end pauses, and start every node that is down."""
         self._generation += 1
         for node in (self._site.controller, *self._site.brokers.values()):
+            assert (node.life_number % 2 == 1) == node.is_up, (node.name, node.life_number)
             node.disarm()
             if node.disk.is_broken:
                 node.disk.mend()
                 # A directory that broke is used again only after the next start.
                 if node.is_up and not node.is_stopping:
                     node.stop()
+            assert not node.disk.has_faults, node.name
             if not node.is_up:
                 self._site.tell(f"start {node.name} again")
                 node.start()

@@ -95,9 +95,13 @@ class Faults:
     def _strike(self, token: tuple[int, int]) -> None:
         if token != (self._next, self._generation):
             return
-        step = self._steps[self._next]
-        if self._handlers[type(step)](step):
-            self._next, self._last_us = self._next + 1, self._site.world.now_us
+        step, now_us = self._steps[self._next], self._site.world.now_us
+        assert self._last_us <= now_us, (self._last_us, now_us)
+        has_struck = self._handlers[type(step)](step)
+        # A step breaks things; only the plan goes on to the next one.
+        assert token == (self._next, self._generation), (token, self._next, self._generation)
+        if has_struck:
+            self._next, self._last_us = self._next + 1, now_us
             self._arm()
         else:
             # The step's target does not exist yet.

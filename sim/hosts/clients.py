@@ -55,6 +55,7 @@ class TopicMaker:
         if isinstance(event, TimerFired):
             return self._ask()
         assert isinstance(event, Response), event
+        assert event.call == self._call, (event.call, self._call)
         body = event.body
         done = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
         if not isinstance(body, CreateTopicResponse) or body.error not in done:
@@ -117,6 +118,7 @@ class ProducerShell(Shell):
     def begin(self) -> None:
         """Start the producer and its sends."""
         assert self.core is None, f"{self.name} began twice"
+        assert not self._open, f"{self.name} sent before it began"
         self.life_number = 1
         self.core = self.producer
         self.perform(self.producer.start(self.world.now_ms))
@@ -150,6 +152,7 @@ class ProducerShell(Shell):
             producer=self.name, value=value, acks=self._acks, invoked_us=self.world.now_us,
             is_idempotent=self.producer.config.is_idempotent,
         )  # fmt: skip
+        assert ticket not in self._open, (self.name, ticket)
         self._history.sends.append(operation)
         self._open[ticket] = operation
         self.trace.event(self.world.now_us, self.name, "send", f'"ticket":{ticket}')
@@ -158,6 +161,8 @@ class ProducerShell(Shell):
         self.perform(
             self.producer.send(self.world.now_ms, self._model.topic, key, value.encode(), ticket=ticket)
         )
+        # The core may have refused it at once.
+        assert ticket in self._open or operation.outcome is not Outcome.OPEN, (self.name, ticket)
 
     def _on_flushed(self, effect: Flushed) -> None:
         """Do nothing: no caller waits for a flush."""
@@ -210,6 +215,7 @@ class ConsumerShell(Shell):
     def begin(self) -> None:
         """Start the consumer at the first record of each partition."""
         assert self.core is None, f"{self.name} began twice"
+        assert self._partitions, f"{self.name} reads nothing"
         self.life_number = 1
         self.core = self.consumer
         starts = [(topic_partition, OffsetReset.EARLIEST) for topic_partition in self._partitions]
@@ -217,12 +223,15 @@ class ConsumerShell(Shell):
 
     def _on_fetched(self, effect: Fetched) -> None:
         partition = str(effect.topic_partition)
+        position = self.positions[partition]
+        assert position < effect.next_offset, (self.name, partition, position, effect.next_offset)
         self.trace.fields(
             self.world.now_us, self.name, "read",
             (("partition", partition), ("next_offset", effect.next_offset), ("records", len(effect.records)),
              ("high_watermark", effect.high_watermark)),
         )  # fmt: skip
         for record in effect.records:
+            assert record.offset < effect.next_offset, (partition, record.offset, effect.next_offset)
             self._history.reads.append(
                 ReadOperation(
                     consumer=self.name, partition=partition, offset=record.offset,
@@ -237,6 +246,9 @@ class ConsumerShell(Shell):
 
     def _on_truncated(self, effect: Truncated) -> None:
         partition = str(effect.topic_partition)
+        position = self.positions[partition]
+        assert effect.from_offset == position, (self.name, partition, effect.from_offset, position)
+        assert effect.to_offset <= position, (self.name, partition, effect.to_offset, position)
         self.positions[partition] = effect.to_offset
         self.trace.fields(
             self.world.now_us, self.name, "consumer_truncated",

@@ -146,6 +146,7 @@ class Node(Shell):
         if then is not None:
             self._when_stopped = then
         if self.core is not None and not self.is_stopping:
+            assert self.life_number % 2 == 1, (self.name, self.life_number)
             self.is_stopping = True
             self.feed(Shutdown())
 
@@ -155,6 +156,7 @@ class Node(Shell):
 
     def arm_partial_write(self, partition: str, byte: int, ending: Callable[[], None]) -> None:
         """The next append to the partition's active segment stores `byte` bytes; then `ending` ends the life."""
+        assert not self.life.dead, self.name
         file_system = self.disk.file_system(self.life)
         held = [f"{each}/{partition}" for each in self.directories]
         directory = next((path for path in held if file_system.exists(path)), held[0])
@@ -170,6 +172,7 @@ class Node(Shell):
 
     def _end(self, ending: Ending) -> None:
         assert self.life.dead, self.name
+        assert self.life_number % 2 == 1, (self.name, self.life_number)
         self.core = None
         self.life_number += 1
         self.paused = False
@@ -187,18 +190,21 @@ class Node(Shell):
 
     def _unwound(self) -> None:
         """Finish a life that ended inside a call, which raised `Dead`: by an armed write or by an earlier crash."""
+        assert self.life.dead, self.name
         ending, self._ending_of_write = self._ending_of_write, None
         if self.life_number % 2 == 1:
             if ending is not None:
                 ending()
             else:
                 self.crash()
+        assert self.core is None, self.name
 
     def _fail(self, error: Exception) -> None:
         super()._fail(error)
         self.crash()
 
     def _stop(self, effect: Stop) -> None:
+        assert not self.life.dead, (self.name, effect.reason)
         self._node_watcher.on_stop(self, effect.reason)
         self.life.kill()
         self.disk.crash_process()
@@ -232,6 +238,7 @@ class Node(Shell):
         if life_number != self.life_number or self.core is None:
             return
         if self.paused:
+            assert not self._is_job_due, (self.name, "two jobs ran at once")
             self._is_job_due = True
             return
         job = self._jobs[0]
@@ -248,6 +255,7 @@ class Node(Shell):
             error = raised
         if self._reaches("after", job.kind):
             return
+        assert self._jobs[0] is job, (self.name, job.kind)
         self._jobs.popleft()
         if self._jobs:
             self._begin_job()
@@ -257,6 +265,7 @@ class Node(Shell):
         """Strike the fault that waits for this side of this kind of job, if any. Returns whether the life is over."""
         if self._crash_point is None or self._crash_point[:2] != (side, kind):
             return False
+        assert self.core is not None, (self.name, side, kind)
         strike = self._crash_point[2]
         self._crash_point = None
         strike()

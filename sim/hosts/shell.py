@@ -112,6 +112,7 @@ class Shell:
 
     def accept(self, exchange: Exchange) -> None:
         """Receives a request from the network and feeds it to the core."""
+        assert exchange.target == self.node_id, (self.name, exchange.target)
         call = self._next_inbound
         self._next_inbound = call + 1
         if exchange.expects_reply:
@@ -119,6 +120,7 @@ class Shell:
         self.feed(Request(call=call, body=exchange.body), exchange)
 
     def answered(self, exchange: Exchange, body: ResponseBody | TransportError) -> None:
+        assert self._outstanding.get(exchange.call) is exchange, (self.name, exchange.call)
         del self._outstanding[exchange.call]
         self.feed(Response(call=exchange.call, body=body), exchange)
 
@@ -139,17 +141,20 @@ class Shell:
     def _wake(self, life_number: int) -> None:
         if life_number != self.life_number or self.core is None:
             return
+        assert self._is_waking, self.name
         self._is_waking = False
         if self._inbox and not self.paused:
             event, exchange = self._inbox.popleft()
             self._handle(event, exchange)
             if self._inbox:
                 self._wake_later()
+        assert not self._inbox or self._is_waking or self.paused, (self.name, len(self._inbox))
 
     def _handle(self, event: Event, exchange: Exchange | None) -> None:
         core = self.core
         assert core is not None, f"{self.name} handles an event while it is down"
         now_us = self.world.now_us
+        assert now_us >= self._busy_until_us, (self.name, now_us, self._busy_until_us)
         self.trace.event(now_us, self.name, *_describe(event, exchange, self.network))
         try:
             effects = core.step(self.world.now_ms, event)
@@ -192,6 +197,8 @@ class Shell:
         else:
             exchange.is_over = True
         self.network.request(exchange, self._wait_us)
+        # The network answers later, not inside the sender's step.
+        assert exchange.is_over != effect.expects_reply, (self.name, effect.call)
 
     def _reply(self, effect: Reply) -> None:
         exchange = self._inbound.pop(effect.call, None)

@@ -28,6 +28,7 @@ class Timers:
 
     def set(self, key: str, delay_us: int) -> None:
         """Let `fire` be called with `key` in `delay_us`, instead of any earlier setting of that key."""
+        assert delay_us >= 0, (key, delay_us)
         at_us = self._world.now_us + delay_us
         self._instants[key] = at_us
         alarm_us = self._alarms.get(key)
@@ -35,6 +36,7 @@ class Timers:
         if alarm_us is None or alarm_us > at_us:
             self._alarms[key] = at_us
             self._world.after(self._actor, delay_us, self._ring, (key, at_us))
+        assert self._alarms[key] <= at_us, (key, self._alarms[key], at_us)
 
     def cancel(self, key: str) -> None:
         """Drop the timer, if there is one of that key."""
@@ -49,10 +51,12 @@ class Timers:
         key, alarm_us = alarm
         if self._alarms.get(key) != alarm_us:
             return
+        assert self._world.now_us == alarm_us, (key, self._world.now_us, alarm_us)
         del self._alarms[key]
         at_us = self._instants.get(key)
         if at_us is None:
             return
+        assert at_us >= alarm_us, (key, at_us, alarm_us)
         if at_us > alarm_us:
             self._alarms[key] = at_us
             self._world.after(self._actor, at_us - alarm_us, self._ring, (key, at_us))
@@ -77,10 +81,12 @@ class Deadlines:
 
     def watch(self, exchange: Exchange, timeout_ms: int) -> None:
         """End `exchange` in `timeout_ms`, unless it is over by then."""
+        assert not exchange.is_over, exchange.call
         queue = self._queues.get(timeout_ms)
         if queue is None:
             queue = self._queues[timeout_ms] = deque()
         queue.append((self._world.now_us + timeout_ms * 1000, exchange))
+        assert queue[0][0] <= queue[-1][0], (timeout_ms, queue[0][0], queue[-1][0])
         if not self._is_watching.get(timeout_ms):
             self._is_watching[timeout_ms] = True
             self._world.after(self._actor, timeout_ms * 1000, self._expire, timeout_ms)
@@ -93,6 +99,7 @@ class Deadlines:
     def _expire(self, timeout_ms: int) -> None:
         if self._has_ended:
             return
+        assert self._is_watching[timeout_ms], timeout_ms
         queue, now_us = self._queues[timeout_ms], self._world.now_us
         while queue and (queue[0][1].is_over or queue[0][0] <= now_us):
             queue.popleft()[1].finish(TransportError(reason="timed out"))

@@ -70,6 +70,7 @@ class LogReader:
         `check` verifies checksums and order, and stops at damage.
         """
         first = len(self.places)
+        assert self._durable_count <= first, (self.directory, self._durable_count, first)
         self.unsound = ""
         file_system = self._eye.file_system
         if self._path:
@@ -104,6 +105,7 @@ class LogReader:
             self.places.append(Place(mark, path, start + position, size_bytes))
             position += size_bytes
             self._position = start + position
+        assert self._position == start + len(data), (path, self._position, start + len(data))
 
     def _follows(self, base_offset: int) -> bool:
         next_offset = self.places[-1].mark.next_offset
@@ -130,6 +132,7 @@ class LogReader:
     def durable_end(self) -> int:
         """Returns the log's end (exclusive) after a power loss that keeps nothing pending."""
         path, data = "", b""
+        assert self._durable_count <= len(self.places), (self._durable_count, len(self.places))
         while self._durable_count < len(self.places):
             place = self.places[self._durable_count]
             if place.path != path:

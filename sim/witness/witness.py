@@ -116,6 +116,7 @@ class Witness:
     ) -> None:
         """Watch a partition that the scenario creates."""
         name = str(topic_partition)
+        assert name not in self._names, name
         self._names[name] = topic_partition
         if is_compacted:
             self._logs.expect_compaction(name)

@@ -220,6 +220,7 @@ class Network:
         self._world.after(link.actor, at_us - now_us, self._arrive, packet)
 
     def _hold(self, link: Link, packet: Packet) -> None:
+        assert link.cuts or link.held, (link.source, link.target)
         link.held.append(packet)
         if len(link.held) == 1:
             link.blocked_since_us, link.retries = self._world.now_us, 0
@@ -227,11 +228,14 @@ class Network:
 
     def _retry(self, link: Link) -> None:
         assert link.held, "a retry is scheduled once for each time a link blocks"
+        waited_us = self._world.now_us - link.blocked_since_us
+        # Each wait is twice as long as the one before it: one series of retries runs at a time.
+        assert waited_us == (RETRANSMIT_US << link.retries + 1) - RETRANSMIT_US, (waited_us, link.retries)
         if not link.cuts:
             packets, link.held = link.held, deque()
             for packet in packets:
                 self._deliver_in_order(link, packet, 0)
-        elif self._world.now_us - link.blocked_since_us >= BREAK_US:
+        elif waited_us >= BREAK_US:
             self._break(link)
         else:
             link.retries += 1
@@ -239,7 +243,9 @@ class Network:
 
     def _break(self, link: Link) -> None:
         """Report a broken connection to the senders of held requests; the receivers of held replies time out."""
+        assert link.cuts > 0, (link.source, link.target, link.cuts)
         packets, link.held = link.held, deque()
+        assert packets, (link.source, link.target)
         self._note_lost(link, len(packets), "connection broken")
         for exchange, reply in packets:
             if reply is None:

@@ -98,6 +98,7 @@ class World(Environment):
 
     def run_to(self, end_us: int, is_over: Callable[[], bool] | None = None) -> None:
         """Run all events before `end_us`, then set the time to `end_us`; stops early once `is_over` returns True."""
+        assert self._now <= end_us, (self._now, end_us)
         queue, step = self._queue, self.step
         count = 0
         while queue and queue[0][0] < end_us:
@@ -107,6 +108,7 @@ class World(Environment):
                 break
         else:
             self._now = end_us
+        assert self._now <= end_us, (self._now, end_us)
         self.events += count
 
 

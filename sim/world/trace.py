@@ -54,6 +54,7 @@ class Trace:
             self._drain()
 
     def _drain(self) -> None:
+        assert len(self._lines) <= _CHUNK_LINES, len(self._lines)
         chunk = "".join(self._lines).encode("ascii")
         self.line_count += len(self._lines)
         self._lines.clear()
