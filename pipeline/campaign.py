@@ -38,9 +38,9 @@ class Seeds:
         """Parse `A..B`, B excluded. Raises ValueError, whose message names the mistake."""
         first, separator, end = text.partition("..")
         if not separator or not first.isdigit() or not end.isdigit():
-            raise ValueError(f"seeds are A..B with whole numbers, B excluded, not {text!r}")
+            raise ValueError(f"--seeds: expected A..B with whole numbers (B excluded), got {text!r}")
         if int(first) >= int(end):
-            raise ValueError(f"seeds {text}: the first must be below the end, which is excluded")
+            raise ValueError(f"--seeds: the first seed must be below the end (excluded), got {text!r}")
         return cls(first=int(first), end=int(end))
 
 

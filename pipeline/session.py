@@ -41,7 +41,7 @@ def check_available() -> None:
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
     except ImportError as error:
-        raise SparkUnavailable(f"{error.name} is missing: install the extra `spark`") from error
+        raise SparkUnavailable(f"{error.name} is not installed: pip install 'replog[spark]'") from error
     version = java_version()
     if version is None or version < LEAST_JAVA:
         found = "no Java" if version is None else f"Java {version}"

@@ -146,5 +146,5 @@ def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     if value is None:
         return default
     if value.lower() not in ("true", "false"):
-        raise SourceError(f"option {name} takes true or false, not {value!r}")
+        raise SourceError(f"option {name}: expected true or false, got {value!r}")
     return value.lower() == "true"

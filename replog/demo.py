@@ -81,7 +81,7 @@ def free_port() -> int:
             for number in (*range(port, port + NODES), port + CONTROLLER_PORT_DISTANCE):
                 check_port_free(HOST, number)
             return port
-    raise ClaimBroken("no free ports")
+    raise ClaimBroken("found no free ports")
 
 
 def command(*arguments: str) -> list[str]:
@@ -102,13 +102,13 @@ def cluster(data: Path, port: int) -> Iterator[None]:
         assert up.stdout is not None
         line = up.stdout.readline().decode().strip()
         if line != f"ready {HOST}:{port}":
-            raise ClaimBroken(f"replog up said {line!r}")
+            raise ClaimBroken(f"replog up printed {line!r} instead of its ready line")
         say(f"  {line}, {since(started)} after the start")
         yield
         up.send_signal(signal.SIGTERM)
         if up.wait(DEADLINE_S) != 0 or list(data.glob("*/pid")):
             raise ClaimBroken(
-                f"replog up left with status {up.returncode}, pid files {list(data.glob('*/pid'))}"
+                f"replog up ended with status {up.returncode}, pid files {list(data.glob('*/pid'))}"
             )
     finally:
         if up.poll() is None:
@@ -168,9 +168,7 @@ class Run:
                     case Fetched(records=records):
                         for record in records:
                             if record.offset != len(values) or record.value is None:
-                                raise ClaimBroken(
-                                    f"consumed offset {record.offset} where {len(values)} was next"
-                                )
+                                raise ClaimBroken(f"consumed offset {record.offset}, expected {len(values)}")
                             values.append(bytes(record.value))
                     case EndOfPartition():
                         return values
@@ -258,7 +256,7 @@ def check_consumed(run: Run, consumed: list[bytes]) -> None:
         )
         raise ClaimBroken(f"consumed {len(consumed)} lines of {len(run.lines)}; the first that differs: {at}")
     if [run.acknowledged[number] for number in range(len(run.lines))] != list(range(len(run.lines))):
-        raise ClaimBroken("a line was acknowledged at an offset that has another line")
+        raise ClaimBroken("an offset that was acknowledged for one line holds another line")
 
 
 def check_same_bytes(run: Run, nodes: Iterable[int], high_watermark: int) -> None:
@@ -278,7 +276,7 @@ async def show(run: Run) -> None:
         configs = (("min.insync.replicas", "2"), ("segment.bytes", str(SEGMENT_BYTES)))
         await admin.create_topic(CreateTopicRequest(name=TOPIC, replication_factor=NODES, configs=configs))
         if not await admin.until_led(TOPIC):
-            raise ClaimBroken("the topic got no leader")
+            raise ClaimBroken(f"the topic has no leader after {DEADLINE_S:.0f} s")
         say(
             f"topic {TOPIC}: one partition on {NODES} brokers; acks=all needs 2 of them (min.insync.replicas=2)"
         )

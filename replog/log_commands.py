@@ -160,7 +160,7 @@ def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[st
     """Remove the whole batch that contains the offset, and all batches after it. DIRECTORY is one partition's."""
     file_system, path = OsFileSystem(), clean_path(directory)
     if not is_partition_directory(file_system, path):
-        fail(f"{path} is not a partition directory")
+        fail(f"{path} is not a partition directory (TOPIC-PARTITION)")
     config = _config(properties)
     recovery = Recovery(directory=path)
     with _offline(file_system, path):

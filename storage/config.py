@@ -97,14 +97,14 @@ class LogConfig:
         for name, codec in _LEVELS.items():
             level: int = getattr(self, name)
             if not codec.has_level(level):
-                raise ConfigError(f"{_dotted(name)}={level}: {codec.label} has no such level")
+                raise ConfigError(f"{_dotted(name)}={level}: {codec.label} does not have this level")
         for policy in self.cleanup_policies:
             if policy not in _POLICIES:
-                raise ConfigError(f"cleanup.policy={self.cleanup_policy}: {policy!r} is no policy")
+                raise ConfigError(f"cleanup.policy={self.cleanup_policy}: unknown policy {policy!r}")
         if self.is_compacted and self.max_compaction_lag_ms < self.min_compaction_lag_ms:
             raise ConfigError(
-                f"max.compaction.lag.ms={self.max_compaction_lag_ms}: "
-                f"below min.compaction.lag.ms={self.min_compaction_lag_ms}"
+                f"max.compaction.lag.ms={self.max_compaction_lag_ms}: must be at least "
+                f"min.compaction.lag.ms={self.min_compaction_lag_ms}"
             )
 
     @property
@@ -143,7 +143,7 @@ class LogConfig:
         for name, text in properties.items():
             attribute = name.replace(".", "_").replace("-", "_")
             if attribute not in _DEFAULTS or _dotted(attribute) != name:
-                raise ConfigError(f"{name}: no such property of a topic")
+                raise ConfigError(f"unknown topic property {name!r}")
             values[attribute] = _parse(name, text, _DEFAULTS[attribute])
         # Each value has the type of its default.
         return cls(**values)  # type: ignore[arg-type]
@@ -173,7 +173,7 @@ def _parse(name: str, text: str, default: float | bool | str) -> float | bool | 
     try:
         return int(stripped) if isinstance(default, int) else float(stripped)
     except ValueError as error:
-        raise ConfigError(f"{name}={text}: is no number") from error
+        raise ConfigError(f"{name}={text}: must be a number") from error
 
 
 _DEFAULTS: dict[str, int | float | bool | str] = {

@@ -79,7 +79,9 @@ def log_config_of_server(properties: Mapping[str, str], base: LogConfig) -> LogC
         try:
             LogConfig.from_properties({topic_name: chosen[topic_name]})
         except ConfigError as error:
-            raise ConfigError(f"{given.name}={properties[given.name]}: as {error}") from error
+            raise ConfigError(
+                f"{given.name}={properties[given.name]}: sets the topic property {error}"
+            ) from error
     return LogConfig.from_properties({**base.to_properties(), **chosen})
 
 
@@ -90,5 +92,5 @@ def _in_units_of_topic(given: ServerName, text: str) -> str:
     try:
         number = int(text.strip())
     except ValueError as error:
-        raise ConfigError(f"{given.name}={text}: is no number") from error
+        raise ConfigError(f"{given.name}={text}: must be a number") from error
     return str(number * given.unit) if number >= 0 else "-1"

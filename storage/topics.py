@@ -53,7 +53,7 @@ def check_topic_name(name: str) -> None:
     if name in (".", ".."):
         raise InvalidTopic(f"topic name cannot be {name!r}")
     if len(name) > MAX_TOPIC_LENGTH:
-        raise InvalidTopic(f"topic name has {len(name)} characters, the most are {MAX_TOPIC_LENGTH}")
+        raise InvalidTopic(f"topic name has {len(name)} characters, at most {MAX_TOPIC_LENGTH} are allowed")
     if not _LEGAL.fullmatch(name):
         raise InvalidTopic(
             f"topic name {name!r} has a character other than ASCII letters, digits, '.', '_', '-'"
@@ -86,9 +86,11 @@ def parse_directory_name(name: str) -> PartitionDirectory:
     live = name
     if suffix:
         if not re.fullmatch(rf"(\S+)-(\S+)\.(\S+){suffix}", name):
-            raise BadDirectoryName(f"{name}: expected TOPIC-PARTITION.ID{suffix} from what ends in {suffix}")
+            raise BadDirectoryName(
+                f"{name}: expected TOPIC-PARTITION.ID{suffix} as the name of a directory that ends in {suffix}"
+            )
         live = name[: name.rindex(".")]
     topic, dash, partition = live.rpartition("-")
     if not (dash and topic and _PARTITION.fullmatch(partition)) or int(partition) >= 1 << 31:
-        raise BadDirectoryName(f"{name}: no directory of a partition, expected TOPIC-PARTITION")
+        raise BadDirectoryName(f"{name}: expected TOPIC-PARTITION as the name of a partition directory")
     return PartitionDirectory(topic=topic, partition=int(partition), suffix=suffix)

@@ -115,7 +115,7 @@ def pairs(values: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
     split = [value.partition("=") for value in values]
     for value, (name, equals, _) in zip(values, split, strict=True):
         if not name or not equals:
-            raise click.UsageError(f"{option} {value}: NAME=VALUE is wanted")
+            raise click.UsageError(f"{option}: expected NAME=VALUE, got {value!r}")
     return tuple((name.strip(), value.strip()) for name, _, value in split)
 
 
@@ -127,7 +127,7 @@ def client_config(config: Config, properties: tuple[tuple[str, str], ...], optio
         field = name.replace(".", "_")
         if field not in hints:
             known = ", ".join(sorted(hint.replace("_", ".") for hint in hints))
-            raise click.UsageError(f"{option} {name}: no such property; there are {known}")
+            raise click.UsageError(f"{option}: unknown property {name!r}; known are {known}")
         changes[field] = _parse(name, text, hints[field])
     # Each value is parsed by the type of its field.
     return dataclasses.replace(config, **changes)  # type: ignore[arg-type]
@@ -144,15 +144,15 @@ def _parse(name: str, text: str, hint: object) -> object:
             return OffsetReset(text)
         return {"true": True, "false": False}[text.lower()]
     except (ValueError, KeyError) as error:
-        raise click.UsageError(f"{name}={text}: {_wanted(hint)}") from error
+        raise click.UsageError(f"{name}={text}: expected {_expected(hint)}") from error
 
 
-def _wanted(hint: object) -> str:
+def _expected(hint: object) -> str:
     if hint is int:
-        return "a number is wanted"
+        return "a number"
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return f"one of {', '.join(each.name.lower() for each in hint)} is wanted"
-    return "true or false is wanted"
+        return f"one of {', '.join(each.name.lower() for each in hint)}"
+    return "true or false"
 
 
 async def require_topics(bootstrap: str, topics: tuple[str, ...]) -> MetadataResponse:

@@ -76,7 +76,7 @@ def split_key(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes
         return None, line
     key, found, value = line.partition(separator)
     if not found:
-        raise ValueError(f"no key separator {separator!r} in the line {line[:60]!r}")
+        raise ValueError(f"the line {line[:60]!r} does not contain the key separator {separator!r}")
     return key, value
 
 

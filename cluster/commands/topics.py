@@ -101,7 +101,9 @@ def _assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
     try:
         return tuple(tuple(int(broker) for broker in part.split(":")) for part in text.split(","))
     except ValueError as error:
-        raise click.UsageError(f"--replica-assignment {text}: write it like 1:2:3,2:3:1") from error
+        raise click.UsageError(
+            f"--replica-assignment: expected broker ids like 1:2:3,2:3:1, got {text!r}"
+        ) from error
 
 
 @topics.command("list")

@@ -24,7 +24,7 @@ def _pairs(values: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
     pairs = tuple(tuple(value.split("=", 1)) for value in values)
     for value, pair in zip(values, pairs, strict=True):
         if len(pair) != 2 or not pair[0]:
-            raise UnusableInput(f"{option} {value}: NAME=VALUE is wanted")
+            raise UnusableInput(f"{option}: expected NAME=VALUE, got {value!r}")
     return tuple((pair[0], pair[1]) for pair in pairs)
 
 

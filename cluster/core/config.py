@@ -85,35 +85,43 @@ class BrokerConfig:
 
     def __post_init__(self) -> None:
         if self.node_id < 0:
-            raise ConfigError(f"node_id={self.node_id}: is negative")
+            raise ConfigError(f"node_id={self.node_id}: must not be negative")
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name}={getattr(self, name)}: must be positive")
         if self.log_initial_task_delay_ms < 0:
-            raise ConfigError(f"log_initial_task_delay_ms={self.log_initial_task_delay_ms}: is negative")
+            raise ConfigError(
+                f"log_initial_task_delay_ms={self.log_initial_task_delay_ms}: must not be negative"
+            )
         if self.log_cleaner_dedupe_buffer_size < 3 * SLOT_BYTES:
             raise ConfigError(
-                f"log_cleaner_dedupe_buffer_size={self.log_cleaner_dedupe_buffer_size}: has no room for keys"
+                f"log_cleaner_dedupe_buffer_size={self.log_cleaner_dedupe_buffer_size}: "
+                f"must be at least {3 * SLOT_BYTES}, or no key fits"
             )
         if self.replica_fetch_wait_max_ms < 0:
-            raise ConfigError(f"replica_fetch_wait_max_ms={self.replica_fetch_wait_max_ms}: is negative")
+            raise ConfigError(
+                f"replica_fetch_wait_max_ms={self.replica_fetch_wait_max_ms}: must not be negative"
+            )
         self._check_pairs()
 
     def _check_pairs(self) -> None:
         if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
             raise ConfigError(
-                "replica_fetch_wait_max_ms above replica_lag_time_max_ms: an idle follower would leave the ISR"
+                "replica_fetch_wait_max_ms must be at most replica_lag_time_max_ms, "
+                "or an idle follower would leave the ISR"
             )
         if self.replica_fetch_wait_max_ms > self.replica_socket_timeout_ms:
             raise ConfigError(
-                "replica_fetch_wait_max_ms above replica_socket_timeout_ms: no idle fetch would be answered"
+                "replica_fetch_wait_max_ms must be at most replica_socket_timeout_ms, "
+                "or idle fetches would time out unanswered"
             )
         if self.broker_heartbeat_interval_ms >= self.broker_session_timeout_ms:
             raise ConfigError(
-                "broker_heartbeat_interval_ms not below broker_session_timeout_ms: every broker would be fenced"
+                "broker_heartbeat_interval_ms must be below broker_session_timeout_ms, "
+                "or every broker would be fenced"
             )
         if self.retry_backoff_ms > self.retry_backoff_max_ms:
-            raise ConfigError("retry_backoff_ms above retry_backoff_max_ms")
+            raise ConfigError("retry_backoff_ms must be at most retry_backoff_max_ms")
 
     @property
     def heartbeat_timeout_ms(self) -> int:

@@ -86,10 +86,12 @@ class ClusterSpec:
             if not 1 <= port <= 65_535:
                 raise UnusableInput(f"port {port}: must be 1 to 65535")
         if self.controller_port in range(self.port, self.port + self.nodes):
-            raise UnusableInput(f"controller port {self.controller_port} is also a broker's port")
+            raise UnusableInput(f"controller port {self.controller_port} is also the port of a broker")
         repeated = sorted({str(path) for path in self.log_dirs if self.log_dirs.count(path) > 1})
         if repeated:
-            raise UnusableInput(f"--log-dirs: given twice: {', '.join(repeated)}")
+            raise UnusableInput(
+                f"--log-dirs: these directories are given more than once: {', '.join(repeated)}"
+            )
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -144,7 +146,8 @@ class ClusterSpec:
             return
         if not set(before) & set(self.roots):
             raise UnusableInput(
-                f"{self.data} was last run with --log-dirs {','.join(before)}: keep one of them"
+                f"{self.data} was last run with --log-dirs {','.join(before)}: "
+                "--log-dirs must keep at least one of these"
             )
 
 

@@ -148,7 +148,7 @@ def recover_own(config: BrokerConfig, file_system: OsFileSystem, directory: str)
     except CorruptCheckpoint:
         return
     except OSError as error:
-        logger.warning("not recovered before the start: directory=%s reason=%s", directory, error)
+        logger.warning("directory not recovered before the start: directory=%s reason=%s", directory, error)
 
 
 def log_cut(cut: RecoveryCut) -> None:
@@ -236,7 +236,7 @@ class NodeProcess:
         with contextlib.suppress(BlockingIOError):
             if not os.read(sys.stdin.fileno(), 64):
                 asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-                logger.warning("the parent has ended")
+                logger.warning("the parent process has ended; stopping")
                 # The controller lets the brokers stop first: without it their orderly stop would time out.
                 delay_s = CONTROLLER_GRACE_S if self._arguments.is_controller else 0.0
                 asyncio.get_running_loop().call_later(delay_s, self._shut_down)

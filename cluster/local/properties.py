@@ -37,7 +37,9 @@ def take_paths(properties: Properties, option: str | None) -> tuple[Pairs, tuple
     properties = tuple(properties)
     lists = [value for name, value in properties if name == LOG_DIRS] + ([] if option is None else [option])
     if len(lists) > 1:
-        raise UnusableInput("--log-dirs and --config log.dirs: once is enough")
+        raise UnusableInput(
+            "log directories are given more than once: use either --log-dirs or --config log.dirs"
+        )
     paths = tuple([_path(item, LOG_DIRS) for given in lists for item in given.split(",")])
     metadata = [_path(value, METADATA_LOG_DIR) for name, value in properties if name == METADATA_LOG_DIR]
     rest = tuple([pair for pair in properties if pair[0] not in (LOG_DIRS, METADATA_LOG_DIR)])
@@ -46,7 +48,9 @@ def take_paths(properties: Properties, option: str | None) -> tuple[Pairs, tuple
 
 def _path(text: str, name: str) -> Path:
     if not text.strip():
-        raise UnusableInput(f"{name}: a directory is wanted, or several separated by commas")
+        raise UnusableInput(
+            f"{name}: expected one or more directories separated by commas, got an empty name"
+        )
     return Path(os.path.abspath(text.strip()))
 
 
@@ -60,7 +64,7 @@ def check_properties(properties: Properties) -> None:
             continue
         if name.replace(".", "_") not in known:
             raise UnusableInput(
-                f"--config {name}: no such property; there are {', '.join(_known_names(known))}"
+                f"--config: unknown property {name!r}; known are {', '.join(_known_names(known))}"
             )
         _parse(name, value, known[name.replace(".", "_")])
 
@@ -114,7 +118,7 @@ def _parse(name: str, value: str, kind: type) -> int | bool | str:
         try:
             return int(value)
         except ValueError as error:
-            raise UnusableInput(f"--config {name}={value}: a number is wanted") from error
+            raise UnusableInput(f"--config {name}={value}: expected a number") from error
     if kind is str:
         return value
-    raise UnusableInput(f"--config {name}={value}: true or false is wanted")
+    raise UnusableInput(f"--config {name}={value}: expected true or false")

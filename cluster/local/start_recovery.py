@@ -148,7 +148,7 @@ def _recover(tasks: dict[str, _Task], directory: str) -> _Done:
         log.close()
         end = log.log_end_offset
     except (StorageError, OSError) as error:
-        logger.warning("not recovered before the start: directory=%s reason=%s", directory, error)
+        logger.warning("directory not recovered before the start: directory=%s reason=%s", directory, error)
     return _Done(directory=directory, log_end_offset=end, cuts=tuple(cuts))
 
 

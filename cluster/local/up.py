@@ -91,7 +91,7 @@ def _make_directories(path: Path) -> list[Path]:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         _remove_directories(missing)
-        raise UnusableInput(f"{path} cannot be made: {error.strerror}") from error
+        raise UnusableInput(f"the directory {path} cannot be made: {error.strerror}") from error
     return missing
 
 

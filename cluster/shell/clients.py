@@ -63,7 +63,7 @@ def parse_bootstrap(servers: str) -> list[Address]:
     for server in servers.split(","):
         host, colon, port = server.strip().rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-            raise ValueError(f"bootstrap server {server!r}: HOST:PORT is wanted")
+            raise ValueError(f"bootstrap server: expected HOST:PORT, got {server!r}")
         addresses.append((host, int(port)))
     return addresses
 

@@ -21,6 +21,6 @@ def install(name: str) -> Iterator[None]:
     """Plant the bug called `name` until the block ends. Raises BugError when there is none of that name."""
     known = bugs()
     if name not in known:
-        raise BugError(f"unknown bug {name!r}: known are {', '.join(sorted(known))}")
+        raise BugError(f"unknown bug {name!r}; known are {', '.join(sorted(known))}")
     with planted(known[name]):
         yield

@@ -50,10 +50,10 @@ def replaced(replacement: Replacement) -> Iterator[None]:
             owner = getattr(owner, each)
         original = vars(owner)[name]
     except (ImportError, AttributeError, KeyError) as error:
-        raise BugError(f"{replacement.target} does not exist any more: {error}") from error
+        raise BugError(f"the bug's target {replacement.target} does not exist: {error}") from error
     function = original.__func__ if isinstance(original, (staticmethod, classmethod)) else original
     if not callable(function):
-        raise BugError(f"{replacement.target} is no method or function")
+        raise BugError(f"the bug's target {replacement.target} is neither a method nor a function")
     planted: object = replacement.make(function)
     if isinstance(original, (staticmethod, classmethod)):
         planted = type(original)(planted)  # type: ignore[arg-type]

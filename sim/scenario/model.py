@@ -315,7 +315,7 @@ def _targets(step: Step) -> list[Target]:
         case BreakDisk():
             found = [step.break_disk]
         case _:
-            raise AssertionError(f"no targets known of {type(step).__name__}")
+            raise AssertionError(f"unknown step {type(step).__name__}: its targets are not listed here")
     sides: list[Target] = []
     for each in found:
         if isinstance(each, LinkPair):

@@ -52,7 +52,7 @@ def parse_yaml(text: str) -> Source:
     except (YAMLError, ValueError) as error:
         raise ValueError(f"1: no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(document, CommentedMap):
-        raise ValueError("1: a scenario is a mapping of keys to values")
+        raise ValueError("1: a scenario must be a mapping of keys to values")
     return Source(document)
 
 

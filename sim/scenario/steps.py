@@ -41,9 +41,9 @@ class Step(Strict):
     @model_validator(mode="after")
     def _check_one_trigger(self) -> Step:
         if self.at is not None and self.when:
-            raise ValueError("a step has `at` or `when`, not both")
+            raise ValueError("a step may have `at` or `when`, not both")
         if not self.when and "within" in self.model_fields_set:
-            raise ValueError("`within` bounds a `when`")
+            raise ValueError("`within` is allowed only beside `when`")
         return self
 
 

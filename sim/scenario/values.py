@@ -103,7 +103,7 @@ def parse_target(value: object) -> Target:
         return Target(text=text, kind="name")
     raise ValueError(
         f"{text!r} is no target: write broker N, leader(t/0), follower(t/0), controller, clients, others, all, "
-        "or a name that an earlier step gave (it begins with a capital)"
+        "or a name that an earlier step defined (it begins with a capital letter)"
     )
 
 

@@ -76,5 +76,5 @@ def _unpack(layout: struct.Struct, data: bytes | None, part: str) -> int:
         raise InvalidRecord(f"a control record's {part} is shorter than {layout.size} bytes")
     version, content = layout.unpack_from(data)
     if version < 0:
-        raise InvalidRecord(f"a control record's {part} has version {version}")
+        raise InvalidRecord(f"a control record's {part} has the impossible version {version}")
     return int(content)

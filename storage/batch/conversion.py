@@ -36,7 +36,9 @@ def down_convert(
         if batch.is_control:
             continue
         if batch.compression is Compression.ZSTD:
-            raise UnsupportedCompression(f"a batch in zstd cannot be converted to magic {target_magic}")
+            raise UnsupportedCompression(
+                f"a batch compressed with zstd cannot be converted to magic {target_magic}"
+            )
         if batch.magic <= target_magic:
             parts.append(batch.tobytes())
             continue

@@ -103,7 +103,7 @@ def decode_records(
     Raises InvalidRecord: at once for a negative count, otherwise when the iteration reaches the damaged record.
     """
     if record_count < 0:
-        raise InvalidRecord(f"the batch counts {record_count} records")
+        raise InvalidRecord(f"the batch header states {record_count} records")
     return _decode(payload, record_count, base_offset, base_timestamp, base_sequence, log_append_time_ms)
 
 
@@ -130,7 +130,7 @@ def _decode(
                 length, position = read_varint(payload, position)
             record_end = position + length
             if length < 0 or record_end > end:
-                raise InvalidRecord(f"a record of {length} bytes with {end - position} bytes left")
+                raise InvalidRecord(f"a record states {length} bytes with only {end - position} bytes left")
             timestamp = payload[position + 1]
             if timestamp < 0x80:
                 timestamp, position = (timestamp >> 1) ^ -(timestamp & 1), position + 2
@@ -166,7 +166,7 @@ def _decode(
             # This also finds a field that ran past the end of the record.
             if position != record_end:
                 raise InvalidRecord(
-                    f"a record of {length} bytes has fields of {length + position - record_end}"
+                    f"a record of {length} bytes has fields of {length + position - record_end} bytes"
                 )
             timestamp = base_timestamp + timestamp if log_append_time_ms is None else log_append_time_ms
             if not lowest <= timestamp <= MAX_INT64:
@@ -183,12 +183,12 @@ def _decode_headers(payload: bytes, position: int, record_end: int) -> tuple[tup
     count, position = read_varint(payload, position)
     # Each header takes at least a byte: a greater count is damage and must not start a long loop.
     if not 0 <= count <= record_end - position:
-        raise InvalidRecord(f"a record with {count} headers in {record_end - position} bytes")
+        raise InvalidRecord(f"a record states {count} headers, but has {record_end - position} bytes left")
     headers: list[Header] = []
     for _ in range(count):
         size, position = read_varint(payload, position)
         if size < 0 or position + size > record_end:
-            raise InvalidRecord(f"a header key of {size} bytes")
+            raise InvalidRecord(f"the key of a header has an impossible size of {size} bytes")
         name = decode_utf8(payload[position : position + size])
         size, position = read_varint(payload, position + size)
         value = None

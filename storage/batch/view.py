@@ -242,7 +242,9 @@ class RecordBatch:
         if self.magic < CURRENT_MAGIC:
             return (message.record() for message in self.messages(decompressed_limit_bytes))
         if self.size_bytes < HEADER_SIZE:
-            raise InvalidRecord(f"a batch of {self.size_bytes} bytes has no records: its header is cut")
+            raise InvalidRecord(
+                f"a batch of {self.size_bytes} bytes is shorter than a header: its records cannot be read"
+            )
         # A retained empty batch has no payload to decompress (T22).
         if self.record_count == 0:
             return iter(())
@@ -360,7 +362,7 @@ def set_max_timestamp(
     if batch.magic < CURRENT_MAGIC:
         return set_timestamp(buffer, position, timestamp_type=timestamp_type, timestamp=max_timestamp)
     if timestamp_type is TimestampType.NO:
-        raise ValueError("a batch of magic 2 has a timestamp type")
+        raise ValueError("a batch of magic 2 needs a timestamp type")
     if batch.timestamp_type is timestamp_type and batch.max_timestamp == max_timestamp:
         return False
     attributes = batch.attributes & KNOWN_ATTRIBUTES & ~LOG_APPEND_TIME_FLAG

@@ -130,7 +130,9 @@ class SourceReader:
             limit_bytes = size_bytes
         limit_bytes = max(limit_bytes, self._max_bytes)
         if self.capacity_bytes >= limit_bytes:
-            raise StorageError(f"{source.path} at byte {position}: a batch larger than {limit_bytes} bytes")
+            raise StorageError(
+                f"{source.path} at byte {position}: the batch is larger than {limit_bytes} bytes"
+            )
         before_bytes = self.capacity_bytes
         self.capacity_bytes = min(2 * self.capacity_bytes, limit_bytes)
         assert before_bytes < self.capacity_bytes <= limit_bytes, (

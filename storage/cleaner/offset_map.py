@@ -109,7 +109,7 @@ class OffsetMap:
 
     def _put_in_table(self, digest: bytes, offset: int) -> int:
         if self._entries >= self._table_slots:
-            raise ValueError(f"an offset map with all of its {self._table_slots} slots taken")
+            raise ValueError(f"the offset map is full with all of its {self._table_slots} slots taken")
         (window,) = _FIRST_WINDOW(digest)
         position = (abs(window) & _HIGHEST_INT32) % self._table_slots * SLOT_BYTES
         found = self._table[position : position + SLOT_BYTES]

@@ -40,7 +40,8 @@ class CleanerConfig:
                 raise ConfigError(f"{name}={getattr(self, name)}: must be positive")
         if self.dedupe_buffer_bytes // SLOT_BYTES * self.dedupe_buffer_load_factor <= 1:
             raise ConfigError(
-                f"dedupe_buffer_bytes={self.dedupe_buffer_bytes}: no key would fit, and no cleaning would progress"
+                f"dedupe_buffer_bytes={self.dedupe_buffer_bytes}: too small for a single key, "
+                "so cleaning could never progress"
             )
 
 

@@ -84,7 +84,7 @@ def empty_batch(batch: RecordBatch) -> bytes:
     """
     if batch.magic < CURRENT_MAGIC:
         raise StorageError(
-            f"the batch at offset {batch.last_offset} of magic {batch.magic} must stay without records, "
+            f"the batch of magic {batch.magic} at offset {batch.last_offset} must be kept without records, "
             f"which is possible from magic {CURRENT_MAGIC} on"
         )
     return _pack(batch, batch.attributes & _KEPT_FLAGS, NO_TIMESTAMP, batch.max_timestamp, 0, b"")

@@ -122,12 +122,12 @@ class _Frame:
             raise InvalidRecord("the lz4 frame does not start with its magic number")
         self.flags, descriptor = self._take(2)
         if self.flags >> 6 != 1 or self.flags & 0x03:
-            raise InvalidRecord(f"lz4 frame flags {self.flags:#04x} have another version than 1")
+            raise InvalidRecord(f"the lz4 frame flags {self.flags:#04x} state another version than 1")
         if not self.flags & 0x20:
             raise InvalidRecord("an lz4 frame of dependent blocks cannot be read")
         block_size_id = descriptor >> 4
         if descriptor & 0x0F or not 4 <= block_size_id <= 7:
-            raise InvalidRecord(f"lz4 block descriptor {descriptor:#04x} names no block size")
+            raise InvalidRecord(f"the lz4 block descriptor {descriptor:#04x} states no valid block size")
         self.max_block_bytes = 1 << (2 * block_size_id + 8)
         assert self.max_block_bytes >= BLOCK_BYTES, (block_size_id, self.max_block_bytes)
         if self.has_content_size:
@@ -146,7 +146,7 @@ class _Frame:
                 self._take(4)
             return None
         if size > self.max_block_bytes:
-            raise InvalidRecord(f"an lz4 block of {size} bytes exceeds the most of {self.max_block_bytes}")
+            raise InvalidRecord(f"an lz4 block of {size} bytes exceeds the maximum of {self.max_block_bytes}")
         data = self._take(size)
         if self.has_block_checksums and self._take_uint32() != xxhash.xxh32_intdigest(data):
             raise InvalidRecord("the checksum of an lz4 block does not match")

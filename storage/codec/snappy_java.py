@@ -57,7 +57,7 @@ def decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
             continue
         position += _SIZE.size
         if not 0 <= size <= len(view) - position:
-            raise InvalidRecord(f"a snappy block of {size} bytes with {len(view) - position} bytes left")
+            raise InvalidRecord(f"a snappy block of {size} bytes with only {len(view) - position} bytes left")
         output += _decompress_block(view[position : position + size], limit_bytes - len(output), limit_bytes)
         position += size
     return bytes(output)

@@ -264,10 +264,12 @@ class LogDirectories:
                 f"{name} of node {owner.node_id} in cluster {owner.cluster_id}"
                 for name, owner in owners.items()
             )
-            raise ConfigError(f"log directories of several owners: {found}")
+            raise ConfigError(f"the log directories belong to different nodes or clusters: {found}")
         ids = [owner.directory_id for owner in owners.values() if owner.directory_id is not None]
         if len(ids) != len(set(ids)):
-            raise CorruptCheckpoint(next(iter(owners)), None, "a directory.id that another directory has too")
+            raise CorruptCheckpoint(
+                next(iter(owners)), None, "another log directory has the same directory.id"
+            )
         return owners
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH, now_ms: int | None = None) -> bool:
@@ -289,7 +291,7 @@ def _stopped(manager: LogManager, broker_epoch: int, now_ms: int | None) -> bool
     try:
         return manager.shutdown(broker_epoch, now_ms)
     except DirectoryFailed as error:
-        logger.error("log directory not stopped in order: directory=%s reason=%s", manager.directory, error)
+        logger.error("log directory not closed cleanly: directory=%s reason=%s", manager.directory, error)
         return False
 
 
@@ -302,8 +304,8 @@ def _distinct(directories: Sequence[str]) -> list[str]:
     """The paths of the directories in one spelling. Raises ConfigError where two are the same (LL1)."""
     paths = ["/".join(part for part in path.split("/") if part != ".").rstrip("/") for path in directories]
     if not paths or "" in paths:
-        raise ConfigError("log.dirs: a directory is missing")
+        raise ConfigError("log.dirs: expected at least one directory, none of them empty")
     repeated = sorted({path for path in paths if paths.count(path) > 1})
     if repeated:
-        raise ConfigError(f"log.dirs: given twice: {', '.join(repeated)}")
+        raise ConfigError(f"log.dirs: these directories are given more than once: {', '.join(repeated)}")
     return paths

@@ -158,7 +158,7 @@ class LogManager:
                 delete_log_files(self._file_system, join(self.directory, name))
                 continue
             if parsed.suffix:
-                logger.warning("log directory kept aside: path=%s", join(self.directory, name))
+                logger.warning("stray log directory ignored: path=%s", join(self.directory, name))
                 continue
             key = (parsed.topic, parsed.partition)
             config = self._default_config if config_of is None else config_of(parsed.topic)
@@ -434,7 +434,7 @@ def lock_directory(file_system: FileSystem, directory: str) -> Lock:
     try:
         return file_system.lock(join(directory, LOCK_FILE))
     except BlockingIOError as error:
-        raise DirectoryInUse(f"{directory} is in use: {LOCK_FILE} is held by another process") from error
+        raise DirectoryInUse(f"{directory} is in use: another process holds {LOCK_FILE}") from error
 
 
 def _make_durable_directory(file_system: FileSystem, directory: str) -> None:

@@ -164,7 +164,9 @@ class LeaderEpochCheckpoint:
             epoch = _number(self.path, line_number, epoch_text, _INT_MAX, "the epoch")
             start_offset = _number(self.path, line_number, offset_text, _LONG_MAX, "the start offset")
             if epoch < 0 or start_offset < 0:
-                raise CorruptCheckpoint(self.path, line_number, f"negative in {epoch} {start_offset}")
+                raise CorruptCheckpoint(
+                    self.path, line_number, f"epoch {epoch} or offset {start_offset} is negative"
+                )
             entries.append((epoch, start_offset))
         return entries
 
@@ -233,7 +235,7 @@ class PartitionMetadataFile:
             return None
         fields = [self._field(line_number, line) for line_number, line in enumerate(lines[:2], start=1)]
         if len(fields) < 2:
-            raise CorruptCheckpoint(self.path, len(fields) + 1, "the file ends here, two lines are expected")
+            raise CorruptCheckpoint(self.path, len(fields) + 1, "the file ends here, expected two lines")
         if _number(self.path, 1, fields[0], _INT_MAX, "the version") < 0:
             raise CorruptCheckpoint(self.path, 1, f"unrecognised version {fields[0]}")
         if not _TOPIC_ID.fullmatch(fields[1]) or fields[1] == _ZERO_TOPIC_ID:
@@ -296,7 +298,9 @@ class MetaPropertiesFile:
         required = ("broker.id",) if version == 0 else ("node.id", "cluster.id")
         for name in required:
             if name not in properties:
-                raise CorruptCheckpoint(self.path, None, f"no {name}, which version {version} needs")
+                raise CorruptCheckpoint(
+                    self.path, None, f"{name} is missing, which version {version} requires"
+                )
         id_line, id_text = properties[required[0]]
         return MetaProperties(
             node_id=_number(self.path, id_line, id_text, _INT_MAX, f"the {required[0]}"),

@@ -40,7 +40,7 @@ class LazyIndex(Generic[Index]):
             return index
         with self._lock:
             if self._is_deleted:
-                raise FileNotFoundError(errno.ENOENT, "deleted", self._path)
+                raise FileNotFoundError(errno.ENOENT, "the index is deleted", self._path)
             if self.index is None:
                 self.index = self._opened(self._path)
                 assert self.index.path == self._path, (self.index.path, self._path)

@@ -63,7 +63,9 @@ class MemoryMappedIndex:
         self._version = 0
         created = not read_only and not file_system.exists(path)
         if created and max_index_size < self.entry_size:
-            raise ValueError(f"{path}: {max_index_size} bytes do not hold an entry of {self.entry_size}")
+            raise ValueError(
+                f"{path}: max_index_size={max_index_size} is below one entry of {self.entry_size} bytes"
+            )
         self._file = file_system.open(path, OpenMode.READ if read_only else OpenMode.CREATE)
         self._length = self._entries = 0
         # An attribute, because every append to the segment reads it.
@@ -132,7 +134,7 @@ class MemoryMappedIndex:
         if length == self._length:
             return False
         if self.size_bytes > length:
-            raise ValueError(f"{self._path}: {self._entries} entries do not fit {size_bytes} bytes")
+            raise ValueError(f"{self._path}: {self._entries} entries do not fit into {size_bytes} bytes")
         self._show_copy()
         try:
             self._file.set_length(length)
@@ -227,7 +229,7 @@ class MemoryMappedIndex:
 
     def _check_free(self, entries: int) -> None:
         if entries > self.free_entries:
-            raise ValueError(f"{self._path}: no room for {entries} entries after {self._entries}")
+            raise ValueError(f"{self._path} has {self._entries} entries and no room for {entries} more")
 
     def _truncate_to_entries(self, entries: int) -> None:
         assert 0 <= entries, (self._path, entries)
@@ -244,7 +246,7 @@ class MemoryMappedIndex:
 
     def _check_slot(self, slot: int) -> None:
         if not 0 <= slot < self._entries:
-            raise ValueError(f"{self._path}: no entry {slot}, there are {self._entries}")
+            raise ValueError(f"{self._path}: entry {slot} does not exist, there are {self._entries} entries")
 
     def _search(self, target: int, unpack: Unpack, column: int) -> tuple[int, int]:
         """Returns the slots of the largest entry <= target and of the smallest >= target; -1 for none (IX10, IX11).

@@ -75,7 +75,9 @@ class OffsetIndex(MemoryMappedIndex):
         if self.is_full:
             raise ValueError(f"{self._path} is full with {self._entries} entries")
         if self._entries and offset <= self._last_offset:
-            raise InvalidOffset(f"{self._path}: offset {offset} is not above the last, {self._last_offset}")
+            raise InvalidOffset(
+                f"{self._path}: offset {offset} is not above the last offset {self._last_offset}"
+            )
         self._append_entries(ENTRY.pack(self.relative_offset(offset), position))
         self._last_offset = offset
 
@@ -89,7 +91,7 @@ class OffsetIndex(MemoryMappedIndex):
         before = self._last_offset if self._entries else self._base_offset - 1
         if before >= offsets[0] or not is_rising(offsets):
             raise InvalidOffset(
-                f"{self._path}: {len(offsets)} offsets do not strictly increase from {before}"
+                f"{self._path}: {len(offsets)} new offsets do not strictly increase from {before} on"
             )
         self.relative_offset(offsets[0])
         self.relative_offset(offsets[-1])

@@ -55,9 +55,11 @@ class TimeIndex(MemoryMappedIndex):
             raise ValueError(f"{self._path} is full with {self._entries} entries")
         last = self._last_entry
         if self._entries and offset < last.offset:
-            raise InvalidOffset(f"{self._path}: offset {offset} is below the last, {last.offset}")
+            raise InvalidOffset(f"{self._path}: offset {offset} is below the last offset {last.offset}")
         if self._entries and timestamp < last.timestamp:
-            raise ValueError(f"{self._path}: timestamp {timestamp} is before the last, {last.timestamp}")
+            raise ValueError(
+                f"{self._path}: timestamp {timestamp} is below the last timestamp {last.timestamp}"
+            )
         if timestamp <= last.timestamp:
             return False
         self._append_entries(ENTRY.pack(timestamp, self.relative_offset(offset)))
@@ -75,9 +77,11 @@ class TimeIndex(MemoryMappedIndex):
         self._check_free(len(timestamps))
         last, base = self._last_entry, self._base_offset
         if last.timestamp >= timestamps[0] or not is_rising(timestamps):
-            raise ValueError(f"{self._path}: timestamps do not strictly increase from {last.timestamp}")
+            raise ValueError(
+                f"{self._path}: new timestamps do not strictly increase from {last.timestamp} on"
+            )
         if last.offset > offsets[0] or sorted(offsets) != list(offsets):
-            raise InvalidOffset(f"{self._path}: offsets are below {last.offset} or go back")
+            raise InvalidOffset(f"{self._path}: new offsets are below {last.offset} or decrease")
         self.relative_offset(offsets[0])
         self.relative_offset(offsets[-1])
         columns = [0] * (2 * len(timestamps))

@@ -101,7 +101,7 @@ class TransactionIndex:
         """Append an entry. Raises ValueError, and writes nothing, unless its last offset is above the previous one."""
         if self._last_offset is not None and entry.last_offset <= self._last_offset:
             raise ValueError(
-                f"{self._path}: an aborted transaction that ends at {entry.last_offset} "
+                f"{self._path}: cannot append an aborted transaction that ends at {entry.last_offset} "
                 f"after one that ends at {self._last_offset}"
             )
         file = self._open_existing()

@@ -133,7 +133,9 @@ class Appends:
         checked = analyze(records, INT_MAX)
         for epoch, offset in checked.epoch_starts:
             if epoch != leader_epoch:
-                raise InvalidRecord(f"epoch {epoch} at offset {offset} is not the leader's {leader_epoch}")
+                raise InvalidRecord(
+                    f"epoch {epoch} at offset {offset} differs from the leader's epoch {leader_epoch}"
+                )
         if checked.columns:
             check_batch_size(largest_batch_bytes(checked), self._rules)
         return self._append_in_order(checked, now_ms, _RAFT_LEADER)
@@ -175,7 +177,7 @@ class Appends:
         if last_offset >= LONG_MAX:
             raise OffsetsExhausted(
                 f"{local.directory}: the log end offset {before} cannot move past {last_offset}, "
-                f"{LONG_MAX} is the last there is"
+                f"the last possible offset is {LONG_MAX}"
             )
         try:
             leader_epoch, epoch_starts = checked.leader_epoch, checked.epoch_starts
@@ -245,7 +247,9 @@ class Appends:
         local, size_bytes = self._local, len(checked.records)
         segment_bytes = local.config.segment_bytes
         if size_bytes > segment_bytes:
-            raise RecordBatchTooLarge(f"a set of {size_bytes} bytes is above segment.bytes={segment_bytes}")
+            raise RecordBatchTooLarge(
+                f"a set of {size_bytes} bytes is larger than segment.bytes={segment_bytes}"
+            )
         if not local.segments.active.should_roll(
             messages_size=size_bytes,
             max_timestamp=checked.max_timestamp,

@@ -138,7 +138,7 @@ class Compactions:
         self._online.check()
         local, dirty = self._local, self.log_to_clean(offsets, now_ms).dirty
         if dirty.end_offset < dirty.start_offset:
-            raise ValueError(f"{local.directory}: there is no whole segment in {offsets}")
+            raise ValueError(f"{local.directory}: no whole segment is in the range {offsets}")
         assert dirty.end_offset <= local.segments.active.base_offset, (dirty, local.segments.active)
         return Compaction(local.file_system, self, dirty, config, now_ms)
 

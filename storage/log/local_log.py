@@ -188,14 +188,18 @@ class LocalLog:
         active = self.segments.active
         if new_base in self.segments:
             if active.base_offset != new_base or active.size_bytes > 0:
-                raise StorageError(f"{self.directory}: cannot roll, there is a segment at {new_base}")
+                raise StorageError(
+                    f"{self.directory}: cannot roll to offset {new_base}, a segment begins there already"
+                )
             active.restart(now_ms)
             self._flush_all()
             assert self.segments.active is active, (active, self.segments.active)
             assert active.size_bytes == 0, active
             return active
         if new_base < active.base_offset:
-            raise StorageError(f"{self.directory}: cannot roll to {new_base}, below {active.base_offset}")
+            raise StorageError(
+                f"{self.directory}: cannot roll to offset {new_base}, below the active segment at {active.base_offset}"
+            )
         self._remove_stale_files(new_base)
         active.on_become_inactive()
         self._flush_all()

@@ -246,7 +246,9 @@ class ProducerAppendInfo:
                 return None
             control = read_control_record(marker)
             if control.control_type not in (ControlType.ABORT, ControlType.COMMIT):
-                raise InvalidRecord(f"control type {control.type_id} at offset {marker.offset} ends nothing")
+                raise InvalidRecord(
+                    f"the control record at offset {marker.offset} ends no transaction: its type is {control.type_id}"
+                )
             return self.append_end_marker(
                 is_abort=control.control_type is ControlType.ABORT,
                 coordinator_epoch=control.coordinator_epoch,
@@ -340,7 +342,7 @@ class ProducerAppendInfo:
             if base_sequence != 0 and updated.producer_epoch != NO_PRODUCER_EPOCH:
                 raise OutOfOrderSequence(
                     f"producer {self.producer_id} begins epoch {producer_epoch} at offset {offset} with "
-                    f"sequence {base_sequence}, expected 0 (epoch before {updated.producer_epoch})"
+                    f"sequence {base_sequence}, expected 0 (the epoch before was {updated.producer_epoch})"
                 )
             return
         # An unknown or forgotten producer may continue at any sequence.

@@ -79,7 +79,9 @@ def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
 def decode_snapshot(content: bytes, path: str = "snapshot") -> list[ProducerStateEntry]:
     """The entries in the order of the file. Raises CorruptSnapshot."""
     if len(content) < _FRAME.size:
-        raise CorruptSnapshot(f"{path}: {len(content)} bytes, a snapshot has at least {_FRAME.size}")
+        raise CorruptSnapshot(
+            f"{path}: {len(content)} bytes are too few, a snapshot has at least {_FRAME.size}"
+        )
     version, crc, count = _FRAME.unpack_from(content)
     if version != SNAPSHOT_VERSION:
         raise CorruptSnapshot(f"{path}: version {version} is unknown, expected {SNAPSHOT_VERSION}")

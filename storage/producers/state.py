@@ -315,8 +315,8 @@ class ProducerStateManager:
         transaction = self._ongoing.pop(completed.first_offset, None)
         if transaction is None:
             raise InvalidTransactionState(
-                f"producer {completed.producer_id} ends at {completed.last_offset} "
-                f"a transaction from {completed.first_offset} on that is not open"
+                f"producer {completed.producer_id} ends at offset {completed.last_offset} "
+                f"a transaction that is not open (first offset {completed.first_offset})"
             )
         assert transaction.last_offset is None, (transaction.first_offset, transaction.last_offset, completed)
         transaction.last_offset = completed.last_offset

@@ -52,7 +52,7 @@ def finish_interrupted_swaps(request: LoadRequest) -> frozenset[int]:
         offset = offset_of_name(name)
         is_replaced = not name.endswith(SWAP_SUFFIX) and offset is not None and low <= offset < high
         if is_replaced and is_file(file_system, join(directory, name)):
-            logger.info("replaced by a finished swap, deleted: path=%s", join(directory, name))
+            logger.info("file deleted, a finished swap replaces it: path=%s", join(directory, name))
             file_system.unlink(join(directory, name))
     # The swap files still show which files they replace: the deletions must be durable before the renames.
     file_system.sync_directory(directory)
@@ -86,7 +86,7 @@ def _remove_leftovers(file_system: FileSystem, directory: str) -> list[str]:
 
 def _remove(file_system: FileSystem, directory: str, names: list[str]) -> None:
     for name in names:
-        logger.info("leftover deleted: path=%s", join(directory, name))
+        logger.info("file of an interrupted change deleted: path=%s", join(directory, name))
         file_system.unlink(join(directory, name))
 
 

@@ -157,13 +157,13 @@ class _Loader:
         """Split the segment at `base_offset`. One that cannot be split is left to recovery, which cuts it instead."""
         request, segment = self._request, self.segments.get(base_offset)
         assert segment is not None, (self._directory, base_offset)
-        logger.info("split: segment=%s", segment.path)
+        logger.info("splitting a segment: segment=%s", segment.path)
         try:
             result = split_overflowed_segment(
                 self._file_system, self._directory, self.segments, segment, request.config, request.now_ms
             )
         except StorageError as error:
-            logger.warning("not split: segment=%s reason=%s", segment.path, error)
+            logger.warning("segment not split: segment=%s reason=%s", segment.path, error)
             self._unsplittable.add(segment.base_offset)
             return
         for old in result.deleted:
@@ -191,7 +191,9 @@ class _Loader:
             try:
                 segment = self._open_segment(base_offset, file_already_exists=True)
             except IsADirectoryError:
-                logger.warning("directory in place of a segment ignored: directory=%s", self._directory)
+                logger.warning(
+                    "sub-directory with the name of a segment ignored: directory=%s", self._directory
+                )
                 continue
             try:
                 self._check_indexes(segment, files.names)
@@ -282,7 +284,7 @@ class _Loader:
 
     def _leave_to_recovery(self, segment: LogSegment, misfit: Misfit | None, error: StorageError) -> None:
         if segment.base_offset >= self._recover_from:
-            logger.warning("left to recovery: segment=%s reason=%s", segment.path, error)
+            logger.warning("segment left to recovery: segment=%s reason=%s", segment.path, error)
             self._refused_by_kafka.add(segment.base_offset)
         elif misfit is None:
             raise error
@@ -440,7 +442,7 @@ class _Loader:
         if log_end_offset >= log_start_offset:
             return log_end_offset
         logger.warning(
-            "log end below its start, emptied: directory=%s end=%d start=%d",
+            "log emptied, its end was below its start: directory=%s end=%d start=%d",
             self._directory,
             log_end_offset,
             log_start_offset,

@@ -131,7 +131,10 @@ class _Walk:
                 # Strictly above, and so never for the first batch (LS10).
                 if at > next_indexed:
                     if last <= last_indexed:
-                        raise InvalidOffset(f"{segment.path} at byte {at}: offset {last} goes back")
+                        raise InvalidOffset(
+                            f"{segment.path} at byte {at}: offset {last} "
+                            "is not above the index entry before it"
+                        )
                     last_indexed, next_indexed = last, at + interval
                     offsets.append(last)
                     positions.append(at)

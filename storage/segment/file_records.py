@@ -96,7 +96,7 @@ class FileRecords:
         length = self._file.size()
         if length > MAX_FILE_BYTES:
             self._file.close()
-            raise StorageError(f"{path}: {length} bytes, above the most that a segment may have")
+            raise StorageError(f"{path}: {length} bytes are more than a segment may have")
         # The position at which the records end.
         self.size_bytes = length
         if preallocate_bytes and not file_already_exists and not read_only:
@@ -115,7 +115,7 @@ class FileRecords:
         position = self.size_bytes
         end = position + len(data)
         if end > MAX_FILE_BYTES:
-            raise ValueError(f"{self._path}: {len(data)} bytes do not fit after {position}")
+            raise ValueError(f"{self._path}: {len(data)} bytes do not fit at position {position}")
         self._file.write_at(position, data)
         self.size_bytes = end
         return position
@@ -126,12 +126,14 @@ class FileRecords:
         Raises ValueError outside the records; StorageError where the file has become shorter than the records (FR15).
         """
         if position < 0 or size < 0 or position > self.size_bytes:
-            raise ValueError(f"{self._path}: slice of {size} at {position} of {self.size_bytes} bytes")
+            raise ValueError(
+                f"{self._path}: cannot take {size} bytes at position {position} of {self.size_bytes} bytes"
+            )
         wanted = min(size, self.size_bytes - position)
         data = self._file.read_at(position, wanted)
         if len(data) < wanted:
             raise StorageError(
-                f"{self._path}: {len(data)} bytes at byte {position}, where {wanted} of the records should be"
+                f"{self._path}: read {len(data)} bytes at byte {position}, expected {wanted} bytes of records"
             )
         return data
 

@@ -39,7 +39,7 @@ class LogOffsetMetadata:
     def position_difference(self, other: LogOffsetMetadata) -> int:
         """The bytes from `other` to this one. Raises ValueError for different segments and unknown places."""
         if not self.is_on_same_segment(other):
-            raise ValueError(f"{self} and {other} are not on one segment")
+            raise ValueError(f"{self} and {other} are not in the same segment")
         return self.position - other.position
 
     def _are_known(self, other: LogOffsetMetadata) -> bool:

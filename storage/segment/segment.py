@@ -348,7 +348,7 @@ class LogSegment:
         ends below `start_offset`. Raises ValueError for a negative size (LS8), OSError.
         """
         if max_size < 0:
-            raise ValueError(f"a read of {max_size} bytes from {self.path}")
+            raise ValueError(f"{self.path}: cannot read {max_size} bytes: the size must not be negative")
         found = self.translate_offset(start_offset)
         if found is None:
             return None
@@ -468,7 +468,8 @@ class LogSegment:
         last = self.time_index.last_entry
         if max_timestamp.offset < last.offset:
             raise InvalidOffset(
-                f"{self.path}: the greatest timestamp is at {max_timestamp.offset}, below {last.offset}"
+                f"{self.path}: the greatest timestamp is at offset {max_timestamp.offset}, "
+                f"below the offset {last.offset} of the last time entry"
             )
         self.indexes.append_last_time_entry(max_timestamp)
         self.time_index.trim_to_valid_size()

@@ -113,7 +113,9 @@ class LogSegments:
         if from_offset == to_offset:
             return []
         if to_offset < from_offset:
-            raise ValueError(f"segments from {from_offset} up to {to_offset}: the range is inverted")
+            raise ValueError(
+                f"cannot list segments from offset {from_offset} to {to_offset}: the end is below the start"
+            )
         first = max(bisect_right(self._bases, from_offset) - 1, 0)
         end = bisect_left(self._bases, to_offset)
         return [self._by_base[base] for base in self._bases[first:end]]

@@ -49,7 +49,7 @@ def split_overflowed_segment(
     segment; nothing has been replaced then. Raises OSError: the log must go offline then.
     """
     if not segment.has_overflow:
-        raise ValueError(f"{segment.path} has no offset that does not fit: nothing to split")
+        raise ValueError(f"{segment.path} needs no split: all its offsets fit")
     coming: list[LogSegment] = []
     try:
         taken = set(segments.base_offsets) - {segment.base_offset}
@@ -78,13 +78,19 @@ def _copy(
     while position < segment.size_bytes:
         first = next(segment.records.batches(position), None)
         if first is None or first.base_offset in taken or first.base_offset < 0:
-            raise StorageError(f"{segment.path} at byte {position}: no batch that a segment could begin with")
+            raise StorageError(
+                f"{segment.path} at byte {position}: "
+                "cannot split here, no batch with an unused base offset begins at this byte"
+            )
         taken.add(first.base_offset)
         new = create_cleaned_segment(file_system, directory, first.base_offset, config, now_ms)
         coming.append(new)
         copied_bytes = append_from_file(new, segment.records, position)
         if copied_bytes == 0:
-            raise StorageError(f"{segment.path} at byte {position}: no batch fits a segment based there")
+            raise StorageError(
+                f"{segment.path} at byte {position}: "
+                "cannot split here, no batch fits a segment that begins at this byte"
+            )
         position += copied_bytes
 
 
@@ -96,7 +102,9 @@ def _finish(segment: LogSegment, coming: list[LogSegment]) -> None:
         new.set_modified(modified_ms)
     copied_bytes = sum(new.size_bytes for new in coming)
     if copied_bytes != segment.size_bytes:
-        raise StorageError(f"{segment.path}: a split holds {copied_bytes} of {segment.size_bytes} bytes")
+        raise StorageError(
+            f"{segment.path}: the split copied only {copied_bytes} of {segment.size_bytes} bytes"
+        )
 
 
 def append_from_file(segment: LogSegment, source: FileRecords, start: int) -> int:

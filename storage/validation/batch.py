@@ -77,10 +77,10 @@ def _batches(buffer: bytearray) -> list[RecordBatch]:
     with memoryview(buffer) as view:
         places = [(batch.start, batch.size_bytes, batch.magic) for batch in iterate_batches(view)]
     if not places:
-        raise InvalidRecord("no whole batch in a produce request")
+        raise InvalidRecord("the produce request contains no whole batch")
     for start, size_bytes, magic in places:
         if magic >= CURRENT_MAGIC and size_bytes < HEADER_SIZE:
-            raise InvalidRecord(f"a batch of {size_bytes} bytes at byte {start}, smaller than its header")
+            raise InvalidRecord(f"the batch at byte {start} has {size_bytes} bytes, fewer than its header")
     return [RecordBatch(buffer, start, size_bytes) for start, size_bytes, _ in places]
 
 
@@ -94,7 +94,7 @@ def _source_codec(batches: list[RecordBatch]) -> Compression:
         codec = batch.compression
         source = source if codec is Compression.NONE else codec
     if batches[0].magic >= CURRENT_MAGIC or source is not Compression.NONE:
-        raise InvalidRecord("more than one batch in a produce request for one partition")
+        raise InvalidRecord("the produce request contains more than one batch for a partition")
     return source
 
 
@@ -173,7 +173,7 @@ class _BatchValidation:
         """
         batch, rules, assignment = self.batch, self.rules, self.assignment
         if batch.record_count <= 0:
-            raise InvalidRecord("a batch without records")
+            raise InvalidRecord("the batch contains no records")
         first_offset = assignment.base_offset
         last_offset = first_offset + batch.last_offset_delta
         assert last_offset - first_offset + 1 == batch.record_count, (

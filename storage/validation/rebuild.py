@@ -35,7 +35,7 @@ def build_and_assign(
     for a set that has grown above max.message.bytes (AP8).
     """
     if not records:
-        raise InvalidRecord("a batch without records")
+        raise InvalidRecord("the batch contains no records")
     base_offset = assignment.base_offset
     numbered = [record._replace(offset=base_offset + index) for index, record in enumerate(records)]
     if rules.target_magic == CURRENT_MAGIC:
@@ -94,14 +94,18 @@ def _check_producer_fields(first: RecordBatch) -> None:
     producer_id = first.producer_id
     if producer_id == NO_PRODUCER_ID:
         if first.is_transactional:
-            raise InvalidRecord("a transactional batch without a producer id")
+            raise InvalidRecord("a transactional batch must have a producer id")
         return
     if producer_id < 0:
-        raise InvalidRecord(f"a batch of producer {producer_id}")
+        raise InvalidRecord(f"producer id {producer_id} must not be negative")
     if first.producer_epoch < 0:
-        raise InvalidRecord(f"producer {producer_id} writes with epoch {first.producer_epoch}")
+        raise InvalidRecord(
+            f"producer {producer_id} writes with epoch {first.producer_epoch}, which must not be negative"
+        )
     if first.base_sequence < 0 and not first.is_control:
-        raise InvalidRecord(f"producer {producer_id} writes with sequence {first.base_sequence}")
+        raise InvalidRecord(
+            f"producer {producer_id} writes with sequence {first.base_sequence}, which must not be negative"
+        )
 
 
 def _max_timestamp(

@@ -93,7 +93,7 @@ def check_batch_size(size_bytes: int, rules: ValidationRules) -> None:
     """Check the size of a batch. Raises RecordTooLarge above max.message.bytes (AP2, AP8)."""
     if size_bytes > rules.max_message_bytes:
         limit = rules.max_message_bytes
-        raise RecordTooLarge(f"a batch of {size_bytes} bytes is above max.message.bytes={limit}")
+        raise RecordTooLarge(f"a batch of {size_bytes} bytes is larger than max.message.bytes={limit}")
 
 
 def check_batch(batch: RecordBatch, rules: ValidationRules, origin: AppendOrigin) -> None:
@@ -116,7 +116,9 @@ def _check_client_batch(batch: RecordBatch) -> None:
     if batch.is_control:
         raise InvalidRecord("clients may not write control records")
     if batch.has_producer_id and batch.base_sequence < 0:
-        raise InvalidRecord(f"producer {batch.producer_id} writes with sequence {batch.base_sequence}")
+        raise InvalidRecord(
+            f"producer {batch.producer_id} writes with sequence {batch.base_sequence}, which must not be negative"
+        )
 
 
 @final
@@ -135,7 +137,7 @@ class RecordChecks:
     def check(self, key: bytes | None, timestamp: int) -> None:
         """Check the key and the timestamp of the next record (LV8, LV9)."""
         if self._rules.is_compacted and key is None:
-            self.refuse(f"record {self.count} has no key, and the topic is compacted")
+            self.refuse(f"record {self.count} has no key, which a compacted topic requires")
         elif error := self._timestamp_error(timestamp):
             self._has_timestamp_error = True
             self.refuse(f"record {self.count}: {error}")

@@ -62,7 +62,9 @@ class SetValidation:
         first = self._batches[0]
         # All batches of a set have one magic (LV4).
         if batch.magic != first.magic:
-            raise InvalidRecord(f"a batch of magic {batch.magic} in a set of magic {first.magic}")
+            raise InvalidRecord(
+                f"the set mixes a batch of magic {batch.magic} with batches of magic {first.magic}"
+            )
         check_batch(batch, self._rules, self._assignment.origin)
         checks = RecordChecks(batch, self._rules, self._assignment.now_ms)
         records = []
@@ -81,7 +83,7 @@ class SetValidation:
         for message in read_messages(batch.tobytes(), batch.position):
             if message.magic != batch.magic:
                 checks.refuse(
-                    f"record {checks.count} is of magic {message.magic} in a batch of {batch.magic}"
+                    f"record {checks.count} has magic {message.magic} in a batch of magic {batch.magic}"
                 )
                 continue
             if is_wrapper:

@@ -97,7 +97,7 @@ def test_blanks_around_a_value_do_not_count() -> None:
 @pytest.mark.covers("LogConfigTest.testInvalidCompactionLagConfig")
 def test_a_compaction_lag_that_ends_before_it_begins_is_refused() -> None:
     lags = {"min.compaction.lag.ms": "200", "max.compaction.lag.ms": "100"}
-    with pytest.raises(ConfigError, match=r"max\.compaction\.lag\.ms=100: below min"):
+    with pytest.raises(ConfigError, match=r"max\.compaction\.lag\.ms=100: must be at least min"):
         LogConfig.from_properties({"cleanup.policy": "compact", **lags})
     assert LogConfig.from_properties(lags).min_compaction_lag_ms == 200
 

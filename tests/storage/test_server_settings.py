@@ -89,5 +89,5 @@ def test_an_unusable_value_is_one_line_with_the_name_that_was_given(name: str, v
     ],
 )
 def test_settings_of_what_there_is_not_here_are_refused_by_name(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name}: no such property of a topic"):
+    with pytest.raises(ConfigError, match=f"unknown topic property '{name}'"):
         LogConfig.from_properties({name: "1"})

@@ -37,15 +37,20 @@ class ProducerConfig:
 
     def __post_init__(self) -> None:
         if self.acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
-            raise ConfigError(f"acks {self.acks}: all (-1), 1 or 0")
+            raise ConfigError(f"acks={self.acks}: must be all (-1), 1 or 0")
         if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
             raise ConfigError("delivery_timeout_ms must be at least linger_ms + request_timeout_ms")
         if self.max_in_flight_requests_per_connection < 1:
             raise ConfigError("max_in_flight_requests_per_connection must be at least 1")
         if self.enable_idempotence and self.acks != ACKS_ALL:
-            raise ConfigError("idempotence needs acks=all: without it an acknowledged sequence may be lost")
+            raise ConfigError(
+                "enable_idempotence needs acks=all: otherwise an acknowledged sequence may be lost"
+            )
         if self.is_idempotent and self.max_in_flight_requests_per_connection > MAX_IN_FLIGHT_IDEMPOTENT:
-            raise ConfigError("idempotence allows 5 requests in flight: brokers remember five batches")
+            raise ConfigError(
+                "max_in_flight_requests_per_connection must be at most 5 for an idempotent producer: "
+                "brokers remember the last five batches"
+            )
 
     @property
     def is_idempotent(self) -> bool:
@@ -77,10 +82,10 @@ class ConsumerConfig:
     def __post_init__(self) -> None:
         if self.fetch_max_wait_ms >= self.request_timeout_ms:
             raise ConfigError(
-                "fetch_max_wait_ms at or above request_timeout_ms: each idle fetch would time out"
+                "fetch_max_wait_ms must be below request_timeout_ms, or every idle fetch would time out"
             )
         if self.max_partition_fetch_bytes < 1 or self.fetch_max_bytes < 1:
-            raise ConfigError("fetch sizes must be positive")
+            raise ConfigError("fetch_max_bytes and max_partition_fetch_bytes must be positive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

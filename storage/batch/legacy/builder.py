@@ -184,7 +184,7 @@ class MessageSetBuilder:
         if record.timestamp < NO_TIMESTAMP:
             raise InvalidRecord(f"timestamp {record.timestamp} is negative")
         if record.headers:
-            raise InvalidRecord(f"magic {self.fields.magic} has no place for headers")
+            raise InvalidRecord(f"records of magic {self.fields.magic} cannot have headers")
 
     def build(self) -> bytes:
         """Returns the bytes of the set; more records may be appended afterwards."""

@@ -107,7 +107,9 @@ def read_messages(
     if outer.compression is Compression.NONE:
         return iter((outer,))
     if not 0 <= outer.magic <= _MAX_MAGIC:
-        raise InvalidRecord(f"compressed messages of magic {outer.magic} at offset {outer.offset}")
+        raise InvalidRecord(
+            f"the compressed messages at offset {outer.offset} have the unknown magic {outer.magic}"
+        )
     _, value = outer.key_and_value()
     if value is None:
         raise InvalidRecord(f"the compressed messages at offset {outer.offset} have no value")
@@ -133,7 +135,8 @@ def _base_offset(wrapper: LegacyMessage, content: memoryview, position: int) -> 
         return 0
     if wrapper.offset < last_inner_offset:
         raise InvalidRecord(
-            f"compressed messages at offset {wrapper.offset} end with inner offset {last_inner_offset}"
+            f"the compressed messages at offset {wrapper.offset} end with the inner offset {last_inner_offset}, "
+            "which is higher"
         )
     return int(wrapper.offset - last_inner_offset)
 
@@ -144,7 +147,7 @@ def _inner_messages(wrapper: LegacyMessage, content: memoryview, base_offset: in
         message = _message_at(content, at, size, base_offset)
         if message.attributes & CODEC_MASK:
             raise InvalidRecord(
-                f"the message at offset {message.offset} is compressed within compressed ones"
+                f"the message at offset {message.offset} is inside a compressed message and compressed itself"
             )
         if is_log_append and message.magic == _MAX_MAGIC:
             message = message._replace(timestamp=wrapper.timestamp)
@@ -185,7 +188,7 @@ def _read_sized(content: memoryview, position: int, what: str) -> tuple[bytes | 
     if size < 0:
         return None, position
     if size > len(content) - position:
-        raise InvalidRecord(f"a {what} of {size} bytes with {len(content) - position} bytes left")
+        raise InvalidRecord(f"a {what} states {size} bytes with only {len(content) - position} bytes left")
     return bytes(content[position : position + size]), position + size
 
 
@@ -210,7 +213,7 @@ def set_timestamp(
     if magic != _MAX_MAGIC:
         raise ValueError(f"a message of magic {magic} has no timestamp")
     if timestamp_type is TimestampType.NO:
-        raise ValueError("a message of magic 1 has a timestamp type")
+        raise ValueError("a message of magic 1 needs a timestamp type")
     (before,) = _TIMESTAMP.unpack_from(buffer, position + TIMESTAMP_AT)
     attributes_after = attributes & ~LOG_APPEND_TIME_FLAG
     if timestamp_type is TimestampType.LOG_APPEND:

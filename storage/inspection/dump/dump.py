@@ -124,7 +124,7 @@ class _Dump:
 
     def _file(self, path: str) -> None:
         if not basename(path):
-            raise _BadName(f"{path!r} names no file")
+            raise _BadName(f"{path!r} is not the name of a file")
         self._writer.file(path)
         match _suffix(path):
             case ".log" | ".checkpoint":

@@ -109,7 +109,7 @@ def read_aborted_transactions(file: File) -> Iterator[AbortedTransactionEntry]:
     """
     for at, (version, *fields) in _blocks(file, ABORTED_ENTRY):
         if version >> 8 > 0:
-            raise CorruptIndex(file.path, f"byte {at}: version {version} is unknown")
+            raise CorruptIndex(file.path, f"at byte {at}: version {version} is unknown")
         producer_id, first_offset, last_offset, last_stable_offset = fields
         yield AbortedTransactionEntry(
             version=version >> 8,
@@ -144,7 +144,7 @@ def read_producer_entries(path: str, data: bytes) -> list[ProducerEntry]:
     if computed_crc != crc:
         raise CorruptSnapshot(f"{path}: the checksum does not match (stored {crc}, computed {computed_crc})")
     if count * _PRODUCER_ENTRY.size != len(data) - _SNAPSHOT_HEADER.size:
-        raise CorruptSnapshot(f"{path}: {count} entries do not fill {len(data)} bytes")
+        raise CorruptSnapshot(f"{path}: {len(data)} bytes do not hold exactly {count} entries")
     return [_producer(fields) for fields in _PRODUCER_ENTRY.iter_unpack(data[_SNAPSHOT_HEADER.size :])]
 
 

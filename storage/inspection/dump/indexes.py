@@ -188,7 +188,9 @@ def _check_sane(index: File, layout: struct.Struct) -> None:
     last = layout.unpack(index.read_at(size - layout.size, layout.size))
     if layout is TIME_ENTRY:
         if last[0] < first[0]:
-            raise CorruptIndex(index.path, f"the last timestamp {last[0]} is below the first {first[0]}")
+            raise CorruptIndex(
+                index.path, f"the last timestamp {last[0]} is below the first timestamp {first[0]}"
+            )
         last = last[1:]
     if last[0] < 0:
         raise CorruptIndex(index.path, f"the last offset is {-last[0]} below the base offset")

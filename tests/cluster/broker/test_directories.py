@@ -194,7 +194,9 @@ def test_all_directories_are_the_same_nodes() -> None:
     owners = [MetaPropertiesFile(eye, directory).read() for directory in TWO]
     assert owners[0] is not None and owners[0] == owners[1] and owners[0].node_id == 1
     MetaPropertiesFile(eye, "two").write(MetaProperties(node_id=2, cluster_id=owners[0].cluster_id))
-    with pytest.raises(ForeignDirectory, match=r"several owners: one of node 1 .*, two of node 2"):
+    with pytest.raises(
+        ForeignDirectory, match=r"different nodes or clusters: one of node 1 .*, two of node 2"
+    ):
         restarted(setup).start()
 
 

@@ -26,7 +26,7 @@ def test_a_controller_passes_over_what_is_for_brokers() -> None:
 
 def test_a_server_name_is_known_and_a_topics_name_is_not() -> None:
     with pytest.raises(
-        UnusableInput, match=r"--config retention\.ms: no such property; .*log\.retention\.ms"
+        UnusableInput, match=r"--config: unknown property 'retention\.ms'; .*log\.retention\.ms"
     ):
         check_properties([("retention.ms", "1")])
 

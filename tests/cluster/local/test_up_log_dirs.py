@@ -42,7 +42,7 @@ def test_the_metadata_log_may_lie_elsewhere() -> None:
 
 @pytest.mark.parametrize(
     ("properties", "option", "reason"),
-    [((("log.dirs", "/a"),), "/a", "once is enough"), ((), "/a,,/b", "a directory is wanted")],
+    [((("log.dirs", "/a"),), "/a", "given more than once"), ((), "/a,,/b", "got an empty name")],
 )
 def test_what_cannot_be_meant_is_refused(
     properties: tuple[tuple[str, str], ...], option: str | None, reason: str
@@ -52,7 +52,7 @@ def test_what_cannot_be_meant_is_refused(
 
 
 def test_a_directory_given_twice_is_refused() -> None:
-    with pytest.raises(UnusableInput, match="given twice: /a"):
+    with pytest.raises(UnusableInput, match="given more than once: /a"):
         spec(Path("/d"), Path("/a"), Path("/b"), Path("/a"))
 
 
@@ -71,13 +71,15 @@ def test_a_start_without_any_directory_of_last_time_is_refused(tmp_path: Path) -
     # The first start knows no directory yet.
     spec(tmp_path).check_knows_logs()
     spec(tmp_path).save()
-    with pytest.raises(UnusableInput, match=f"last run with --log-dirs {tmp_path}: keep one of them"):
+    with pytest.raises(
+        UnusableInput, match=f"last run with --log-dirs {tmp_path}: --log-dirs must keep at least one"
+    ):
         spec(tmp_path, one, two).check_knows_logs()
     spec(tmp_path, tmp_path, one).check_knows_logs()
     spec(tmp_path, tmp_path, one).save()
     spec(tmp_path, one, two).check_knows_logs()
     spec(tmp_path, one, two).save()
-    with pytest.raises(UnusableInput, match=f"{one},{two}: keep one of them"):
+    with pytest.raises(UnusableInput, match=f"{one},{two}: --log-dirs must keep at least one"):
         spec(tmp_path).check_knows_logs()
 
 

@@ -101,7 +101,7 @@ class TestRefusals:
 
     @magics
     def test_bb1_headers_are_refused_before_magic_2(self, magic: int) -> None:
-        with pytest.raises(InvalidRecord, match=f"magic {magic} has no place for headers"):
+        with pytest.raises(InvalidRecord, match=f"magic {magic} cannot have headers"):
             built([Record(0, 1, None, None, (("h", b"v"),))], magic)
 
     @pytest.mark.covers(

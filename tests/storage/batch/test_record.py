@@ -104,7 +104,7 @@ def test_count_must_use_up_the_payload() -> None:
         list(decode_records(two, 1, base_offset=0, base_timestamp=0))
     with pytest.raises(InvalidRecord, match="end early"):
         list(decode_records(two, 3, base_offset=0, base_timestamp=0))
-    with pytest.raises(InvalidRecord, match="counts -1"):
+    with pytest.raises(InvalidRecord, match="states -1"):
         list(decode_records(two, -1, base_offset=0, base_timestamp=0))
 
 

@@ -304,7 +304,7 @@ def test_cl19_an_empty_batch_is_a_header_with_its_ends_and_flags(is_transactiona
 def test_t51_old_formats_cannot_say_an_empty_batch() -> None:
     """A round that must leave a batch without records refuses an old format (CL19)."""
     data = build_message(4, magic=1, timestamp=5, key=b"k", value=b"v")
-    with pytest.raises(StorageError, match="of magic 1 must stay without records"):
+    with pytest.raises(StorageError, match=r"of magic 1 at offset \d+ must be kept without records"):
         filtered(filter_of([b"k"], end=5), data)
     assert filtered(filter_of([b"k"]), data) == []
 

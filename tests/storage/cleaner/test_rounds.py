@@ -361,7 +361,7 @@ def test_cl9_the_counts_of_a_round() -> None:
 
 
 def test_a_map_without_room_for_a_key_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no key would fit"):
+    with pytest.raises(ConfigError, match="too small for a single key"):
         CleanerConfig(dedupe_buffer_bytes=24)
     with pytest.raises(ConfigError, match=r"dedupe_buffer_load_factor=1\.5"):
         CleanerConfig(dedupe_buffer_load_factor=1.5)

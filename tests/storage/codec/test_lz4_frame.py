@@ -101,14 +101,14 @@ def test_t19_incompressible_block_is_stored_with_bit_31_set() -> None:
         (MAGIC[:2], "ends early"),
         (frame([])[:6], "ends early"),
         (b"\x00" + frame([])[1:], "magic number"),
-        (frame([], flags=0x20), "have another version than 1"),
-        (frame([], flags=0xA0), "have another version than 1"),
-        (frame([], flags=0x61), "have another version than 1"),
-        (frame([], flags=0x62), "have another version than 1"),
+        (frame([], flags=0x20), "state another version than 1"),
+        (frame([], flags=0xA0), "state another version than 1"),
+        (frame([], flags=0x61), "state another version than 1"),
+        (frame([], flags=0x62), "state another version than 1"),
         (frame([], flags=0x40), "dependent blocks"),
-        (frame([], descriptor=0x30), "no block size"),
-        (frame([], descriptor=0xC0), "no block size"),
-        (frame([], descriptor=0x41), "no block size"),
+        (frame([], descriptor=0x30), "no valid block size"),
+        (frame([], descriptor=0xC0), "no valid block size"),
+        (frame([], descriptor=0x41), "no valid block size"),
         (frame([], flags=0x68)[:8], "ends early"),
     ],
 )
@@ -124,7 +124,7 @@ def test_t19_block_above_the_size_of_the_header_is_invalid(size_id: int, max_byt
     descriptor = size_id << 4
     data = frame([stored(bytes(max_bytes))], descriptor=descriptor)
     assert decompress_lz4(data, LIMIT, magic=2) == bytes(max_bytes)
-    with pytest.raises(InvalidRecord, match=f"exceeds the most of {max_bytes}"):
+    with pytest.raises(InvalidRecord, match=f"exceeds the maximum of {max_bytes}"):
         decompress_lz4(frame([stored(bytes(max_bytes + 1))], descriptor=descriptor), LIMIT, magic=2)
     with pytest.raises(InvalidRecord, match=f"block of {1 << 24} bytes exceeds"):
         decompress_lz4(frame([struct.pack("<I", 1 << 24)], descriptor=descriptor), LIMIT, magic=2)

@@ -56,7 +56,7 @@ def test_t18_fewer_than_four_bytes_at_the_end_are_no_block() -> None:
         (b"", "empty"),
         (HEADER + struct.pack(">i", -5) + b"abcdef", "block of -5 bytes"),
         (HEADER + struct.pack(">i", 2**31 - 1) + b"abcdef", "block of 2147483647 bytes"),
-        (HEADER + block(b"one")[:-1], "with 4 bytes left"),
+        (HEADER + block(b"one")[:-1], "with only 4 bytes left"),
         (HEADER + block(b"one") + HEADER[:7] + b"x" + HEADER[8:], "damaged header at byte 25"),
         (HEADER + struct.pack(">i", 3) + b"\x05ab", "damaged"),
         (b"not snappy at all", "damaged"),

@@ -282,5 +282,5 @@ def test_owners_are_read_and_must_be_one() -> None:
     with pytest.raises(CorruptCheckpoint, match=r"directory\.id"):
         logs.read_owners()
     MetaPropertiesFile(file_system, "three").write(MetaProperties(node_id=2, cluster_id="c"))
-    with pytest.raises(ConfigError, match="several owners"):
+    with pytest.raises(ConfigError, match="different nodes or clusters"):
         logs.read_owners()

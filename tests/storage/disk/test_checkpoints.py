@@ -258,7 +258,7 @@ def test_meta_properties_of_version_0_are_read() -> None:
     ("content", "reason"),
     [
         (b"version=2\n", "unrecognised version"),
-        (b"version=1\nnode.id=1\n", "no cluster.id"),
+        (b"version=1\nnode.id=1\n", "cluster.id is missing"),
         (b"version=1\nnode.id=x\ncluster.id=c\n", "no number"),
         (b"nonsense\n", "malformed"),
     ],

@@ -131,7 +131,7 @@ def test_ix20_what_goes_back_is_refused_and_writes_nothing() -> None:
     before = read_file(fs, "45.timeindex")
     with pytest.raises(InvalidOffset):
         index.maybe_append(11, BASE + 9)
-    with pytest.raises(ValueError, match="before the last"):
+    with pytest.raises(ValueError, match="below the last timestamp"):
         index.maybe_append(9, BASE + 11)
     with pytest.raises(SegmentOffsetOverflow):
         index.maybe_append(11, BASE + 2**31)

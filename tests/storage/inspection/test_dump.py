@@ -87,7 +87,7 @@ def test_command_prints_kafkas_bytes_and_exits_with_0(
         (
             "damaged/flipped-record-byte-0/00000000000000000009.log",
             "at byte 0: the checksum of the batch at offset 9 does not match (stored 3459253999); then a "
-            "record of 16 bytes has fields of 12; 57 batches with 57 records follow",
+            "record of 16 bytes has fields of 12 bytes; 57 batches with 57 records follow",
         ),
         (
             "damaged/torn-tail-0/00000000000000000000.index",
@@ -461,7 +461,7 @@ def test_bad_option_is_one_line_and_status_2(
         ("file.txt", "Ignoring unknown file file.txt"),
         ("name", "Ignoring unknown file name"),
         ("notes.log", "error: notes.log: the name has no base offset"),
-        ("00.log/", "error: '00.log/' names no file"),
+        ("00.log/", "error: '00.log/' is not the name of a file"),
         ("00.index", "error: 00.log: No such file or directory"),
         ("1.checkpoint", "error: 1.checkpoint: the name has no end offset and epoch"),
     ],

@@ -117,7 +117,7 @@ class TestOpenAndAppend:
         # There is never more than the file has.
         assert len(records.read_slice(5, 1 << 20)) == records.size_bytes - 5
         fs.open(PATH, OpenMode.WRITE).truncate(100)
-        with pytest.raises(StorageError, match=r"0\.log: 100 bytes at byte 0, where 216"):
+        with pytest.raises(StorageError, match=r"0\.log: read 100 bytes at byte 0, expected 216"):
             records.read_slice(0, records.size_bytes)
         assert records.read_slice(0, 100) == b"".join(THREE)[:100]
 

@@ -162,5 +162,5 @@ def test_fr15_a_slice_of_a_file_that_shrank_names_what_is_missing() -> None:
     data = batch(0)
     _, file_system, records = new_records(data)
     file_system.open(PATH, OpenMode.WRITE).truncate(0)
-    with pytest.raises(StorageError, match=f"0 bytes at byte 0, where {len(data)}"):
+    with pytest.raises(StorageError, match=f"0 bytes at byte 0, expected {len(data)}"):
         records.read_slice(0, len(data))

@@ -97,7 +97,7 @@ def test_ll27_a_copy_that_lost_bytes_replaces_nothing(monkeypatch: pytest.Monkey
     segment = overflowed(file_system, [0, BEYOND])
     content = read_file(file_system, segment.path)
     monkeypatch.setattr("storage.segment.split.append_from_file", lambda new, source, start: 1 << 20)
-    with pytest.raises(StorageError, match="a split holds 0 of"):
+    with pytest.raises(StorageError, match="the split copied only 0 of"):
         split(file_system, segment)
     assert read_file(file_system, segment.path) == content
     monkeypatch.setattr("storage.segment.split.append_from_file", lambda new, source, start: 0)

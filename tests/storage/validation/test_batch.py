@@ -315,7 +315,7 @@ def test_lv25_producer_fields_that_cannot_be_rebuilt_are_refused(
 
 
 def test_lv25_transactional_without_a_producer_cannot_be_rebuilt() -> None:
-    with pytest.raises(InvalidRecord, match="without a producer id"):
+    with pytest.raises(InvalidRecord, match="must have a producer id"):
         validated(poked(produced(), 21, ">h", 0x10), ValidationRules(target_codec=Compression.GZIP))
 
 
