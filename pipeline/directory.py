@@ -54,8 +54,10 @@ def partitions_of(file_system: FileSystem, directory: str) -> list[tuple[str, in
 
 
 def topic_filter(options: Mapping[str, str]) -> Callable[[str, int], bool]:
-    """Returns whether a topic and partition are wanted, by Kafka's options `assign`, `subscribe` or `subscribePattern`;
-    without one of them every topic is. Raises SourceError for two of them, and for one that does not parse.
+    """Returns a predicate that selects the topics and partitions to read; it selects all without one of the options.
+
+    Kafka's options are `assign`, `subscribe` and `subscribePattern`. Raises SourceError for two of them, and for one
+    that does not parse.
     """
     given = [name for name in ("assign", "subscribe", "subscribepattern") if name in options]
     if len(given) > 1:

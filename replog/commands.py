@@ -184,7 +184,8 @@ def _status(arguments: Sequence[str] | None) -> int:
 
 
 def _open_missing_streams() -> None:
-    """Open each stream that the caller closed (`<&-`, `>&-`), so that no file of ours gets its descriptor's number."""
+    """Open each stream that the caller closed (`<&-`, `>&-`), so that no file opened later gets the number of its
+    descriptor."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull)
     if sys.stdout is None:

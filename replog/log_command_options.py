@@ -36,5 +36,5 @@ def echo_lines(lines: Iterable[str]) -> None:
 
 
 def quiet_logging() -> None:
-    """Silence the logger of storage: the commands print its news as results."""
+    """Silence storage's logger: the commands print the same facts as results."""
     logging.getLogger("storage").addHandler(logging.NullHandler())

@@ -49,7 +49,7 @@ class Convergence:
             self._chronicle.tell("every replica agrees")
 
     def _lacking(self) -> str:
-        """Returns what is not at rest yet; empty if everything is."""
+        """Returns what is not at rest yet, in words; empty if everything is at rest."""
         for producer in self._cluster.producers:
             if not producer.is_done:
                 return f"{producer.name} still waits for answers"

@@ -80,5 +80,5 @@ def _read_into(
     try:
         loop.call_soon_threadsafe(finish)
     except RuntimeError:
-        # The loop is closed, so the future is awaited no more.
+        # The loop is closed, so the future is not awaited any more.
         pass

@@ -136,7 +136,7 @@ def client_config(config: Config, properties: tuple[tuple[str, str], ...], optio
 def _parse(name: str, text: str, hint: object) -> object:
     try:
         if hint is int:
-            # Only acks has a word in place of a number.
+            # Of the numbers, only acks may be given as a word.
             return -1 if text == "all" else int(text)
         if hint is Compression:
             return Compression[text.upper()]

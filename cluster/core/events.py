@@ -43,7 +43,7 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDone:
-    """The job has run; `error` is what it raised (StorageError or OSError), if anything."""
+    """The end of a job; `error` is what the job raised (StorageError or OSError), if anything."""
 
     job: int
     error: Exception | None = None

@@ -54,7 +54,7 @@ class Node:
         assert broker is not None or controller is not None
         self.broker = broker
         self.controller = controller
-        # Events from one to the other that are not handled yet; True is for the controller.
+        # Events from broker to controller and back that are not handled yet; True marks those for the controller.
         self._local: deque[tuple[bool, Event]] = deque()
         self._now_ms = 0
 

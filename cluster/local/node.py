@@ -138,8 +138,8 @@ def make_core(arguments: Arguments) -> NodeCore:
 def recover_own(config: BrokerConfig, file_system: OsFileSystem, directory: str) -> None:
     """Recovers a log directory of this node after a crash, on all processors if it holds much.
 
-    Does nothing where the directory is another node's, which the core refuses, or where its disk fails, without which
-    the core starts.
+    Does nothing if the directory belongs to another node (the core will refuse it) or if its disk fails (the core
+    starts without it).
     """
     try:
         owner = MetaPropertiesFile(file_system, directory).read()

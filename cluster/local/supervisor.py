@@ -26,7 +26,8 @@ STOP_TIMEOUT_S = 15.0
 
 
 class StartFailed(Exception):
-    """A failed start of a node, with the reason that it reported; with `is_unusable_input` the user can mend it."""
+    """A failed start of a node, with the reason that it reported; with `is_unusable_input` the user's input is at
+    fault."""
 
     def __init__(self, node: NodeSpec, reason: str, *, is_unusable_input: bool) -> None:
         super().__init__(f"{node.name}: {reason}")
@@ -59,7 +60,7 @@ class ManagedNode:
 
     @property
     def remark(self) -> str:
-        """What is wrong with the node; empty if nothing is."""
+        """The trouble of the node in words; empty if there is none."""
         if self.reason or not self.offline_directories or not self.is_alive:
             return self.reason
         return f"offline: {', '.join(self.offline_directories)}"

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PROTO = ROOT / "proto"
 OUTPUT = ROOT / "cluster" / "rpc"
-# protoc derives the import from the path of the .proto file, which names the protocol's package, not ours.
+# protoc derives the import from the path of the .proto file, which names the protocol's package, not this one.
 _IMPORT = re.compile(r"from replog\.v1 import (\w+_pb2)")
 _SUFFIXES = ("_pb2.py", "_pb2.pyi")
 

@@ -40,14 +40,14 @@ Entry = Callable[[int], Iterable[Effect | object]]
 
 
 class Core(Protocol):
-    """A core as the runtime sees it. A client's core also returns news for its user, which is passed to `tell`."""
+    """A core as the runtime sees it. A client's core also returns notices for its user, which go to `notify`."""
 
     def step(self, now_ms: int, event: Event) -> Sequence[Effect | object]: ...
 
 
 @runtime_checkable
 class ManyStepping(Protocol):
-    """A core that takes several events in one step, and does what follows from them once."""
+    """A core that takes several events in one step, and handles their common consequences once."""
 
     def steps(self, now_ms: int, events: Sequence[Event]) -> Sequence[Effect | object]: ...
 
@@ -127,7 +127,7 @@ class Runtime:
         self._tell = tell or _refuse
 
     def start(self, entry: Entry | None = None) -> None:
-        """Runs the core's own start, if it has one, and raises what that raises: the node cannot start then."""
+        """Runs the core's own `start`, if it has one. Raises what `start` raises: the node cannot start then."""
         assert not self.started.is_set(), "started twice"
         for effect in entry(self.clock.now_ms()) if entry is not None else ():
             self._carry_out(effect)

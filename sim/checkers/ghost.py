@@ -5,8 +5,8 @@ does not promise to keep it) once every replica that may be elected, that is eve
 disk lost it, or once a leader is elected uncleanly. A replica that lacks it for another reason excuses nothing.
 
 A record may be lost before it is exposed. A leader that does not know yet that it was replaced still counts fetches
-that were on their way to it; the followers that sent them may have lost the records on their disks since. So `gone`
-remembers batches lost in this way, whether they were exposed or not.
+that were on their way to it, although the followers that sent them may have lost the records from their disks since.
+So `lost` remembers batches that were lost in this way, whether they were exposed or not.
 """
 
 from __future__ import annotations
@@ -61,8 +61,20 @@ class PartitionGhost:
     """The hidden state of one partition: its replicas' logs, its truth, and its leaders by epoch."""
 
     __slots__ = (
-        "acked_end", "elected", "elected_end", "epoch", "excused", "flush_promised", "gone", "images", "isr", "leader",
-        "min_isr", "name", "truth", "unclean_epochs",
+        "acked_end",
+        "elected",
+        "elected_end",
+        "epoch",
+        "excused",
+        "flush_promised",
+        "images",
+        "isr",
+        "leader",
+        "lost",
+        "min_isr",
+        "name",
+        "truth",
+        "unclean_epochs",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -82,7 +94,7 @@ class PartitionGhost:
         self.unclean_epochs: list[int] = []
         self.excused: dict[Mark, None] = {}
         # The batches that the disks of all in-sync replicas lost, with the last epoch in which that was so.
-        self.gone: dict[Mark, int] = {}
+        self.lost: dict[Mark, int] = {}
         # The end (exclusive) of the records acknowledged to acks=all.
         self.acked_end = 0
 
@@ -97,16 +109,16 @@ class PartitionGhost:
         """Whether an unclean election came after that epoch: records that its leader still commits may be lost."""
         return bool(self.unclean_epochs) and epoch < self.unclean_epochs[-1]
 
-    def is_gone(self, mark: Mark, epoch: int) -> bool:
+    def is_lost(self, mark: Mark, epoch: int) -> bool:
         """Whether all replicas that could be elected after `epoch` have lost the batch.
 
         If the leader of `epoch` still commits it, it is lost.
         """
-        return self.gone.get(mark, -1) > epoch
+        return self.lost.get(mark, -1) > epoch
 
     def may_be_lost(self, mark: Mark, epoch: int) -> bool:
         """Whether the batch may be lost without a bug, although the leader of `epoch` has committed it."""
-        return mark in self.excused or self.is_gone(mark, epoch)
+        return mark in self.excused or self.is_lost(mark, epoch)
 
 
 @final
@@ -188,7 +200,7 @@ class Ghost:
             exposed = chain.between(chain.agreed_end(truth), sighting.high_watermark)
             reason = f"broker {sighting.broker} led on after an unclean election had put it off"
             self._excuse_exposed(partition, exposed, reason)
-        elif partition.gone and partition.epoch > sighting.epoch:
+        elif partition.lost and partition.epoch > sighting.epoch:
             self._on_late_high_watermark(partition, chain, sighting)
         elif sighting.high_watermark > truth.end:
             truth.extend(chain.between(truth.end, sighting.high_watermark))
@@ -199,11 +211,11 @@ class Ghost:
         """Add to the truth what a replaced leader commits, up to the first batch that no electable replica has."""
         agreed_end = chain.agreed_end(partition.truth)
         exposed = chain.between(agreed_end, sighting.high_watermark)
-        gone = [mark for mark in exposed if partition.is_gone(mark, sighting.epoch)]
+        lost = [mark for mark in exposed if partition.is_lost(mark, sighting.epoch)]
         if agreed_end == partition.truth.end:
-            partition.truth.extend(exposed[: exposed.index(gone[0])] if gone else exposed)
+            partition.truth.extend(exposed[: exposed.index(lost[0])] if lost else exposed)
         reason = f"broker {sighting.broker} led on after every in-sync replica had lost it with its un-synced writes"
-        self._excuse_exposed(partition, gone, reason)
+        self._excuse_exposed(partition, lost, reason)
 
     def _excuse_exposed(self, partition: PartitionGhost, exposed: list[Mark], reason: str) -> None:
         fresh = [mark for mark in exposed if mark not in partition.excused]
@@ -234,7 +246,7 @@ class Ghost:
 
     def _reconsider(self, partition: PartitionGhost) -> None:
         """Excuse the records that no electable replica holds, if the disks of all of them lost them."""
-        self._note_gone(partition)
+        self._note_lost(partition)
         best = -1
         for broker in partition.isr:
             image = partition.image(broker)
@@ -249,16 +261,16 @@ class Ghost:
             best = max(best, partition.acked_end)
         self._excuse(partition, best, "every in-sync replica lost it with its un-synced writes")
 
-    def _note_gone(self, partition: PartitionGhost) -> None:
+    def _note_lost(self, partition: PartitionGhost) -> None:
         """Remember the batches that the disks of all in-sync replicas lost.
 
-        Not where a flush is promised: a follower's fetch then reports only records that its disk keeps.
+        This is skipped where a flush is promised: a follower's fetch then reports only records that its disk keeps.
         """
         if partition.isr and not partition.flush_promised:
             first, *others = [partition.image(broker).lost for broker in partition.isr]
             for mark in first:
                 if all(mark in lost for lost in others):
-                    partition.gone[mark] = partition.epoch
+                    partition.lost[mark] = partition.epoch
 
     def _excuse(self, partition: PartitionGhost, start: int, reason: str) -> None:
         end = partition.truth.end

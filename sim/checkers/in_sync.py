@@ -40,7 +40,7 @@ class InSyncHoldsCommitted(Checker):
 
     def _has_held(self, partition: PartitionGhost, image: Image, mark: Mark, epoch: int) -> bool:
         """Whether the member held the batch, or could not: a member that joined later never saw a batch lost before."""
-        if image.chain.at(mark.base_offset) == mark or partition.is_gone(mark, epoch):
+        if image.chain.at(mark.base_offset) == mark or partition.is_lost(mark, epoch):
             return True
         return mark in image.lost and not partition.flush_promised
 

@@ -31,7 +31,7 @@ from sim.scenario.steps import (
 )
 from sim.world.time import Actor
 
-# The interval at which a step tries again whose target does not exist yet.
+# The interval at which a step is tried again while its target does not exist.
 POLL_US = 20_000
 
 

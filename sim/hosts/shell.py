@@ -176,7 +176,7 @@ class Shell:
             if kind is not Observe:
                 actions[kind](effect)
                 if self.life_number != life_number:
-                    # `Stop`, or a fault that waited for this effect, has ended the life.
+                    # The life has ended, by `Stop` or by a fault that waited for this effect.
                     return
 
     def _fail(self, error: Exception) -> None:

@@ -1,7 +1,7 @@
 """Shows compacted logs to the checkers as they were before compaction, from the records that were once appended.
 
-Each replica compacts its own log, so the replicas' bytes differ. What a replica may have dropped is judged here: only a
-record that is followed by a later one of its key. All others keep their offsets, their content and their order.
+Each replica compacts its own log, so the replicas' bytes differ. A replica may drop a record only if a later record
+of the same key follows; this is checked here. All other records keep their offsets, content and order.
 """
 
 from __future__ import annotations

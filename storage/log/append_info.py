@@ -1,4 +1,4 @@
-"""What an append tells its caller. Kafka: LogAppendInfo."""
+"""The result of an append. Kafka: LogAppendInfo."""
 
 from __future__ import annotations
 

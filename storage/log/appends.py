@@ -29,7 +29,7 @@ from storage.validation.checked import CheckedSet, EpochStart, NumberedSet
 from storage.validation.plain import PlainBatches
 from storage.validation.rules import ValidationRules, check_batch_size
 
-# A member of an enumeration takes as long to look up as a short call.
+# Module names, because looking up a member of an enumeration takes as long as a short call.
 _CLIENT: Final = AppendOrigin.CLIENT
 _RAFT_LEADER: Final = AppendOrigin.RAFT_LEADER
 _NEW: Final = tuple.__new__
@@ -37,7 +37,7 @@ _NEW: Final = tuple.__new__
 
 @final
 class Appends:
-    """The one way into a log: a set is checked, then written. It owns the topic's rules for what is appended."""
+    """Checks sets of batches and writes them: every append to the log is made here, by the rules of its topic."""
 
     __slots__ = (
         "_epochs",
@@ -65,7 +65,7 @@ class Appends:
         self.configure(local.config)
 
     def configure(self, config: LogConfig) -> None:
-        """Check what is appended from now on by the rules of `config`."""
+        """Check all later appends by the rules of `config`."""
         self._rules = ValidationRules.from_config(config)
         self._plain = PlainBatches(self._rules)
         self._max_segment_ms = config.max_segment_ms
@@ -81,12 +81,12 @@ class Appends:
     ) -> AppendInfo:
         """Number the records from the log end on, stamp them with the leader epoch, and write them.
 
-        A known retry of a client writes nothing: the offsets returned are those of the first time. With origin
-        RAFT_LEADER the records have their offsets and epoch already. A bytearray is stamped in place, also when a
-        raise follows. Raises CorruptBatch, RecordTooLarge, RecordBatchTooLarge, InvalidRecord and
-        its children, OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState,
-        TransactionCoordinatorFenced, UnsupportedCompression, OffsetsExhausted; nothing is written then.
-        Raises StorageError when the disk fails: the log is offline then, and some of the bytes may be written.
+        A known retry of a client writes nothing and returns the offsets of the first append. With origin RAFT_LEADER
+        the records have their offsets and epoch already. A bytearray is stamped in place, even if an error is raised
+        afterwards. Raises CorruptBatch, RecordTooLarge, RecordBatchTooLarge, InvalidRecord and its children,
+        OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState, TransactionCoordinatorFenced,
+        UnsupportedCompression, OffsetsExhausted; nothing is written then. Raises StorageError when the disk fails:
+        the log is offline then, and some of the bytes may be written.
         """
         if self._online.reason is not None:
             self._online.check()
@@ -117,19 +117,19 @@ class Appends:
         )
 
     def as_follower(self, records: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Write whole batches as the leader has them: they keep their offsets, between which there may be gaps.
+        """Write whole batches with the leader's offsets, which may have gaps between them.
 
-        An incomplete batch at the end is dropped. The first batch of an epoch above `leader_epoch`, in which the fetch
-        was sent, is skipped with all after it (FET-9, KAFKA-18723). Raises CorruptBatch, OffsetsOutOfOrder,
-        UnexpectedAppendOffset for a first offset below the log end, RecordBatchTooLarge, InvalidTransactionState,
-        OffsetsExhausted; nothing is written then.
-        Raises StorageError when the disk fails: the log is offline then, and some of the bytes may be written.
+        An incomplete batch at the end is dropped. `leader_epoch` is the epoch in which the fetch was sent: the first
+        batch of a later epoch and all batches after it are skipped (FET-9, KAFKA-18723). Raises CorruptBatch,
+        OffsetsOutOfOrder, UnexpectedAppendOffset for a first offset below the log end, RecordBatchTooLarge,
+        InvalidTransactionState, OffsetsExhausted; nothing is written then. Raises StorageError when the disk fails:
+        the log is offline then, and some of the bytes may be written.
         """
         self._online.check()
         return self._append_in_order(analyze(records, leader_epoch), now_ms, AppendOrigin.REPLICATION)
 
     def _append_numbered(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Write what the leader of a quorum has numbered and stamped itself."""
+        """Write batches that the leader of a quorum has numbered and stamped itself."""
         checked = analyze(records, INT_MAX)
         for epoch, offset in checked.epoch_starts:
             if epoch != leader_epoch:
@@ -141,7 +141,7 @@ class Appends:
         return self._append_in_order(checked, now_ms, _RAFT_LEADER)
 
     def _append_in_order(self, checked: NumberedSet, now_ms: int, origin: AppendOrigin) -> AppendInfo:
-        """Write batches that have their offsets, which must follow one another and the log end (AP4, AP10)."""
+        """Write batches that have offsets already: these must increase and be at or above the log end (AP4, AP8)."""
         if not checked.columns:
             return self._nothing(checked.skipped_bytes)
         check_in_order(checked.columns)
@@ -168,9 +168,11 @@ class Appends:
     def _write(
         self, checked: CheckedSet, now_ms: int, origin: AppendOrigin, guard: VerificationGuard | None = None
     ) -> AppendInfo:
-        """Write a checked set. Raises as the two callers; but for StorageError nothing of it is in the log then.
+        """Write a checked set. Raises what `as_leader` and `as_follower` raise; only with StorageError some of it is
+        written.
 
-        Rules AP9 to AP15, in this order: epochs, size, roll, producers, bytes, log end, then what follows from it.
+        The order of rules AP9 to AP15: epochs, size, roll, producers, bytes, log end, then the state that depends on
+        it.
         """
         local, before = self._local, self._local.log_end_offset
         last_offset, size_bytes = checked.last_offset, len(checked.records)
@@ -184,7 +186,7 @@ class Appends:
             if epoch_starts is not None:
                 self._note_epochs(epoch_starts)
             elif leader_epoch != self._epochs.last_epoch or leader_epoch < 0:
-                # Else it is known: the last epoch began at or below the log end, where a leader appends.
+                # Otherwise the epoch is known already, and began at or below the log end, where a leader appends.
                 self._epochs.assign(leader_epoch, checked.first_offset)
             active, has_rolled = local.segments.active, False
             if not active.has_room_for(
@@ -210,11 +212,11 @@ class Appends:
         except OSError as error:
             raise self._online.failed("append", error) from error
         self._producers.reached(last_offset + 1)
-        # What has no producer makes nothing unstable.
+        # A set without a producer id opens no transaction, so the first unstable offset stays.
         if prepared is not None or self._marks.first_unstable is not None:
             self._marks.refresh_first_unstable()
         assert local.log_end_offset == last_offset + 1, (local.log_end, last_offset)
-        # Every field in order, without the constructor, which takes twice as long.
+        # All fields in order: the constructor would take twice as long.
         return _NEW(
             AppendInfo,
             (
@@ -239,11 +241,12 @@ class Appends:
             if epoch is not None:
                 self._epochs.assign(epoch, start_offset)
             elif len(self._epochs):
-                # Magic 0 and 1 carry none: what is known would be wrong from here on.
+                # Magic 0 and 1 have no leader epochs, so the known epochs would be wrong for these records.
                 self._epochs.clear_and_flush()
 
     def _maybe_roll(self, checked: CheckedSet, now_ms: int) -> bool:
-        """Whether the segment was full for `checked`, and a new one was begun (LS4). Raises RecordBatchTooLarge."""
+        """Begin a new segment if the active one cannot take `checked` (LS4). Returns whether it did. Raises
+        RecordBatchTooLarge."""
         local, size_bytes = self._local, len(checked.records)
         segment_bytes = local.config.segment_bytes
         if size_bytes > segment_bytes:
@@ -278,10 +281,10 @@ class Appends:
         )
 
     def _commit_producers(self, prepared: PreparedAppend) -> None:
-        """Take over what the append made of its producers, after its bytes are written.
+        """Take over the producers' new state, after the bytes of the append are written.
 
-        When the transaction index cannot be written they stay, and the next start's recovery writes it from them
-        (AP14, T35).
+        The bytes stay even if the transaction index cannot be written: recovery at the next start writes the index
+        from them (AP14, T35).
         """
         self._producers.commit(prepared)
         for completed in prepared.completed:
@@ -291,7 +294,8 @@ class Appends:
             self._producers.complete_transaction(completed)
 
     def _duplicate(self, found: BatchMetadata, checked: CheckedSet) -> AppendInfo:
-        """The result for a known retry: offsets and time of the first time, the greatest timestamp of now (AP12)."""
+        """Returns the result for a known retry: the offsets and the time of the first append, and the retry's
+        timestamp (AP12)."""
         return AppendInfo(
             first_offset=found.first_offset,
             last_offset=found.last_offset,
@@ -312,8 +316,8 @@ class Appends:
     ) -> VerificationGuard | None:
         """Begin to verify a transaction, before the coordinator is asked. Returns the guard to append with (PS23).
 
-        Returns None where none is needed, the transaction having been begun here. Raises InvalidProducerEpoch,
-        StorageError.
+        Returns None where no guard is needed, because the transaction has begun in this log already. Raises
+        InvalidProducerEpoch, StorageError.
         """
         self._online.check()
         return self._producers.maybe_start_verification(
@@ -335,7 +339,7 @@ class Appends:
     def assign_epoch(self, epoch: int, offset: int | None = None) -> None:
         """Note that a leader's epoch begins at `offset`, before the leader has written anything (KIP-101).
 
-        Without `offset` it is the log end. On disk on return. Raises StorageError.
+        `offset` is the log end offset by default. The epoch is on disk on return. Raises StorageError.
         """
         self._online.check()
         with self._online.during("assign epoch"):

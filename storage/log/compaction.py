@@ -1,4 +1,5 @@
-"""Compacting a partition's log: what may be cleaned, and the two steps in which a round reads and changes the log.
+"""Compacts a partition's log: finds what may be cleaned, and has the two steps in which a round reads and changes the
+log.
 
 Kafka: LogCleanerManager.cleanableOffsets and LogToClean, Cleaner.doClean; rules CL2, CL3, CL5, CL14.
 """
@@ -40,12 +41,13 @@ class CleanableOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogToClean:
-    """How dirty a log is. `dirty` ends at the base offset of a segment (CL3); bytes count whole segments."""
+    """The measure of how dirty a log is. `dirty` ends at the base offset of a segment (CL3); bytes count whole
+    segments."""
 
     dirty: DirtyRange
     clean_bytes: int
     cleanable_bytes: int
-    # Above 0 max.compaction.lag.ms has passed, and the log is to be cleaned now (CL5).
+    # If this is above 0, max.compaction.lag.ms has passed, and the log must be cleaned now (CL5).
     compaction_delay_ms: int
 
     @property
@@ -61,9 +63,9 @@ class LogToClean:
 
 @final
 class Compactions:
-    """What may be compacted in one log, and the steps in which a round reads and changes the log. It owns nothing.
+    """Finds what may be compacted in one log, and makes the steps in which a round reads and changes the log.
 
-    It is the `CompactedLog` of a `Compaction`.
+    It has no state of its own. It is the `CompactedLog` that a `Compaction` works on.
     """
 
     __slots__ = ("_delete_files", "_local", "_marks", "_online", "_producers")
@@ -89,7 +91,7 @@ class Compactions:
         first_dirty = log_start_offset if checkpoint is None else checkpoint
         is_invalid = not log_start_offset <= first_dirty <= local.log_end_offset
         if is_invalid:
-            # With `delete` retention may pass the cleaner at any time.
+            # With the policy `delete`, retention may pass the cleaner's checkpoint at any time.
             if "delete" not in local.config.cleanup_policies:
                 logger.warning(
                     "cleaner checkpoint outside the log: log=%s offset=%d", local.directory, first_dirty
@@ -162,7 +164,7 @@ class Compactions:
         }
 
     def plan_source(self, segment: LogSegment, end_offset: int, start_offset: int) -> Source:
-        """What a round reads of `segment`: offsets from `start_offset` to `end_offset` (exclusive).
+        """Returns what a round reads of `segment`: the offsets from `start_offset` to `end_offset` (exclusive).
 
         Aborted transactions are searched from this segment on: an entry is in the segment of its marker (CL22).
         """
@@ -177,7 +179,7 @@ class Compactions:
         )
 
     def swap_in(self, cleaned: LogSegment, old: Sequence[LogSegment]) -> None:
-        """Put `cleaned`, complete and synced, in the place of `old` (CL11).
+        """Replace the segments `old` by `cleaned`, which is complete and synced (CL11).
 
         Raises StorageError; the log is offline then, and its next start finishes or undoes the swap.
         """
@@ -204,7 +206,8 @@ class Compactions:
         )
 
     def split_overflowed(self, base_offset: int, now_ms: int) -> None:
-        """Split the segment at `base_offset`: its offsets do not fit the segment that its group would become (CL23).
+        """Split the segment at `base_offset`, whose offsets do not fit the segment that its group would become
+        (CL23).
 
         Raises StorageError; the log is offline if the disk failed.
         """

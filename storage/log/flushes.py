@@ -1,4 +1,5 @@
-"""Roll and flush. A flush has two halves: what to sync is fixed while nothing else runs, the syncs may wait.
+"""Rolls and flushes. A flush has two halves: `prepare` decides what to sync, in the log's own step; the syncs may run
+later.
 
 A roll waits for its syncs: see `LocalLog.roll`. Kafka: UnifiedLog.roll, flush, LocalLog.flush; rules RO3, FL1 to FL4.
 """
@@ -21,10 +22,10 @@ logger = logging.getLogger(__name__)
 
 @final
 class PreparedFlush:
-    """What one flush has to sync. Call it, once, on any thread; then hand `offset` to `Flushes.done`.
+    """The files that one flush has to sync. Call the object once, on any thread, then call `Flushes.done(offset)`.
 
-    Appends may go on meanwhile. A truncation below `offset` lowers `valid_up_to`: what was written again above it
-    is not what was synced.
+    Appends may continue meanwhile. A truncation below `offset` lowers `valid_up_to`: records written above it
+    afterwards were not synced by this flush.
     """
 
     __slots__ = ("_file_system", "_segments", "_sync_directory", "offset", "valid_up_to")
@@ -41,11 +42,11 @@ class PreparedFlush:
         self._segments = segments
         self._sync_directory = directory_to_sync
         for segment in segments:
-            # In the log's own step: the job must not create files while appends go on.
+            # This happens in the log's own step: the job must not create files while appends continue.
             segment.open_indexes()
 
     def __call__(self) -> None:
-        """Raises OSError; then nothing of it may be taken as synced."""
+        """Sync the files. Raises OSError: then none of them may be taken as synced."""
         for segment in self._segments:
             try:
                 segment.flush()
@@ -54,14 +55,14 @@ class PreparedFlush:
                 if not segment.is_deleted:
                     raise
         if self._sync_directory is not None:
-            # It may have been renamed meanwhile, for deletion or with a sync of its own (FL2).
+            # The directory may have been renamed meanwhile, for deletion or with a sync of its own (FL2).
             with suppress(FileNotFoundError):
                 self._file_system.sync_directory(self._sync_directory)
 
 
 @final
 class Flushes:
-    """The flushes of one log that were prepared and have not ended, oldest first; and its rolls."""
+    """The rolls of one log, and its flushes; those that were prepared and have not ended are kept, oldest first."""
 
     __slots__ = ("_local", "_marks", "_online", "_prepared", "_producers")
 
@@ -72,7 +73,7 @@ class Flushes:
         self._prepared: list[PreparedFlush] = []
 
     def roll(self, expected_next_offset: int | None = None, *, now_ms: int) -> LogSegment:
-        """Begin a new segment. All before it is on disk on return, and the recovery point is there.
+        """Begin a new segment. On return all earlier records are on disk, and the recovery point is its base offset.
 
         The base offset is the greater of the log end and `expected_next_offset` (RO2). Raises StorageError.
         """
@@ -81,14 +82,14 @@ class Flushes:
             return self.roll_unguarded(expected_next_offset, now_ms)
 
     def roll_unguarded(self, expected_next_offset: int | None, now_ms: int) -> LogSegment:
-        """`roll` inside a step of the log that has its own guard. Raises OSError: then the log must go offline."""
+        """Do what `roll` does, for a caller that handles OSError itself by taking the log offline. Raises OSError."""
         recovery_point = self._local.recovery_point
         segment = self._local.roll(expected_next_offset, now_ms)
         self._producers.reached(segment.base_offset)
         try:
             self._producers.take_snapshot()
         except OSError:
-            # The snapshot is not on disk: the recovery point must not pass it (T12).
+            # The snapshot is not on disk, so the recovery point must not pass its offset (T12).
             self._local.lower_recovery_point(recovery_point)
             raise
         self._marks.keep_high_watermark_within_log()
@@ -102,13 +103,13 @@ class Flushes:
 
     @property
     def wanted(self) -> int | None:
-        """The offset up to which flush.messages asks for a flush now; None when it does not."""
+        """The offset up to which a flush is due by flush.messages; None if none is due."""
         local = self._local
         unflushed_messages = local.log_end_offset - local.recovery_point
         return local.log_end_offset if unflushed_messages >= local.config.flush_messages else None
 
     def flush(self, offset: int | None = None) -> None:
-        """Sync all below `offset`, everything without one, and move the recovery point there. It waits for the disk.
+        """Sync all records below `offset` (None: all), wait for the disk, and move the recovery point there.
 
         Raises StorageError; the log is offline then.
         """
@@ -118,7 +119,8 @@ class Flushes:
         self.done(prepared.offset)
 
     def prepare(self, up_to: int | None = None) -> PreparedFlush:
-        """Fix what `flush` would sync. Returns it, to be called on another thread; then `done(prepared.offset)`.
+        """Decide what `flush` would sync, for a call on another thread, after which `done(prepared.offset)` must be
+        called.
 
         Rules FL1 to FL4. Raises StorageError.
         """
@@ -126,11 +128,11 @@ class Flushes:
         local = self._local
         offset = local.log_end_offset if up_to is None else up_to
         assert 0 <= offset <= local.log_end_offset, (offset, local.log_end_offset)
-        # Everything includes an empty active segment.
+        # A flush of all records includes an empty active segment.
         bound = offset if up_to is not None else offset + 1
         segments = local.segments_to_flush(bound)
         has_new = any(segment.base_offset >= local.recovery_point for segment in segments)
-        # It opens indexes that were not open yet.
+        # The constructor opens the indexes, which may raise OSError.
         with self._online.during("flush"):
             prepared = PreparedFlush(
                 local.file_system, offset, segments, local.directory if has_new else None
@@ -139,7 +141,7 @@ class Flushes:
         return prepared
 
     def done(self, offset: int) -> None:
-        """Move the recovery point: the prepared flush up to `offset` has run. Those before it count as done too."""
+        """Move the recovery point, after the prepared flush up to `offset` has run; earlier ones count as done too."""
         assert offset >= 0, offset
         valid_up_to = offset
         for index, prepared in enumerate(self._prepared):

@@ -1,6 +1,6 @@
 """The segments of one partition and their end: append, read, roll, truncate and flush, as far as files are concerned.
 
-What a record means to producers, epochs and consumers is the concern of `partition_log.py`. Kafka: LocalLog; rules
+The parts of `partition_log.py` know what the records mean to producers, epochs and consumers. Kafka: LocalLog; rules
 RO2, FL2, RD2 to RD4, RT9 to RT12.
 """
 
@@ -64,7 +64,7 @@ class LocalLog:
     def log_end(self) -> LogOffsetMetadata:
         """The log end offset with its place: one object until the log end moves.
 
-        It is made at the first request: after most appends nobody requests it.
+        The object is created when it is first asked for, because after most appends it is not.
         """
         if self._log_end is None:
             self._log_end = LogOffsetMetadata(*self._log_end_place)
@@ -151,7 +151,7 @@ class LocalLog:
         return tuple(aborted)
 
     def place_of(self, offset: int) -> LogOffsetMetadata:
-        """`offset` with the place of the batch that holds it or, in a gap, of the next batch.
+        """Returns `offset` with the place of the batch that holds it or, in a gap, of the next batch.
 
         Raises OffsetOutOfRange.
         """
@@ -159,7 +159,8 @@ class LocalLog:
         return LogOffsetMetadata(offset, found.segment_base_offset, found.position)
 
     def resolve(self, offset: int) -> LogOffsetMetadata:
-        """The base offset and place of the batch that holds `offset` or, in a gap, of the next batch; else the log end.
+        """Returns base offset and place of the batch that holds `offset` or, in a gap, of the next one; else the log
+        end.
 
         Raises OffsetOutOfRange. Kafka 4.1: LocalLog.convertToOffsetMetadataOrThrow (4.2 returns `offset` itself).
         """
@@ -261,16 +262,16 @@ class LocalLog:
         return doomed
 
     def delete_all_segments(self) -> list[LogSegment]:
-        """Delete all segments of a log that nobody uses any more. Returns them."""
+        """Delete all segments of a log that is not used any more. Returns the deleted segments."""
         doomed = list(self.segments)
         self._delete_from_end(doomed)
         assert not len(self.segments), self.segments.base_offsets
         return doomed
 
     def _delete_from_end(self, doomed: Sequence[LogSegment]) -> None:
-        """Delete the last first, and each durably before the next.
+        """Delete the segments from the last one backwards, each durably before the next.
 
-        So a crash between two of them leaves a shorter log, never a log with a hole.
+        A crash between two deletions then leaves a shorter log, never a log with a hole.
         """
         assert not doomed or self.segments.last is doomed[-1], (self.segments.last, doomed)
         for segment in reversed(doomed):
@@ -280,7 +281,7 @@ class LocalLog:
         assert not doomed or doomed[0].base_offset not in self.segments, (doomed[0], self.segments.last)
 
     def segments_to_flush(self, offset: int) -> list[LogSegment]:
-        """The segments that may hold bytes which are not on disk, up to `offset` (exclusive) (FL2)."""
+        """Returns the segments below `offset` (exclusive) that may have bytes which are not on disk (FL2)."""
         if self.recovery_point > offset:
             return []
         return self.segments.values(self.recovery_point, offset)
@@ -295,7 +296,7 @@ class LocalLog:
 
 
 def _max_position(segment: LogSegment, bound: LogOffsetMetadata) -> int | None:
-    """The position at which a read of `segment` must end; None where nothing of it may be read (RD3)."""
+    """Returns the position at which a read of `segment` must end; None where it must return no bytes (RD3)."""
     if segment.base_offset < bound.segment_base_offset:
         return segment.size_bytes
     if segment.base_offset == bound.segment_base_offset:

@@ -20,11 +20,12 @@ logger = logging.getLogger(__name__)
 
 @final
 class Marks:
-    """The offsets that bound what readers may see. The high watermark is at most the log end offset, always.
+    """The offsets that bound what readers may see. The high watermark never exceeds the log end offset.
 
-    It is below the log start offset only within the batch that holds that. `log_start_offset`, the first offset that
-    readers may ask for, `high_watermark`, the first offset that is not committed, and `first_unstable`, the place of
-    the first open or not yet replicated transaction, are plain to read; only the methods here set them.
+    The high watermark may be below the log start offset only while both are inside one batch. Anybody may read
+    `log_start_offset` (the first offset that readers may ask for), `high_watermark` (the first offset that is not
+    committed) and `first_unstable` (the place of the first transaction that is open or not yet replicated); only the
+    methods here set them.
     """
 
     __slots__ = (
@@ -58,8 +59,9 @@ class Marks:
     def high_watermark_metadata(self) -> LogOffsetMetadata:
         """The high watermark with its place, looked up when only the offset is known.
 
-        The high watermark moves to the base offset of the batch found then, down or, across a gap, up: no batch is
-        cut by it, and no record lies between (Kafka 4.1).
+        A lookup moves the high watermark to the base offset of the batch that it finds: down to the start of the
+        batch that holds it or, in a gap, up to the next batch. No record is between the old and the new value in a
+        gap, and the new value is never inside a batch (Kafka 4.1).
         """
         if self._high_watermark_place.is_message_only:
             self.set_high_watermark(self._maybe_resolve(self.high_watermark))
@@ -72,9 +74,10 @@ class Marks:
             return LogOffsetMetadata(offset)
 
     def update_high_watermark(self, offset: int) -> int:
-        """Follow what a leader told its follower, kept within [log start, log end]. Returns the value taken (RD11).
+        """Adopt a leader's high watermark, limited to [log start, log end], as a follower. Returns the new value
+        (RD11).
 
-        It may go back. AssertionError below 0.
+        The new value may be lower than the old one. A negative `offset` is an AssertionError.
         """
         assert offset >= 0, offset
         offset = max(offset, self.log_start_offset)
@@ -85,7 +88,8 @@ class Marks:
         return self.high_watermark
 
     def maybe_increment_high_watermark(self, new: LogOffsetMetadata) -> bool:
-        """Whether it moved: only forward, or onto a newer segment at the same offset (RD11)."""
+        """Raise the high watermark, or move it onto a newer segment at the same offset. Returns whether it moved
+        (RD11)."""
         assert new.offset <= self._local.log_end_offset, (new, self._local.log_end)
         old = self.high_watermark_metadata
         is_newer_place = new.offset == old.offset and old.is_on_older_segment(new)
@@ -99,7 +103,7 @@ class Marks:
         assert new.offset >= 0, new
         if new.offset < self.high_watermark:
             logger.info(
-                "high watermark back: log=%s from=%d to=%d",
+                "high watermark lowered: log=%s from=%d to=%d",
                 self._local.directory,
                 self.high_watermark,
                 new.offset,
@@ -110,7 +114,7 @@ class Marks:
         assert new.offset <= self._local.log_end_offset, (new, self._local.log_end)
 
     def keep_high_watermark_within_log(self) -> None:
-        """Set it to the log end if it is there or above: after a roll or a truncation its place may be gone (AP15)."""
+        """Lower a high watermark above the log end to it, and refresh its place after a roll or truncation (AP15)."""
         if self.high_watermark >= self._local.log_end_offset:
             self.set_high_watermark(self._local.log_end)
 
@@ -131,10 +135,10 @@ class Marks:
         return unstable
 
     def refresh_first_unstable(self) -> None:
-        """Ask the producers again, after what may move it: an append, the high watermark, the log start offset.
+        """Compute `first_unstable` again, after an append or a move of the high watermark or log start offset.
 
-        Not after a truncation that the high watermark does not notice: what is below that is decided, though a
-        rebuilt producer state takes it for not yet replicated.
+        It is not computed after a truncation above the high watermark: all transactions below the high watermark are
+        replicated, but a producer state that was just rebuilt does not know that.
         """
         unstable = self._producers.first_unstable_transaction
         if unstable is None:
@@ -146,7 +150,7 @@ class Marks:
         self.first_unstable = place
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Whether it moved: readers cannot ask for records below it any more (RT1).
+        """Raise the log start offset: readers cannot ask for records below it. Returns whether it moved (RT1).
 
         Raises OffsetOutOfRange above the high watermark, StorageError.
         """
@@ -166,6 +170,6 @@ class Marks:
         return True
 
     def restart_at(self, log_start_offset: int) -> None:
-        """Set the log start offset, up or down: a truncation has removed what it stood on (RT9, RT12)."""
+        """Set the log start offset, up or down, after a truncation has removed the records there (RT9, RT12)."""
         assert log_start_offset >= 0, log_start_offset
         self.log_start_offset = log_start_offset

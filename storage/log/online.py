@@ -37,7 +37,8 @@ class Online:
     def failed(self, action: str, error: OSError) -> StorageError:
         """Take the log offline because `action` met `error`. Returns the error to raise.
 
-        `during` does this for a block; this is for who runs a prepared flush or a round of compaction elsewhere.
+        `during` does this for a block. Call `failed` directly for work that runs elsewhere: a prepared flush, a
+        compaction.
         """
         self.reason = f"{action} failed: {error}"
         logger.error("log offline: log=%s action=%s reason=%s", self._directory, action, error)

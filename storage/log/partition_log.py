@@ -1,20 +1,20 @@
-"""One partition's log: what a leader and a follower append to, what is read, truncated and recovered.
+"""One partition's log: append as leader or follower, read, truncate, recover.
 
 It joins the segments (`local_log.py`) with what their records mean: leader epochs, producers, the high watermark and
 the log start offset. Kafka: UnifiedLog.
 
-| part | what it is asked for |
+| part | what it does |
 | --- | --- |
 | `appends` | append as leader and as follower, leader epochs, verification of transactions |
 | `reads` | read, offsets by timestamp, end offset of an epoch |
 | `marks` | log start offset, high watermark, last stable offset |
 | `flushes` | roll, flush, a flush on another thread |
-| `truncation` | truncate to an offset, begin again at one |
+| `truncation` | truncate to an offset, restart empty at an offset |
 | `retention` | deletion of old segments |
 | `compactions` | what may be cleaned, a round of compaction |
 | `local` | segments, log end, recovery point, configuration |
 | `epochs`, `producers` | what the records say of leaders and of producers |
-| `online` | whether it may be used |
+| `online` | whether the log may be used |
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ from storage.topics import parse_directory_name
 
 @final
 class PartitionLog:
-    """One partition's log: its parts, and the verbs and offsets that everybody uses. One thread owns it.
+    """One partition's log: its parts, and the methods and offsets that are used most. One thread owns it.
 
-    The verbs on its face are those of the parts: `appends.as_leader`, `appends.as_follower`, `reads.read` and
-    `truncation.truncate_to`, without a call between.
+    `append_as_leader`, `append_as_follower`, `read` and `truncate_to` are the methods `appends.as_leader`,
+    `appends.as_follower`, `reads.read` and `truncation.truncate_to` themselves, bound to attributes: this saves a
+    call.
     """
 
     __slots__ = (
@@ -127,13 +128,13 @@ class PartitionLog:
         recalls_batches: bool = False,
         on_recovery_point_lowered: Callable[[], None] | None = None,
     ) -> PartitionLog:
-        """Create or load the log in `directory`, named TOPIC-PARTITION; `report` is told of every cut.
+        """Create or load the log in `directory`, named TOPIC-PARTITION; `report` is called with every cut.
 
-        `log_start_offset` and `recovery_point` are what the checkpoints say. `on_recovery_point_lowered` is called
+        `log_start_offset` and `recovery_point` are those of the checkpoints. `on_recovery_point_lowered` is called
         after a truncation below the recovery point: the checkpoint must go down before an append passes it again.
-        With `recalls_batches` a retry of any of a producer's last five batches is known after a load or a truncation;
-        without, as in Kafka, of the newest one of its snapshot and what was read after that.
-        Raises StorageError with file and place for what can be neither cut nor rebuilt.
+        With `recalls_batches` a retry of any of a producer's last five batches is recognized after a load or a
+        truncation; without it, as in Kafka, only a retry of the batch in its snapshot or of a batch after the
+        snapshot. Raises StorageError with file and place for what can be neither cut nor rebuilt.
         """
         request = LoadRequest(
             file_system=file_system,
@@ -183,18 +184,18 @@ class PartitionLog:
         self.appends.configure(config)
 
     def close(self) -> None:
-        """Stop in order: all of it on disk, names too, with a producer snapshot at the log end (RT14).
+        """Close the log in order: sync all files and names, and take a producer snapshot at the log end (RT14).
 
-        Raises StorageError; the log is offline then, and the next start must not be called clean.
+        Raises StorageError; the log is offline then, and the stop must not be marked as clean.
         """
         self.online.check()
-        # Not everything: the indexes of an empty active segment may not be there yet, and the next start makes them,
-        # as after Kafka's close. It takes the producers' snapshot at the log end again then.
+        # Without the offset, `flush` would also sync an empty active segment, whose index files may not exist yet.
+        # The next start creates them, as after Kafka's close, and takes the producer snapshot at the log end again.
         self.flushes.flush(self.local.log_end_offset)
         with self.online.during("close"):
             self.producers.take_snapshot()
             self.local.close()
-            # A clean start that finds no snapshot knows nobody (T45): this one's name must not get lost.
+            # A clean start without a snapshot knows no producer (T45), so the name of this snapshot must be durable.
             self.local.file_system.sync_directory(self.local.directory)
 
     def close_handles(self) -> None:
@@ -208,7 +209,7 @@ class PartitionLog:
         delete_log_files(self.local.file_system, self.local.directory)
 
     def rename_directory(self, name: str) -> bool:
-        """Rename the directory; the log goes on in it, checkpoints too (RT15). Returns whether it had another name.
+        """Rename the directory, and use it with its checkpoints from now on (RT15). Returns whether the name changed.
 
         The new name is durable on return. Raises StorageError.
         """

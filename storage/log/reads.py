@@ -20,7 +20,7 @@ MAX_TIMESTAMP: Final = -3
 
 @final
 class Reads:
-    """The readers' questions to one log. It owns nothing."""
+    """Answers what readers ask of one log. It has no state of its own."""
 
     __slots__ = ("_epochs", "_local", "_marks", "_online")
 
@@ -37,11 +37,11 @@ class Reads:
     ) -> FetchData:
         """Whole batches from the one that holds `start_offset`, up to the bound that `isolation` names (RD1 to RD4).
 
-        At most `max_size` bytes; with `min_one_message` the first batch comes whole even above that. Raises
-        OffsetOutOfRange outside [log start, log end], ValueError for a negative size, StorageError.
+        At most `max_size` bytes; with `min_one_message` the first batch is returned whole even if it is larger.
+        Raises OffsetOutOfRange outside [log start, log end], ValueError for a negative size, StorageError.
         """
         if max_size < 0:
-            raise ValueError(f"a read of {max_size} bytes")
+            raise ValueError(f"cannot read {max_size} bytes: the size must not be negative")
         if self._online.reason is not None:
             self._online.check()
         log_start_offset = self._marks.log_start_offset
@@ -66,21 +66,23 @@ class Reads:
         return self._marks.last_stable_metadata
 
     def place_of(self, offset: int) -> LogOffsetMetadata:
-        """`offset`, with the place of the batch that holds it, or of the next one there is. Raises OffsetOutOfRange."""
+        """Returns `offset` with the place of the batch that holds it, in a gap of the next. Raises OffsetOutOfRange."""
         log_start_offset, log_end_offset = self._marks.log_start_offset, self._local.log_end_offset
         if not log_start_offset <= offset <= log_end_offset:
             raise OffsetOutOfRange(offset, log_start_offset, log_end_offset)
         return self._local.place_of(offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(greatest epoch at most `epoch`, its end offset, exclusive); (-1, -1) when unknown (EP5)."""
+        """Returns the greatest epoch that is at most `epoch`, and its end offset (exclusive); (-1, -1) if unknown
+        (EP5)."""
         return self._epochs.end_offset_for(epoch, self._local.log_end_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
-        """The first record at least that late; -1 asks for the end, -2 for the start, -3 for the latest one (RD8).
+        """Returns the first record with at least that timestamp (RD8).
 
-        Only the first segment that reaches the timestamp is searched, and of its records those from the log start
-        on; the latest one may be below it. Kafka does the same.
+        A timestamp of -1 asks for the log end, -2 for the log start, -3 for the record with the greatest timestamp.
+        Only the first segment that reaches the timestamp is searched, from the log start offset on; the record for -3
+        may be below the log start offset. Kafka does the same.
         """
         if timestamp == EARLIEST_TIMESTAMP:
             return self._earliest()
@@ -96,18 +98,19 @@ class Reads:
         return None
 
     def _earliest(self) -> TimestampAndOffset:
-        """The log start, with its epoch where the first one known reaches down to it."""
+        """Returns the log start offset, with its leader epoch if the first known epoch begins at or below it."""
         entry, log_start_offset = self._epochs.earliest_entry, self._marks.log_start_offset
         is_known = entry is not None and entry.start_offset <= log_start_offset
         epoch = entry.epoch if entry is not None and is_known else None
         return TimestampAndOffset(timestamp=-1, offset=log_start_offset, leader_epoch=epoch)
 
     def offsets_before(self, timestamp: int, max_count: int, now_ms: int) -> list[int]:
-        """The base offsets of segments that were modified by then, newest first, `max_count` at most.
+        """Returns the base offsets of the segments that were modified by `timestamp`, newest first, at most
+        `max_count`.
 
-        A timestamp of -1 stands for the end, -2 for the start. The log end is among them while the active segment has
-        records. The files' times decide, as for ListOffsets of version 0: Kafka before 4.0,
-        UnifiedLog.legacyFetchOffsetsBefore (RD10).
+        A timestamp of -1 stands for the log end, -2 for the log start. The log end offset is included while the
+        active segment has records. The modification times of the files decide, as in version 0 of ListOffsets (RD10;
+        Kafka before 4.0: UnifiedLog.legacyFetchOffsetsBefore).
         """
         local = self._local
         starts = [

@@ -21,13 +21,13 @@ from storage.segment.replace import DeleteFiles, delete_now
 
 logger = logging.getLogger(__name__)
 
-# Asked of a segment and the one that follows it, None after the last.
+# Called with a segment and the segment that follows it, which is None after the last.
 IsDeletable = Callable[[LogSegment, LogSegment | None], bool]
 
 
 @final
 class Retention:
-    """What deletes segments of one log, and what their files are handed to."""
+    """Deletes old segments of one log."""
 
     __slots__ = ("_delete_files", "_flushes", "_local", "_marks", "_online", "_producers")
 
@@ -44,15 +44,15 @@ class Retention:
         self._delete_files: DeleteFiles = delete_now
 
     def delete_files_with(self, delete: DeleteFiles) -> None:
-        """Hand what retention takes out of the log to `delete`, instead of removing the files at once.
+        """Call `delete` with each segment that leaves the log, instead of deleting its files at once.
 
-        The segment is still open and readable, under `.deleted` names; who is handed it calls its `delete()` after
-        file.delete.delay.ms (RT3). A start removes what is left.
+        The segment is still open and readable, under `.deleted` names; `delete` must arrange for a call of
+        `LogSegment.delete` after file.delete.delay.ms (RT3). Files that are left are deleted at the next start.
         """
         self._delete_files = delete
 
     def delete_files(self, segment: LogSegment) -> None:
-        """Hand `segment`, which has left the log and has its `.deleted` names, to who deletes its files (RT3)."""
+        """Delete the files of `segment`, which has left the log and has `.deleted` names, now or later (RT3)."""
         self._delete_files(segment)
 
     def delete_old(self, now_ms: int) -> int:
@@ -69,11 +69,11 @@ class Retention:
             return deleted
 
     def _is_below_log_start(self, segment: LogSegment, following: LogSegment | None) -> bool:
-        """RT7: the last segment is kept, whatever the log start offset is."""
+        """Whether `segment` is wholly below the log start offset; never true for the last segment (RT7)."""
         return following is not None and following.base_offset <= self._marks.log_start_offset
 
     def _delete_above_size(self, now_ms: int) -> int:
-        """Delete as many as leave at least retention.bytes (RT6)."""
+        """Delete the oldest segments as long as at least retention.bytes are left (RT6)."""
         retention_bytes = self._local.config.retention_bytes
         excess_bytes = self._local.segments.size_bytes - retention_bytes
         if retention_bytes < 0 or excess_bytes < 0:
@@ -89,7 +89,7 @@ class Retention:
         return self._delete_while(is_excess, now_ms)
 
     def _delete_expired(self, now_ms: int) -> int:
-        """Delete by the latest record; a time in the future keeps the segment and all after it (RT5)."""
+        """Delete segments whose latest record is too old. One with a time in the future stops this (RT5)."""
         retention_ms = self._local.config.retention_ms
         if retention_ms < 0:
             return 0
@@ -104,9 +104,9 @@ class Retention:
         return len(deletable)
 
     def deletable(self, is_deletable: IsDeletable) -> list[LogSegment]:
-        """The oldest segments up to the first that is not deletable, or that reaches above the high watermark (RT2).
+        """Returns the oldest segments up to the first one that must stay or reaches above the high watermark (RT2).
 
-        The active one may be among them, unless it is empty. KAFKA-5634.
+        The active segment may be among them, unless it is empty (KAFKA-5634).
         """
         found: list[LogSegment] = []
         segments = list(self._local.segments)
@@ -121,21 +121,21 @@ class Retention:
         return found
 
     def delete(self, oldest: list[LogSegment], now_ms: int) -> None:
-        """Take the oldest segments out of the log, which starts after them. Raises OSError.
+        """Remove the oldest segments from the log and raise the log start offset above them. Raises OSError.
 
-        It rolls first if no segment would be left (RT3, RT8).
+        The log rolls first if no segment would be left (RT3, RT8).
         """
         doomed, segments = oldest, self._local.segments
         if len(doomed) == len(segments):
             active = self._flushes.roll_unguarded(None, now_ms)
-            # An empty segment began again in its place (KAFKA-6388).
+            # The roll restarted an empty segment in place, which is now the active one (KAFKA-6388).
             if doomed[-1].base_offset == active.base_offset:
                 doomed = doomed[:-1]
         if not doomed:
             return
         first_left = segments.higher(doomed[-1].base_offset)
         assert first_left is not None, self._local.directory
-        # Before the segments leave: a read between would find offsets without a segment (KAFKA-16073).
+        # This comes before the removal: a read between the two would find offsets without a segment (KAFKA-16073).
         self._marks.maybe_increment_log_start_offset(first_left.base_offset)
         for segment in doomed:
             self._retire(segment)
@@ -144,7 +144,7 @@ class Retention:
         assert segments.base_offsets[0] == first_left.base_offset, (self._local.directory, first_left)
 
     def _retire(self, segment: LogSegment) -> None:
-        """Take one out for good before the next: a crash between leaves the end of the log, without a hole."""
+        """Remove one segment durably before the next one, so that a crash leaves no hole in the log."""
         assert self._local.segments.first is segment, (self._local.segments.first, segment)
         self._local.segments.remove(segment.base_offset)
         assert self._local.segments.first is not None, segment

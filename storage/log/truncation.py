@@ -1,4 +1,5 @@
-"""Truncating a partition's log: what must follow when records go. Kafka: UnifiedLog.truncateTo; rules RT9 to RT12."""
+"""Truncates a partition's log, and brings marks, epochs and producers back to the cut. Kafka: UnifiedLog.truncateTo;
+rules RT9 to RT12."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 @final
 class Truncation:
-    """The cut of one log, and all that follows it. It owns nothing.
+    """Truncates one log and everything that depends on its end. It has no state of its own.
 
     `on_recovery_point_lowered` is called after a truncation below the recovery point.
     """
@@ -55,11 +56,11 @@ class Truncation:
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
         """Drop the batch that holds `offset`, whole, and all after it. Returns whether records were dropped (RT9).
 
-        The log ends at exactly `offset` then. At or beyond the end only epochs without records are forgotten.
-        ValueError below 0. Raises StorageError.
+        The log ends at exactly `offset` then. For an offset at or above the log end, only epochs without records are
+        forgotten. Raises ValueError for a negative offset, StorageError.
         """
         if offset < 0:
-            raise ValueError(f"a truncation to offset {offset}")
+            raise ValueError(f"cannot truncate to offset {offset}: the offset must not be negative")
         self._online.check()
         with self._online.during("truncate"):
             if offset >= self._local.log_end_offset:
@@ -90,7 +91,9 @@ class Truncation:
     def truncate_fully_and_start_at(
         self, offset: int, log_start_offset: int | None = None, *, now_ms: int
     ) -> None:
-        """Drop everything. The next record is `offset`, the first readable one that or `log_start_offset` (RT12).
+        """Drop all records: the log restarts empty at `offset` (RT12).
+
+        The log start offset becomes `log_start_offset`, by default `offset`.
 
         Raises StorageError.
         """

@@ -1,4 +1,4 @@
-"""The walk over the frames of a set that nobody has looked at yet, for the columns that its indexes need."""
+"""Walks over the frames of a set without columns, and computes the columns that its indexes need."""
 
 from __future__ import annotations
 

@@ -326,7 +326,7 @@ class FileRecords:
         self._file.sync()
 
     def map_for_reading(self) -> ReadMap:
-        """Map the whole file; while it is mapped nobody may truncate it. Raises ValueError when it is empty."""
+        """Map the whole file, which must not be truncated while it is mapped. Raises ValueError when it is empty."""
         return self._file.map_for_reading()
 
     def rename_to(self, path: str) -> None:
@@ -377,7 +377,8 @@ class FileRecords:
         return batch
 
     def _headed_by_what_follows(self, batch: RecordBatch) -> RecordBatch:
-        """The batch with a header of 61 bytes, although its size field says that it ends within the header.
+        """Returns the batch with a full header of 61 bytes, although its size field says that it ends inside the
+        header.
 
         That is damage, but Kafka reads 61 bytes: from them it decides where a log ends after an orderly stop, and its
         dump tool shows them.

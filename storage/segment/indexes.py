@@ -141,7 +141,7 @@ class SegmentIndexes:
         self.time.resize(self._max_bytes)
 
     def reset(self) -> None:
-        """Empty all three; the offset and the time index get the size that those of an active segment have."""
+        """Empty all three; the offset and the time index get the full size that they have in an active segment."""
         self.offset.reset()
         self.time.reset()
         self.transactions.reset()
@@ -149,7 +149,7 @@ class SegmentIndexes:
         assert self.time.entries == 0, (self.time.path, self.time.entries)
 
     def begin_anew(self) -> None:
-        """Make all three as in a new segment: there is no transaction index until a transaction aborts (IX26)."""
+        """Restart all three as in a new segment: there is no transaction index until a transaction aborts (IX26)."""
         self.offset.reset()
         self.time.reset()
         self.transactions.begin_anew()

@@ -191,7 +191,7 @@ class LogSegment:
         return next_offset > self.base_offset and not self.can_hold(next_offset - 1)
 
     def can_hold(self, offset: int) -> bool:
-        """Whether `offset` may stand in this segment: it is at most 2^31-1 above the base offset."""
+        """Whether `offset` fits this segment: it is at most 2^31-1 above the base offset."""
         return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def append(
@@ -232,7 +232,7 @@ class LogSegment:
         self._bytes_since_last_index_entry = unindexed_bytes + len(data)
 
     def _note_batches(self, position: int, size_bytes: int, columns: BatchColumns) -> None:
-        """Give each batch that is due an entry in both indexes; only those that are due are looked for (T1)."""
+        """Append an entry to both indexes for each batch that is due; only the due batches are visited (T1)."""
         entries = IndexEntries()
         self._max_timestamp, counted_from = entries.find_due(
             columns,
@@ -439,16 +439,16 @@ class LogSegment:
         return indexed
 
     def resize_indexes(self) -> None:
-        """Give both indexes the full size that an active segment's have."""
+        """Resize both indexes to the full size that they have in an active segment."""
         self.indexes.resize()
 
     def reset_indexes(self) -> None:
-        """Empty both indexes, at full size, and forget the greatest timestamp: recovery fills them again."""
+        """Empty both indexes, restore their full size, and forget the greatest timestamp: recovery fills them again."""
         self.indexes.reset()
         self._max_timestamp = None
 
     def restart(self, now_ms: int) -> None:
-        """Begin an empty segment again: with new indexes, and an age that counts from now (KAFKA-6388)."""
+        """Restart an empty segment with new indexes and an age that counts from now (KAFKA-6388)."""
         assert self.records.size_bytes == 0, self
         self.indexes.begin_anew()
         self._max_timestamp = None

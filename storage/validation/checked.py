@@ -19,13 +19,13 @@ NOTHING_SKIPPED: Final = 0
 
 
 class CheckedSet:
-    """A set that a leader has checked and stamped, with all that a write needs to know of it.
+    """A set that a leader has checked and stamped, with everything that a write needs to know about it.
 
-    `first_offset` and `last_offset` are both inclusive. `offset_of_max_timestamp` is the last offset of the batch that
-    has it; uncompressed magic 1 has the exact one. It is -1 without a timestamp, but of a compressed batch that stayed
-    in place the last offset all the same (LV24; Kafka before 4.1, which dropped it). `producer_batches` are the
-    batches with a producer id, as views of `records`. `log_append_time_ms` is -1 on a topic of create time.
-    The indexes take a leader's set for one batch: `columns` and `epoch_starts` are None.
+    `first_offset` and `last_offset` are both inclusive. `offset_of_max_timestamp` is the last offset of the batch
+    with the greatest timestamp; for uncompressed magic 1 it is the offset of the message itself. Without timestamps
+    it is -1, except for a compressed batch that stayed in place, where it is the last offset (LV24).
+    `producer_batches` are the batches with a producer id, as views of `records`. `log_append_time_ms` is -1 on a
+    create-time topic. `columns` and `epoch_starts` are None, because the indexes treat a leader's set as one batch.
     """
 
     __slots__ = (
@@ -70,11 +70,11 @@ class CheckedSet:
 
 @final
 class NumberedSet(CheckedSet):
-    """Whole batches that have their offsets: a follower's fetch, or what the leader of a quorum writes.
+    """Whole batches that have offsets already: those of a follower's fetch, or of a quorum's leader.
 
-    Both offsets are -1 without a batch. `columns` has a row for each batch, `epoch_starts` each place where the leader
-    epoch differs from the batch before; `leader_epoch` is that of the last batch, -1 for magic 0 and 1.
-    `skipped_bytes` is the size of the batches that were left out, of a later leader epoch (FET-9).
+    Both offsets are -1 if there is no batch. `columns` has a row for each batch, `epoch_starts` each place where the
+    leader epoch differs from the batch before; `leader_epoch` is that of the last batch, -1 for magic 0 and 1.
+    `skipped_bytes` is the size of the batches of a later leader epoch, which were left out (FET-9).
     """
 
     __slots__ = ()
@@ -107,7 +107,7 @@ class NumberedSet(CheckedSet):
 
     @property
     def roll_offset(self) -> int:
-        """The least offset that the set may begin with: of magic 0 and 1 only the last one is known (AP11)."""
+        """The least offset that the set may begin with: for magic 0 and 1 only the last offset is known (AP11)."""
         starts = self.epoch_starts
         is_legacy = len(starts) > 0 and starts[0][0] is None
         return self.last_offset - INT_MAX if is_legacy else self.first_offset

@@ -36,7 +36,7 @@ class Forwarding:
 
         def then(now_ms: int, answer: ResponseBody | TransportError) -> None:
             if isinstance(answer, TransportError):
-                # The controller may have done it: the outcome is unknown.
+                # The controller may have carried the request out: the outcome is unknown.
                 lost = ClusterError(
                     ErrorCode.REQUEST_TIMED_OUT, f"the controller did not answer: {answer.reason}"
                 )

@@ -46,7 +46,7 @@ def text_topic_id(topic_id: str) -> str:
 class DirectoryFailures:
     """Reports failed log directories to listeners. It is made before the directories and before the listeners.
 
-    The listeners are called in the order in which they came, within the call that finds the failure.
+    The listeners are called in the order in which they were added, inside the call that finds the failure.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class BrokerLogs:
         self._outbox = outbox
         self._failures = failures
         self._directories: LogDirectories | None = None
-        # Directories that say which cluster they belong to.
+        # The directories whose `meta.properties` name a cluster.
         self._marked: set[str] = set()
         self._cuts: list[RecoveryCut] = []
         self.cluster_id = ""
@@ -231,16 +231,16 @@ class BrokerLogs:
                 )
 
     def new_cleaners(self) -> dict[str, CleanerManager]:
-        """Makes one cleaner for each directory, over its logs as they come and go."""
+        """Makes one cleaner for each directory, which follows the logs that are added to and removed from it."""
         return {
             manager.directory: CleanerManager(self._file_system, manager.directory, manager.logs)
             for manager in self.directories.online
         }
 
     def on_disk_failed(self, log: PartitionLog | None, error: Exception) -> None:
-        """Takes offline the directory that is to blame for `error`; `log` is the log whose call raised it (AP16).
+        """Takes the directory whose disk raised `error` offline; `log` is the log whose call raised it (AP16).
 
-        Raises `error` if no disk is to blame, or the error of the last directory (PRO-9).
+        Raises `error` if it does not come from a disk, or if no other directory is left (PRO-9).
         """
         os_error = error if isinstance(error, OSError) else error.__cause__
         path = os_error.filename if isinstance(os_error, OSError) else None

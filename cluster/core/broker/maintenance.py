@@ -34,7 +34,7 @@ PRODUCERS_TIMER = "logs.producers"
 
 @final
 class _Round:
-    """The compaction that runs."""
+    """The round of compaction that is running."""
 
     def __init__(self, log: PartitionLog, compaction: Compaction) -> None:
         self.log, self.compaction = log, compaction
@@ -45,9 +45,9 @@ class _Round:
 
 @final
 class LogMaintenance:
-    """Works on the logs whose topic is known; the configuration of any other would be a guess.
+    """Works on the logs whose topic is known; the configuration of any other log would be a guess.
 
-    Call `start` when the logs are open. What the disk refuses raises OSError or StorageError, as anywhere in a step.
+    Call `start` when the logs are open. A disk error raises OSError or StorageError, as anywhere in a step.
     """
 
     def __init__(self, context: ReplicaContext, logs: BrokerLogs) -> None:
@@ -128,7 +128,7 @@ class LogMaintenance:
         return dirname(segment.directory) == directory
 
     def _on_retention_timer(self, now_ms: int) -> None:
-        """Shortens all logs, but not the compacted ones if a cleaner does that."""
+        """Deletes old segments of all logs; those of compacted logs only if no cleaner does that."""
         for replica in self._replicas():
             if not replica.log.config.is_compacted or not self._config.log_cleaner_enable:
                 self._shorten(replica, now_ms)
@@ -139,7 +139,7 @@ class LogMaintenance:
         self._now_ms = now_ms
         log = replica.log
         if log.online.reason is not None:
-            # Its directory failed a moment ago.
+            # The replica's directory failed earlier in this step.
             return
         assert self._context.replicas.get(replica.topic_partition) is replica, replica.name
         before = log.log_start_offset
@@ -238,7 +238,7 @@ class LogMaintenance:
         try:
             compaction = found.log.compactions.prepare(found.offsets, config, now_ms)
         except ValueError as error:
-            # There is nothing whole to clean; the log is found again when there is.
+            # No whole segment can be cleaned yet; the log is found again when one can.
             logger.warning("log not cleaned: log=%s reason=%s", found.log.directory, error)
             self.cleaner_of(found.log).done_cleaning(key_of(found.log), None)
             return False
@@ -264,7 +264,7 @@ class LogMaintenance:
         return filthiest
 
     def _go_on(self, now_ms: int) -> None:
-        """Starts the next slice of the round; what the last slice has prepared is taken over first."""
+        """Starts the next slice of the round, after adopting what the last slice has prepared."""
         running = self._round
         assert running is not None
         assert running.log.online.reason is None, (running.key, running.log.online.reason)
@@ -290,7 +290,7 @@ class LogMaintenance:
         if running.log.online.reason is not None:
             self._drop_round(now_ms, running)
         elif self.cleaner_of(running.log).is_aborted(running.key) or not running.log.config.is_compacted:
-            # An error would come from the abortion, not from the work.
+            # An error would come from the abort, not from the work.
             self._end_round(now_ms, running, None)
         elif error is not None:
             self._fail(now_ms, running, error)

@@ -1,4 +1,4 @@
-"""A broker as an observer of the metadata log: it replays what is committed, and acts on each answer as a whole.
+"""A broker as an observer of the metadata log: it replays the committed records, and applies each answer as a whole.
 
 Kafka: MetadataLoader.
 """
@@ -82,7 +82,7 @@ class MetadataObserver:
         assert known <= registered, (known, registered)
 
     def publish(self, now_ms: int, delta: MetadataDelta) -> None:
-        """Applies `delta` to the roles at once (CTL-5), after the image has it (KR-BRK-3)."""
+        """Applies `delta` to the roles at once (CTL-5), after it was applied to the image (KR-BRK-3)."""
         if self._publication.is_published:
             self._roles.apply_delta(now_ms, delta)
         elif self._publication.maybe_publish_first(now_ms):

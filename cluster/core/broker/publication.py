@@ -15,8 +15,8 @@ from cluster.core.replica.roles import Roles
 class Publication:
     """The first application of the image to the roles, after this life's registration is replayed (KAFKA-14857).
 
-    The registration ends the leaderships of the last life. A broker that led on in an old leader epoch, perhaps without
-    the tail that it lost, could write another record at the same offset and epoch.
+    The registration ends the leaderships of the last life. A broker that continued to lead in an old leader epoch
+    might have lost the tail of its log, and could write another record at the same offset and epoch.
     """
 
     def __init__(self, context: ReplicaContext, roles: Roles) -> None:
@@ -27,12 +27,13 @@ class Publication:
         self._first_high_watermark: int | None = None
 
     def note_high_watermark(self, high_watermark: int) -> None:
-        """Notes what was committed at the first answer: all of it is replayed before anything is published."""
+        """Notes the high watermark of the first answer: all records below it are replayed before anything is
+        published."""
         if self._first_high_watermark is None:
             self._first_high_watermark = high_watermark
 
     def has_caught_up(self) -> bool:
-        """Returns whether this life's registration is replayed, and what came before it is acted on."""
+        """Returns whether this life's registration, and everything before it, is replayed and applied to the roles."""
         return self.is_published and self._has_own_registration()
 
     def _has_own_registration(self) -> bool:

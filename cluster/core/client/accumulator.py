@@ -31,7 +31,7 @@ class ProducerIdentity:
 
 
 class Entry(NamedTuple):
-    """The facts about one record of a batch that its user gets back; a tuple, because a producer makes many."""
+    """The facts about one record that are reported back to its user; a tuple, because a producer makes many."""
 
     ticket: int
     timestamp_ms: int
@@ -74,7 +74,7 @@ class ProducerBatch:
         self.topic_partition = topic_partition
         # Numbers grow in the order of creation, over all partitions.
         self.number = number
-        # The count of numbers, from the batch's own on, that are free for the parts of a split.
+        # How many numbers, from the batch's own on, are free for the parts of a split.
         self.span = span
         self.created_ms = created_ms
         # The number of flushes before the batch: all its records come before, or all after, any flush.
@@ -126,13 +126,13 @@ class ProducerBatch:
         return add_to_sequence(self.base_sequence, self.record_count - 1)
 
     def seal(self) -> None:
-        """Makes the bytes without a producer id; keeps them where they were made before."""
+        """Builds the bytes without a producer id, unless they were built before."""
         assert not self.is_sequenced, self.base_sequence
         if not self.data:
             self.data = self._builder.build()
 
     def seal_as(self, identity: ProducerIdentity, base_sequence: int) -> None:
-        """Makes the bytes with the producer's id, epoch and sequence. After `unsequence` it may be called again."""
+        """Builds the bytes with the producer's id, epoch and sequence. After `unsequence` it may be called again."""
         assert not self.is_sequenced, self.number
         assert base_sequence >= 0, (self.number, base_sequence)
         self.identity, self.base_sequence = identity, base_sequence
@@ -234,7 +234,8 @@ class PartitionQueue:
         return self.last_acked_sequence == NO_SEQUENCE and self.outstanding_count > 0
 
     def is_next_expected(self, batch: ProducerBatch) -> bool:
-        """Whether everything before `batch` was acknowledged: a broker that misses a predecessor then has lost it."""
+        """Whether everything before `batch` was acknowledged: a broker that then misses a predecessor has lost that
+        one."""
         if self.last_acked_sequence == NO_SEQUENCE:
             return batch.base_sequence == 0
         return batch.base_sequence == add_to_sequence(self.last_acked_sequence, 1)
@@ -291,7 +292,7 @@ class PartitionQueue:
     def unsequence_followers(self) -> None:
         """Takes the sequences away from all queued batches, once the first of them has lost its own.
 
-        The broker certainly lacks that one, so it has none of those after it either: sequences have no gaps.
+        The broker certainly lacks the first batch, so it has none of the later ones either: sequences have no gaps.
         """
         if self.needs_resolution and self.queue and not self.queue[0].is_sequenced:
             for batch in self.queue:

@@ -315,12 +315,12 @@ class ConsumerCore:
             if error is not ErrorCode.NONE:
                 effects += self._on_error(now_ms, position, error)
             elif answer is not None:
-                # A leader may leave out what has no news.
+                # A leader may leave out partitions for which it has nothing new.
                 effects += self._on_partition(now_ms, position, answer)
         return effects
 
     def _is_current(self, position: _Position, asked_offset: int) -> bool:
-        """Whether the answer still matters: it is dropped whole once the position has changed or is paused (FET-4)."""
+        """Whether the answer is still valid: it is dropped whole if the position has changed or is paused (FET-4)."""
         is_assigned = self._positions.get(position.topic_partition) is position
         return is_assigned and not position.is_paused and position.offset == asked_offset
 

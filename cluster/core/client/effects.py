@@ -1,4 +1,4 @@
-"""The news that a client core has for its user, beside the effects that its shell carries out."""
+"""The notices that a client core sends to its user, beside the effects that its shell carries out."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionLost:
-    """The end of reading a partition: its offset is out of range without a reset policy, or the error is lasting."""
+    """The end of reading a partition: its offset is out of range without a reset policy, or the error is permanent."""
 
     topic_partition: TopicPartition
     offset: int

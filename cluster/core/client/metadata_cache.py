@@ -54,7 +54,7 @@ class MetadataCache:
         self.topics: dict[str, KnownTopic] = {}
         # The errors of topics for which the last answer had no metadata.
         self.errors: dict[str, ErrorCode] = {}
-        # Both lists are computed once between two changes, because each record asks for them.
+        # Both lists are computed once after each change, because every record needs them.
         self._partitions: dict[str, list[int]] = {}
         self._available: dict[str, list[int]] = {}
 

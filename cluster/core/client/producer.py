@@ -212,7 +212,8 @@ class ProducerCore:
     def _accumulate(self, record: PendingRecord, effects: list[ProducerEffect]) -> bool:
         """Adds the record to the last batch of its partition; returns whether a batch may be due because of it.
 
-        With two batches waiting, the first was due already: a third makes none due, unless the buffer is full.
+        If two batches were waiting, the first was due already: a third one makes no other due, unless the buffer is
+        full.
         """
         number = self._choose_partition(record)
         topic_partition = TopicPartition(record.topic, number)
@@ -270,7 +271,7 @@ class ProducerCore:
         return sticky.partition(record.size_bytes, self.metadata.cache.available_partitions(record.topic))
 
     def _run(self, now_ms: int) -> list[ProducerEffect]:
-        """Does all that time or an answer made possible, then sets the timer for what will be due next."""
+        """Does everything that is due now, then sets the timer for what will be due next."""
         if self._is_stopped:
             return []
         effects = self._take_waiting(now_ms)
@@ -627,7 +628,8 @@ def _results(body: ResponseBody | TransportError) -> dict[TopicPartition, Produc
 
 
 def _whole_error(body: ResponseBody | TransportError) -> ErrorCode:
-    """Returns the error of each batch that the answer does not mention: its own if it has one, else no answer."""
+    """Returns the error of each batch that the answer does not mention: the answer's own error, else that of a
+    missing answer."""
     if isinstance(body, ProduceResponse) and body.error is not ErrorCode.NONE:
         return body.error
     return ErrorCode.NETWORK_EXCEPTION

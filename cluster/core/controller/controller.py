@@ -1,14 +1,14 @@
 """The controller: one decision at a time, answered only when it is on disk (CTL-3). Kafka: QuorumController.
 
-| comes in | what happens |
+| event | what happens |
 | --- | --- |
-| a request that changes something | checked on the pending image; a batch appended, reply parked, flush job |
-| a request that changes nothing | its reply waits for what is appended already, on which it was decided |
-| the flush is done | committed image, replies and observations in order of appending, parked fetches |
-| FetchMetadata | what is committed from an offset on, or parked until there is something |
-| the session timer | one broker fenced an event (BRK-4) |
+| a request that changes something | checked on the pending image, appended as a batch; the reply waits for a flush |
+| a request that changes nothing | its reply waits until the appended records that it depends on are committed |
+| the flush is done | the committed image is updated; replies, observations, parked fetches follow in order |
+| FetchMetadata | answered with committed records from an offset on, or parked until there are some |
+| the session timer | one expired broker is fenced (BRK-4) |
 
-A write or a flush that fails ends the node: the recovery of the next life finds out what the log holds.
+A failed write or flush ends the node: recovery at the next start finds out what the log holds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The check that the metadata log has no hole in what was committed, made before recovery cuts a torn tail.
+"""Checks before recovery that the damaged part of the metadata log was never committed, so that it may be cut.
 
-Each decision carries, in a header of its first record, up to where the log was on disk when it was appended. If there
-is a sound batch behind the damage that names a committed offset beyond it, flushed decisions are lost. To cut them
-would take back topics and epochs that brokers have acted on; one replica of this log cannot heal that.
+The first record of each decision has a header with the committed offset at the time of its append. If a sound batch
+after the damage states a committed offset above the damage, committed decisions are lost. Cutting the log there would
+take back topics and epochs that brokers have acted on, and there is no other replica to repair the log from.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAGIC_AT = 16
 
 
 class DamagedMetadataLog(StorageError):
-    """Committed decisions cannot be read. Nothing was cut: the files are as they were."""
+    """Damage in committed decisions of the metadata log. Nothing was cut: the files are unchanged."""
 
 
 def committed_header(committed_offset: int) -> Header:
@@ -53,7 +53,7 @@ def check_nothing_committed_is_damaged(file_system: FileSystem, directory: str) 
 
 
 def _sound_part(file_system: FileSystem, path: str, end_offset: int) -> tuple[int, CorruptBatch | None]:
-    """Returns the end offset of the sound batches, and what ended them before the file did."""
+    """Returns the end offset of the sound batches (exclusive), and the damage after them; None if the file is sound."""
     records = FileRecords(file_system, path, read_only=True)
     position = 0
     try:
@@ -70,7 +70,7 @@ def _sound_part(file_system: FileSystem, path: str, end_offset: int) -> tuple[in
 
 
 def _committed_behind(data: bytes, start: int) -> Iterator[int]:
-    """Yields the committed offset that each sound batch from byte `start` on names; searches for where they begin."""
+    """Yields the committed offset stated by each sound batch from byte `start` on; finds their starts by a search."""
     at = data.find(b"\x02", start + _MAGIC_AT)
     while at >= 0:
         position = at - _MAGIC_AT

@@ -1,4 +1,4 @@
-"""The controller's log: appended to in a step, on disk after a flush job, read by brokers as far as it is committed."""
+"""The controller's log: appended to in a step, made durable by a flush job, read by brokers up to its committed end."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ READ_BLOCK_BYTES = 1 << 20
 
 @final
 class MetadataLog:
-    """The log and its only writer, this life of the controller, which has a leader epoch of its own."""
+    """The log and its writer: one life of the controller, which has a leader epoch of its own."""
 
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
         latest_epoch = log.epochs.latest_epoch
         self.leader_epoch = 0 if latest_epoch is None else latest_epoch + 1
-        # The end of what is committed, exclusive; what is above waits for a flush.
+        # The end of the committed records (exclusive); records above it wait for a flush.
         self.committed_offset = log.log_end_offset
         log.marks.update_high_watermark(self.committed_offset)
 
@@ -93,7 +93,8 @@ class MetadataLog:
                     offset = record_offset + 1
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Returns whole committed batches, at least one, from that with `offset` on. Raises OffsetOutOfRange."""
+        """Returns whole committed batches, at least one, from the batch that holds `offset` on. Raises
+        OffsetOutOfRange."""
         data = self._log.read(offset, max_size=max_bytes, isolation=Isolation.HIGH_WATERMARK).records
         return bytes(data[: whole_batches_size(data)])
 

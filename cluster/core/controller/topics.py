@@ -192,8 +192,8 @@ class TopicControl:
 def stripe(brokers: Sequence[int], start: int, partition: int, replication_factor: int) -> tuple[int, ...]:
     """Returns the replicas of one partition; the first leads.
 
-    Leaders are assigned round robin, and the followers move one broker further in each round: so a broker's partitions
-    have their followers on all others, not on its neighbour alone.
+    Leaders are assigned round robin, and the followers move one broker further in each round: so the followers of a
+    broker's partitions are spread over all other brokers.
     """
     size = len(brokers)
     assert 1 <= replication_factor <= size, (replication_factor, size)

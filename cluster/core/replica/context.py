@@ -77,7 +77,7 @@ class ReplicaContext:
     def check_online(self, topic_partition: TopicPartition, error: StorageError) -> None:
         """Takes the directory offline if `error` took the partition's log offline; else it does nothing.
 
-        Nothing else is appended to the directory in between. Raises `error` if it is the last directory: then the
+        Nothing else is appended to the directory before that. Raises `error` if it is the last directory: then the
         broker ends (PRO-9, KAFKA-10778).
         """
         replica = self.replicas.get(topic_partition)
@@ -100,9 +100,9 @@ class ReplicaContext:
         self.offline = {each for each in self.offline if each.topic != topic}
 
     def advance_high_watermark(self, replica: Replica, now_ms: int) -> bool:
-        """Raises the high watermark of a leader as far as it may; called after each event that can move it (HWM-5).
+        """Raises a leader's high watermark as far as allowed; called after each event that can move it (HWM-5).
 
-        Returns whether it moved; on a follower it does not.
+        Returns whether it moved. Does nothing on a follower.
         """
         leader = replica.leader
         if leader is None or not leader.maybe_advance_high_watermark(now_ms):

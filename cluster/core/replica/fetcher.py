@@ -72,7 +72,7 @@ class Fetchers:
         fetcher.delayed_until_ms = 0
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Stops following the partition; what a fetch in flight brings for it is dropped.
+        """Stops following the partition; the records that a fetch in flight returns for it are dropped.
 
         A fetcher without partitions ends, as Kafka's thread and its connection do: a later fetcher for the same leader
         must not wait for an answer that was lost on a cut link.
@@ -146,7 +146,7 @@ class Fetchers:
         )
 
     def _ask(self, replica: Replica) -> FetchPartition:
-        """Returns what the fetch states of one partition: its log end, log start and epochs (FET-1)."""
+        """Returns what the fetch states about one partition: its log end, log start and epochs (FET-1)."""
         log = replica.log
         return FetchPartition(
             topic_partition=replica.topic_partition,
@@ -303,7 +303,7 @@ class Fetchers:
         elif answer.log_start_offset > log.local.log_end_offset:
             self._truncations.truncate_fully(now_ms, replica, answer.log_start_offset)
         else:
-            # The leader's log has moved meanwhile, so that it contains our end.
+            # The leader's log has moved meanwhile, so that it contains the follower's log end.
             self._delay(now_ms, follower)
 
 

@@ -10,7 +10,7 @@ class FetchState(Enum):
     """Whether a follower may fetch."""
 
     FETCHING = "fetching"
-    # Our leader epoch is over; only newer metadata helps (FET-10).
+    # The follower's leader epoch is over; only newer metadata helps (FET-10).
     FENCED = "fenced"
     # The log refused what the leader sent.
     FAILED = "failed"

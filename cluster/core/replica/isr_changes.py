@@ -139,7 +139,7 @@ class IsrChanges:
         assert leader.proposal_call is None, (replica.name, leader.proposal_call)
 
     def _turn_away(self, now_ms: int, replica: Replica, leader: Leader, joiner: int) -> None:
-        """Stops waiting for a joiner that the controller refused: since its fetch its disk failed, or it was fenced."""
+        """Stops waiting for a joiner that the controller refused: after its fetch, its disk failed or it was fenced."""
         follower = leader.followers.get(joiner)
         if follower is not None:
             follower.left()
@@ -148,7 +148,7 @@ class IsrChanges:
     def on_accepted(
         self, now_ms: int, replica: Replica, leader: Leader, body: AlterPartitionResponse
     ) -> None:
-        """Adopts an accepted proposal, if its leader epoch is ours and its partition epoch is not below ours.
+        """Adopts an accepted proposal, if its leader epoch equals the replica's and its partition epoch is not lower.
 
         Any other answer is out of date (ISR-6, KAFKA-12751).
         """
@@ -168,7 +168,8 @@ class IsrChanges:
     def adopt(
         self, now_ms: int, replica: Replica, leader: Leader, isr: tuple[int, ...], partition_epoch: int
     ) -> None:
-        """Adopts a committed ISR from an answer or from metadata; the second of the two to come changes nothing."""
+        """Adopts a committed ISR from an answer or from metadata; whichever of the two arrives second changes
+        nothing."""
         if not leader.adopt_isr(isr, partition_epoch):
             return
         self._context.outbox.observe(

@@ -192,9 +192,11 @@ class Leader:
         return True
 
     def _note_removed(self, isr: frozenset[int]) -> None:
-        """Notes the members that leave without our proposal, because their disk failed or they are fenced.
+        """Notes members that the controller removed without a proposal of this leader: their disk failed or they are
+        fenced.
 
-        They do not fetch, and the high watermark would wait replica.lag.time.max.ms for them, as for a joining replica.
+        They do not fetch, and the high watermark would wait replica.lag.time.max.ms for them, as for a joining
+        replica.
         """
         proposed = self.isr.leavers if isinstance(self.isr, PendingShrinkIsr) else frozenset()
         for follower in self.followers.values():

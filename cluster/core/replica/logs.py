@@ -15,9 +15,9 @@ class Logs(Protocol):
     """The log directories, as far as replicas need them."""
 
     def on_disk_failed(self, log: PartitionLog | None, error: Exception) -> None:
-        """Takes the directory offline that is to blame for `error`; `log` is the log whose call raised it, if any.
+        """Takes the directory whose disk raised `error` offline; `log` is the log whose call raised it, if any.
 
-        Raises `error` if no disk is to blame, or if no directory would be left.
+        Raises `error` if it does not come from a disk, or if no directory would be left.
         """
 
     def may_lie_offline(self, topic_partition: TopicPartition) -> bool:

@@ -72,7 +72,7 @@ class Roles:
     def apply(self, now_ms: int, registration: PartitionRegistration) -> None:
         """Applies the role that `registration` says. A disk that fails takes only its own replicas offline.
 
-        Raises StorageError or OSError if no disk is to blame, or if no log directory is left.
+        Raises StorageError or OSError if the error does not come from a disk, or if no log directory is left.
         """
         try:
             self._apply(now_ms, registration)
@@ -156,7 +156,7 @@ class Roles:
         self._flushes.on_new_role(replica)
         self._context.advance_high_watermark(replica, now_ms)
         assert replica.follower is None, replica.name
-        # The requests that waited in the epoch before are answered (PRO-5).
+        # This answers the requests that waited in the previous epoch (PRO-5).
         self._context.touch(replica.topic_partition)
 
     def begin_leader_epoch(self, replica: Replica) -> None:
@@ -217,7 +217,7 @@ class Roles:
             self._fetchers.remove(replica.topic_partition)
 
     def go_offline(self, replica: Replica) -> None:
-        """Ends the role of a replica whose disk failed (AP16). It is back after a later start that can read its log."""
+        """Ends the role of a replica whose disk failed (AP16). A later start that can read its log brings it back."""
         assert self._context.replicas.get(replica.topic_partition) is replica, replica.name
         self._fetchers.remove(replica.topic_partition)
         replica.leader = replica.follower = None

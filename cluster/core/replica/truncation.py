@@ -44,10 +44,12 @@ class InFetchTruncation:
         return NO_EPOCH if log.epochs.latest_epoch is None else log.epochs.latest_epoch
 
     def truncation_point(self, log: PartitionLog, diverging: EpochEnd) -> int:
-        """Returns the offset to cut at; `diverging` is the leader's largest epoch that is at most ours, and its end.
+        """Returns the offset to cut at; `diverging` is the leader's largest epoch that is at most the follower's, and
+        its end.
 
-        If our log has that epoch, this is the lower of both ends. If not, it is the end of our next lower epoch: the
-        next fetch states that one, so each round takes at least one epoch from our log.
+        If the follower's log has that epoch, the result is the lower of both ends. If not, it is the end of the
+        follower's next lower epoch, which the next fetch then states: each round removes at least one epoch from the
+        log.
         """
         epoch, end_offset = log.reads.end_offset_for_epoch(diverging.epoch)
         if epoch < 0:

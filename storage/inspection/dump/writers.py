@@ -26,8 +26,8 @@ Json = str | int | bool | None | list[str] | Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldRecord:
-    """A record as a dump shows it. `key` and `value` are None if they are null or not shown; `checksum` exists only in
-    magic 0 and 1.
+    """A record as a dump shows it. `key` and `value` are None if they are null or not shown; `checksum` is None in
+    magic 2.
     """
 
     record: Record

@@ -287,7 +287,7 @@ def partition_directories(file_system: FileSystem, directory: str) -> list[str]:
     """Returns the names of the live partitions in `directory`, including the metadata log, without folders that have
     none of our files.
 
-    A folder that has the name of a partition but cannot be listed is included: whoever reads it gets the error.
+    A folder that has the name of a partition but cannot be listed is included: reading it then raises the error.
     """
     names = []
     for name in file_system.list(directory):
