@@ -99,7 +99,7 @@ NOT_APPLICABLE = (
     NotApplicable(
         test_class="UnifiedLogTest",
         tests=("testLogOffsetsListener", "testUpdateLogOffsetsListener"),
-        reason="no listeners: who moves the high watermark is told of it as the result",
+        reason="no listeners: the caller that moves the high watermark gets the new value as the result",
     ),
     NotApplicable(
         test_class="LogLoaderTest",
@@ -213,7 +213,7 @@ NOT_APPLICABLE = (
     NotApplicable(
         test_class="LogCleanerManagerTest",
         tests=("testHandleLogDirFailureShouldRemoveDirAndData",),
-        reason="each log directory has a cleaner of its own, which goes with it",
+        reason="each log directory has a cleaner of its own, which ends with the directory",
     ),
     NotApplicable(
         test_class="LogCleanerIntegrationTest",
