@@ -21,7 +21,7 @@ class Watch:
     def __init__(self, chronicle: Chronicle, witness: Witness, lookout: Lookout) -> None:
         self._chronicle, self._witness, self._lookout = chronicle, witness, lookout
         self._jury = witness.jury
-        self._told_excuses = 0
+        self._reported_excuses = 0
 
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
         """Receives all observations of one step of a node or client."""
@@ -33,16 +33,16 @@ class Watch:
             if observe.kind == "replica.truncated":
                 self._lookout.on_truncated(str(dict(observe.fields)["topic_partition"]))
         self._witness.on_observes(shell, observes)
-        self._tell_excuses()
+        self._report_excuses()
         self._lookout.look()
 
-    def _tell_excuses(self) -> None:
+    def _report_excuses(self) -> None:
         excuses = self._jury.ghost.excuses
+        for excuse in excuses[self._reported_excuses :]:
         assert self._told_excuses <= len(excuses), (self._told_excuses, len(excuses))
-        for excuse in excuses[self._told_excuses :]:
             offsets = f"offsets {excuse.start} to {excuse.end} (excl.)"
             self._chronicle.tell(f"EXCUSED {excuse.partition}: {offsets} may be lost: {excuse.reason}")
-        self._told_excuses = len(excuses)
+        self._reported_excuses = len(excuses)
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         self._witness.on_reply(shell.node_id, exchange, body)
@@ -61,4 +61,4 @@ class Watch:
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
         if shell.node_id != CONTROLLER_ID and not in_order:
             self._witness.on_died(shell.node_id, lost_power=lost_power)
-            self._tell_excuses()
+            self._report_excuses()

@@ -43,7 +43,7 @@ def test_the_lock_pins_every_declared_dependency() -> None:
         assert f"\n{name}==" in lock, f"{name} is not in requirements.lock: run `make lock`"
 
 
-def test_no_package_marker_lies_in_the_tests() -> None:
+def test_no_package_marker_is_in_the_tests() -> None:
     # tests/storage/__init__.py would make `storage` mean `tests/storage`.
     assert list((ROOT / "tests").rglob("__init__.py")) == []
 

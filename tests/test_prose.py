@@ -116,7 +116,7 @@ def test_methods_need_docstrings_as_functions_do_and_those_of_a_private_class_do
     assert found(PRODUCT, f"class _Log:\n{method}") == []
 
 
-def test_a_comment_of_the_product_stands_above_its_line() -> None:
+def test_a_comment_of_the_product_is_above_its_line() -> None:
     assert found(PRODUCT, "LIMIT = 1  # a reason\n") == [1]
     assert found(PRODUCT, "def read():  # a reason\n    pass\n") == [1]
     assert found(PRODUCT, "# A reason.\nLIMIT = 1\n") == []

@@ -205,7 +205,7 @@ def test_imports_between_folders_run_down(package: str) -> None:
     assert arrows_up(this_tree(), package, ORDERS[package].split()) == []
 
 
-def test_no_class_stands_on_a_long_row_of_others() -> None:
+def test_no_class_inherits_through_a_long_chain() -> None:
     deep = {name: depth for name, depth in depths(this_tree()).items() if depth > DEEPEST_CLASS}
     assert {name: depth for name, depth in deep.items() if not is_within(name, MODELS)} == {}
 

@@ -78,7 +78,7 @@ def produce(
     separator = None if key_separator is None else key_separator.encode()
     tally = Tally()
 
-    def tell() -> None:
+    def show_result() -> None:
         click.echo(json.dumps(tally.to_json()) if as_json else str(tally))
 
     async def work() -> None:
@@ -95,9 +95,9 @@ def produce(
         run(work())
     except SystemExit:
         if tally.sent:
-            tell()
+            show_result()
         raise
-    tell()
+    show_result()
     if tally.failed:
         counts = ", ".join(f"{count} x {code.name}" for code, count in tally.errors.items())
         fail(f"{counts}: {tally.first_message}", FAILED)

@@ -89,10 +89,10 @@ def _side_by_side(
                 worker.terminate()
 
     stack.push(end_at_once)
-    return _told(results, paths)
+    return _results(results, paths)
 
 
-def _told(results: Iterator[Result], paths: Sequence[str]) -> Iterator[Result]:
+def _results(results: Iterator[Result], paths: Sequence[str]) -> Iterator[Result]:
     for path in paths:
         try:
             yield next(results)

@@ -162,7 +162,7 @@ def log_cut(cut: RecoveryCut) -> None:
     )
 
 
-def tell(event: str, **fields: object) -> None:
+def report_event(event: str, **fields: object) -> None:
     """Writes one event as a line to the parent, if it still reads."""
     with contextlib.suppress(OSError):
         sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
@@ -190,7 +190,7 @@ class NodeProcess:
         self._runtime.peers.learn(CONTROLLER_ID, *arguments.controller)
         services = CONTROLLER_SERVICES if arguments.is_controller else BROKER_SERVICES
         self._server = NodeServer(self._runtime, services)
-        self._told: set[asyncio.Task[None]] = set()
+        self._health_updates: set[asyncio.Task[None]] = set()
 
     async def run(self) -> int:
         """Runs the node until it stops; returns the exit status. Raises what makes the start impossible."""
@@ -206,23 +206,23 @@ class NodeProcess:
         finally:
             await self._server.stop()
             await self._runtime.close()
-        tell("stopped", reason=stop.reason)
+        report_event("stopped", reason=stop.reason)
         return 0 if stop.reason == "shutdown" else 1
 
     def _on_observation(self, effect: Observe) -> None:
         log_observation(effect)
         if effect.kind == "log_directory.offline":
-            tell("log_directory_offline", **dict(effect.fields))
+            report_event("log_directory_offline", **dict(effect.fields))
         serves = _SERVES.get(effect.kind)
         if serves is not None:
             task = asyncio.get_running_loop().create_task(self._serve(serves))
-            self._told.add(task)
-            task.add_done_callback(self._told.discard)
+            self._health_updates.add(task)
+            task.add_done_callback(self._health_updates.discard)
 
     async def _serve(self, serves: bool) -> None:
         await self._server.set_serving(serves)
         if serves:
-            tell("ready", port=self._arguments.port)
+            report_event("ready", port=self._arguments.port)
 
     def _catch_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -270,7 +270,7 @@ async def run_node(arguments: Arguments) -> int:
 
 
 def _failed(reason: str, status: int) -> int:
-    tell("failed", reason=reason, is_unusable_input=status == 2)
+    report_event("failed", reason=reason, is_unusable_input=status == 2)
     return status
 
 

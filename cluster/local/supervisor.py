@@ -173,16 +173,16 @@ class Supervisor:
 
     def _on_line(self, node: ManagedNode, line: bytes) -> None:
         with contextlib.suppress(ValueError):
-            told = json.loads(line)
-            if told.get("event") == "ready":
+            event = json.loads(line)
+            if event.get("event") == "ready":
                 node.become("ready")
-            if told.get("event") == "log_directory_offline":
-                directory = str(told.get("directory"))
+            if event.get("event") == "log_directory_offline":
+                directory = str(event.get("directory"))
                 node.offline_directories.append(directory)
-                self._report(f"{node.spec.name}: log directory {directory} is offline: {told.get('reason')}")
-            if told.get("event") == "failed":
-                node.is_unusable_input = bool(told.get("is_unusable_input"))
-                node.become("failed", str(told.get("reason")))
+                self._report(f"{node.spec.name}: log directory {directory} is offline: {event.get('reason')}")
+            if event.get("event") == "failed":
+                node.is_unusable_input = bool(event.get("is_unusable_input"))
+                node.become("failed", str(event.get("reason")))
 
     async def _until_ready(self, node: ManagedNode) -> None:
         try:

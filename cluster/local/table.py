@@ -30,8 +30,8 @@ def nodes_table(nodes: tuple[ManagedNode, ...], descriptions: Descriptions) -> T
     for column in ("node", "address", "pid", "state"):
         table.add_column(column)
     for node in nodes:
-        told = descriptions.get(node.spec.node_id)
-        state = told.state if told is not None and node.state == "ready" else node.state
+        description = descriptions.get(node.spec.node_id)
+        state = description.state if description is not None and node.state == "ready" else node.state
         shown = Text(f"{state} ({node.remark})" if node.remark else state, _COLOURS.get(node.state, "yellow"))
         table.add_row(node.spec.name, f"{HOST}:{node.spec.port}", str(node.pid or "-"), shown)
     return table
@@ -46,9 +46,9 @@ def replicas_table(descriptions: Descriptions, max_rows: int) -> Table:
         table.add_column(column, justify="right")
     rows = sorted(
         (replica.topic_partition, node_id, replica)
-        for node_id, told in descriptions.items()
-        if told is not None
-        for replica in told.replicas
+        for node_id, description in descriptions.items()
+        if description is not None
+        for replica in description.replicas
     )
     for topic_partition, node_id, replica in rows[:max_rows]:
         table.add_row(str(topic_partition), str(node_id), *_replica_cells(replica))
@@ -92,8 +92,8 @@ class LiveTable:
 
     async def _poll(self) -> None:
         ready = [node for node, managed in self._supervisor.brokers.items() if managed.state == "ready"]
-        told = await asyncio.gather(*(self._poller.describe(node) for node in ready))
-        self._descriptions = dict(zip(ready, told, strict=True))
+        answers = await asyncio.gather(*(self._poller.describe(node) for node in ready))
+        self._descriptions = dict(zip(ready, answers, strict=True))
 
     def _render(self) -> Group:
         nodes = self._supervisor.nodes

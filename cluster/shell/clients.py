@@ -88,7 +88,7 @@ class Shell:
         return self._runtime
 
     async def __aenter__(self) -> Self:
-        self._runtime = Runtime(self._core_of_runtime, bootstrap=self._bootstrap, tell=self._on_told)
+        self._runtime = Runtime(self._core_of_runtime, bootstrap=self._bootstrap, notify=self._on_notice)
         self._runtime.start(self._start)
         return self
 
@@ -99,7 +99,7 @@ class Shell:
             await self._finish()
         await self.runtime.close()
 
-    def _on_told(self, effect: object) -> None:
+    def _on_notice(self, effect: object) -> None:
         raise NotImplementedError
 
     async def _finish(self) -> None:
@@ -202,7 +202,7 @@ class Producer(Shell):
                 ErrorCode.REQUEST_TIMED_OUT, "the buffer stayed full for max.block.ms"
             ) from error
 
-    def _on_told(self, effect: object) -> None:
+    def _on_notice(self, effect: object) -> None:
         match effect:
             case Delivered():
                 future = self._deliveries.pop(effect.ticket)
@@ -274,7 +274,7 @@ class Consumer(Shell):
                 case _:
                     pass
 
-    def _on_told(self, effect: object) -> None:
+    def _on_notice(self, effect: object) -> None:
         if not isinstance(effect, ConsumerEvent):
             raise TypeError(f"no shell carries out {effect!r}")
         assert self._events or self._waiting_records == 0, self._waiting_records
@@ -367,7 +367,7 @@ class Admin(Shell):
         future = self._asked[self._tickets] = asyncio.get_running_loop().create_future()
         return self._tickets, future
 
-    def _on_told(self, effect: object) -> None:
+    def _on_notice(self, effect: object) -> None:
         if not isinstance(effect, Answered | Described):
             raise TypeError(f"no shell carries out {effect!r}")
         future = self._asked.pop(effect.ticket)

@@ -108,7 +108,7 @@ class Runtime:
         *,
         bootstrap: Sequence[Address] = (),
         observe: Callable[[Observe], None] | None = None,
-        tell: Callable[[object], None] | None = None,
+        notify: Callable[[object], None] | None = None,
     ) -> None:
         self._core = core
         # The check is made once, because a check against a protocol costs more than a small step.
@@ -124,7 +124,7 @@ class Runtime:
         self._calls = 0
         self.started = asyncio.Event()
         self._observe = observe or log_observation
-        self._tell = tell or _refuse
+        self._notify = notify or _refuse
 
     def start(self, entry: Entry | None = None) -> None:
         """Runs the core's own `start`, if it has one. Raises what `start` raises: the node cannot start then."""
@@ -227,7 +227,7 @@ class Runtime:
             case Stop():
                 self._stop(effect)
             case _:
-                self._tell(effect)
+                self._notify(effect)
 
     def _run_job(self, effect: RunJob) -> None:
         future = self._jobs.submit(effect.work)

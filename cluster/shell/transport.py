@@ -157,13 +157,13 @@ class OutgoingStream:
                     merged = streams.take_merged(self._waiting)
                     await self._call.write(merged)
                     if self._silent:
-                        self._forget_silent(merged)
+                        self._forget_calls_without_reply(merged)
             await self._call.done_writing()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
             # The reader gets the status of an ended stream, which says more than the failed write.
             logger.debug("write failed error=%r", error)
 
-    def _forget_silent(self, written: streams.Calls) -> None:
+    def _forget_calls_without_reply(self, written: streams.Calls) -> None:
         for call, _ in written:
             if call in self._silent:
                 self._silent.discard(call)

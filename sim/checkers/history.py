@@ -86,15 +86,15 @@ class HistoryCheck:
     def _misread(self) -> Iterator[str]:
         for read in self._history.reads:
             if read.offset >= read.high_watermark:
-                yield f"{_told(read)} at high watermark {read.high_watermark}"
+                yield f"{_described(read)} at high watermark {read.high_watermark}"
             elif self._logs.get(read.partition, {}).get(read.offset) != read.value:
                 if self._excuse(read.partition, read.offset) is None:
-                    yield f"{_told(read)}; at the end that offset holds something else"
+                    yield f"{_described(read)}; at the end that offset holds something else"
 
 
 def _acks(send: SendOperation) -> str:
     return "all" if send.acks == -1 else str(send.acks)
 
 
-def _told(read: ReadOperation) -> str:
+def _described(read: ReadOperation) -> str:
     return f"{read.partition}: {read.consumer} read {read.value!r} at offset {read.offset}"

@@ -95,7 +95,7 @@ class Witness:
     def __init__(self, jury: Jury, logs: DiskLogs) -> None:
         self.jury, self._logs = jury, logs
         # Records of the controller's log below this offset were seen when they were committed.
-        self._told_metadata_end = 0
+        self._reported_metadata_end = 0
         self._names: dict[str, TopicPartition] = {}
         self._handlers: dict[str, Callable[[Member, str, Values], None]] = {
             "replica.appended": self._on_appended,
@@ -147,13 +147,13 @@ class Witness:
         if any(observe.kind == "controller.started" for observe in observes):
             self._on_controller_started(core)
         self._on_controller(observes)
-        self._told_metadata_end = core.log.committed_offset
+        self._reported_metadata_end = core.log.committed_offset
 
     def _on_controller_started(self, controller: Controller) -> None:
         """See the records that the controller's last life committed but could not report before it was killed."""
         image = MetadataImage()
         for offset, record in controller.log.replay():
-            if offset >= self._told_metadata_end:
+            if offset >= self._reported_metadata_end:
                 self._on_controller(observations(record, offset, image))
             image.apply(record, offset)
 

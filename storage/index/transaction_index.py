@@ -150,7 +150,7 @@ class TransactionIndex:
         self._last_offset = None
         assert self._size_bytes == 0, (self._path, self._size_bytes)
 
-    def begin_anew(self) -> None:
+    def restart_empty(self) -> None:
         """Delete the file; the next append creates a new one."""
         self.delete_if_exists()
         self._file, self._is_missing, self._size_bytes, self._last_offset = None, True, 0, None

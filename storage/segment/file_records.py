@@ -146,7 +146,7 @@ class FileRecords:
         for block, at, position, size_bytes in self._frames(start, end, with_bodies=True):
             batch = RecordBatch(block, at, size_bytes, position)
             if size_bytes < HEADER_SIZE and batch.magic >= CURRENT_MAGIC:
-                batch = self._headed_by_what_follows(batch)
+                batch = self._with_full_header(batch)
             yield batch
 
     def scan_headers(
@@ -373,10 +373,10 @@ class FileRecords:
         block, at, position, size_bytes = frame
         batch = RecordBatch(block, at, size_bytes, position)
         if size_bytes < HEADER_SIZE and batch.magic >= CURRENT_MAGIC:
-            return self._headed_by_what_follows(batch)
+            return self._with_full_header(batch)
         return batch
 
-    def _headed_by_what_follows(self, batch: RecordBatch) -> RecordBatch:
+    def _with_full_header(self, batch: RecordBatch) -> RecordBatch:
         """Returns the batch with a full header of 61 bytes, although its size field says that it ends inside the
         header.
 

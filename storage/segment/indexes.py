@@ -148,11 +148,11 @@ class SegmentIndexes:
         assert self.offset.entries == 0, (self.offset.path, self.offset.entries)
         assert self.time.entries == 0, (self.time.path, self.time.entries)
 
-    def begin_anew(self) -> None:
+    def restart_empty(self) -> None:
         """Restart all three as in a new segment: there is no transaction index until a transaction aborts (IX26)."""
         self.offset.reset()
         self.time.reset()
-        self.transactions.begin_anew()
+        self.transactions.restart_empty()
         assert self.offset.entries == 0, (self.offset.path, self.offset.entries)
         assert self.time.entries == 0, (self.time.path, self.time.entries)
 

@@ -450,7 +450,7 @@ class LogSegment:
     def restart(self, now_ms: int) -> None:
         """Restart an empty segment with new indexes and an age that counts from now (KAFKA-6388)."""
         assert self.records.size_bytes == 0, self
-        self.indexes.begin_anew()
+        self.indexes.restart_empty()
         self._max_timestamp = None
         self._created_ms = now_ms
         self._first_batch_timestamp = None

@@ -144,7 +144,7 @@ def test_a_truncation_leaves_the_old_history_or_the_new_and_never_both() -> None
     assert judge(expected, found(ONE, OTHER, TWO, epochs=EPOCHS)) != []
 
 
-def test_a_partition_comes_and_goes_whole() -> None:
+def test_a_partition_is_created_and_deleted_whole() -> None:
     log = Log(batches=(ONE,), synced_to=2, topic_id="id")
     deletion = Expectation(operation="delete", before={"t-0": log}, after={})
     whole = {"t-0": Found(0, 2, "id", ((0, 0),), (ONE,))}

@@ -58,7 +58,7 @@ def test_a_segment_that_a_dead_start_deleted_does_not_come_back_after_the_cut() 
     assert read_offsets(log) == offsets == list(range(len(offsets)))
 
 
-def test_an_index_is_trusted_only_when_its_rebuilding_came_to_its_end() -> None:
+def test_an_index_is_trusted_only_when_its_rebuild_was_finished() -> None:
     """Below the recovery point nothing rebuilds an index: half of one would stay for ever."""
     for call in range(1, 100):
         disk = new_disk()

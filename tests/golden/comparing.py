@@ -1,4 +1,4 @@
-"""The shared part of the golden runs: a log and its files as plain values, their comparison, and planted lies."""
+"""The shared part of the golden runs: a log and its files as plain values, their comparison, and falsified copies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logging.getLogger("storage").addHandler(logging.NullHandler())
 Json = dict[str, Any]
 Place = tuple[str | int, ...]
 
-# Errors that would be a bug of ours. A run must not end in one, so it is reported as a bug.
+# Errors that would be a bug of replog: a run that ends in one of them is reported as a bug.
 CRASHES = (ArithmeticError, AssertionError, LookupError, OSError, TypeError, ValueError)
 
 
@@ -196,7 +196,7 @@ def snapshot_lies(actual: Json) -> Iterator[tuple[str, Json]]:
 
 
 def has_entries(snapshot: Snapshot) -> bool:
-    """Whether the snapshot is sound and not empty. A case may have damaged one that nobody read."""
+    """Whether the snapshot is sound and not empty. A case may have damaged a snapshot that was never read."""
     try:
         return bool(snapshot.entries())
     except ValueError:

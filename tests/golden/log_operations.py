@@ -47,7 +47,7 @@ Lie = Callable[[], Json]
 CLEANER_BUFFER_BYTES = 65536
 CLEANER_MAX_BUFFER_BYTES = 1 << 20
 
-# Kafka's class for each error of ours.
+# Kafka's class for each of replog's errors.
 ERRORS = {
     "ConfigError": "InvalidConfigurationException",
     "CorruptBatch": "CorruptRecordException",

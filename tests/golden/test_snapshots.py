@@ -23,14 +23,14 @@ def test_entries_in_any_order_are_kafkas(order: tuple[bytes, ...]) -> None:
 
 
 @pytest.mark.parametrize(("kind", "lie"), list(lies_about(OURS)), ids=lambda value: str(value)[:40])
-def test_every_lie_about_a_snapshot_is_noticed(kind: str, lie: Snapshot) -> None:
+def test_every_false_value_in_a_snapshot_is_noticed(kind: str, lie: Snapshot) -> None:
     assert not lie.is_kafkas(SIZE, DIGEST), kind
     found: list[str] = []
     compare({"5.snapshot": FILE}, {"5.snapshot": lie}, "files", found)
     assert len(found) == 1 and found[0].startswith("files.5.snapshot: Kafka [148, ")
 
 
-def test_the_lies_are_version_checksum_each_field_and_the_number_of_entries() -> None:
+def test_the_false_values_are_version_checksum_each_field_and_the_number_of_entries() -> None:
     lies = dict(lies_about(OURS))
     assert len(lies) == 12
     assert all(len(lie.content) == len(KAFKAS) for kind, lie in lies.items() if "an entry" not in kind)

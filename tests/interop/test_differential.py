@@ -12,5 +12,5 @@ from tests.interop.differential import run
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
-def test_both_make_the_same_of_damage_that_nobody_has_drawn_before(tmp_path: Path, kafka: None) -> None:
+def test_both_recover_newly_drawn_damage_in_the_same_way(tmp_path: Path, kafka: None) -> None:
     assert run(1, 200, KINDS, tmp_path / "root", None) == 0

@@ -199,7 +199,7 @@ def test_verify_finds_every_log_sound(given: Given) -> None:
     assert {Path(report.directory).name for report in reports} >= {f"{topic}-0" for topic in TOPICS}
 
 
-def test_recovery_of_a_killed_broker_gives_the_bytes_that_kafkas_gave(given: Given, tmp_path: Path) -> None:
+def test_recovery_of_a_killed_broker_leaves_the_same_bytes_as_kafkas(given: Given, tmp_path: Path) -> None:
     """Kafka and replog start on the killed directory and stop in order: logs and indexes are equal.
 
     Snapshots hold the same entries. Kafka's second life has an epoch of its own, in which nothing was written.
@@ -224,7 +224,7 @@ def _files(directory: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_broker_starts_on_what_was_recovered_here(given: Given, tmp_path: Path) -> None:
+def test_a_broker_starts_on_logs_that_replog_recovered(given: Given, tmp_path: Path) -> None:
     data = tmp_path / "data"
     shutil.copytree(given.killed, judge.log_directory(data))
     manager, _ = _load(judge.log_directory(data))

@@ -163,7 +163,7 @@ def test_values_agree_byte_by_byte_with_a_plain_read(spark: SparkSession) -> Non
 
 
 @pytest.mark.parametrize("pushdown", ["false", "true"])
-def test_filters_give_the_same_rows_pushed_down_or_not(spark: SparkSession, pushdown: str) -> None:
+def test_filters_return_the_same_rows_pushed_down_or_not(spark: SparkSession, pushdown: str) -> None:
     options = {
         "path": str(GOLDEN / "kafka-4.1" / "clean"),
         "pushdown": pushdown,

@@ -55,7 +55,7 @@ def test_missing_extra_says_what_to_install() -> None:
         load_command("spark", mount)
 
 
-def test_missing_module_of_ours_is_one_line() -> None:
+def test_a_missing_module_of_the_package_is_one_line() -> None:
     with pytest.raises(Unavailable, match="replog later is not part of this installation"):
         load_command("later", Mount(module="replog.later", summary=""))
 

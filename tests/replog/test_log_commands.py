@@ -98,7 +98,7 @@ def test_recover_below_the_checkpoint_lowers_it(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["truncate", "--to-offset", "2"], ["recover"]])
-def test_fl5_no_checkpoint_stands_beyond_the_end_of_a_log_that_was_cut(
+def test_fl5_no_checkpoint_is_beyond_the_end_of_a_log_that_was_cut(
     directory: Path, command: list[str]
 ) -> None:
     """Before, a verify after a truncation reported a high watermark beyond the log end."""
@@ -149,7 +149,7 @@ def test_truncate_removes_what_is_after_it(directory: Path) -> None:
     assert run("verify", directory).exit_code == 0
 
 
-def test_a_directory_in_use_is_refused_by_what_writes_and_read_by_verify(directory: Path) -> None:
+def test_a_directory_in_use_is_refused_by_commands_that_write_and_read_by_verify(directory: Path) -> None:
     logs = manager(directory)
     try:
         for arguments in (
@@ -253,7 +253,7 @@ def test_a_partition_that_may_not_be_read_spoils_itself_only(sealed: Path, comma
     assert whole["error"] is None and whole["log_end_offset"] == 3
 
 
-def test_the_reason_of_the_machine_is_told_once(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_of_the_machine_is_reported_once(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(file_system: OsFileSystem, path: str) -> list[str]:
         raise NotADirectoryError(20, "Not a directory", path)
 
@@ -263,7 +263,7 @@ def test_the_reason_of_the_machine_is_told_once(directory: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("name", ["log-start-offset-checkpoint", "recovery-point-offset-checkpoint"])
-def test_recover_and_truncate_take_a_damaged_checkpoint_as_a_node_does_and_tell_it_once(
+def test_recover_and_truncate_treat_a_damaged_checkpoint_as_a_node_does_and_report_it_once(
     directory: Path, name: str
 ) -> None:
     (directory / name).write_text("0\nx\n")
@@ -280,7 +280,7 @@ def test_recover_and_truncate_take_a_damaged_checkpoint_as_a_node_does_and_tell_
     assert (directory / name).read_text() == "0\nx\n"
 
 
-def test_an_interrupted_recover_lowers_the_checkpoints_of_what_it_cut(
+def test_an_interrupted_recover_lowers_the_checkpoints_of_the_logs_that_it_cut(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (log,) = (directory / "t-0").glob("*.log")

@@ -47,7 +47,7 @@ def test_real_kafkas_log_directories_are_sound_with_every_record_decoded() -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["verify", "stats", "recover"])
-def test_processes_side_by_side_give_the_same_answer_in_the_same_order(command: str, data: Path) -> None:
+def test_parallel_processes_return_the_same_results_in_the_same_order(command: str, data: Path) -> None:
     one = run(command, data, "--json", "--jobs", "1")
     two = run(command, data, "--json", "--jobs", "2")
     assert one.exit_code == two.exit_code == 0
@@ -140,7 +140,7 @@ def test_looking_leaves_every_byte_and_time_as_it_was(data: Path) -> None:
     assert listing() == before
 
 
-def test_a_partition_that_cannot_be_read_is_one_line_and_the_others_are_told(data: Path) -> None:
+def test_a_partition_that_cannot_be_read_is_one_line_and_the_others_are_reported(data: Path) -> None:
     name = f"{5000:020d}.log"
     (data / "idempotent-0" / name).mkdir()
     result = run("verify", data)
@@ -172,7 +172,7 @@ def test_stats_of_old_formats_count_the_messages_in_wrappers() -> None:
     assert found["codecs"] == {"gzip": found["batches"]} and found["magics"] == {"1": found["batches"]}
 
 
-def test_stats_tell_the_files_and_maps_that_a_node_needs(data: Path) -> None:
+def test_stats_report_the_files_and_maps_that_a_node_needs(data: Path) -> None:
     answer = json.loads(run("stats", data, "--json").stdout)
     names = os.listdir(data / "transactions-0")
     files = sum(name.endswith((".log", ".index", ".timeindex", ".txnindex")) for name in names)

@@ -128,7 +128,7 @@ def open_segment(
     *,
     file_already_exists: bool = False,
 ) -> LogSegment:
-    """Open a segment in the test's directory, as new unless told otherwise."""
+    """Open a segment in the test's directory, by default as a new one."""
     return LogSegment.open(
         file_system, DIRECTORY, base_offset, config, NOW_MS, file_already_exists=file_already_exists
     )

@@ -102,7 +102,7 @@ def test_a_compaction_lag_that_ends_before_it_begins_is_refused() -> None:
     assert LogConfig.from_properties(lags).min_compaction_lag_ms == 200
 
 
-def test_1_11_the_defaults_are_kafkas() -> None:
+def test_the_defaults_of_a_topic_are_kafkas() -> None:
     assert LogConfig.from_properties({}) == LogConfig()
     properties = LogConfig().to_properties()
     expected = {
@@ -246,7 +246,7 @@ def test_non_active_segments() -> None:
 
 
 @pytest.mark.covers("LogSegmentsTest.testBasicOperations")
-def test_a_segment_of_the_same_base_replaces_and_is_given_back() -> None:
+def test_a_segment_replaces_one_of_the_same_base_which_is_returned() -> None:
     found = segments(0, 10)
     old = found.get(10)
     assert found.add(open_segment(new_file_system(), 10)) is old and len(found) == 2

@@ -130,7 +130,7 @@ def test_t36_without_timestamps_the_files_time_does_not_matter() -> None:
     assert segment.time_waited_for_roll(NOW_MS + 7, -1) == 7
 
 
-def test_t21_another_level_of_the_topics_codec_is_stored_as_it_came() -> None:
+def test_t21_another_level_of_the_topics_codec_is_stored_unchanged() -> None:
     plain = produced(40, value_bytes=300)
     payload = plain[HEADER_SIZE:]
     packed = compress(Compression.GZIP, payload, level=1)

@@ -19,7 +19,7 @@ def test_ep2_epoch_zero_and_offset_zero_are_as_good_as_any() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "start_offset"), [(9, 11), (3, 9), (9, 5)])
-def test_ep3_what_is_dropped_is_off_the_disk_when_assign_returns(epoch: int, start_offset: int) -> None:
+def test_ep3_dropped_entries_are_off_the_disk_when_assign_returns(epoch: int, start_offset: int) -> None:
     cache = cache_of(*A)
     cache.assign(epoch, start_offset)
     lines = "".join(f"{each.epoch} {each.start_offset}\n" for each in cache.entries)

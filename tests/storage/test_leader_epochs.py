@@ -230,10 +230,10 @@ def test_ep7_an_empty_cache_is_not_touched() -> None:
         ((2, 6), (2, 7), [(2, 6)]),  # the same epoch, a larger start: the first one wins
         ((2, 6), (2, 5), [(2, 5)]),  # a smaller one replaces it
         ((2, 6), (1, 7), [(1, 7)]),  # a lower epoch removes the higher ones
-        ((2, 6), (3, 6), [(3, 6)]),  # no data lies in an epoch that ends where it begins
+        ((2, 6), (3, 6), [(3, 6)]),  # an epoch that ends where it begins has no data
     ],
 )
-def test_ep4_what_a_second_start_does_to_the_first(
+def test_ep4_the_effect_of_a_second_start_on_the_first(
     first: tuple[int, int], second: tuple[int, int], expected: list[tuple[int, int]]
 ) -> None:
     assert cache_of(first, second).entries == expected

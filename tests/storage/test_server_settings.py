@@ -36,7 +36,7 @@ def test_hours_and_minutes_become_milliseconds() -> None:
     assert configured(log_retention_minutes="3").retention_ms == 180_000
 
 
-def test_of_several_names_the_finest_unit_counts() -> None:
+def test_the_finest_unit_of_several_names_counts() -> None:
     times = {"log_retention_hours": "5", "log_retention_minutes": "7"}
     assert configured(**times).retention_ms == 420_000
     assert configured(**times, log_retention_ms="11").retention_ms == 11

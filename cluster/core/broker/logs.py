@@ -123,9 +123,9 @@ class BrokerLogs:
         assert directories.online, self._paths
         directories.on_offline = self._on_offline
         for cut in self._cuts:
-            self._tell_cut(cut)
+            self._report_cut(cut)
         for each in directories.offline:
-            self._tell_offline(each.directory, each.reason)
+            self._report_offline(each.directory, each.reason)
 
     def _check_owner(self) -> None:
         """Raises ForeignDirectory for the directory of another node, which must not be served under this one's name."""
@@ -144,7 +144,7 @@ class BrokerLogs:
                 self._marked.add(directory)
         assert bool(self._marked) == bool(self.cluster_id), (self.cluster_id, sorted(self._marked))
 
-    def _tell_cut(self, cut: RecoveryCut) -> None:
+    def _report_cut(self, cut: RecoveryCut) -> None:
         self._outbox.observe(
             "log.recovered_cut",
             topic_partition=basename(dirname(cut.path)),
@@ -154,7 +154,7 @@ class BrokerLogs:
             reason=cut.reason,
         )
 
-    def _tell_offline(self, directory: str, reason: str) -> None:
+    def _report_offline(self, directory: str, reason: str) -> None:
         self._outbox.observe("log_directory.offline", directory=directory, reason=reason)
 
     def remember_cluster(self, cluster_id: str) -> None:
@@ -177,7 +177,7 @@ class BrokerLogs:
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self.directories.get(topic, partition)
 
-    def may_lie_offline(self, topic_partition: TopicPartition) -> bool:
+    def may_be_offline(self, topic_partition: TopicPartition) -> bool:
         """Returns whether the partition's log may be in an offline directory: no online directory has it.
 
         An empty log made in its place would pass for all that this broker ever had (KIP-112).
@@ -268,7 +268,7 @@ class BrokerLogs:
         return None
 
     def _on_offline(self, manager: LogManager, reason: str) -> None:
-        self._tell_offline(manager.directory, reason)
+        self._report_offline(manager.directory, reason)
         self._outbox.run_job("close", manager.close_handles, note_unclosed)
         self._failures.report(manager.directory)
 

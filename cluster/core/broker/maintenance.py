@@ -211,9 +211,9 @@ class LogMaintenance:
         if error is not None:
             raise StorageError(f"old segments cannot be deleted: {error}") from error
         for each in failed:
-            told = StorageError(f"old segments cannot be deleted: {each}")
-            told.__cause__ = each
-            self._logs.on_disk_failed(None, told)
+            failure = StorageError(f"old segments cannot be deleted: {each}")
+            failure.__cause__ = each
+            self._logs.on_disk_failed(None, failure)
 
     def _arm_cleaner(self, now_ms: int) -> None:
         at_ms = now_ms + self._config.log_cleaner_backoff_ms
@@ -301,9 +301,9 @@ class LogMaintenance:
         """Ends a failed round: a damaged log is cleaned no more, a failed disk takes its directory offline (CL6)."""
         assert self._round is running, running.key
         if isinstance(error, OSError):
-            told = running.log.online.failed("compaction", error)
-            told.__cause__ = error
-            self._logs.on_disk_failed(running.log, told)
+            failure = running.log.online.failed("compaction", error)
+            failure.__cause__ = error
+            self._logs.on_disk_failed(running.log, failure)
             self._drop_round(now_ms, running)
             return
         self.cleaner_of(running.log).mark_uncleanable(running.key, error)

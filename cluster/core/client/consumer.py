@@ -68,7 +68,7 @@ class _Position:
     is_paused: bool = False
     max_bytes: int
     # The offset of the last EndOfPartition.
-    end_told: int = -1
+    reported_end_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -406,11 +406,11 @@ class ConsumerCore:
             position.max_bytes *= 2
         if read.damage is not None:
             return [*effects, *self._on_damage(now_ms, position, read.damage)]
-        return [*effects, *self._tell_end(position)]
+        return [*effects, *self._report_end(position)]
 
     def _on_damage(self, now_ms: int, position: _Position, damage: StorageError) -> list[ConsumerEffect]:
         """Fetches a damaged batch again: it may have been damaged on the way. The user sees no record of it."""
-        told = Observe(
+        notice = Observe(
             kind="consumer.damaged_batch",
             fields=(
                 ("topic_partition", str(position.topic_partition)),
@@ -419,11 +419,11 @@ class ConsumerCore:
             ),
         )
         error = ErrorCode.CORRUPT_MESSAGE if isinstance(damage, CorruptBatch) else ErrorCode(damage.code)
-        return [told, *self._on_error(now_ms, position, error)]
+        return [notice, *self._on_error(now_ms, position, error)]
 
-    def _tell_end(self, position: _Position) -> list[ConsumerEffect]:
+    def _report_end(self, position: _Position) -> list[ConsumerEffect]:
         offset = position.offset
-        if offset is None or offset < position.high_watermark or offset == position.end_told:
+        if offset is None or offset < position.high_watermark or offset == position.reported_end_offset:
             return []
-        position.end_told = offset
+        position.reported_end_offset = offset
         return [EndOfPartition(topic_partition=position.topic_partition, offset=offset)]

@@ -538,7 +538,7 @@ class ProducerCore:
     def _deliver(self, batch: ProducerBatch, result: ProducePartitionResponse) -> list[ProducerEffect]:
         if batch.is_done:
             return []
-        told: list[ProducerEffect] = [
+        delivered: list[ProducerEffect] = [
             Delivered(
                 ticket=entry.ticket,
                 topic_partition=batch.topic_partition,
@@ -550,13 +550,13 @@ class ProducerCore:
             for index, entry in enumerate(batch.entries)
         ]
         self._end(batch)
-        return told
+        return delivered
 
     def _fail(self, batch: ProducerBatch, error: ErrorCode, message: str) -> list[ProducerEffect]:
         if batch.is_done:
             return []
         is_unknown = batch.may_be_appended
-        told: list[ProducerEffect] = [
+        delivered: list[ProducerEffect] = [
             Delivered(
                 ticket=entry.ticket,
                 topic_partition=batch.topic_partition,
@@ -568,7 +568,7 @@ class ProducerCore:
             for entry in batch.entries
         ]
         self._end(batch)
-        return told
+        return delivered
 
     def _end(self, batch: ProducerBatch) -> None:
         assert not batch.is_done, batch.number

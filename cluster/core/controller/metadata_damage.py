@@ -44,7 +44,7 @@ def check_nothing_committed_is_damaged(file_system: FileSystem, directory: str) 
             if damage is None:
                 continue
             start = damage.position + 1
-        for committed_offset in _committed_behind(read_file(file_system, path), start):
+        for committed_offset in _committed_after(read_file(file_system, path), start):
             if committed_offset > sound_end:
                 raise DamagedMetadataLog(
                     f"{damage}; sound batches behind it show that offsets up to {committed_offset} were committed: "
@@ -69,7 +69,7 @@ def _sound_part(file_system: FileSystem, path: str, end_offset: int) -> tuple[in
     return end_offset, None
 
 
-def _committed_behind(data: bytes, start: int) -> Iterator[int]:
+def _committed_after(data: bytes, start: int) -> Iterator[int]:
     """Yields the committed offset stated by each sound batch from byte `start` on; finds their starts by a search."""
     at = data.find(b"\x02", start + _MAGIC_AT)
     while at >= 0:

@@ -55,13 +55,13 @@ def observations(record: MetadataRecord, offset: int, before: MetadataImage) -> 
 
 
 def _of_broker(record: BrokerChangeRecord) -> list[Observe]:
-    told = []
+    observed = []
     if record.fenced is not None:
         kind = "controller.broker_fenced" if record.fenced else "controller.broker_unfenced"
-        told.append(observe(kind, broker=record.broker_id))
+        observed.append(observe(kind, broker=record.broker_id))
     if record.in_controlled_shutdown:
-        told.append(observe("controller.broker_shutting_down", broker=record.broker_id))
-    return told
+        observed.append(observe("controller.broker_shutting_down", broker=record.broker_id))
+    return observed
 
 
 def _of_partition(record: PartitionChangeRecord, before: MetadataImage) -> list[Observe]:
@@ -69,9 +69,9 @@ def _of_partition(record: PartitionChangeRecord, before: MetadataImage) -> list[
     old = before.partition(topic_partition)
     assert old is not None, record
     new = old.changed_by(record)
-    told = []
+    observed = []
     if record.isr is not None:
-        told.append(
+        observed.append(
             observe(
                 "controller.isr_changed",
                 topic_partition=str(topic_partition),
@@ -80,7 +80,7 @@ def _of_partition(record: PartitionChangeRecord, before: MetadataImage) -> list[
             )
         )
     if record.leader == NO_LEADER:
-        told.append(
+        observed.append(
             observe(
                 "controller.leader_lost",
                 topic_partition=str(topic_partition),
@@ -89,7 +89,7 @@ def _of_partition(record: PartitionChangeRecord, before: MetadataImage) -> list[
             )
         )
     elif record.has_leader:
-        told.append(
+        observed.append(
             _elected(
                 topic_partition,
                 leader=new.leader,
@@ -98,7 +98,7 @@ def _of_partition(record: PartitionChangeRecord, before: MetadataImage) -> list[
                 clean=new.leader in old.isr,
             )
         )
-    return told
+    return observed
 
 
 def _elected(

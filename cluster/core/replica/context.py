@@ -107,10 +107,10 @@ class ReplicaContext:
         leader = replica.leader
         if leader is None or not leader.maybe_advance_high_watermark(now_ms):
             return False
-        self.tell_high_watermark(replica)
+        self.report_high_watermark(replica)
         return True
 
-    def tell_high_watermark(self, replica: Replica) -> None:
+    def report_high_watermark(self, replica: Replica) -> None:
         """Reports a high watermark that moved, and wakes the requests that wait for it (HWM-7)."""
         self._touched[replica.topic_partition] = True
         self.outbox.observe(
@@ -121,7 +121,7 @@ class ReplicaContext:
             role=str(replica.role),
         )
 
-    def tell_appended(self, replica: Replica, first_offset: int, last_offset: int, origin: str) -> None:
+    def report_appended(self, replica: Replica, first_offset: int, last_offset: int, origin: str) -> None:
         """Reports an append of `first_offset` to `last_offset` (inclusive), and wakes the fetches that wait for it."""
         self._touched.setdefault(replica.topic_partition, False)
         self.outbox.observe(

@@ -278,7 +278,7 @@ class Fetchers:
             info = log.append_as_follower(records, leader_epoch=leader_epoch, now_ms=now_ms)
         if not info.is_empty:
             assert log.local.log_end_offset == info.last_offset + 1, (log.local.log_end_offset, info)
-            self._context.tell_appended(replica, info.first_offset, info.last_offset, "follower")
+            self._context.report_appended(replica, info.first_offset, info.last_offset, "follower")
             self._flushes.maybe_flush(replica)
 
     def adopt_high_watermark(self, replica: Replica, leader_high_watermark: int) -> None:
@@ -288,7 +288,7 @@ class Fetchers:
             leader_high_watermark >= 0
             and replica.log.marks.update_high_watermark(leader_high_watermark) != before
         ):
-            self._context.tell_high_watermark(replica)
+            self._context.report_high_watermark(replica)
 
     def on_out_of_range(
         self, now_ms: int, replica: Replica, follower: Follower, answer: FetchPartitionResponse

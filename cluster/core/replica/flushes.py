@@ -103,9 +103,9 @@ class Flushes:
 
     def _fail(self, replica: Replica, error: Exception) -> None:
         """Takes the log's directory offline: it is not known any more what the disk holds (PRO-9)."""
-        told = StorageError(f"flush of {replica.topic_partition}: {error}")
-        told.__cause__ = error
+        failure = StorageError(f"flush of {replica.topic_partition}: {error}")
+        failure.__cause__ = error
         try:
-            self._context.logs.on_disk_failed(replica.log, told)
+            self._context.logs.on_disk_failed(replica.log, failure)
         except StorageError:
-            self._on_failure(str(told))
+            self._on_failure(str(failure))

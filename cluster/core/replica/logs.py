@@ -20,7 +20,7 @@ class Logs(Protocol):
         Raises `error` if it does not come from a disk, or if no directory would be left.
         """
 
-    def may_lie_offline(self, topic_partition: TopicPartition) -> bool:
+    def may_be_offline(self, topic_partition: TopicPartition) -> bool:
         """Returns whether the log may be in an offline directory: there is one, and no online directory has the log."""
 
     def open_or_create(

@@ -135,7 +135,7 @@ class ProduceHandler:
     ) -> Outcome:
         """Returns the outcome of an append; a duplicate waits for the offsets of its first append (PRO-7)."""
         if not info.is_duplicate:
-            self._context.tell_appended(replica, info.first_offset, info.last_offset, "leader")
+            self._context.report_appended(replica, info.first_offset, info.last_offset, "leader")
             self._flushes.maybe_flush(replica)
             # If no follower is waited for, the append alone commits the records.
             self._context.advance_high_watermark(replica, now_ms)

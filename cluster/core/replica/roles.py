@@ -51,8 +51,8 @@ class Roles:
             {each.topic_partition: image.topics[each.topic_partition.topic].topic_id for each in mine}
         )
         for registration in mine:
-            if self._logs.may_lie_offline(registration.topic_partition):
-                self._tell_offline(registration.topic_partition, registration.leader_epoch)
+            if self._logs.may_be_offline(registration.topic_partition):
+                self._report_offline(registration.topic_partition, registration.leader_epoch)
             else:
                 self.apply(now_ms, registration)
         here, offline = len(self._context.replicas), len(self._context.offline)
@@ -222,10 +222,10 @@ class Roles:
         self._fetchers.remove(replica.topic_partition)
         replica.leader = replica.follower = None
         del self._context.replicas[replica.topic_partition]
-        self._tell_offline(replica.topic_partition, replica.leader_epoch)
+        self._report_offline(replica.topic_partition, replica.leader_epoch)
         assert replica.topic_partition in self._context.offline, replica.name
 
-    def _tell_offline(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+    def _report_offline(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
         self._context.take_offline(topic_partition)
         self._context.outbox.observe(
             "replica.offline", topic_partition=str(topic_partition), leader_epoch=leader_epoch

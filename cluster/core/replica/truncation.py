@@ -93,7 +93,7 @@ class Truncations:
         log.truncate_to(to_offset, now_ms=now_ms)
         self._keeper.on_log_truncated(replica)
         assert log.local.log_end_offset <= log_end_offset, (log.local.log_end_offset, log_end_offset)
-        self._tell(replica, log_end_offset, high_watermark)
+        self._report(replica, log_end_offset, high_watermark)
 
     def truncate_fully(self, now_ms: int, replica: Replica, start_at: int) -> None:
         """Starts the log again, empty, at `start_at`: the leader has none of its records any more (EPC-9, KAFKA-9491).
@@ -104,9 +104,9 @@ class Truncations:
         replica.log.truncation.truncate_fully_and_start_at(start_at, now_ms=now_ms)
         self._keeper.on_log_truncated(replica)
         assert replica.log.local.log_end_offset == start_at, (replica.log.local.log_end_offset, start_at)
-        self._tell(replica, log_end_offset, high_watermark)
+        self._report(replica, log_end_offset, high_watermark)
 
-    def _tell(self, replica: Replica, from_end_offset: int, high_watermark: int) -> None:
+    def _report(self, replica: Replica, from_end_offset: int, high_watermark: int) -> None:
         log = replica.log
         if log.local.log_end_offset != from_end_offset:
             self._context.touch(replica.topic_partition)
@@ -118,4 +118,4 @@ class Truncations:
                 leader_epoch=replica.leader_epoch,
             )
         if log.marks.high_watermark != high_watermark:
-            self._context.tell_high_watermark(replica)
+            self._context.report_high_watermark(replica)

@@ -17,7 +17,7 @@ from storage.errors import (
     UnsupportedForMessageFormat,
 )
 from storage.inspection.dump.decoders import RecordDecoder
-from storage.inspection.dump.writers import DumpWriter, ToldRecord
+from storage.inspection.dump.writers import DumpWriter, ShownRecord
 from storage.inspection.messages.decode import MessageReader, json_text, read_message
 from storage.inspection.messages.layouts import CONTROL
 from storage.inspection.messages.schema import Unreadable, schemas_of
@@ -121,7 +121,7 @@ class _LogDump:
             raise
         self._writer.record(batch, told)
 
-    def _interpreted(self, batch: RecordBatch, record: Record, legacy: LegacyMessage | None) -> ToldRecord:
+    def _interpreted(self, batch: RecordBatch, record: Record, legacy: LegacyMessage | None) -> ShownRecord:
         control = message = key = value = None
         if batch.is_control and self._scope.shows_control:
             control = read_control_record(record)
@@ -162,14 +162,14 @@ class _LogDump:
         return f"{told}, then {left_bytes} bytes that are no batch" if left_bytes else told
 
 
-def _plain(record: Record, message: LegacyMessage | None) -> ToldRecord:
+def _plain(record: Record, message: LegacyMessage | None) -> ShownRecord:
     if message is None:
-        return ToldRecord(record=record, key_size=_size(record.key), value_size=_size(record.value))
+        return ShownRecord(record=record, key_size=_size(record.key), value_size=_size(record.value))
     # Inside a wrapper every magic but 0 is read with the layout of 1.
     at = _LEGACY_KEY_SIZE_AT[message.magic != 0]
     (key_size,) = _SIZE.unpack_from(message.content, at)
     (value_size,) = _SIZE.unpack_from(message.content, at + _SIZE.size + max(key_size, 0))
-    return ToldRecord(
+    return ShownRecord(
         record=record,
         checksum=message.crc,
         is_valid=message.is_valid,

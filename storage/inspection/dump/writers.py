@@ -25,7 +25,7 @@ Json = str | int | bool | None | list[str] | Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldRecord:
+class ShownRecord:
     """A record as a dump shows it. `key` and `value` are None if they are null or not shown; `checksum` is None in
     magic 2.
     """
@@ -56,7 +56,7 @@ class DumpWriter(Protocol):
 
     def batch(self, batch: RecordBatch, *, is_valid: bool) -> None: ...
 
-    def record(self, batch: RecordBatch, told: ToldRecord) -> None: ...
+    def record(self, batch: RecordBatch, shown: ShownRecord) -> None: ...
 
     def invalid_bytes(self, size_bytes: int, name: str) -> None: ...
 
@@ -121,13 +121,13 @@ class TextWriter:
             f"crc: {batch.crc} isvalid: {_java(is_valid)}"
         )
 
-    def record(self, batch: RecordBatch, told: ToldRecord) -> None:
+    def record(self, batch: RecordBatch, shown: ShownRecord) -> None:
         """Write the line of a record."""
-        parts = [] if self._skip_record_metadata else list(_record_metadata(batch, told))
-        if told.key is not None:
-            parts.append(f"{' ' if parts else '| '}key: {told.key}")
-        if told.value is not None:
-            parts.append(f" payload: {told.value}")
+        parts = [] if self._skip_record_metadata else list(_record_metadata(batch, shown))
+        if shown.key is not None:
+            parts.append(f"{' ' if parts else '| '}key: {shown.key}")
+        if shown.value is not None:
+            parts.append(f" payload: {shown.value}")
         self._write("".join(parts))
 
     def invalid_bytes(self, size_bytes: int, name: str) -> None:
@@ -177,19 +177,19 @@ def _optional_long(value: int | None) -> str:
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
-def _record_metadata(batch: RecordBatch, told: ToldRecord) -> Iterator[str]:
-    record = told.record
+def _record_metadata(batch: RecordBatch, shown: ShownRecord) -> Iterator[str]:
+    record = shown.record
     yield (
         f"| offset: {record.offset} {batch.timestamp_type.label}: {record.timestamp} "
-        f"keySize: {told.key_size} valueSize: {told.value_size}"
+        f"keySize: {shown.key_size} valueSize: {shown.value_size}"
     )
     # The brace is in Kafka's line too (T55).
-    if told.checksum is not None:
-        yield f" isValid: {_java(told.is_valid)} crc: {told.checksum}}}"
+    if shown.checksum is not None:
+        yield f" isValid: {_java(shown.is_valid)} crc: {shown.checksum}}}"
     else:
         yield f" sequence: {record.sequence} headerKeys: [{','.join(key for key, _ in record.headers)}]"
-    if told.control is not None:
-        yield _control_text(told.control, told.control_message)
+    if shown.control is not None:
+        yield _control_text(shown.control, shown.control_message)
 
 
 _CONTROL_MESSAGES = {
@@ -263,9 +263,9 @@ class JsonWriter:
             is_valid=is_valid,
         )
 
-    def record(self, batch: RecordBatch, told: ToldRecord) -> None:
+    def record(self, batch: RecordBatch, shown: ShownRecord) -> None:
         """Write a record; a control record has its type in place of key and value."""
-        record, control = told.record, told.control
+        record, control = shown.record, shown.control
         fields: dict[str, Json] = {"offset": record.offset}
         if not self._skip_record_metadata:
             fields["timestamp"] = record.timestamp
@@ -273,15 +273,15 @@ class JsonWriter:
             fields["value_size_bytes"] = None if record.value is None else len(record.value)
             fields["sequence"] = record.sequence
             fields["header_keys"] = [key for key, _ in record.headers]
-            if told.checksum is not None:
-                fields["crc"], fields["is_valid"] = told.checksum, told.is_valid
+            if shown.checksum is not None:
+                fields["crc"], fields["is_valid"] = shown.checksum, shown.is_valid
             if control is not None:
                 fields["control_type"] = control.control_type.name
                 fields["coordinator_epoch"] = control.coordinator_epoch
-                fields["control_message"] = told.control_message
+                fields["control_message"] = shown.control_message
         if self._print_data and not batch.is_control:
-            fields["key"] = self._text(record.key, told.key)
-            fields["value"] = self._text(record.value, told.value)
+            fields["key"] = self._text(record.key, shown.key)
+            fields["value"] = self._text(record.value, shown.value)
         self._object("record", **fields)
 
     def _text(self, data: bytes | None, shown: str | None) -> str | Mapping[str, str] | None:

@@ -2,7 +2,9 @@
 
 It may run beside a live node: then it judges the active segment's end and its preallocated indexes as they are at that
 moment. Every problem names its rule (docs/rules.md): FR frames, LS segments, IX indexes, EP epochs, PS producers,
-AP appends, RO rolls, LL start-up, CL compaction, FL flushing; a number with a dot is a rule of a file's format.
+AP appends, RO rolls, LL start-up, CL compaction, FL flushing; a number with a dot names the format that a file
+breaks: 1.1 the name of a `.log`, 1.2 meta.properties, 1.3 an offset checkpoint, 1.4 partition.metadata, 1.5 a record
+batch, 1.9 a transaction index, 1.10 a producer snapshot.
 """
 
 from __future__ import annotations

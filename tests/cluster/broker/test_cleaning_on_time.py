@@ -139,7 +139,7 @@ def test_cl6_the_check_of_retention_leaves_compacted_logs_to_the_cleaner(policy:
     assert len(log_of(setup).local.segments) == count > 3
 
 
-def test_kafka_15047_a_log_that_nobody_writes_to_any_more_expires_whole() -> None:
+def test_kafka_15047_a_log_without_new_appends_expires_whole() -> None:
     setup = broker_with({**SMALL, "retention.ms": "60000"})
     produce(setup, (1, 1), (2, 2))
     setup.fire("logs.retention", 60_001)
@@ -186,7 +186,7 @@ def test_cl15_compaction_keeps_the_last_value_of_each_key_in_every_codec(codec: 
 
 
 @pytest.mark.covers("LogCleanerParameterizedIntegrationTest.testCleansCombinedCompactAndDeleteTopic")
-def test_cl6_with_both_policies_old_segments_are_deleted_and_what_comes_later_is_compacted() -> None:
+def test_cl6_with_both_policies_old_segments_are_deleted_and_later_ones_compacted() -> None:
     setup = broker_with({**COMPACT, "cleanup.policy": "compact,delete", "retention.ms": str(HOUR_MS)})
     log = log_of(setup)
     produce(setup, *duplicates(10, 3))

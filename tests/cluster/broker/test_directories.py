@@ -235,7 +235,7 @@ def test_ap16_in_one_request_the_later_partitions_of_the_directory_are_refused()
     assert outcomes(produce(setup, *PARTITIONS)) == expected
 
 
-def test_ap16_the_controller_hears_at_once_and_each_time_of_what_is_offline() -> None:
+def test_ap16_the_next_and_every_heartbeat_names_the_offline_partitions() -> None:
     setup = leading()
     beaten(setup)
     effects = fail_two(setup)
@@ -245,7 +245,7 @@ def test_ap16_the_controller_hears_at_once_and_each_time_of_what_is_offline() ->
     assert told_offline(setup.fire("broker.heartbeat", 2_000)) == IN_TWO
 
 
-def test_ap16_who_waits_for_a_partition_that_goes_offline_is_answered() -> None:
+def test_ap16_requests_that_wait_for_a_partition_are_answered_when_it_goes_offline() -> None:
     setup = booted()
     in_sync = (
         PartitionRecord(topic="t", partition=number, replicas=(1, 2), isr=(1, 2), leader=1)
@@ -341,7 +341,7 @@ def test_a_checkpoint_that_cannot_be_written_takes_its_directory_only(timer: str
     assert [each["directory"] for each in observed(effects, "log_directory.offline")] == ["two"]
     eye = setup.disk.file_system(Life("eye"))
     assert eye.exists("one/recovery-point-offset-checkpoint")
-    # The timer goes on.
+    # The timer stays set.
     assert setup.fire(timer, 60_000) != []
 
 
@@ -402,7 +402,7 @@ def test_a_compaction_whose_disk_fails_is_dropped_and_the_next_one_is_due() -> N
     assert [each.kind for each in of(setup.fire("logs.cleaner", 15_000), RunJob)] == ["compact"]
 
 
-def test_retention_goes_on_where_the_disk_works() -> None:
+def test_retention_continues_where_the_disk_works() -> None:
     setup = leading(segment_bytes="200", retention_ms="60000", message_timestamp_type="LogAppendTime")
     for _ in range(4):
         produce(setup, *PARTITIONS)
@@ -413,7 +413,7 @@ def test_retention_goes_on_where_the_disk_works() -> None:
     assert shortened == ["t-0", "t-2"]
 
 
-def test_ll5_only_directories_that_work_are_marked_and_all_comes_back_with_the_disk() -> None:
+def test_ll5_only_working_directories_are_marked_and_all_logs_return_with_the_disk() -> None:
     setup = leading()
     produce(setup, *PARTITIONS)
     fail_two(setup)

@@ -1,4 +1,4 @@
-"""The setting flush.ms: a topic's records are synced in time, whoever writes. Kafka: LogManager.flushDirtyLogs."""
+"""The setting flush.ms: a topic's records are synced within this time. Kafka: LogManager.flushDirtyLogs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def flushes(setup: BrokerSetup, after_ms: int) -> int:
 
 
 @pytest.mark.covers("LogManagerTest.testTimeBasedFlush")
-def test_fl1_flush_ms_syncs_what_is_not_yet_synced_once_it_is_over() -> None:
+def test_fl1_unsynced_records_are_flushed_after_flush_ms() -> None:
     setup = broker_with(log_flush_scheduler_interval_ms=400)
     log = setup.broker.replicas()[T0].log
     produce(setup)

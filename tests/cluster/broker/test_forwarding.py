@@ -77,7 +77,7 @@ def test_producer_ids_come_from_a_block_of_the_controller() -> None:
     assert len(sent(setup.ask(InitProducerIdRequest()), AllocateProducerIdsRequest)) == 1
 
 
-def test_without_a_block_the_client_is_told_to_try_again() -> None:
+def test_without_a_block_the_client_gets_a_retriable_error() -> None:
     setup = booted()
     block = only_sent(setup.ask(InitProducerIdRequest()), AllocateProducerIdsRequest)
     body = only(setup.answer(block.call, TransportError(reason="cut")), Reply).body

@@ -64,7 +64,7 @@ def state_of(setup: BrokerSetup) -> str:
 # Registration
 
 
-def test_brk1_it_registers_with_a_drawn_incarnation() -> None:
+def test_brk1_a_broker_registers_with_a_drawn_incarnation() -> None:
     first, second = BrokerSetup(life=1), BrokerSetup(life=2)
     request = registration_of(first.start())
     assert (request.broker_id, request.host, request.port) == (1, "127.0.0.1", 9001)
@@ -108,7 +108,7 @@ def test_another_clusters_controller_ends_the_broker() -> None:
 # Unfencing
 
 
-def test_brk2_it_wants_to_stay_fenced_until_its_registration_is_replayed() -> None:
+def test_brk2_a_broker_asks_to_stay_fenced_until_its_registration_is_replayed() -> None:
     setup = BrokerSetup()
     call = only_sent(setup.start(), RegisterBrokerRequest).call
     effects = setup.answer(call, RegisterBrokerResponse(broker_epoch=BROKER_EPOCH, cluster_id=CLUSTER_ID))
@@ -122,7 +122,7 @@ def test_brk2_it_wants_to_stay_fenced_until_its_registration_is_replayed() -> No
     assert (beat.metadata_offset, beat.want_fence) == (2, False)
 
 
-def test_brk2_it_runs_once_the_controller_has_unfenced_it() -> None:
+def test_brk2_a_broker_runs_once_the_controller_has_unfenced_it() -> None:
     setup = BrokerSetup()
     effects = setup.boot()
     assert observed(effects, "broker.unfenced") == [{}]
@@ -207,7 +207,7 @@ def test_brk3_a_stale_broker_epoch_makes_it_register_again() -> None:
     assert (beat.broker_epoch, beat.want_fence) == (40, True)
 
 
-def test_a_fenced_broker_goes_on_and_is_told_of() -> None:
+def test_a_fenced_broker_continues_and_is_reported() -> None:
     setup = BrokerSetup()
     setup.boot()
     setup.metadata(TOPIC, LED_HERE)
@@ -240,7 +240,7 @@ def test_e4_after_the_record_that_removes_its_leadership_it_acknowledges_nothing
 # The end
 
 
-def test_brk7_it_asks_for_its_leave_and_ends_when_it_is_granted() -> None:
+def test_brk7_a_broker_asks_for_its_leave_and_ends_when_it_is_granted() -> None:
     setup = BrokerSetup()
     setup.boot()
     beat = setup.broker.step(setup.now_ms, Shutdown())
@@ -295,7 +295,7 @@ def test_sto3_a_crash_is_no_clean_stop() -> None:
     assert registration_of(effects).previous_broker_epoch == -1
 
 
-def test_who_waits_is_answered_before_the_end_and_nobody_is_served_after() -> None:
+def test_waiting_requests_are_answered_before_the_end_and_none_is_served_after() -> None:
     setup = BrokerSetup()
     setup.boot()
     waits = PartitionRecord(topic="t", partition=0, replicas=(1, 2), isr=(1, 2), leader=1)

@@ -261,7 +261,7 @@ def test_a_topic_that_is_not_compacted_any_more_drops_the_round() -> None:
     assert_dropped(setup, setup.finish(job))
 
 
-def test_cl6_damage_makes_one_log_uncleanable_and_the_broker_goes_on() -> None:
+def test_cl6_damage_makes_one_log_uncleanable_and_the_broker_continues() -> None:
     setup = broker_with(COMPACT)
     job = begin_round(setup)
     effects = setup.finish(job, CorruptBatch("x.log", 7, "damaged"))

@@ -55,19 +55,19 @@ def test_ll4_in_an_empty_image_every_log_is_a_stray() -> None:
 
 
 @pytest.mark.covers("LogManagerTest.testFindNoStrayReplicasInFullLAIR")
-def test_ll4_what_the_image_places_here_is_no_stray() -> None:
+def test_ll4_a_log_that_the_image_places_here_is_no_stray() -> None:
     assert strays(dict.fromkeys(ON_DISK, HERE)) == set()
 
 
 @pytest.mark.covers(
     "LogManagerTest.testIsStrayKraftReplicaInImage", "LogManagerTest.testFindSomeStrayReplicasInFullLAIR"
 )
-def test_kafka_13127_exactly_what_the_image_does_not_have_is_a_stray() -> None:
+def test_kafka_13127_exactly_the_logs_that_the_image_does_not_have_are_strays() -> None:
     assert strays({FOO0: HERE, BAR0: HERE, BAR1: HERE}) == {FOO1}
 
 
 @pytest.mark.covers("LogManagerTest.testIsStrayKraftReplicaInImageWithRemoteReplicas")
-def test_ll4_what_the_image_places_on_other_brokers_alone_is_a_stray() -> None:
+def test_ll4_a_log_that_the_image_places_on_other_brokers_only_is_a_stray() -> None:
     assert strays({FOO0: HERE, FOO1: ELSEWHERE, BAR0: ELSEWHERE, BAR1: HERE}) == {FOO1, BAR0}
 
 

@@ -192,7 +192,7 @@ def test_an_orderly_stop_moves_the_leader_before_it_ends(cluster: Cluster) -> No
     check_replicas_equal(cluster, topic_partition, 1, 2, 3)
 
 
-def test_all_stop_in_order_though_nobody_is_left_to_lead(cluster: Cluster) -> None:
+def test_all_stop_in_order_although_no_broker_is_left_to_lead(cluster: Cluster) -> None:
     topic_partition = make_topic(cluster)
     cluster.produce(1, topic_partition, b"a")
     for number in cluster.brokers:
@@ -225,7 +225,7 @@ def test_a_restarted_controller_finds_the_cluster_as_it_was(cluster: Cluster) ->
     assert cluster.produce(1, topic_partition, b"c").error is ErrorCode.NONE
 
 
-def test_a_deleted_topic_is_gone_everywhere_and_its_name_free(cluster: Cluster) -> None:
+def test_a_deleted_topic_is_removed_everywhere_and_its_name_is_free(cluster: Cluster) -> None:
     topic_partition = make_topic(cluster)
     cluster.produce(1, topic_partition, b"old")
     cluster.request(2, DeleteTopicRequest(name="t"), DeleteTopicResponse)

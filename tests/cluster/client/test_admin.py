@@ -30,7 +30,7 @@ def sends(effects: Sequence[AdminEffect]) -> list[Send]:
     return [effect for effect in effects if isinstance(effect, Send)]
 
 
-def test_call_goes_to_the_bootstrap_address_and_its_answer_comes_back() -> None:
+def test_a_call_reaches_the_bootstrap_address_and_its_answer_returns() -> None:
     admin = AdminCore(AdminConfig())
     (send,) = sends(admin.ask(0, CREATE, ticket=5))
     assert (send.to, send.body) == (BOOTSTRAP, CREATE)
@@ -82,7 +82,7 @@ def test_call_is_given_up_after_its_time_with_the_last_reason() -> None:
     assert answered == expected
 
 
-def test_description_asks_every_broker_and_leaves_out_who_is_silent() -> None:
+def test_a_description_asks_every_broker_and_leaves_out_silent_ones() -> None:
     admin, cluster = AdminCore(AdminConfig()), FakeCluster({"t": 1}, broker_count=2)
     (send,) = sends(admin.describe(0, ("t",), ticket=5))
     asked = sends(admin.step(0, Response(call=send.call, body=cluster.metadata(("t",)))))

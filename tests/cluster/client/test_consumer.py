@@ -167,7 +167,7 @@ def test_control_batches_move_the_position_only() -> None:
     assert consumer.positions() == {T0: 2}
 
 
-def test_damaged_batch_is_not_given_out_and_is_fetched_again_after_the_back_off() -> None:
+def test_a_damaged_batch_is_not_delivered_and_is_fetched_again_after_the_back_off() -> None:
     consumer, _, (fetch,) = reading(0)
     damaged = bytearray(batch(1, 1))
     damaged[-1] ^= 1
@@ -188,7 +188,7 @@ def test_fetch_names_the_leader_epoch_and_the_epoch_of_the_last_record() -> None
     assert (part.current_leader_epoch, part.last_fetched_epoch) == (0, 3)
 
 
-def test_diverging_answer_truncates_and_reading_goes_on_there() -> None:
+def test_diverging_answer_truncates_and_reading_continues_there() -> None:
     """The answer names where the logs divide (KIP-320)."""
     consumer, _, (fetch,) = reading(0)
     (then,) = fetches(consumer.step(0, fetched(fetch, batch(0, 10, epoch=2))))
@@ -281,7 +281,7 @@ def test_fetch_that_held_no_whole_batch_grows() -> None:
     assert again.body.partitions[0].max_bytes == 2 << 20
 
 
-def test_end_of_partition_is_told_once_each_time_it_is_reached() -> None:
+def test_end_of_partition_is_reported_once_each_time_it_is_reached() -> None:
     consumer, _, (fetch,) = reading(0)
     effects = consumer.step(0, fetched(fetch, batch(0, 2), high_watermark=2))
     assert EndOfPartition(topic_partition=T0, offset=2) in effects
@@ -302,7 +302,7 @@ def test_subscription_reads_all_partitions_and_those_that_appear_later() -> None
     assert list(consumer.positions()) == [T0, T1]
 
 
-def test_missing_topic_is_told_once_and_asked_for_again() -> None:
+def test_missing_topic_is_reported_once_and_asked_for_again() -> None:
     consumer = ConsumerCore(ConsumerConfig())
     (ask,) = sends(consumer.subscribe(0, ["nowhere"], OffsetReset.EARLIEST))
     effects = consumer.step(0, Response(call=ask.call, body=FakeCluster({}).metadata(("nowhere",))))

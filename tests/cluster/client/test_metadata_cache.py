@@ -54,7 +54,7 @@ def test_older_leader_epoch_in_a_newer_view_is_a_topic_created_again() -> None:
     assert leader_of(cache_of(answer(2, 5, metadata_offset=9), answer(1, 0, metadata_offset=10))) == 1
 
 
-def test_hint_is_news_only_with_a_newer_epoch() -> None:
+def test_a_hint_is_new_only_with_a_newer_epoch() -> None:
     """A produce or fetch answer may name the new leader (KIP-951)."""
     cache = cache_of(answer(1, 3))
     assert not cache.hint(T0, 2, 3)

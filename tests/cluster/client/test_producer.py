@@ -96,7 +96,7 @@ def test_start_asks_the_bootstrap_address_for_brokers_and_an_id() -> None:
     assert asked == [(BOOTSTRAP, MetadataRequest), (BOOTSTRAP, InitProducerIdRequest)]
 
 
-def test_metadata_answer_tells_the_shell_where_brokers_are() -> None:
+def test_a_metadata_answer_gives_the_shell_the_brokers_addresses() -> None:
     producer, cluster = ProducerCore(ProducerConfig(), Draws(1)), FakeCluster({"t": 1})
     metadata = sends(producer.start(0))[0]
     effects = producer.step(0, Response(call=metadata.call, body=cluster.metadata(())))
@@ -104,7 +104,7 @@ def test_metadata_answer_tells_the_shell_where_brokers_are() -> None:
     assert learned == [1, 2]
 
 
-def test_record_goes_to_the_leader_as_one_idempotent_batch() -> None:
+def test_a_record_is_sent_to_the_leader_as_one_idempotent_batch() -> None:
     producer, _ = ready_producer()
     (send,) = produced(producer.send(5, "t", b"k", b"v", headers=(("h", None),), ticket=1))
     batch = batch_of(send)
@@ -202,7 +202,7 @@ def test_partition_waits_for_the_old_leaders_answers_before_the_new_one_is_asked
     assert (again.to, batch_of(again).base_sequence) == (2, batch_of(first).base_sequence)
 
 
-def test_first_batch_of_an_identity_goes_alone() -> None:
+def test_the_first_batch_of_an_identity_is_sent_alone() -> None:
     producer, _ = ready_producer()
     assert produced(producer.send(0, "t", None, b"a", ticket=1))
     assert not produced(producer.send(0, "t", None, b"b", ticket=2))
@@ -215,7 +215,7 @@ def test_at_most_five_requests_are_in_flight_to_a_leader() -> None:
     assert counts == [1, 1, 1, 1, 1, 0, 0, 0]
 
 
-def test_failed_batch_goes_before_later_ones() -> None:
+def test_a_failed_batch_is_sent_before_later_ones() -> None:
     producer, _ = ready_producer()
     proven(producer)
     first, second = (produced(producer.send(0, "t", None, b"x", ticket=n))[0] for n in range(2))
@@ -380,7 +380,7 @@ def test_partition_that_the_topic_lacks_is_refused() -> None:
     assert told.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_flush_ends_when_what_was_sent_before_has_its_end() -> None:
+def test_a_flush_ends_when_all_earlier_records_have_their_outcome() -> None:
     producer, _ = ready_producer(config=ProducerConfig(linger_ms=10))
     producer.send(0, "t", None, b"a", ticket=1)
     (send,) = produced(producer.flush(0, 77))

@@ -53,7 +53,7 @@ def test_a_topic_that_exists_is_not_called_created(cluster: Up) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_produce_tells_what_became_of_the_records(cluster: Up) -> None:
+def test_an_interrupted_produce_reports_the_outcome_of_the_records(cluster: Up) -> None:
     create(cluster, "cut-short")
     command = [*REPLOG, "produce", "cut-short", "--bootstrap-server", cluster.bootstrap_servers]
     pipe = subprocess.PIPE
@@ -78,12 +78,12 @@ def test_an_interrupted_produce_tells_what_became_of_the_records(cluster: Up) ->
         ("enable.idempotence=maybe", "expected true or false"),
     ],
 )
-def test_a_property_that_cannot_be_read_says_what_is_wanted(given: str, wanted: str) -> None:
+def test_a_bad_property_is_refused_with_what_was_expected(given: str, wanted: str) -> None:
     done = replog("produce", "any", "--producer-property", given)
     assert (done.returncode, done.stderr.decode()) == (2, f"error: {given}: {wanted}\n")
 
 
-def test_lines_come_back_as_they_went(cluster: Up) -> None:
+def test_lines_are_consumed_as_they_were_produced(cluster: Up) -> None:
     create(cluster, "lines", "--replication-factor", "3")
     lines = [b"first", b"", b"  spaces stay  ", "grüße".encode(), b"\xff\xfe", b"last without newline"]
     done = cluster.run("produce", "lines", "--acks", "all", "--json", given=b"\n".join(lines))
@@ -143,7 +143,7 @@ def test_unusable_input_is_kafkas_error_on_one_line(
     assert lines[0].startswith(f"error: {error}: ")
 
 
-def test_an_offset_out_of_range_is_told(cluster: Up) -> None:
+def test_an_offset_out_of_range_is_reported(cluster: Up) -> None:
     create(cluster, "ranged")
     done = cluster.run("consume", "ranged", "--partition", "0", "--offset", "99", "--timeout-ms", "20000")
     assert done.returncode == 2
@@ -160,7 +160,7 @@ def test_a_record_above_the_topics_limit_fails_and_the_rest_is_acknowledged(clus
     assert b"MESSAGE_TOO_LARGE" in done.stderr
 
 
-def test_no_cluster_is_told_in_one_line() -> None:
+def test_no_cluster_is_reported_in_one_line() -> None:
     done = replog("topics", "list", "--bootstrap-server", "nonsense")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1

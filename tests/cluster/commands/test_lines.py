@@ -48,7 +48,7 @@ def test_a_line_longer_than_any_record_is_refused(monkeypatch: pytest.MonkeyPatc
         read([b"x" * 11])
 
 
-def test_a_pipe_gives_its_lines_before_it_ends() -> None:
+def test_the_lines_of_a_pipe_are_read_before_it_ends() -> None:
     async def main() -> None:
         out, into = os.pipe()
         with os.fdopen(out, "rb") as stream, os.fdopen(into, "wb", buffering=0) as writer:
@@ -70,7 +70,7 @@ def test_a_stream_without_a_descriptor_is_read_too() -> None:
     assert asyncio.run(main()) == [[b"a"], [b"b"]]
 
 
-def test_a_key_stands_before_the_first_separator() -> None:
+def test_a_key_is_what_precedes_the_first_separator() -> None:
     assert split_key(b"k=v=w", b"=") == (b"k", b"v=w")
     assert split_key(b"k=v", None) == (None, b"k=v")
     with pytest.raises(ValueError, match="does not contain the key separator"):

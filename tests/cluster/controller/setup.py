@@ -124,7 +124,7 @@ class ControllerBench:
         want_shutdown: bool = False,
         offline: tuple[TopicPartition, ...] = (),
     ) -> BrokerHeartbeatResponse:
-        """Send a heartbeat of the broker's current incarnation, caught up, unless told otherwise."""
+        """Send a heartbeat of the broker's current incarnation, by default as caught up."""
         image = self.controller.image
         answer = self.ask(
             BrokerHeartbeatRequest(
@@ -180,7 +180,7 @@ class ControllerBench:
         member_epochs: dict[int, int] | None = None,
         topic_partition: TopicPartition = T0,
     ) -> AlterPartitionResponse:
-        """Ask for a change of the ISR as a leader does that knows the present state, unless told otherwise."""
+        """Ask for a change of the ISR by default as a leader that knows the present state."""
         image = self.controller.image
         partition = image.partition(topic_partition)
         epochs = member_epochs or {}

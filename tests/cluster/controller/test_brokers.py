@@ -118,7 +118,7 @@ def test_brk4_heartbeat_keeps_the_session() -> None:
     bench = ControllerBench().unfenced(1)
     bench.now_ms = 5_000
     bench.heartbeat(1)
-    # The timer fires too early and finds nobody.
+    # The timer fires too early and finds no expired session.
     bench.fire(SESSION)
     assert bench.timers[SESSION] == 14_001
     assert not bench.controller.image.brokers[1].fenced
@@ -274,7 +274,7 @@ def test_producer_id_blocks_never_overlap_across_a_restart() -> None:
     assert blocks == [(0, 1000), (1000, 1000)]
 
 
-def test_producer_ids_are_not_given_to_a_stale_broker() -> None:
+def test_producer_ids_are_not_allocated_to_a_stale_broker() -> None:
     bench = ControllerBench().unfenced(1)
     answer = bench.ask(AllocateProducerIdsRequest(broker_id=1, broker_epoch=0))
     assert isinstance(answer, AllocateProducerIdsResponse)

@@ -31,7 +31,7 @@ def run_until_death(disk: SimDisk, call: int) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["none", "prefix", "subset", "torn", "all"])
-def test_what_was_told_holds_after_a_death_at_any_call(mode: PowerLoss) -> None:
+def test_acknowledged_decisions_survive_a_death_at_any_call(mode: PowerLoss) -> None:
     deaths = 0
     for call in range(1, 200):
         disk = SimDisk(Draws(call), lambda: 0)

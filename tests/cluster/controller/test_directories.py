@@ -71,14 +71,14 @@ def test_ele5_the_last_in_sync_stays_so_and_leads_again_when_its_disk_is_back() 
     assert bench.partition(T0).leader == 1
 
 
-def test_it_does_not_come_back_into_the_isr_by_a_late_fetch() -> None:
+def test_a_late_fetch_does_not_bring_a_removed_member_back_into_the_isr() -> None:
     bench = two_partitions()
     bench.heartbeat(3, offline=(T0,))
     assert bench.alter(1, 2, 3).error is ErrorCode.INELIGIBLE_REPLICA
     assert bench.alter(1, 2, 3, topic_partition=T1).error is ErrorCode.NONE
 
 
-def test_a_broker_that_comes_without_a_directory_leads_nothing_of_it() -> None:
+def test_a_broker_that_starts_without_a_directory_leads_no_partition_in_it() -> None:
     bench = two_partitions()
     bench.fence(2)
     bench.fence(3)
@@ -88,7 +88,7 @@ def test_a_broker_that_comes_without_a_directory_leads_nothing_of_it() -> None:
     assert bench.partition(T1).leader == 1
 
 
-def test_a_controller_that_restarts_hears_it_again_and_mends_what_it_did_meanwhile() -> None:
+def test_a_restarted_controller_learns_of_offline_partitions_again_and_corrects_its_decisions() -> None:
     bench = two_partitions()
     bench.heartbeat(2, offline=(T0,))
     bench.crash_and_restart()

@@ -77,7 +77,7 @@ def test_a_torn_last_decision_is_cut(log_file: Path, kept: int) -> None:
     assert [cut.position for cut in cuts] == [last]
 
 
-def test_of_decisions_that_no_flush_has_ended_for_the_first_may_be_lost_alone(log_file: Path) -> None:
+def test_the_first_of_several_unflushed_decisions_may_be_lost_alone(log_file: Path) -> None:
     log = opened(log_file.parent.parent)
     for number in range(3):
         # A power loss may keep the block of the last batch and not that of the first.

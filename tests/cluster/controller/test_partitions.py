@@ -91,7 +91,7 @@ def test_sta2_accepted_change_adds_one_to_the_partition_epoch_only(bench: Contro
     }
 
 
-def test_same_isr_again_is_no_news(bench: ControllerBench) -> None:
+def test_the_same_isr_again_changes_nothing(bench: ControllerBench) -> None:
     """An answer with the sender's own partition epoch ends its request (ISR-6)."""
     before = bench.controller.log.end_offset
     answer = bench.alter(1, 2)

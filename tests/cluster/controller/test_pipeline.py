@@ -55,7 +55,7 @@ def test_ctl3_observations_come_with_the_commit_before_the_reply() -> None:
     assert kinds == ["controller.topic_created", "controller.leader_elected", "Reply"]
 
 
-def test_ctl3_refusal_waits_for_what_it_was_decided_on() -> None:
+def test_ctl3_a_refusal_waits_for_the_records_that_it_relied_on() -> None:
     bench = ControllerBench().unfenced(1)
     bench.step(TOPIC)
     second, effects = bench.step(TOPIC)
@@ -85,7 +85,7 @@ def test_failed_flush_stops_the_node() -> None:
     assert bench.step(TOPIC)[1] == []
 
 
-def test_what_was_told_survives_a_power_loss() -> None:
+def test_acknowledged_decisions_survive_a_power_loss() -> None:
     bench = ControllerBench().unfenced(1, 2, 3)
     bench.create(partitions=3, replication_factor=3)
     before = list(bench.controller.image.partitions()), bench.controller.image.brokers
@@ -101,7 +101,7 @@ def test_what_was_not_flushed_is_lost_whole_after_a_power_loss() -> None:
     assert bench.create().error is ErrorCode.NONE
 
 
-def test_what_the_page_cache_kept_is_flushed_before_it_is_told() -> None:
+def test_records_kept_by_the_page_cache_are_flushed_before_they_are_reported() -> None:
     bench = ControllerBench().unfenced(1)
     bench.step(TOPIC)
     bench.crash_and_restart()
@@ -110,7 +110,7 @@ def test_what_the_page_cache_kept_is_flushed_before_it_is_told() -> None:
     assert bench.partition(T0).leader == 1
 
 
-def test_torn_decision_is_cut_whole_and_told() -> None:
+def test_a_torn_decision_is_cut_whole_and_reported() -> None:
     bench = ControllerBench().unfenced(1)
     path = f"{DIRECTORY}/__cluster_metadata-0/00000000000000000000.log"
     bench.create("kept")
@@ -209,7 +209,7 @@ def test_observer_that_has_all_is_parked_until_something_is_committed() -> None:
     assert len(list(read_metadata_batches(woken.records))) == 2
 
 
-def test_observer_never_reads_what_is_not_committed() -> None:
+def test_an_observer_never_reads_uncommitted_records() -> None:
     bench = ControllerBench().unfenced(1)
     end = bench.controller.log.end_offset
     bench.step(TOPIC)

@@ -138,7 +138,7 @@ def test_placement_is_a_function_of_the_seed() -> None:
     assert images[0] == images[1]
 
 
-def test_deleted_topic_is_gone_and_its_name_is_free_under_another_id() -> None:
+def test_deleted_topic_is_removed_and_its_name_is_free_under_another_id() -> None:
     bench = ControllerBench().unfenced(1)
     first = bench.create()
     assert delete(bench, "t").error is ErrorCode.NONE

@@ -70,6 +70,6 @@ def test_workers_end_with_their_parent_and_say_nothing(
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_is_told_of() -> None:
+def test_a_killed_worker_is_reported() -> None:
     with pytest.raises(ChildProcessError, match=r"^a-0: a process .* was killed"):
         list(for_each_partition(_die, ["a-0", "a-1"], jobs=2, title="test"))

@@ -20,7 +20,7 @@ def test_a_broker_takes_its_own_properties_and_those_for_all_topics() -> None:
     assert config.log.segment_ms == BrokerConfig(node_id=1).log.segment_ms
 
 
-def test_a_controller_passes_over_what_is_for_brokers() -> None:
+def test_a_controller_ignores_properties_of_brokers() -> None:
     assert configured(ControllerConfig(), GIVEN) == ControllerConfig()
 
 

@@ -104,7 +104,7 @@ def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_log_directory_in_use_is_refused_and_what_started_is_stopped(tmp_path: Path) -> None:
+def test_a_log_directory_in_use_is_refused_and_started_nodes_are_stopped(tmp_path: Path) -> None:
     with running(tmp_path / "one", 1):
         second = tmp_path / "two"
         second.mkdir()

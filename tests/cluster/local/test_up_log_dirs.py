@@ -32,7 +32,7 @@ def test_log_dirs_are_an_option_or_kafkas_property(
     assert rest == tuple(pair for pair in properties if pair[0] != "log.dirs")
 
 
-def test_the_metadata_log_may_lie_elsewhere() -> None:
+def test_the_metadata_log_may_be_elsewhere() -> None:
     rest, paths, metadata = take_paths((("metadata.log.dir", "/m"),), None)
     assert (rest, paths, metadata) == ((), (), Path("/m"))
     given = ClusterSpec(data=Path("/d"), nodes=1, port=1, controller_port=9, metadata_log_dir=metadata)
@@ -56,7 +56,7 @@ def test_a_directory_given_twice_is_refused() -> None:
         spec(Path("/d"), Path("/a"), Path("/b"), Path("/a"))
 
 
-def test_each_broker_has_its_folder_in_each_and_its_pid_on_none_of_them() -> None:
+def test_each_broker_has_a_folder_in_each_log_directory_and_its_pid_in_none() -> None:
     node = spec(Path("/d"), Path("/a"), Path("/b")).broker(2)
     assert node.log_directories == (Path("/a/node-2"), Path("/b/node-2"))
     assert node.pid_path == Path("/d/node-2.pid")

@@ -36,7 +36,7 @@ def following(*, leader_epoch: int = 0, configs: Mapping[str, str] = NO_CONFIGS)
     return setup, only_sent(effects, FetchRequest)
 
 
-def test_fet1_a_fetch_names_who_asks_and_what_it_holds() -> None:
+def test_fet1_a_fetch_names_the_follower_and_the_ends_of_its_log() -> None:
     setup, send = following(leader_epoch=4)
     assert send.to == 2
     assert isinstance(send.body, FetchRequest)
@@ -210,7 +210,7 @@ def test_fet10_fenced_it_stops_until_newer_metadata() -> None:
     assert len(sent(setup.place(leader=2, leader_epoch=1, partition_epoch=1), FetchRequest)) == 1
 
 
-def test_fet10_fenced_in_an_epoch_that_it_has_left_it_goes_on() -> None:
+def test_fet10_a_follower_fenced_in_an_epoch_that_it_has_left_continues() -> None:
     setup, send = following()
     setup.place(leader=2, leader_epoch=1, partition_epoch=1)
     setup.answer_fetch(send, error=ErrorCode.FENCED_LEADER_EPOCH)
@@ -238,7 +238,7 @@ def test_fet10_a_batch_damaged_on_the_way_is_asked_for_again() -> None:
     assert len(sent(setup.wait(1_000, "replica.fetch:2"), FetchRequest)) == 1
 
 
-def test_fet10_what_the_log_refuses_fails_the_partition() -> None:
+def test_fet10_records_that_the_log_refuses_fail_the_partition() -> None:
     setup, send = following()
     again = only_sent(setup.answer_fetch(send, records=stamped(0, 0, b"a")), FetchRequest)
     # These records are below the log end.
@@ -268,7 +268,7 @@ def test_fet11_a_leader_that_starts_above_makes_the_follower_start_again_there()
     assert asked_of(only_sent(effects, FetchRequest)).fetch_offset == 7
 
 
-def test_fet11_else_it_goes_on_from_its_own_end() -> None:
+def test_fet11_otherwise_a_follower_continues_from_its_own_end() -> None:
     setup, send = following()
     again = only_sent(setup.answer_fetch(send, records=stamped(0, 0, b"a")), FetchRequest)
     setup.answer_fetch(again, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=0, log_end_offset=5)
@@ -278,7 +278,7 @@ def test_fet11_else_it_goes_on_from_its_own_end() -> None:
     assert asked_of(send).fetch_offset == 1
 
 
-def test_fet12_an_unflushed_record_is_acknowledged_where_nobody_asked_for_a_flush() -> None:
+def test_fet12_an_unflushed_record_is_acknowledged_where_no_flush_is_promised() -> None:
     setup, send = following()
     effects = setup.answer_fetch(send, records=stamped(0, 0, b"a"))
     assert of(effects, RunJob) == []

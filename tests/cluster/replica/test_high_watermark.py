@@ -24,7 +24,7 @@ def leading(
     return setup
 
 
-def test_hwm1_it_is_the_lowest_end_of_all_members() -> None:
+def test_hwm1_the_high_watermark_is_the_lowest_end_of_all_members() -> None:
     setup = leading()
     setup.fetch(2, 9)
     # Broker 3 has not fetched.
@@ -101,7 +101,7 @@ def test_hwm3_a_topic_with_fewer_replicas_than_min_insync_replicas_asks_for_all_
     assert (setup.leader.min_isr, setup.high_watermark) == (1, 10)
 
 
-def test_hwm4_it_never_falls() -> None:
+def test_hwm4_the_high_watermark_never_falls() -> None:
     setup = leading(isr=(1, 2))
     setup.fetch(2, 8)
     setup.fetch(2, 3)
@@ -132,7 +132,7 @@ def test_hwm6_a_new_leader_keeps_its_own_until_followers_fetch() -> None:
     assert setup.high_watermark == 10
 
 
-def test_isr8_a_re_elected_leader_forgets_what_followers_had_in_an_older_epoch() -> None:
+def test_isr8_a_re_elected_leader_forgets_the_followers_progress_of_an_older_epoch() -> None:
     """Under another leader, followers may have cut what they had here (B-21). Epochs 1 to 4 came as one."""
     setup = leading()
     setup.fetch(2, 4)
@@ -157,7 +157,7 @@ def test_a_flush_promise_holds_the_leaders_own_end_back() -> None:
     assert setup.high_watermark == 1
 
 
-def test_hwm1_nobody_waits_for_a_member_that_the_controller_took_out() -> None:
+def test_hwm1_the_high_watermark_does_not_wait_for_a_member_that_the_controller_removed() -> None:
     """The member's log directory failed: it was caught up a moment ago and is active, but will not fetch."""
     setup = leading()
     for follower in (2, 3):
@@ -173,7 +173,7 @@ def test_hwm1_nobody_waits_for_a_member_that_the_controller_took_out() -> None:
     assert setup.high_watermark == 11
 
 
-def test_hwm1_nobody_waits_for_one_that_may_not_join() -> None:
+def test_hwm1_the_high_watermark_does_not_wait_for_a_replica_that_may_not_join() -> None:
     setup = leading(isr=(1, 2))
     setup.fetch(2, 10)
     effects = setup.fetch_effects(3, 10)
@@ -186,7 +186,7 @@ def test_hwm1_nobody_waits_for_one_that_may_not_join() -> None:
 
 
 def test_hwm2_a_joiner_is_waited_for_though_the_controller_takes_out_another_member() -> None:
-    """A member by a proposal of ours is waited for; one that the controller took out is not (KIP-497)."""
+    """The high watermark waits for a joiner that this leader proposed, not for a member that the controller removed."""
     setup = leading()
     for follower in (2, 3):
         setup.fetch(follower, 10)

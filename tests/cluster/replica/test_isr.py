@@ -73,7 +73,7 @@ def test_isr3_a_follower_at_the_end_is_proposed() -> None:
     assert setup.replica.maximal_isr == (1, 2, 3)
 
 
-def test_isr3_below_the_high_watermark_nobody_joins() -> None:
+def test_isr3_below_the_high_watermark_no_replica_joins() -> None:
     setup = leading()
     setup.fetch(2, 2)
     assert sent(setup.fetch_effects(3, 1), AlterPartitionRequest) == []
@@ -177,7 +177,7 @@ def test_isr6_an_answer_of_another_leader_epoch_is_not_adopted() -> None:
     assert setup.replica.maximal_isr == (1, 2, 3)
 
 
-def test_isr6_metadata_before_the_answer_makes_the_answer_no_news() -> None:
+def test_isr6_an_answer_after_its_metadata_changes_nothing() -> None:
     setup = leading()
     send = joining(setup)
     setup.place(leader=1, isr=(1, 2, 3), partition_epoch=1)
@@ -194,7 +194,7 @@ def test_isr6_a_definite_rejection_restores_the_committed_isr() -> None:
         assert setup.replica.maximal_isr == (1, 2)
 
 
-def test_isr6_a_superseded_proposal_keeps_the_larger_isr_until_metadata_comes() -> None:
+def test_isr6_a_superseded_proposal_keeps_the_larger_isr_until_metadata_arrives() -> None:
     for error in (ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_REQUEST):
         setup = leading()
         effects = setup.answer_alter(joining(setup), error=error)
@@ -223,7 +223,7 @@ def test_isr6_a_stale_broker_epoch_is_retried_with_the_new_one() -> None:
     assert request_of(again).broker_epoch == 700
 
 
-def test_isr7_metadata_replaces_what_is_pending() -> None:
+def test_isr7_metadata_replaces_a_pending_proposal() -> None:
     setup = leading()
     joining(setup)
     setup.place(leader=1, isr=(1,), partition_epoch=3)

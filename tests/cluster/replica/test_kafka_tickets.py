@@ -68,7 +68,7 @@ def test_kafka_6975_a_batch_that_ends_below_the_log_start_is_no_reason_to_start_
 
 
 def test_kafka_6361_a_follower_that_missed_an_epoch_cuts_to_where_both_agree() -> None:
-    """The leader has no epoch 2, and we have no epoch 1. An end offset alone would keep 12 to 14 of ours."""
+    """The leader has no epoch 2, the follower no epoch 1. An end offset alone would keep the follower's 12 to 14."""
     setup, send = following(leader_epoch=3)
     own = stamped(0, 0, *[b"c"] * 10) + stamped(10, 2, *[b"o"] * 5)
     send = only_sent(setup.answer_fetch(send, records=own), FetchRequest)

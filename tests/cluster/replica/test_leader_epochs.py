@@ -74,7 +74,7 @@ def test_the_leaders_epoch_is_in_each_batch_on_every_replica() -> None:
 
 
 @pytest.mark.covers("LeaderEpochIntegrationTest.shouldSendLeaderEpochRequestAndGetAResponse")
-def test_a_leader_tells_the_end_of_an_epoch_and_others_that_they_do_not_lead() -> None:
+def test_a_leader_returns_the_end_of_an_epoch_and_others_refuse() -> None:
     setup = Setup()
     led, followed = TopicPartition("t", 0), TopicPartition("u", 0)
     setup.place(leader=1, topic_partition=led)
@@ -103,7 +103,7 @@ def test_ep5_ends_of_epochs_after_elections_also_of_those_that_wrote_nothing() -
 
 
 @pytest.mark.covers("OffsetsForLeaderEpochTest.shouldGetEpochsFromReplica")
-def test_ep5_a_leader_passes_on_what_its_log_says_of_the_epoch() -> None:
+def test_ep5_a_leader_answers_with_the_end_of_the_epoch_in_its_log() -> None:
     setup = Setup()
     setup.place(leader=1, leader_epoch=5)
     for _ in range(42):
@@ -114,7 +114,7 @@ def test_ep5_a_leader_passes_on_what_its_log_says_of_the_epoch() -> None:
 
 @pytest.mark.covers("OffsetsForLeaderEpochTest.shouldReturnNoLeaderForPartitionIfThrown")
 @pytest.mark.parametrize("leader", [2, NO_LEADER])
-def test_a_replica_that_does_not_lead_tells_no_epochs(leader: int) -> None:
+def test_a_replica_that_does_not_lead_reports_no_epochs(leader: int) -> None:
     setup = Setup()
     setup.place(leader=leader)
     answer = asked(setup, 5)
@@ -122,7 +122,7 @@ def test_a_replica_that_does_not_lead_tells_no_epochs(leader: int) -> None:
 
 
 @pytest.mark.covers("OffsetsForLeaderEpochTest.shouldReturnUnknownTopicOrPartitionIfThrown")
-def test_of_an_unknown_partition_no_epochs_are_told() -> None:
+def test_no_epochs_are_reported_for_an_unknown_partition() -> None:
     setup = Setup()
     answer = asked(setup, 5)
     assert (answer.error, answer.diverging) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)

@@ -87,7 +87,7 @@ def test_led4_an_epoch_ahead_of_the_leader_is_out_of_range(leader: Setup) -> Non
     assert answer.error is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_led5_the_high_watermark_told_is_that_before_the_read(leader: Setup) -> None:
+def test_led5_the_reported_high_watermark_is_that_from_before_the_read(leader: Setup) -> None:
     leader.fetch(2, 5)
     answer = leader.fetch(3, 5)
     assert answer.high_watermark == 0
@@ -129,7 +129,7 @@ def test_led7_a_fetch_of_an_earlier_life_is_refused(leader: Setup) -> None:
     assert leader.fetch(2, 5, broker_epoch=500).error is ErrorCode.NONE
 
 
-def test_led7_an_earlier_life_counts_until_the_metadata_tells_of_its_end(leader: Setup) -> None:
+def test_led7_an_earlier_life_counts_until_the_metadata_has_its_end(leader: Setup) -> None:
     """The leader cannot know yet: the fetch was sent before the follower died. Kafka counts it too."""
     leader.place(leader=1, isr=(1, 2), leader_epoch=3, partition_epoch=1)
     # Broker 2 has begun another life meanwhile, which is unknown here.
@@ -154,12 +154,12 @@ def test_led8_records_come_as_they_are_stored(leader: Setup) -> None:
     assert (answer.log_start_offset, answer.log_end_offset, answer.leader_epoch) == (0, 5, 3)
 
 
-def test_at_least_one_batch_comes_however_small_the_limit(leader: Setup) -> None:
+def test_at_least_one_batch_is_returned_however_small_the_limit(leader: Setup) -> None:
     # The first batch is returned whole, even above `max_bytes` (KIP-74).
     assert first_values(leader.fetch(2, 1, max_bytes=1)) == [b"1"]
 
 
-def test_an_unknown_partition_is_told_apart_from_one_of_others(leader: Setup) -> None:
+def test_an_unknown_partition_and_one_on_other_brokers_get_different_errors(leader: Setup) -> None:
     leader.place(leader=2, replicas=(2, 3), isr=(2, 3), topic_partition=TopicPartition("o", 0))
     others = leader.produce(b"x", topic_partition=TopicPartition("o", 0))
     nobodys = leader.produce(b"x", topic_partition=TopicPartition("nobodys", 0))

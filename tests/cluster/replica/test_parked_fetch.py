@@ -39,7 +39,7 @@ def test_pro8_the_wait_ends_empty_after_max_wait() -> None:
     assert answer is not None and answer.error is ErrorCode.NONE and answer.records == b""
 
 
-def test_pro8_it_goes_on_until_min_bytes_are_there() -> None:
+def test_pro8_a_fetch_waits_until_min_bytes_are_there() -> None:
     setup = leading()
     setup.fetch_effects(2, 0, max_wait_ms=500, min_bytes=150)
     assert fetched(setup.request_append(b"a")) is None
@@ -97,7 +97,7 @@ def test_a_full_purgatory_answers_at_once() -> None:
     assert setup.values() == [b"a"]
 
 
-def test_both_who_wait_for_the_same_append_are_answered() -> None:
+def test_both_followers_that_wait_for_the_same_append_are_answered() -> None:
     setup = leading()
     setup.fetch_effects(2, 0, max_wait_ms=500)
     setup.fetch_effects(3, 0, max_wait_ms=500)

@@ -93,7 +93,7 @@ def test_pro4_each_parked_request_has_its_own_deadline() -> None:
     assert len(of(setup.wait(500, "produce.expiry"), Reply)) == 1
 
 
-def test_pro5_becoming_follower_ends_what_waits_at_once() -> None:
+def test_pro5_becoming_follower_ends_waiting_requests_at_once() -> None:
     setup = leading()
     setup.produce(b"a")
     answer = produced(setup.place(leader=2, leader_epoch=1, partition_epoch=1))
@@ -102,7 +102,7 @@ def test_pro5_becoming_follower_ends_what_waits_at_once() -> None:
     assert (answer.leader_id, answer.leader_epoch) == (2, 1)
 
 
-def test_pro5_deleting_the_partition_ends_what_waits() -> None:
+def test_pro5_deleting_the_partition_ends_waiting_requests() -> None:
     setup = leading()
     setup.produce(b"a")
     setup.manager.roles.remove(setup.replica)
@@ -110,7 +110,7 @@ def test_pro5_deleting_the_partition_ends_what_waits() -> None:
     assert answer is not None and answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_e4_what_one_epoch_appended_is_never_acknowledged_under_another() -> None:
+def test_e4_records_of_one_epoch_are_never_acknowledged_under_another() -> None:
     setup = leading(isr=(1, 2))
     setup.produce(b"a")
     answer = produced(setup.place(leader=1, isr=(1,), leader_epoch=3, partition_epoch=3))

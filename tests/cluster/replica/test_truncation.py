@@ -49,7 +49,7 @@ def test_epc2_an_unknown_epoch_is_cut_to_the_end_of_our_next_lower_one() -> None
     assert (again.fetch_offset, again.last_fetched_epoch) == (5, 1)
 
 
-def test_epc2_an_epoch_below_all_of_ours_empties_the_log() -> None:
+def test_epc2_an_epoch_below_all_of_the_followers_empties_the_log() -> None:
     setup, send = following((3, 5))
     setup.answer_fetch(send, diverging=diverging(1, 4))
     assert setup.end == 0

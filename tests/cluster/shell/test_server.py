@@ -117,7 +117,7 @@ def fetch(size_bytes: int, *, replica_id: int = -1) -> FetchRequest:
 
 
 def refused_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a port on which no process listens."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]

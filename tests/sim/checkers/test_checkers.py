@@ -370,13 +370,13 @@ def test_every_checker_has_a_sequence_that_fails_it() -> None:
     assert {checker.name for checker in all_checkers(Ghost())} == {checker for checker, _ in BAD.values()}
 
 
-def test_64_loss_on_every_in_sync_disk_is_excused_and_told() -> None:
+def test_a_loss_on_every_in_sync_disk_is_excused_and_reported() -> None:
     jury = jury_of(*GOOD["all disks lose their tail"])
     assert [(excuse.start, excuse.end) for excuse in jury.ghost.excuses] == [(3, 5)]
 
 
 @pytest.mark.parametrize("sightings", [[*FETCHED_AND_LOST, *LATE], [*LED_ON, *LATE]])
-def test_64_a_late_commit_of_what_every_electable_disk_lost_is_excused_and_never_true(
+def test_a_late_commit_of_batches_that_every_electable_disk_lost_is_excused_and_never_true(
     sightings: list[Sighting],
 ) -> None:
     ghost = jury_of(*sightings).ghost
@@ -384,17 +384,17 @@ def test_64_a_late_commit_of_what_every_electable_disk_lost_is_excused_and_never
     assert mark(6) not in ghost.partition(P).truth.marks
 
 
-def test_64_a_late_commit_of_what_survives_is_true() -> None:
+def test_a_late_commit_of_batches_that_survive_is_true() -> None:
     ghost = jury_of(*FETCHED_AND_LOST, HighWatermark(1, P, 0, 7, True)).ghost
     assert ghost.partition(P).truth.end == 6
 
 
-def test_64_loss_is_not_excused_while_one_electable_replica_holds_it() -> None:
+def test_loss_is_not_excused_while_one_electable_replica_holds_it() -> None:
     jury = jury_of(*QUIET, Died(1, P, True, marks(0, 3)), Died(2, P, True, marks(0, 3)))
     assert jury.ghost.excuses == []
 
 
-def test_64_truncation_by_the_protocol_excuses_nothing() -> None:
+def test_truncation_by_the_protocol_excuses_nothing() -> None:
     jury = jury_of(*QUIET, *(Truncated(broker, P, 3, 0) for broker in (1, 2, 3)), IsrChanged(P, (1,)))
     assert jury.ghost.excuses == []
 

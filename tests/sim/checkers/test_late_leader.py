@@ -39,7 +39,7 @@ def late_leader(
 
 
 @pytest.mark.parametrize("led_on", [False, True])
-def test_64_what_a_late_leader_commits_though_the_disk_of_the_new_one_lost_it_is_excused(
+def test_batches_that_a_late_leader_commits_and_the_new_ones_disk_lost_are_excused(
     led_on: bool,
 ) -> None:
     driver = late_leader(led_on=led_on)
@@ -48,14 +48,14 @@ def test_64_what_a_late_leader_commits_though_the_disk_of_the_new_one_lost_it_is
 
 
 @pytest.mark.parametrize("led_on", [False, True])
-def test_64_what_a_late_leader_commits_and_the_new_one_holds_is_true(led_on: bool) -> None:
+def test_batches_that_a_late_leader_commits_and_the_new_one_holds_are_true(led_on: bool) -> None:
     driver = late_leader(led_on=led_on, comes_back_with_all=True)
     assert driver.end().verdict is Verdict.HELD, driver.violations
     assert "EXCUSED" not in driver.story
 
 
 @pytest.mark.parametrize("led_on", [False, True])
-def test_64_nothing_is_excused_where_a_flush_was_promised(led_on: bool) -> None:
+def test_nothing_is_excused_where_a_flush_was_promised(led_on: bool) -> None:
     driver = late_leader(led_on=led_on, flush_promised=True)
     assert driver.end().verdict is Verdict.HELD, driver.violations
     assert "EXCUSED" not in driver.story

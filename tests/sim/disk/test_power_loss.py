@@ -14,7 +14,7 @@ from tests.sim.disk.disks import ALL_MODES, content_after, new_disk, with_durabl
 
 
 class TestPowerLossOfData:
-    def test_none_leaves_what_was_synced(self) -> None:
+    def test_none_keeps_only_synced_data(self) -> None:
         disk = new_disk()
         _, file = with_durable_file(disk, b"0123456789")
         file.write_at(2, b"xx")

@@ -257,7 +257,7 @@ class TestArmedFaults:
 
 
 class TestSnapshots:
-    def test_a_snapshot_goes_its_own_way(self) -> None:
+    def test_a_snapshot_of_a_disk_is_independent(self) -> None:
         disk = new_disk()
         fs, file = with_durable_file(disk, b"synced")
         file.append(b"+")

@@ -112,7 +112,7 @@ def test_a_crash_resets_the_requests_that_it_took_with_it() -> None:
     assert asker.errors() == ["connection reset"]
 
 
-def test_answers_for_an_earlier_life_reach_nobody() -> None:
+def test_answers_for_an_earlier_life_are_dropped() -> None:
     lives: list[Echo] = []
 
     def make(number: int) -> Echo:
@@ -154,7 +154,7 @@ def test_a_paused_node_keeps_its_sockets_and_fires_late() -> None:
     assert [now_ms - ORIGIN_MS for now_ms, _ in echo.log] == [600]
 
 
-def test_jobs_run_one_at_a_time_in_order_and_their_error_comes_back() -> None:
+def test_jobs_run_one_at_a_time_in_order_and_their_error_is_returned() -> None:
     ran: list[int] = []
 
     def fail() -> None:
@@ -224,7 +224,7 @@ def test_a_partial_write_ends_the_life_inside_the_call() -> None:
     assert size % 10 == 4
 
 
-def test_a_failing_core_is_told_and_its_life_ends() -> None:
+def test_an_error_of_a_core_is_reported_and_ends_its_life() -> None:
     echo = Echo([timer("a", ORIGIN_MS + 10)])
 
     def fail(now_ms: int, event: object) -> list[object]:

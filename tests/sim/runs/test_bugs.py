@@ -41,7 +41,7 @@ def test_an_unknown_bug_names_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(bugs()))
-def test_each_bug_finds_its_targets_and_gives_them_back(name: str) -> None:
+def test_each_bug_finds_its_targets_and_restores_them(name: str) -> None:
     targets = [each.target for each in bugs()[name].replacements]
     sound = [resolve_name(target) for target in targets]
     with install(name):

@@ -171,7 +171,7 @@ class ClusterMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Check that each acknowledged record is there once and in order and that the replicas agree.
 
-        An excuse of section 6.4 may explain a loss.
+        A loss may be excused, as `sim/checkers/ghost.py` describes.
         """
         if self.cluster is not None and not self.cluster.violations:
             self.cluster.end()
@@ -187,7 +187,7 @@ def assert_machine_holds(examples: int, steps: int) -> None:
             derandomize=True,
             deadline=None,
             database=None,
-            # Shrinking takes minutes, and the story tells enough.
+            # Shrinking takes minutes, and the story shows enough.
             phases=[Phase.explicit, Phase.generate],
             suppress_health_check=list(HealthCheck),
         ),

@@ -37,7 +37,7 @@ def run_small(seed: int) -> RunResult:
     return run_scenario(parse_scenario(SMALL, "small.yaml"), seed)
 
 
-def test_ap16_the_partitions_of_the_other_directory_are_served_and_all_comes_back() -> None:
+def test_ap16_the_other_directory_is_served_and_the_failed_one_returns_after_a_restart() -> None:
     result = run_small(1)
     assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
     broken = [line for line in result.story if "log directory data-2 is offline: " in line]

@@ -161,7 +161,7 @@ def run_with(path: str, seeds: int = 4) -> list[RunResult]:
 
 
 @pytest.mark.slow
-def test_each_story_tells_what_its_scenario_is_about() -> None:
+def test_each_story_shows_what_its_scenario_is_about() -> None:
     for name, words in {
         "leader-crash": ("kill", "is elected leader", "is back after an unclean stop"),
         "torn-tail-power-loss": ("power loss (keep torn)", "recovery cuts", ".log at byte"),

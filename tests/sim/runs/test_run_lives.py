@@ -6,7 +6,7 @@ from sim.run import Verdict
 from tests.sim.runs.cluster_driver import PARTITION, ClusterDriver
 
 
-def test_what_the_controller_committed_and_could_not_tell_counts_from_its_next_start() -> None:
+def test_committed_records_that_the_controller_could_not_report_count_from_its_next_start() -> None:
     driver = ClusterDriver(seed=1)
     # It is the flush of the election that follows.
     driver.kill_at_job("controller", "after", "flush")

@@ -32,7 +32,7 @@ def test_bb4_a_wrapper_of_log_append_time_carries_that_time() -> None:
     assert [record.timestamp for record in wrapper.records()] == [77, 77]
 
 
-def test_bb5_a_batch_takes_the_first_record_and_then_what_fits_exactly() -> None:
+def test_bb5_a_batch_takes_the_first_record_and_then_as_many_as_fit() -> None:
     whole = BatchBuilder()
     whole.append(FIRST)
     whole.append(SECOND)
@@ -55,7 +55,7 @@ def test_bb5_what_a_record_takes_beside_its_content_counts() -> None:
 
 
 @magics
-def test_bb5_a_message_set_takes_the_first_record_and_then_what_fits_exactly(magic: int) -> None:
+def test_bb5_a_message_set_takes_the_first_record_and_then_as_many_as_fit(magic: int) -> None:
     fields = MessageSetFields(magic=magic)
     whole = MessageSetBuilder(fields)
     whole.append(FIRST)

@@ -81,7 +81,7 @@ def test_bb6_records_before_the_first_offset_are_dropped_from_plain_batches_alon
     assert [record.offset for record in converted] == kept
 
 
-def test_bb6_a_batch_that_lies_wholly_before_the_first_offset_is_dropped() -> None:
+def test_bb6_a_batch_wholly_before_the_first_offset_is_dropped() -> None:
     data = build_batch(V2[:2], base_offset=16) + build_batch(V2[2:], base_offset=22)
     assert [record.offset for record in records(down_convert(data, target_magic=1, first_offset=20))] == [
         22,

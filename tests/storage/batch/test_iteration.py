@@ -52,7 +52,7 @@ def told(magic: int, *records: Record) -> list[Record]:
 
 @pytest.mark.covers("FileLogInputStreamTest.testWriteTo")
 @every_kind
-def test_fr9_batch_from_a_file_gives_its_bytes(magic: int, codec: Compression) -> None:
+def test_fr9_batch_from_a_file_returns_its_bytes(magic: int, codec: Compression) -> None:
     content = built(magic, codec, Record(0, 5, None, b"foo"))
     for (batch,) in both_ways(content):
         assert batch.tobytes() == content
@@ -138,7 +138,7 @@ def test_fr8d_incomplete_last_batch_is_absent_without_an_error(magic: int, codec
     "FileLogInputStreamTest.testNextBatchSelectionWithMaxedParams",
     "FileLogInputStreamTest.testNextBatchSelectionWithZeroedParams",
 )
-def test_fr8a_walk_of_nothing_at_either_end_gives_nothing() -> None:
+def test_fr8a_a_walk_of_an_empty_range_at_either_end_yields_nothing() -> None:
     records = holding(built(2, Compression.NONE, Record(0, 1, None, None)))
     for place in (0, 2**31 - 1):
         assert list(records.batches(place, place)) == []
@@ -229,7 +229,9 @@ class TestTimestampSearch:
 
     @pytest.mark.parametrize("magic", [1, 2])
     @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4])
-    def test_fr13_goes_on_where_a_batch_has_none_at_that_offset(self, magic: int, codec: Compression) -> None:
+    def test_fr13_the_search_continues_where_a_batch_has_no_record_at_that_offset(
+        self, magic: int, codec: Compression
+    ) -> None:
         first = built(magic, codec, Record(0, 50, None, None), Record(1, 10, None, None))
         second = built(magic, codec, Record(2, 20, None, None), Record(3, 60, None, None))
         records = holding(first + second)

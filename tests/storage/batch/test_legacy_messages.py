@@ -157,7 +157,7 @@ class TestPlain:
 
     @pytest.mark.covers("LegacyRecordTest.testChecksum")
     @magics
-    def test_fr11_any_byte_behind_the_checksum_counts(self, magic: int) -> None:
+    def test_fr11_any_byte_after_the_checksum_counts(self, magic: int) -> None:
         data = bytearray(plain(3, magic=magic, value=b"some value"))
         assert only(data).is_valid()
         for at in range(17, len(data)):
@@ -266,7 +266,7 @@ class TestWrapped:
         batch = wrapper(content, timestamp=77)
         assert [record.timestamp for record in batch.records()] == [1, 2]
 
-    def test_log_append_bit_of_an_inner_message_tells_nothing(self) -> None:
+    def test_log_append_bit_of_an_inner_message_is_ignored(self) -> None:
         batch = wrapper(plain(0, timestamp=1, attributes=8), timestamp=77)
         assert [record.timestamp for record in batch.records()] == [1]
 

@@ -108,7 +108,7 @@ def test_count_must_use_up_the_payload() -> None:
         list(decode_records(two, -1, base_offset=0, base_timestamp=0))
 
 
-def test_records_before_the_damage_are_given() -> None:
+def test_records_before_the_damage_are_returned() -> None:
     records = decode_records(encode_record(0, 0, None, b"a") + b"\x02", 2, base_offset=7, base_timestamp=0)
     assert next(records).offset == 7
     with pytest.raises(InvalidRecord):

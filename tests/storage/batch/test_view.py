@@ -141,7 +141,7 @@ def test_damaged_records_below_a_sound_checksum_raise_documented_errors_only(dat
 @pytest.mark.covers("DefaultRecordBatchTest.testInvalidCrc")
 @quick
 @given(st.data())
-def test_one_flipped_bit_behind_the_magic_breaks_the_checksum(data: st.DataObject) -> None:
+def test_one_flipped_bit_after_the_magic_breaks_the_checksum(data: st.DataObject) -> None:
     sound = build_batch(records(3))
     at = data.draw(st.integers(CRC_AT, len(sound) - 1))
     changed = bytearray(sound)
@@ -175,7 +175,7 @@ def test_log_append_time_is_every_records_timestamp() -> None:
     assert [record.timestamp for record in only(data).records()] == [5000, 5000]
 
 
-def test_delete_horizon_stands_in_the_base_timestamp() -> None:
+def test_delete_horizon_is_stored_in_the_base_timestamp() -> None:
     data = build_batch(records(2))
     batch = only(resealed(data, CRC_COVERS_FROM + 1, 0x40))
     assert batch.is_valid() and batch.delete_horizon_ms == batch.base_timestamp == 1000
@@ -330,7 +330,7 @@ def test_bb3_no_records_no_bytes() -> None:
     assert build_batch([]) == b"" and BatchBuilder().build() == b""
 
 
-def test_builder_refuses_what_would_outgrow_its_limit_but_takes_any_first_record() -> None:
+def test_builder_refuses_records_above_its_limit_but_takes_any_first_record() -> None:
     builder = BatchBuilder(limit_bytes=200)
     assert builder.try_append(Record(0, 0, None, bytes(500)))
     assert not builder.try_append(Record(1, 0, None, b""))

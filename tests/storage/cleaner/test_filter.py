@@ -32,7 +32,7 @@ def numbered(*records_: Record) -> list[Record]:
 # What stays
 
 
-def test_cl15_the_last_record_of_a_key_stays_and_what_the_map_does_not_know() -> None:
+def test_cl15_the_last_record_of_a_key_stays_and_so_do_records_unknown_to_the_map() -> None:
     data = build_batch([record(0, b"old"), record(1, b"new"), record(2, b"unknown")])
     record_filter = filter_of([b"old"], latest=50)
     record_filter._offsets.put(b"new", 1)
@@ -41,7 +41,7 @@ def test_cl15_the_last_record_of_a_key_stays_and_what_the_map_does_not_know() ->
     assert [each.key for each in batch.records()] == [b"new", b"unknown"]
 
 
-def test_cl15_what_lies_above_the_maps_latest_offset_stays_as_it_is() -> None:
+def test_cl15_records_above_the_maps_latest_offset_stay_as_they_are() -> None:
     records_ = [record(offset, key) for offset, key in enumerate([b"old", b"old", None])]
     data = build_batch(records_, base_offset=0)
     (batch,) = filtered(filter_of([b"old"], latest=0), data)
@@ -143,7 +143,7 @@ def test_cl16_the_time_of_the_last_clean_segment_decides_for_old_formats() -> No
 # Batches
 
 
-def test_cl14_an_empty_batch_is_removed_unless_somebody_needs_it() -> None:
+def test_cl14_an_empty_batch_is_removed_unless_a_producer_or_the_round_needs_it() -> None:
     data = build_batch([record(7)], base_offset=7, producer_id=3, producer_epoch=0, base_sequence=4)
     assert filtered(filter_of([b"k"]), data) == []
     for keeper in (
@@ -156,7 +156,7 @@ def test_cl14_an_empty_batch_is_removed_unless_somebody_needs_it() -> None:
     assert filtered(filter_of([b"k"], last_records=others, end=9), data) == []
 
 
-def test_cl14_a_batch_without_a_producer_is_nobodys_last() -> None:
+def test_cl14_a_batch_without_a_producer_is_no_producers_last() -> None:
     data = build_batch([record(7)], base_offset=7)
     assert filtered(filter_of([b"k"], last_records={-1: LastRecord(7, 0)}), data) == []
 
@@ -251,7 +251,7 @@ def test_cl18_log_append_time_stays() -> None:
 
 
 @pytest.mark.covers("MemoryRecordsTest.testBaseTimestampToDeleteHorizonConversion")
-def test_cl17_a_tombstone_that_stays_gives_its_batch_a_horizon_and_keeps_timestamps() -> None:
+def test_cl17_a_kept_tombstone_sets_a_horizon_in_its_batch_and_keeps_timestamps() -> None:
     data = build_batch([record(0, b"a", b"1", 5), record(1, b"b", None, 10), record(2, b"c", b"3", 15)])
     (batch,) = filtered(filter_of(now_ms=NOW_MS, retention_ms=7), data)
     assert batch.delete_horizon_ms == batch.base_timestamp == NOW_MS + 7
@@ -311,7 +311,7 @@ def test_t51_old_formats_cannot_say_an_empty_batch() -> None:
 
 @quick
 @given(record_lists(base_offset=5), st.data())
-def test_cl18_what_stays_is_read_as_before(drawn: list[Record], data: st.DataObject) -> None:
+def test_cl18_kept_records_are_read_as_before(drawn: list[Record], data: st.DataObject) -> None:
     batch_bytes = build_batch(drawn, base_offset=3)
     batch = RecordBatch(batch_bytes, 0, len(batch_bytes))
     offsets = [each.offset for each in drawn]
@@ -410,7 +410,7 @@ def test_kafka_7385_a_chunk_of_empty_batches_ends_at_the_last_of_them() -> None:
 
 @quick
 @given(record_lists(base_offset=5), st.sampled_from(CODECS))
-def test_read_keys_tells_what_the_records_tell(drawn: list[Record], codec: Compression) -> None:
+def test_read_keys_agrees_with_the_decoded_records(drawn: list[Record], codec: Compression) -> None:
     data = b"x" * 7 + build_batch(drawn, base_offset=3, compression=codec)
     keys = read_keys(RecordBatch(data, 7, len(data) - 7))
     assert keys == [(each.offset, each.key, each.value is not None) for each in drawn]
@@ -418,7 +418,7 @@ def test_read_keys_tells_what_the_records_tell(drawn: list[Record], codec: Compr
 
 @quick
 @given(record_lists(), st.data())
-def test_read_keys_leaves_what_is_broken_to_the_reader_of_records(
+def test_read_keys_leaves_broken_records_to_the_reader_of_records(
     drawn: list[Record], data: st.DataObject
 ) -> None:
     sound = build_batch(drawn)

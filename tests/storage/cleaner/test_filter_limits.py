@@ -53,14 +53,14 @@ def emptied_marker() -> bytes:
     return empty_batch(view(marker_bytes(0, commit=True)))
 
 
-def test_cl12_a_second_commit_has_no_records_left_to_stand_for() -> None:
+def test_cl12_a_second_commit_marker_has_no_records_left() -> None:
     transactions = CleanedTransactions()
     assert not transactions.can_discard(of_transaction(0))
     assert not transactions.can_discard(view(marker_bytes(1, commit=True)))
     assert transactions.can_discard(view(marker_bytes(2, commit=True)))
 
 
-def test_cl12_a_second_abort_has_no_records_left_to_stand_for() -> None:
+def test_cl12_a_second_abort_marker_has_no_records_left() -> None:
     transactions = CleanedTransactions()
     transactions.add_aborted([AbortedTransaction(1, 0, 1, 2), AbortedTransaction(1, 2, 3, 4)])
     assert transactions.can_discard(of_transaction(0))
@@ -156,7 +156,7 @@ def test_cl17_old_formats_get_no_horizon(magic: int) -> None:
     assert [batch.tobytes() for batch in filtered(filter_of(), data)] == [data]
 
 
-def test_cl18_what_needs_a_horizon_is_no_copy_though_all_stays() -> None:
+def test_cl18_a_batch_that_needs_a_horizon_is_rebuilt_even_if_all_its_records_stay() -> None:
     data = build_batch([record(0, b"a", None), record(1, b"b")])
     (left,) = filtered(filter_of(), data)
     assert left.record_count == 2 and left.tobytes() != data
@@ -170,7 +170,7 @@ def test_cl18_times_count_from_the_first_record_that_stays() -> None:
     assert [each.timestamp for each in left.records()] == [30, 20]
 
 
-def test_cl18_what_stays_whole_is_copied_byte_for_byte() -> None:
+def test_cl18_a_batch_that_stays_whole_is_copied_byte_for_byte() -> None:
     plain = view(build_batch([record(0, b"a"), record(1, b"b")], compression=Compression.GZIP))
     data = bytearray(plain.tobytes())
     # Nobody here writes such a payload.

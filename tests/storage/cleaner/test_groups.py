@@ -58,7 +58,7 @@ def test_cl10_a_group_spans_at_most_31_bits_of_offsets_by_the_base_that_follows(
 
 
 @pytest.mark.covers("LogCleanerTest.testSegmentGroupingWithSparseOffsetsAndEmptySegments")
-def test_cl10_empty_segments_join_a_group_however_far_they_lie() -> None:
+def test_cl10_empty_segments_join_a_group_however_far_apart_they_are() -> None:
     file_system = new_file_system()
     segments = [open_segment(file_system, base) for base in (0, 2**31, 2**32, 2**32 + 2**31)]
     last = segments[-1]
@@ -97,7 +97,7 @@ def test_cl11_the_new_segment_has_the_time_of_the_last_one_it_replaces() -> None
 
 
 @pytest.mark.covers("LogCleanerTest.testSizeTrimmedForPreallocatedAndCompactedTopic")
-def test_kafka_5431_a_preallocated_segment_is_cut_to_what_was_written() -> None:
+def test_kafka_5431_a_preallocated_segment_is_cut_to_its_records() -> None:
     log = CleanedLog(replace(COMPACTED, preallocate=True))
     log.put_each(*range(5), *range(5))
     log.roll()

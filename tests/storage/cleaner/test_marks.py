@@ -33,7 +33,7 @@ def test_marks_say_whether_a_batch_stays_whole_or_is_removed() -> None:
     assert marks.all_kept(batch_of(10, 11, 12)) is False
 
 
-def test_a_tombstone_and_what_was_not_marked_want_a_look() -> None:
+def test_tombstones_and_unmarked_records_have_to_be_read() -> None:
     marks = DirtyMarks(10, 20)
     marks.note(10, KEPT, -1)
     marks.note(11, TOMBSTONE, -1)
@@ -60,7 +60,7 @@ puts = st.lists(
 
 @quick
 @given(puts, puts, st.integers(3, 9))
-def test_marks_change_nothing_of_what_a_round_leaves(
+def test_marks_do_not_change_the_result_of_a_round(
     first: list[list[Put]], second: list[list[Put]], slots: int
 ) -> None:
     def cleaned(max_offsets: int) -> list[bytes]:
@@ -79,7 +79,7 @@ def test_marks_change_nothing_of_what_a_round_leaves(
     assert cleaned(1 << 26) == cleaned(0)
 
 
-def test_cl15_a_mark_tells_whether_a_batch_of_one_record_stays() -> None:
+def test_cl15_a_mark_decides_whether_a_batch_of_one_record_stays() -> None:
     marks = DirtyMarks(10, 20)
     marks.note(10, WITHOUT_KEY, -1)
     marks.note(11, KEPT, -1)

@@ -22,7 +22,7 @@ def filled(count: int, slots: int | None = None) -> OffsetMap:
 
 @pytest.mark.covers("OffsetMapTest.testBasicValidation")
 @pytest.mark.parametrize("count", [10, 100, 1000])
-def test_cl7_what_was_put_is_found(count: int) -> None:
+def test_cl7_keys_that_were_put_are_found(count: int) -> None:
     offsets = filled(count)
     assert [offsets.get(str(number).encode()) for number in range(count)] == list(range(count))
     assert offsets.get(b"unknown") == -1
@@ -39,7 +39,7 @@ def test_cl7_a_cleared_map_knows_nothing() -> None:
 
 @pytest.mark.covers("OffsetMapTest.testGetWhenFull")
 def test_cl7_a_full_map_is_asked_and_not_added_to() -> None:
-    """A search for a missing key goes round the table once and ends (KAFKA-3682)."""
+    """A search for a missing key visits each slot of the table once and ends (KAFKA-3682)."""
     offsets = filled(20, slots=20)
     assert offsets.get(b"missing") == -1
     assert [offsets.get(str(number).encode()) for number in range(20)] == list(range(20))
@@ -169,7 +169,7 @@ keys = st.one_of(st.binary(max_size=3), st.binary(min_size=HELD_KEY_BYTES - 1, m
 
 
 @given(st.lists(st.tuples(keys, st.integers(0, 2**62)), max_size=40), st.sampled_from([0, 1, 5, 100]))
-def test_cl7_it_is_a_dictionary(puts: list[tuple[bytes, int]], held: int) -> None:
+def test_cl7_the_map_behaves_like_a_dictionary(puts: list[tuple[bytes, int]], held: int) -> None:
     offsets = OffsetMap(60 * SLOT_BYTES, dictionary_bytes=held * HELD_BYTES)
     model: dict[bytes, int] = {}
     for key, offset in puts:

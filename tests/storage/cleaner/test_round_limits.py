@@ -49,7 +49,7 @@ def test_cl1_a_checkpoint_outside_the_log_is_rewritten() -> None:
     assert directory.stored() == {("t", 0): 0}
 
 
-def test_cl2_neither_what_is_undecided_nor_the_active_segment_nor_below_the_first_dirty_offset() -> None:
+def test_cl2_undecided_records_the_active_segment_and_clean_offsets_are_not_cleaned() -> None:
     log = CleanedLog(DIRTY)
     log.put(9)
     log.roll()
@@ -103,7 +103,7 @@ def test_cl4_an_overdue_log_is_due_whatever_its_share_but_not_without_dirty_byte
     assert (directory.manager.grab_filthiest(NOW_MS + 2) is not None) == due
 
 
-def test_cl4_what_is_overdue_has_cleanable_bytes() -> None:
+def test_cl4_an_overdue_log_has_cleanable_bytes() -> None:
     """A log whose dirty segments are all undecided may be overdue and still have nothing to clean."""
     directory = Directory()
     log = directory.add("t", 21)
@@ -237,7 +237,7 @@ def test_cl9_reading_of_the_first_segment_begins_where_its_index_says() -> None:
 # Groups, and the new segment
 
 
-def test_cl10_what_was_cleaned_before_is_copied_again_without_what_was_written_since() -> None:
+def test_cl10_cleaned_segments_are_copied_again_without_superseded_records() -> None:
     log = CleanedLog()
     log.put_each(1, 2, 3)
     log.roll()
@@ -285,7 +285,7 @@ def test_cl24_a_tombstone_is_seen_for_its_retention_after_the_first_round() -> N
         assert (1 in log.keys()) == seen, after_ms
 
 
-def test_cl25_neither_the_active_segment_nor_what_is_young_is_touched() -> None:
+def test_cl25_neither_the_active_segment_nor_young_ones_are_touched() -> None:
     log = CleanedLog(replace(DIRTY, min_compaction_lag_ms=1000))
     log.put_each(1, 1)
     log.roll()
@@ -297,7 +297,7 @@ def test_cl25_neither_the_active_segment_nor_what_is_young_is_touched() -> None:
     assert [each.tobytes() for each in log.batches()][-2:] == before[-2:]
 
 
-def test_cl26_a_marker_goes_only_after_its_data_and_a_horizon() -> None:
+def test_cl26_a_marker_is_removed_only_after_its_data_and_a_horizon() -> None:
     log = CleanedLog()
     log.in_transaction(1, 1)
     log.abort(1)
@@ -311,7 +311,7 @@ def test_cl26_a_marker_goes_only_after_its_data_and_a_horizon() -> None:
     assert present == [True, True, True, False]
 
 
-def test_cl27_the_last_batch_of_a_round_stays_though_nobody_produced_it_by_name() -> None:
+def test_cl27_the_last_batch_of_a_round_stays_even_without_a_producer_id() -> None:
     log = CleanedLog()
     log.put_each(1, 2)
     without_key(log)

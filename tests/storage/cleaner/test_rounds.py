@@ -21,7 +21,7 @@ from tests.storage.recovery.stopped_logs import poke
 
 
 @pytest.mark.covers("LogCleanerTest.testCleanSegments")
-def test_cl24_of_each_key_the_last_record_stays_and_offsets_and_order_do_not_change() -> None:
+def test_cl24_the_last_record_of_each_key_stays_and_offsets_and_order_do_not_change() -> None:
     log = CleanedLog()
     log.fill(5, (number % 9 for number in range(1000)))
     before = {record.offset: record for record in log.records()}
@@ -84,7 +84,7 @@ def test_cl8_a_full_map_ends_within_a_batch_and_the_round_with_it() -> None:
 
 
 @pytest.mark.covers("LogCleanerTest.testPartialSegmentClean")
-def test_cl8_a_round_that_the_map_ended_goes_on_where_it_stopped() -> None:
+def test_cl8_the_round_after_a_full_map_continues_where_it_ended() -> None:
     log = CleanedLog()
     log.put_each(0, 1, 0, 1, 0)
     log.roll()
@@ -147,7 +147,7 @@ def test_cl25_segments_from_the_first_uncleanable_offset_on_stay_as_they_are() -
     assert sum(segment.size_bytes for segment in log.log.local.segments.values(0, end)) < size_before
 
 
-def test_cl9_the_next_dirty_offset_is_one_above_what_the_map_reached() -> None:
+def test_cl9_the_next_dirty_offset_is_one_above_the_last_that_the_map_reached() -> None:
     log = CleanedLog()
     log.put_each(1, 2, 3)
     log.roll()
@@ -246,7 +246,7 @@ def test_cl20_a_flipped_bit_is_not_given_a_checksum_that_is_right() -> None:
         log.clean()
 
 
-def test_cl20_a_flipped_bit_in_what_was_cleaned_before_is_found_too() -> None:
+def test_cl20_a_flipped_bit_in_a_cleaned_segment_is_found_too() -> None:
     """The map reads only the dirty part, so the damage is met while the rest is copied."""
     log = CleanedLog()
     log.put(1)

@@ -446,14 +446,14 @@ def test_cl12_data_before_the_first_offset_of_an_aborted_transaction_is_not_of_i
     assert walk.can_discard(control(10, 1, is_commit=False))
 
 
-def test_cl12_data_outside_transactions_is_nobodys_to_discard() -> None:
+def test_cl12_data_outside_transactions_is_not_discarded() -> None:
     walk = CleanedTransactions()
     walk.add_aborted([AbortedTransaction(1, 0, 9, 10)])
     data = batch(1, producer_id=1, producer_epoch=0, sequence=0)
     assert not walk.can_discard(RecordBatch(data, 0, len(data)))
 
 
-def test_cl21_who_asks_is_told_of_the_aborted_whose_data_was_seen() -> None:
+def test_cl21_the_callback_gets_the_aborted_transactions_whose_data_was_seen() -> None:
     kept: list[AbortedTransaction] = []
     walk = CleanedTransactions(kept.append)
     first, second = AbortedTransaction(1, 0, 3, 4), AbortedTransaction(2, 1, 4, 5)

@@ -28,7 +28,7 @@ WRITTEN_BY_KAFKA = {
 
 @quick
 @given(st.sampled_from(CODECS), st.integers(0, 2), st.binary(max_size=300), st.integers(1, 400))
-def test_codec_gives_back_what_it_took(codec: Compression, magic: int, data: bytes, times: int) -> None:
+def test_codec_round_trip(codec: Compression, magic: int, data: bytes, times: int) -> None:
     magic = 2 if codec is Compression.ZSTD else magic
     packed = compress(codec, data * times, magic=magic)
     assert decompress(codec, memoryview(packed), magic=magic) == data * times
@@ -46,7 +46,7 @@ def test_codec_gives_back_what_it_took(codec: Compression, magic: int, data: byt
     # Level 22 fills 128 MiB.
     [*CODECS[:-1], pytest.param(Compression.ZSTD, marks=pytest.mark.slow)],
 )
-def test_every_level_of_a_codec_gives_back_what_it_took(codec: Compression) -> None:
+def test_every_level_of_a_codec_round_trips(codec: Compression) -> None:
     data = b"data" * 256
     levels = (
         [None] if codec.levels is None else [None, codec.levels[0], codec.default_level, codec.levels[-1]]
@@ -104,7 +104,7 @@ def test_bomb_holds_no_more_than_the_limit_and_a_block(codec: Compression) -> No
 
 
 @pytest.mark.parametrize("codec", STREAMS)
-def test_stream_cut_anywhere_is_invalid_or_gives_less(codec: Compression) -> None:
+def test_stream_cut_anywhere_is_invalid_or_decompresses_to_less(codec: Compression) -> None:
     data = b"a record or two" * 9
     packed = compress(codec, data)
     for size_bytes in range(len(packed)):

@@ -164,11 +164,11 @@ def test_t19_frame_without_its_end_mark_ends_early_and_any_kind_of_buffer_is_rea
             decompress_lz4(data[:-cut], LIMIT, magic=2)
 
 
-def test_kafka_4549_last_block_stands_before_the_end_mark() -> None:
+def test_kafka_4549_last_block_is_before_the_end_mark() -> None:
     written = compress_lz4(INCOMPRESSIBLE * 110, magic=2)
     assert written.endswith(stored((INCOMPRESSIBLE * 110)[65536:]) + bytes(4))
 
 
-def test_t19_bytes_behind_the_end_mark_are_not_looked_at() -> None:
+def test_t19_bytes_after_the_end_mark_are_ignored() -> None:
     assert decompress_lz4(frame([stored(b"abc")]) + frame([stored(b"def")]), LIMIT, magic=2) == b"abc"
     assert decompress_lz4(frame([stored(b"abc")], tail=struct.pack("<I", 1 << 31)), LIMIT, magic=2) == b"abc"

@@ -38,7 +38,7 @@ def test_t18_input_without_the_magic_is_one_raw_block() -> None:
     assert decompress_snappy(raw(b"short"), LIMIT) == b"short"
 
 
-def test_t18_another_header_may_stand_in_place_of_a_block() -> None:
+def test_t18_another_header_may_be_in_place_of_a_block() -> None:
     assert decompress_snappy(HEADER + block(b"one") + HEADER + block(b"two"), LIMIT) == b"onetwo"
 
 

@@ -59,7 +59,7 @@ def test_cl1_a_log_without_compaction_is_passed_over() -> None:
 
 
 @pytest.mark.covers("LogCleanerManagerTest.testGrabFilthiestCompactedLogThrowsException")
-def test_cl6_a_log_whose_state_cannot_be_told_is_uncleanable() -> None:
+def test_cl6_a_log_whose_state_cannot_be_read_is_uncleanable() -> None:
     directory = three_logs()
     broken = directory.logs["tp2-0"]
 
@@ -162,7 +162,7 @@ def test_kafka_3330_a_checkpoint_outside_the_log_counts_as_its_start(checkpoint:
 
 
 @pytest.mark.parametrize(("policy", "told"), [("compact", 1), ("compact,delete", 0)])
-def test_cl1_that_retention_passed_the_checkpoint_is_told_of_compact_alone(
+def test_cl1_a_checkpoint_passed_by_retention_is_reported_for_compact_alone(
     policy: str, told: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = filled(20)

@@ -67,7 +67,7 @@ def test_a_log_is_made_in_the_directory_asked_for() -> None:
 
 
 @pytest.mark.covers("LogManagerTest.testGetNonExistentLog")
-def test_there_is_no_log_that_nobody_made() -> None:
+def test_no_log_exists_before_it_is_created() -> None:
     disk = new_disk()
     logs = started(disk)
     assert logs.get("t", 0) is None and not logs.delete("t", 0)
@@ -184,7 +184,7 @@ def test_ll5_the_broker_epoch_is_known_where_all_directories_agree() -> None:
     assert logs.was_clean and logs.previous_broker_epoch == 3
 
 
-def test_ap16_a_directory_that_fails_later_is_not_marked_and_its_logs_are_gone() -> None:
+def test_ap16_a_directory_that_fails_later_is_not_marked_and_its_logs_are_dropped() -> None:
     disk = new_disk()
     logs = started(disk)
     for partition, directory in enumerate(THREE):
@@ -207,7 +207,7 @@ def test_ap16_the_last_directory_does_not_fail_alone() -> None:
     assert [manager.directory for manager in logs.online] == ["two"]
 
 
-def test_ap16_who_works_on_the_files_closes_them() -> None:
+def test_ap16_the_job_that_uses_the_files_closes_them() -> None:
     """If another thread closed a descriptor under a write, the write could go to another file."""
     logs = started(new_disk())
     log = logs.create("t", 0, directory="two")
@@ -220,7 +220,7 @@ def test_ap16_who_works_on_the_files_closes_them() -> None:
     assert sum(batch.record_count for batch in log.local.segments.active.records.batches()) == 4
 
 
-def test_the_directory_of_a_path_is_told_of_those_that_work() -> None:
+def test_the_directory_of_a_path_is_found_among_those_that_work() -> None:
     logs = started(new_disk())
     assert logs.directory_of("two/t-0/x.log") == "two" and logs.directory_of("two") == "two"
     assert logs.directory_of("twos/t-0") is None and logs.directory_of(None) is None
@@ -228,7 +228,7 @@ def test_the_directory_of_a_path_is_told_of_those_that_work() -> None:
     assert logs.directory_of("two/t-0/x.log") is None
 
 
-def test_ll1_the_error_of_an_only_directory_is_raised_as_it_came() -> None:
+def test_ll1_the_error_of_the_only_directory_is_raised_unchanged() -> None:
     disk = new_disk()
     disk.fail(1, verbs={"make_directory"}, path_suffix="one")
     with pytest.raises(DirectoryFailed, match=r"^one: open failed: one: "):

@@ -142,7 +142,7 @@ def test_kafka_8306_an_empty_log_starts_where_its_checkpoint_says() -> None:
 
 
 @pytest.mark.covers("LogManagerTest.testCheckpointLogStartOffsetForNormalTopic")
-def test_1_2_a_log_start_at_the_first_segment_is_left_out_of_its_checkpoint() -> None:
+def test_a_log_start_at_the_first_segment_is_left_out_of_its_checkpoint() -> None:
     disk = new_disk()
     logs = started(disk)
     log = logs.create("t", 0)

@@ -52,7 +52,7 @@ def test_ll2_the_mark_is_durably_deleted_before_a_log_is_loaded() -> None:
     assert manager(disk).was_clean is False
 
 
-def test_ll5_the_checkpoints_say_where_each_log_stands() -> None:
+def test_ll5_the_checkpoints_hold_the_offsets_of_each_log() -> None:
     disk = new_disk()
     logs = started(disk)
     for partition in range(2):
@@ -167,7 +167,7 @@ def test_a_bad_topic_name_is_refused_and_nothing_is_made(name: str) -> None:
     assert disk.file_system(Life()).list(DIRECTORY) == before
 
 
-def test_create_gives_the_log_that_is_there_and_refuses_another_topic_id() -> None:
+def test_create_returns_the_existing_log_and_refuses_another_topic_id() -> None:
     logs = started(new_disk())
     log = logs.create("t", 0, topic_id=TOPIC_ID)
     assert logs.create("t", 0) is log and logs.create("t", 0, topic_id=TOPIC_ID) is log
@@ -175,7 +175,7 @@ def test_create_gives_the_log_that_is_there_and_refuses_another_topic_id() -> No
         logs.create("t", 0, topic_id="B" * 21 + "w")
 
 
-def test_a_deleted_partition_is_gone_and_its_offsets_do_not_haunt_a_new_one() -> None:
+def test_a_deleted_partition_leaves_no_offsets_to_a_new_one_of_its_name() -> None:
     disk = new_disk()
     logs = started(disk)
     append_each(logs.create("t", 0), 10)

@@ -62,7 +62,7 @@ def test_whatever_the_disk_refuses_is_a_storage_error_in_one_line(verb: str) -> 
     assert all(line.startswith(DIRECTORY) for line in lines)
 
 
-def test_ll1_so_is_what_it_refuses_at_the_start() -> None:
+def test_ll1_a_disk_error_at_the_start_of_the_only_directory_is_raised() -> None:
     disk = new_disk()
     started(disk)
     for number in range(1, disk.operations + 1):

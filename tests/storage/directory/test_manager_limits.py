@@ -74,7 +74,7 @@ def test_ll2_a_checkpoint_that_says_nothing_counts_as_zero(name: str, data: byte
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_ll2_a_checkpoint_that_the_disk_does_not_give_counts_as_zero(name: str) -> None:
+def test_ll2_a_checkpoint_that_cannot_be_read_counts_as_zero(name: str) -> None:
     disk = new_disk()
     logs = started(disk)
     append_each(logs.create("t", 0), 5)
@@ -86,7 +86,7 @@ def test_ll2_a_checkpoint_that_the_disk_does_not_give_counts_as_zero(name: str) 
     assert logs.logs["t-0"].log_end_offset == 5
 
 
-def test_ll4_what_no_checkpoint_names_is_zero_and_each_says_its_own() -> None:
+def test_ll4_a_log_without_a_checkpoint_entry_starts_at_zero() -> None:
     disk = new_disk()
     logs = started(disk)
     for partition in range(2):
@@ -127,7 +127,7 @@ def test_ll5_a_stop_saves_the_producers_of_each_log() -> None:
     assert started(disk).logs["t-0"].producers.last_entry(3) is not None
 
 
-def test_ll26_a_topic_id_is_written_read_again_and_held_against_what_is_asked_for() -> None:
+def test_ll26_a_topic_id_is_written_read_again_and_compared_with_the_requested_one() -> None:
     disk = new_disk()
     logs = started(disk)
     logs.create("t", 0, SMALL, TOPIC_ID)

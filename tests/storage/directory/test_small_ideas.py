@@ -178,7 +178,7 @@ def test_ap11_a_batch_beyond_31_bits_begins_a_segment_at_its_first_offset() -> N
 
 
 @pytest.mark.covers("LogLoaderTest.testOverCompactedLogRecoveryMultiRecordV1")
-def test_ap11_of_an_old_set_beyond_31_bits_only_the_last_offset_counts() -> None:
+def test_ap11_for_an_old_set_beyond_31_bits_only_the_last_offset_counts() -> None:
     file_system = new_file_system()
     log = open_log(file_system, DENSE)
     old = build_message(0, magic=1, timestamp=NOW_MS, key=b"k1", value=b"v1")

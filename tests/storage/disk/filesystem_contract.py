@@ -135,14 +135,14 @@ class FileSystemContract:
         assert file.read_at(0, 3) == b"abc"
         file.close()
 
-    def test_write_behind_the_end_leaves_zeros_between(self, fs: FileSystem, directory: str) -> None:
+    def test_write_after_the_end_leaves_zeros_between(self, fs: FileSystem, directory: str) -> None:
         file = fs.open(self.path(directory, content=b"ab", fs=fs), OpenMode.WRITE)
         file.write_at(5, b"cd")
         assert file.read_at(0, 9) == b"ab\0\0\0cd"
         assert file.size() == 7
         file.close()
 
-    def test_append_goes_to_the_present_end(self, fs: FileSystem, directory: str) -> None:
+    def test_append_writes_at_the_present_end(self, fs: FileSystem, directory: str) -> None:
         path = self.path(directory)
         one, other = fs.open(path, OpenMode.CREATE), fs.open(path, OpenMode.WRITE)
         one.append(b"one")
@@ -169,7 +169,7 @@ class FileSystemContract:
 
     # Length.
 
-    def test_truncate_cuts_and_append_goes_on_there(self, fs: FileSystem, directory: str) -> None:
+    def test_truncate_cuts_and_append_continues_there(self, fs: FileSystem, directory: str) -> None:
         file = fs.open(self.path(directory, content=b"0123456789", fs=fs), OpenMode.WRITE)
         file.truncate(4)
         assert file.size() == 4

@@ -1,4 +1,4 @@
-"""The text files beside the logs: reference section 1.2 to 1.4, tests 3.17, trap T15."""
+"""The text files beside the logs: their bytes, how they are parsed, and rule T15."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_ix12_an_entry_that_a_truncation_overtakes_is_read_again() -> None:
     assert index.entry(2) == (BASE + 30, 77)
 
 
-def test_ix12_a_lookup_that_loses_its_map_goes_on_in_the_copy() -> None:
+def test_ix12_a_lookup_that_loses_its_map_continues_in_the_copy() -> None:
     """Another thread is half way through a resize: the map is closed, and the file does not have its new length yet."""
     index = new_index()
     fill(index, [(46, 1), (47, 2)])
@@ -159,7 +159,7 @@ def test_ix24_a_last_offset_equal_to_the_base_is_sound() -> None:
         TimeIndex(fs, "45.timeindex", BASE).sanity_check()
 
 
-def test_ix25_what_was_deleted_unopened_is_not_made_again() -> None:
+def test_ix25_an_index_deleted_unopened_is_not_created_again() -> None:
     _, fs = simulated()
     lazy = lazy_offset_index(fs, "45.index", BASE, max_index_size=80)
     assert not lazy.delete_if_exists()
@@ -191,7 +191,7 @@ def test_ix27_the_order_is_free_also_once_the_entries_on_disk_were_read() -> Non
     assert list(index.entries()) == [A, B, A]
 
 
-def test_ix30_of_the_version_only_the_first_byte_is_looked_at() -> None:
+def test_ix30_only_the_first_byte_of_the_version_is_read() -> None:
     _, fs = simulated()
     fs.open("45.txnindex", OpenMode.CREATE).append(struct.pack(">hqqqq", 0x00FF, *A))
     index = TransactionIndex(fs, "45.txnindex", 0)

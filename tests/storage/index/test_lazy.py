@@ -36,7 +36,7 @@ def overtaken(lazy: LazyIndex[OffsetIndex], index: OffsetIndex) -> None:
     holder._lock = Overtaken(open_first)
 
 
-def test_ix25_who_waited_for_the_other_to_open_it_gets_the_same_index() -> None:
+def test_ix25_a_thread_that_waited_for_the_opening_gets_the_same_index() -> None:
     _, fs = simulated()
     lazy, index = lazy_offset_index(fs, "45.index", BASE, max_index_size=80), new_index(fs)
     overtaken(lazy, index)
@@ -88,7 +88,7 @@ def test_ix25_a_deletion_that_waited_for_the_opening_closes_what_is_open() -> No
         index.append(BASE, 1)
 
 
-def test_ix25_a_new_parent_is_told_to_what_another_has_opened_meanwhile() -> None:
+def test_ix25_a_new_parent_is_passed_to_an_index_opened_meanwhile() -> None:
     _, fs = simulated()
     fs.make_directory("a")
     lazy, index = lazy_offset_index(fs, "a/45.index", BASE), new_index(fs, path="a/45.index")

@@ -241,14 +241,14 @@ class TestFile:
         index.flush()
         assert disk.call_log == ["rename 45.index 46.index", "sync 45.index"]
 
-    def test_ix8_what_does_not_fit_31_bits_is_refused(self) -> None:
+    def test_ix8_an_offset_that_does_not_fit_31_bits_is_refused(self) -> None:
         index = new_index()
         assert index.relative_offset(BASE) == 0 and index.relative_offset(BASE + 2**31 - 1) == 2**31 - 1
         for offset in (BASE - 1, BASE + 2**31):
             with pytest.raises(SegmentOffsetOverflow):
                 index.relative_offset(offset)
 
-    def test_ix9_only_the_count_goes_down(self) -> None:
+    def test_ix9_truncation_lowers_the_count_only(self) -> None:
         disk, fs = simulated()
         index = new_index(fs)
         fill(index, [(46, 1), (47, 2), (48, 3)])
@@ -331,7 +331,7 @@ class TestLazyIndex:
         assert lazy.delete_if_exists()
         assert fs.list("b") == []
 
-    def test_ix25_after_it_the_index_acts(self) -> None:
+    def test_ix25_after_the_first_use_the_index_acts(self) -> None:
         _, fs = simulated()
         fs.make_directory("a")
         lazy = lazy_time_index(fs, "a/45.timeindex", BASE, max_index_size=120)

@@ -159,7 +159,7 @@ class TestAgainstAList:
 
     @settings(max_examples=60)
     @given(SORTED_OFFSETS, st.integers(-3, 5100))
-    def test_ix16_truncation_keeps_what_is_below(self, offsets: list[int], target: int) -> None:
+    def test_ix16_truncation_keeps_the_entries_below(self, offsets: list[int], target: int) -> None:
         index = new_index(slots=max(1, len(offsets)))
         index.append_all([BASE + offset for offset in offsets], offsets)
         index.truncate_to(BASE + target)
@@ -291,7 +291,7 @@ class TestWarmPartReadWhole:
         st.integers(0, 60),
         st.sampled_from(["append", "truncate", "resize", "reset"]),
     )
-    def test_ix14_what_is_found_is_the_same_whatever_came_between(
+    def test_ix14_a_lookup_finds_the_same_after_any_change(
         self, steps: list[int], repeat: int, change: str
     ) -> None:
         offsets = list(accumulate(steps * (repeat + 1)))
@@ -316,7 +316,7 @@ class TestWarmPartReadWhole:
             slot = bisect_right(offsets, target) - 1
             assert index.lookup(BASE + target) == ((BASE + offsets[slot], slot) if slot >= 0 else (BASE, 0))
 
-    def test_ix10_it_lies_in_the_last_three_pages(self) -> None:
+    def test_ix10_the_warm_section_is_in_the_last_three_pages(self) -> None:
         entries = 14 * PAGE_BYTES // 8
         index = new_index(slots=entries)
         index.append_all(range(BASE, BASE + entries), range(entries))

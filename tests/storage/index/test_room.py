@@ -92,7 +92,7 @@ def test_ll16_where_an_index_has_no_room_the_log_ends_before_the_first_offset_th
 
 
 @pytest.mark.parametrize(("index_bytes", "stays"), [(40, True), (32, False)])
-def test_ll16_where_all_entries_have_room_what_steps_back_between_them_stays_as_in_kafka(
+def test_ll16_an_offset_that_decreases_between_entries_stays_as_in_kafka(
     index_bytes: int, stays: bool
 ) -> None:
     """Five entries by offset are wanted and one by time; the first batch has none."""
@@ -107,7 +107,7 @@ def test_ll16_an_offset_that_goes_back_at_an_entry_does_not_empty_a_segment_that
     assert read_offsets(log) == [0, 1, 2, 3, 4, 5]
 
 
-def test_ll16_but_it_empties_one_whose_index_has_room_up_to_there() -> None:
+def test_ll16_an_offset_that_decreases_at_an_entry_empties_a_segment_whose_index_has_room() -> None:
     config = replace(EACH, segment_index_bytes=64)
     log, _ = recovered(config, 0, 1, 2, 3, 2, 3, 4, 5, 6, 7, 8, 9, 10)
     assert read_offsets(log) == [] and log.log_end_offset == 0

@@ -91,7 +91,7 @@ def test_ix23_emptied_filled_again_and_cut_at_its_second_entry() -> None:
     assert index.entries == 0
 
 
-def test_ix10_682_entries_are_warm_and_lie_in_the_last_three_pages() -> None:
+def test_ix10_682_entries_are_warm_and_in_the_last_three_pages() -> None:
     entries = 14 * 4096 // 12
     index = new_index(slots=entries + 1)
     index.append_all(range(entries), range(BASE, BASE + entries))
@@ -124,7 +124,7 @@ def test_ix20_only_greater_timestamps_are_kept() -> None:
     assert all_entries(index) == [(0, BASE), (1, BASE + 9), (2, BASE + 9)]
 
 
-def test_ix20_what_goes_back_is_refused_and_writes_nothing() -> None:
+def test_ix20_a_decreasing_entry_is_refused_and_writes_nothing() -> None:
     fs = new_file_system()
     index = new_index(fs)
     index.maybe_append(10, BASE + 10)

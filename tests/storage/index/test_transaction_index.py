@@ -103,7 +103,7 @@ def test_ix27_the_last_offset_must_increase(last_offset: int) -> None:
     assert list(index.entries()) == [A, B]
 
 
-def test_ix27_what_was_found_on_disk_does_not_bind_the_order() -> None:
+def test_ix27_entries_found_on_disk_do_not_restrict_the_order() -> None:
     file_system = new_file_system()
     new_index(file_system, [A, B]).close()
     index = TransactionIndex(file_system, PATH, 0)
@@ -179,7 +179,7 @@ def test_ix31_reset_empties_the_file_and_forgets_the_order() -> None:
 
 
 @pytest.mark.covers("TransactionIndexTest.testRenameIndex")
-def test_ix31_renamed_it_goes_on_under_its_new_name() -> None:
+def test_ix31_a_renamed_index_continues_under_its_new_name() -> None:
     file_system = new_file_system()
     index = new_index(file_system, [A])
     index.rename_to(PATH + ".swap")
@@ -216,7 +216,7 @@ def test_ix31_a_flush_without_a_file_makes_none() -> None:
 
 
 @pytest.mark.covers("TransactionIndexTest.testDeleteIfExists")
-def test_ix31_deletion_tells_whether_there_was_a_file() -> None:
+def test_ix31_deletion_returns_whether_there_was_a_file() -> None:
     file_system = new_file_system()
     assert not TransactionIndex(file_system, PATH, 0).delete_if_exists()
     assert new_index(file_system).delete_if_exists() and names(file_system) == []

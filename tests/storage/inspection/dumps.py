@@ -10,7 +10,7 @@ from storage.inspection.dump.dump import DumpOptions, DumpStatus, dump_files
 
 
 @dataclass
-class Told:
+class DumpResult:
     """The status of a dump, its lines and its errors."""
 
     status: DumpStatus
@@ -22,9 +22,9 @@ class Told:
         return "".join(f"{line}\n" for line in self.lines).encode()
 
 
-def dumped(*paths: str | Path, options: DumpOptions | None = None) -> Told:
+def dumped(*paths: str | Path, options: DumpOptions | None = None) -> DumpResult:
     """Dump the files. Returns what was printed."""
-    told = Told(DumpStatus.SOUND)
+    told = DumpResult(DumpStatus.SOUND)
     told.status = dump_files(
         OsFileSystem(),
         [str(path) for path in paths],

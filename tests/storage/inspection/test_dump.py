@@ -20,13 +20,13 @@ from storage.inspection.dump.dump import DumpOptions, DumpStatus
 from storage.inspection.verify.partition import verify_partition
 from tests.golden.snapshots import Snapshot, encoded
 from tests.places import GOLDEN
-from tests.storage.inspection.dumps import Told, dumped
+from tests.storage.inspection.dumps import DumpResult, dumped
 
 EXPECTED = GOLDEN / "expected"
 DIRECTORIES = sorted({str(path.parent.relative_to(EXPECTED)) for path in EXPECTED.glob("**/*.txt")})
 
 
-def golden_dump(path: str) -> Told:
+def golden_dump(path: str) -> DumpResult:
     return dumped(path, options=DumpOptions(print_data_log=path.endswith(".log")))
 
 
@@ -103,7 +103,7 @@ def test_damage_is_one_line_after_what_kafkas_tool_printed(path: str, error: str
     assert told.errors == [f"error: {path} {error}"]
 
 
-def test_zeros_behind_the_last_batch_are_damage(in_golden: None) -> None:
+def test_zeros_after_the_last_batch_are_damage(in_golden: None) -> None:
     path = "damaged/zero-tail-0/00000000000000000000.log"
     told = dumped(path)
     assert told.status is DumpStatus.DAMAGED and len(told.lines) == 12
@@ -158,7 +158,7 @@ def test_skip_record_metadata_leaves_key_and_payload(log: Path) -> None:
 
 
 @pytest.mark.covers("DumpLogSegmentsTest.testPrintDataLogPartialBatches")
-def test_max_bytes_shows_whole_batches_only_and_tells_of_no_rest(log: Path) -> None:
+def test_max_bytes_shows_whole_batches_only_and_reports_no_rest(log: Path) -> None:
     size_bytes = log.stat().st_size
     for max_bytes, count in ((0, 0), (90, 1), (size_bytes - 1, 2), (size_bytes, 3), (size_bytes + 9, 3)):
         told = dumped(log, options=DumpOptions(max_bytes=max_bytes))
@@ -171,7 +171,7 @@ def test_control_batches_show_their_marker_and_never_data(in_golden: None) -> No
     assert lines[3].endswith("headerKeys: [] endTxnMarker: ABORT coordinatorEpoch: 0")
 
 
-def test_t55_index_that_disagrees_with_its_log_is_told_newest_first(log: Path) -> None:
+def test_t55_index_that_disagrees_with_its_log_is_reported_newest_first(log: Path) -> None:
     index = log.with_suffix(".index")
     first, second, _ = (line.split(" position: ")[1].split()[0] for line in dumped(log).lines[2:])
     entries = [(1, int(first)), (2, int(second)), (3, int(second)), (4, int(first))]
@@ -188,7 +188,7 @@ def test_t55_index_that_disagrees_with_its_log_is_told_newest_first(log: Path) -
     assert dumped(index, options=DumpOptions(verify_index_only=True)).lines == [f"Dumping {index}"]
 
 
-def test_time_index_that_disagrees_with_its_log_is_told_in_order(log: Path) -> None:
+def test_time_index_that_disagrees_with_its_log_is_reported_in_order(log: Path) -> None:
     log.with_suffix(".index").write_bytes(b"")
     index = log.with_suffix(".timeindex")
     entries = [(101, 1), (101, 2), (90, 3), (200, 99)]
@@ -259,14 +259,14 @@ def test_t57_a_batch_without_producer_and_horizon(log: Path) -> None:
 
 @pytest.mark.covers("DumpLogSegmentsTest.testDumpEmptyIndex")
 def test_sanity_mode_and_an_empty_index(log: Path) -> None:
-    """An index without an entry is reported before its sanity is checked (section 4.4)."""
+    """An index without an entry is reported as empty before its sanity is checked."""
     index = log.with_suffix(".index")
     index.write_bytes(bytes(7))
     for options in (DumpOptions(), DumpOptions(index_sanity_check=True)):
         assert dumped(index, options=options).lines == [f"Dumping {index}", f"{index} is empty."]
 
 
-def test_non_consecutive_offsets_are_told_newest_first_and_only_in_deep_iteration(log: Path) -> None:
+def test_non_consecutive_offsets_are_reported_newest_first_and_only_in_deep_iteration(log: Path) -> None:
     batches = [build_batch([Record(at, 5, None, b"v")], base_offset=at) for at in (10, 12, 15)]
     log.write_bytes(b"".join(batches))
     assert dumped(log).errors == []
@@ -277,7 +277,7 @@ def test_non_consecutive_offsets_are_told_newest_first_and_only_in_deep_iteratio
     ]
 
 
-def test_bytes_behind_the_last_batch_are_told_in_kafkas_words(log: Path) -> None:
+def test_bytes_after_the_last_batch_are_reported_in_kafkas_words(log: Path) -> None:
     size_bytes = log.stat().st_size
     with log.open("ab") as file:
         file.write(b"\0" * 17)
@@ -395,7 +395,7 @@ def test_json_keeps_bytes_that_are_no_text(tmp_path: Path) -> None:
     assert json.loads(told.lines[3])["key"] == {"base64": "/wA="}
 
 
-def test_json_tells_every_kind_of_file(in_golden: None) -> None:
+def test_json_names_every_kind_of_file(in_golden: None) -> None:
     folder = "kafka-4.1/clean/transactions-0/00000000000000000009"
     kinds = set()
     for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot"):

@@ -115,7 +115,7 @@ def in_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.covers("DumpLogSegmentsTest.testDumpMetadataSnapshot")
-def test_a_snapshot_shows_its_control_records_unless_told_to_skip_them(
+def test_a_snapshot_shows_its_control_records_unless_they_are_skipped(
     in_directory: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = _control_batch(ControlType.SNAPSHOT_HEADER, bytes(10) + b"\0")

@@ -25,7 +25,7 @@ def test_every_falsified_field_is_noticed(capsys: pytest.CaptureFixture[str]) ->
     assert " 0 unnoticed" in capsys.readouterr().out
 
 
-def test_a_case_that_is_wrong_is_told_by_its_operation(
+def test_a_wrong_case_is_reported_with_its_operation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with CASES.open(encoding="utf-8") as file:

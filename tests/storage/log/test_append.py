@@ -50,7 +50,7 @@ def flip(data: bytes, position: int) -> bytes:
 # As a leader
 
 
-def test_ap7_a_leader_gives_offsets_from_the_log_end_on_and_stamps_its_epoch() -> None:
+def test_ap7_a_leader_assigns_offsets_from_the_log_end_on_and_stamps_its_epoch() -> None:
     log = open_log(new_file_system())
     first = lead(log, produced(3), epoch=4)
     second = lead(log, produced(2), epoch=5)
@@ -122,7 +122,7 @@ def test_a_compacted_topic_refuses_a_record_without_a_key() -> None:
         lead(log, produced())
 
 
-def test_log_append_time_is_stamped_and_told() -> None:
+def test_log_append_time_is_stamped_and_reported() -> None:
     log = open_log(
         new_file_system(), LogConfig(message_timestamp_type="LogAppendTime", segment_index_bytes=1200)
     )
@@ -181,7 +181,7 @@ def test_ap8_an_empty_log_that_starts_at_7_refuses_4() -> None:
 )
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_ap8_the_error_tells_the_offsets_that_were_tried(magic: int, codec: Compression) -> None:
+def test_ap8_the_error_names_the_refused_offsets(magic: int, codec: Compression) -> None:
     """A follower without records may begin its log at the offsets that the error names (KAFKA-6975)."""
     log = open_log(new_file_system(), log_start_offset=7)
     data = sent(magic, codec, first_offset=4)
@@ -209,7 +209,7 @@ def test_ap8_no_append_passes_the_last_offset() -> None:
         assert log.local.segments.base_offsets == [LAST - 3]
 
 
-def test_ap7_a_leader_gives_no_offset_beyond_the_last() -> None:
+def test_ap7_a_leader_assigns_no_offset_beyond_the_last() -> None:
     log = open_log(new_file_system(), log_start_offset=LAST - 3)
     assert lead(log, produced(2)).last_offset == LAST - 2
     size = log.local.segments.size_bytes
@@ -294,7 +294,7 @@ def sequenced(sequence: int, count: int = 1, producer_epoch: int = 0) -> bytes:
     return produced(count, producer_id=9, producer_epoch=producer_epoch, sequence=sequence)
 
 
-def test_ap12_a_repeat_of_the_last_five_batches_gives_the_old_offsets_and_writes_nothing() -> None:
+def test_ap12_a_repeat_of_the_last_five_batches_returns_the_old_offsets_and_writes_nothing() -> None:
     log = open_log(new_file_system(), ROOMY)
     for sequence in range(6):
         lead(log, sequenced(sequence))
@@ -307,7 +307,7 @@ def test_ap12_a_repeat_of_the_last_five_batches_gives_the_old_offsets_and_writes
         lead(log, sequenced(0))
 
 
-def test_ap12_of_a_repeat_offsets_and_time_are_those_of_then_and_the_largest_timestamp_that_of_now() -> None:
+def test_ap12_a_repeat_returns_offsets_and_time_of_the_first_append_and_its_own_timestamp() -> None:
     log = open_log(
         new_file_system(), LogConfig(segment_index_bytes=1200, message_timestamp_type="LogAppendTime")
     )

@@ -99,7 +99,7 @@ def test_ap2_a_followers_old_message_is_checked_too() -> None:
     assert log.log_end_offset == 0
 
 
-def test_ap2_of_a_raft_leader_each_batch_is_held_against_the_limit() -> None:
+def test_ap2_each_batch_of_a_raft_leader_is_checked_against_the_limit() -> None:
     _, log = disk_and_log(replace(ROOMY, max_message_bytes=SIZE))
     data = batch(0, epoch=3) + batch(1, epoch=3)
     raft = AppendOrigin.RAFT_LEADER
@@ -125,7 +125,7 @@ def test_ap4_equal_last_offsets_are_out_of_order() -> None:
     assert follow(log, batch(0, 2) + batch(2)).last_offset == 2
 
 
-def test_ap5_the_largest_timestamp_and_its_offset_are_told() -> None:
+def test_ap5_the_largest_timestamp_and_its_offset_are_reported() -> None:
     _, log = disk_and_log()
     info = follow(
         log, batch(0, timestamp=9) + batch(1, timestamp=20) + batch(2, timestamp=20) + batch(3, timestamp=4)
@@ -135,7 +135,7 @@ def test_ap5_the_largest_timestamp_and_its_offset_are_told() -> None:
     assert (info.max_timestamp, info.offset_of_max_timestamp) == (-1, -1)
 
 
-def test_ap7_what_a_leader_tells_is_of_the_records_as_they_are_stored() -> None:
+def test_ap7_a_leader_reports_the_records_as_they_are_stored() -> None:
     _, log = disk_and_log(replace(ROOMY, message_timestamp_type="LogAppendTime"))
     lead(log, produced(2))
     info = log.append_as_leader(produced(3, timestamp=5), leader_epoch=6, now_ms=NOW_MS + 40)
@@ -166,7 +166,7 @@ def test_ap10_the_epoch_is_noted_though_the_set_is_too_large() -> None:
 def test_ap11_a_roll_never_begins_below_the_log_end() -> None:
     _, log = disk_and_log(LogConfig(segment_bytes=2 * len(message(0)), segment_index_bytes=1200))
     for offset in range(3):
-        # The set may begin as low as `offset - (2^31 - 1)`: nobody knows.
+        # The set may begin as low as `offset - (2^31 - 1)`: its first offset is unknown.
         follow(log, message(offset))
     assert log.local.segments.base_offsets == [0, 2]
 
@@ -267,7 +267,7 @@ def test_ro3_producers_and_the_high_watermark_follow_to_the_new_base() -> None:
     assert log.marks.high_watermark_metadata == LogOffsetMetadata(3, 10, 0)
 
 
-def test_ro3_what_came_before_survives_a_power_loss() -> None:
+def test_ro3_records_before_a_roll_survive_a_power_loss() -> None:
     disk, log = disk_and_log()
     disk.sync_all()
     append_each(log, 3)
@@ -302,7 +302,7 @@ def test_fl1_the_recovery_point_moves_to_the_offset_and_never_back() -> None:
     assert log.local.recovery_point == 5
 
 
-def test_fl1_a_flush_that_a_truncation_overtakes_promises_what_stayed() -> None:
+def test_fl1_a_flush_overtaken_by_a_truncation_covers_only_the_kept_records() -> None:
     _, log = disk_and_log()
     append_each(log, 5)
     prepared = log.flushes.prepare()
@@ -380,7 +380,7 @@ def test_fl5_a_new_log_start_raises_it_and_a_lower_end_lowers_it() -> None:
     assert log.local.recovery_point == 5
 
 
-def test_fl6_a_flush_is_wanted_from_flush_messages_unflushed_records_on() -> None:
+def test_fl6_a_flush_is_due_from_flush_messages_unflushed_records_on() -> None:
     _, log = disk_and_log(replace(ROOMY, flush_messages=3))
     append_each(log, 2)
     assert log.flushes.wanted is None

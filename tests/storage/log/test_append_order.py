@@ -109,7 +109,7 @@ def test_ap2_each_old_message_is_checked(magic: int, codec: Compression) -> None
     assert log.local.segments.size_bytes == small.local.segments.size_bytes == 0
 
 
-def test_ap3_of_old_messages_the_last_offset_of_the_first_stands_in() -> None:
+def test_ap3_for_old_messages_the_last_offset_of_the_first_batch_is_used() -> None:
     """Only decompression shows their first offset: at log end 6 a wrapper from 4 to 6 is taken, but a batch is not."""
     log = open_log(new_file_system())
     follow(log, batch(0, 5))
@@ -121,7 +121,7 @@ def test_ap3_of_old_messages_the_last_offset_of_the_first_stands_in() -> None:
 
 
 @pytest.mark.covers("UnifiedLogTest.testAppendInfoFirstOffset")
-def test_ap3_the_first_offset_of_each_set_is_told() -> None:
+def test_ap3_the_first_offset_of_each_set_is_reported() -> None:
     log = open_log(new_file_system())
     firsts = [lead(log, produced(3)).first_offset, lead(log, produced(3)).first_offset]
     log.flushes.roll(now_ms=NOW_MS)
@@ -129,7 +129,7 @@ def test_ap3_the_first_offset_of_each_set_is_told() -> None:
 
 
 @pytest.mark.covers("UnifiedLogTest.testAppendWithOutOfOrderOffsetsThrowsException")
-def test_ap4_only_those_who_set_offsets_are_held_to_their_order() -> None:
+def test_ap4_offsets_must_increase_only_in_sets_that_have_them() -> None:
     log = open_log(new_file_system())
     for origin in (AppendOrigin.RAFT_LEADER, None):
         data = batch(3, epoch=0) + batch(1, epoch=0)
@@ -179,7 +179,7 @@ def test_ap7_old_sets_are_stored_as_batches(magic: int) -> None:
     assert epochs(log) == [(4, 0)] and offsets_in(all_bytes(log)) == list(range(6))
 
 
-def test_ap7_what_grew_by_a_conversion_is_held_against_the_limit_once_more() -> None:
+def test_ap7_a_set_that_a_conversion_enlarged_is_checked_against_the_limit_again() -> None:
     data = sent(0, timestamps=(-1,) * 3)
     grown = 61 + len(WORDS_IN_A_BATCH)
     largest = max(each.size_bytes for each in iterate_batches(data))

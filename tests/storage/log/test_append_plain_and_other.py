@@ -1,6 +1,6 @@
 """Each rule of a leader's append, on both ways that a set may take.
 
-One plain batch goes the short way, any other set the long one. Rules AP, LS, LV that could be missing on either.
+One plain batch passes the quick check only, any other set the rules. Either path could lack a rule of AP, LS or LV.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def plain(times: tuple[int, ...] = (NOW_MS,), key: bytes | None = b"k", size: in
 
 
 class Idempotent:
-    """The next batch of a producer with an id. It goes the short way up to the log and the long way from there."""
+    """The next batch of a producer with an id: it passes the quick check, then the check of its producer."""
 
     sequence = 0
 
@@ -97,7 +97,7 @@ def test_ap2_the_limit_itself_is_taken_and_a_byte_more_is_not(made: Made) -> Non
         lead(opened(replace(ROOM, max_message_bytes=len(data) - 1)), data)
 
 
-def test_ap5_ap7_what_is_told_is_what_is_stored(made: Made) -> None:
+def test_ap5_ap7_the_reported_values_are_the_stored_ones(made: Made) -> None:
     log = opened()
     lead(log, made((NOW_MS, NOW_MS + 9, NOW_MS + 3)), epoch=3)
     data = made((NOW_MS + 5, NOW_MS + 2))
@@ -122,7 +122,7 @@ def test_ap5_without_timestamps_there_is_no_offset_of_the_largest(made: Made) ->
     assert (info.max_timestamp, info.offset_of_max_timestamp) == (-1, 1 if made is compressed else -1)
 
 
-def test_ap7_the_log_start_is_told(made: Made) -> None:
+def test_ap7_the_log_start_is_reported(made: Made) -> None:
     log = opened()
     lead(log, made((NOW_MS,) * 3))
     log.marks.update_high_watermark(3)
@@ -184,7 +184,7 @@ def test_lv11_a_wrong_max_timestamp_is_put_right_and_sealed(made: Made) -> None:
     assert log.local.segments.active.max_timestamp == (NOW_MS + 1, 1)
 
 
-def test_lv11_a_topic_of_append_time_stamps_and_tells_it(made: Made) -> None:
+def test_lv11_a_topic_of_append_time_stamps_and_reports_it(made: Made) -> None:
     log = opened(replace(ROOM, message_timestamp_type="LogAppendTime"))
     info = lead(log, made((NOW_MS - 9,)), now_ms=NOW_MS + 5)
     assert (info.max_timestamp, info.log_append_time_ms) == (NOW_MS + 5, NOW_MS + 5)
@@ -222,7 +222,7 @@ def test_ap10_a_set_above_segment_bytes_is_refused_on_either_way(made: Made) -> 
         lead(opened(replace(ROOM, segment_bytes=len(data) - 1)), data)
 
 
-def test_ap7_no_offset_beyond_the_last_is_given(made: Made) -> None:
+def test_ap7_no_offset_beyond_the_last_is_assigned(made: Made) -> None:
     log = opened()
     last = (1 << 63) - 2
     follow(log, batch(last - 1))
@@ -254,7 +254,7 @@ def test_ap16_a_failed_write_takes_the_log_offline_on_either_way(made: Made) -> 
         lead(log, made())
 
 
-def test_ls1_an_entry_comes_once_more_than_the_interval_follows_the_last(made: Made) -> None:
+def test_ls1_an_entry_is_due_after_more_bytes_than_the_interval(made: Made) -> None:
     size = len(made())
     config = replace(ROOM, index_interval_bytes=2 * size)
     log = opened(config)
@@ -353,7 +353,7 @@ def test_ls4_the_configuration_of_now_counts(made: Made) -> None:
         lead(log, made())
 
 
-def test_ls13_after_a_truncation_the_segment_is_what_it_holds(made: Made) -> None:
+def test_ls13_after_a_truncation_the_segments_state_matches_its_batches(made: Made) -> None:
     size = len(made())
     log = opened(replace(ROOM, segment_ms=1000, index_interval_bytes=size))
     for each in (0, 1, 2, 3):
@@ -499,7 +499,7 @@ class Twin:
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(STEPS, min_size=1, max_size=30))
-def test_whatever_comes_between_both_ways_leave_the_same(steps: list[tuple[str, int, int]]) -> None:
+def test_both_ways_leave_the_same_whatever_is_appended_between(steps: list[tuple[str, int, int]]) -> None:
     """The two are compared by answers, errors, marks and, in the end, every byte of every file."""
     short, long = Twin(is_long=False), Twin(is_long=True)
     for step in steps:

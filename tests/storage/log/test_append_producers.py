@@ -31,7 +31,7 @@ def test_ap12_a_refused_sequence_is_noticed_after_the_roll() -> None:
     assert lead(log, sequenced(3)).first_offset == 3
 
 
-def test_ap12_of_a_set_that_begins_with_a_repeat_nothing_is_written() -> None:
+def test_ap12_nothing_of_a_set_that_begins_with_a_repeat_is_written() -> None:
     """Only a follower's or an old client's set has several batches. In a client's set the first repeat ends it."""
     log = open_log(new_file_system())
     lead(log, sequenced(0))

@@ -60,7 +60,7 @@ def consume(log: PartitionLog, offset: int) -> list[Read]:
 )
 @pytest.mark.parametrize("segment_bytes", [LogConfig().segment_bytes, 237])
 @pytest.mark.parametrize("seed", range(3))
-def test_rd3_what_was_read_is_never_truncated_afterwards(seed: int, segment_bytes: int) -> None:
+def test_rd3_records_that_were_read_are_never_truncated_afterwards(seed: int, segment_bytes: int) -> None:
     log = open_log(new_file_system(), replace(SMALL, segment_bytes=segment_bytes))
     replica, draws = Replica(log), Draws(seed)
     consumed: list[Read] = []

@@ -12,7 +12,7 @@ from tests.storage.logs import NOW_MS, SIZE, THREE, append_each, new_disk, new_f
 from tests.storage.recovery.stopped_logs import file_of
 
 
-def test_ro2_the_log_end_lies_in_the_new_segment() -> None:
+def test_ro2_the_log_end_is_in_the_new_segment() -> None:
     log = open_log(new_file_system())
     append_each(log, 3)
     assert log.local.log_end == LogOffsetMetadata(3, 0, 3 * SIZE)
@@ -48,7 +48,7 @@ def test_fl5_a_flush_that_a_later_one_overtook_moves_no_recovery_point_beyond_th
     assert (log.log_end_offset, log.local.recovery_point) == (3, 3)
 
 
-def test_fl2_what_a_truncation_deleted_meanwhile_needs_no_sync() -> None:
+def test_fl2_segments_that_a_truncation_deleted_meanwhile_need_no_sync() -> None:
     log = open_log(new_file_system(), THREE)
     log.flushes.flush()
     append_each(log, 2)
@@ -59,7 +59,7 @@ def test_fl2_what_a_truncation_deleted_meanwhile_needs_no_sync() -> None:
     assert log.local.recovery_point <= log.log_end_offset and log.online.reason is None
 
 
-def test_fl2_what_is_there_and_cannot_be_synced_is_an_error() -> None:
+def test_fl2_a_live_segment_that_cannot_be_synced_is_an_error() -> None:
     disk = new_disk()
     log = open_log(new_file_system(disk), THREE)
     append_each(log, 2)

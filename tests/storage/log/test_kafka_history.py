@@ -23,7 +23,7 @@ def test_kafka_4893_no_directory_name_is_longer_than_a_file_system_allows() -> N
 
 
 @pytest.mark.parametrize(("last_base", "groups"), [((1 << 31) - 1, 1), (1 << 31, 2)])
-def test_kafka_2024_and_5413_segments_whose_offsets_lie_too_far_apart_are_not_joined(
+def test_kafka_2024_and_5413_segments_whose_offsets_are_too_far_apart_are_not_joined(
     last_base: int, groups: int
 ) -> None:
     """However sparse the indexes are, the base of the following segment bounds the last offset."""

@@ -236,7 +236,7 @@ def test_ls2_a_followers_single_batches_are_indexed_from_the_second_on() -> None
 # Recovery
 
 
-def test_t37_recovery_walks_the_whole_segment_in_which_the_recovery_point_lies() -> None:
+def test_t37_recovery_walks_the_whole_segment_that_holds_the_recovery_point() -> None:
     """Damage below the recovery point but in its segment is found. Segments below are not checked."""
     for damaged_base, is_found in ((0, False), (5, True)):
         file_system = new_file_system()

@@ -123,7 +123,7 @@ def test_kafka_16310_the_record_with_the_greatest_timestamp_is_looked_for_in_its
 
 @pytest.mark.parametrize("append_time", [False, True])
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
-def test_kafka_16341_and_16342_a_leader_tells_the_last_offset_of_the_batch_with_the_greatest_timestamp(
+def test_kafka_16341_and_16342_a_leader_reports_the_last_offset_of_the_batch_with_the_greatest_timestamp(
     codec: Compression, append_time: bool
 ) -> None:
     kind = "LogAppendTime" if append_time else "CreateTime"
@@ -163,7 +163,7 @@ GAPS = [0, 2, 5]
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("inner", [GAPS, [0, 0, 0]])
-def test_kafka_9080_and_9669_old_sets_whose_offsets_leap_are_taken_and_renumbered(
+def test_kafka_9080_and_9669_old_sets_with_gaps_in_offsets_are_accepted_and_renumbered(
     magic: int, inner: list[int]
 ) -> None:
     messages = b"".join(

@@ -81,7 +81,7 @@ def test_rd2_a_segment_without_the_offset_is_followed_by_the_next_and_the_next()
     assert offsets(log, 41, Isolation.LOG_END) == [60]
 
 
-def test_rd4_the_place_told_is_the_log_end_not_the_bound() -> None:
+def test_rd4_the_reported_place_is_the_log_end_not_the_bound() -> None:
     log = log_of(0, ROOMY)
     append_each(log, 5)
     log.append_as_leader(produced(5), leader_epoch=0, now_ms=NOW_MS)
@@ -133,7 +133,7 @@ def test_rd8_the_earliest_is_the_log_start_with_the_epoch_that_holds_there() -> 
     assert found is not None and (found.offset, found.leader_epoch) == (2, None)
 
 
-def test_rd8_of_segments_with_one_greatest_timestamp_the_first_and_its_first_record() -> None:
+def test_rd8_of_several_segments_with_the_greatest_timestamp_the_first_counts() -> None:
     log = log_of(0, ROOMY)
     records = [Record(index, NOW_MS + at, None, None) for index, at in enumerate((5, 9, 7, 9, 1))]
     for base in (0, 5):
@@ -191,7 +191,7 @@ def test_rt1_decided_transactions_below_it_hold_nothing_back() -> None:
     send(log, 7)
     end(log, 7)
     append_each(log, 4)
-    # A follower is told so, before the producers are asked.
+    # A follower gets this error before the producers are asked.
     log.marks.high_watermark, log.marks._high_watermark_place = log.log_end_offset, log.local.log_end
     assert log.producers.first_unstable_transaction is not None
     log.marks.maybe_increment_log_start_offset(4)
@@ -350,7 +350,7 @@ def test_rt15_both_directories_are_synced_after_the_rename() -> None:
     ]
 
 
-def test_rt16_the_checkpoint_is_written_only_where_the_recovery_point_went_down() -> None:
+def test_rt16_the_checkpoint_is_written_only_where_the_recovery_point_was_lowered() -> None:
     told: list[int] = []
     log = PartitionLog.open(
         new_file_system(),

@@ -63,12 +63,12 @@ def test_rd11_the_high_watermark_through_the_life_of_a_log() -> None:
 
 
 @pytest.mark.covers("UnifiedLogTest.testMaybeUpdateHighWatermarkAsFollower")
-def test_rd11_a_follower_takes_what_it_is_told_up_to_its_end() -> None:
+def test_rd11_a_follower_adopts_a_high_watermark_up_to_its_end() -> None:
     log = log_of(20)
     assert [log.marks.update_high_watermark(offset) for offset in (19, 19, 20, 21, 3)] == [19, 19, 20, 20, 3]
 
 
-def test_rd11_it_moves_to_the_base_of_the_batch_in_which_it_lies() -> None:
+def test_rd11_the_high_watermark_moves_to_the_base_of_the_batch_that_holds_it() -> None:
     """Kafka 4.1 does so when a reader asks for its place. No reader sees the batch either way."""
     log = log_of(0)
     for _ in range(2):
@@ -86,14 +86,14 @@ def test_rd11_across_a_gap_it_moves_up_to_the_next_batch() -> None:
     assert log.marks.high_watermark_metadata == LogOffsetMetadata(9, 0, 2 * SIZE) and log.high_watermark == 9
 
 
-def test_rd11_below_the_log_start_it_stands_at_the_log_start() -> None:
+def test_rd11_a_high_watermark_below_the_log_start_becomes_the_log_start() -> None:
     log = log_of(5)
     log.marks.update_high_watermark(5)
     log.marks.maybe_increment_log_start_offset(3)
     assert log.marks.update_high_watermark(1) == 3
 
 
-def test_rd11_it_is_never_negative() -> None:
+def test_rd11_the_high_watermark_is_never_negative() -> None:
     with pytest.raises(AssertionError):
         log_of(1).marks.update_high_watermark(-1)
 
@@ -105,7 +105,7 @@ def test_kafka_9491_a_full_truncation_moves_it_with_the_log_start() -> None:
     assert log.log_start_offset == log.high_watermark == log.log_end_offset == 50
 
 
-def test_kafka_9196_what_comes_after_a_roll_is_hidden_until_it_is_committed() -> None:
+def test_kafka_9196_records_after_a_roll_are_hidden_until_they_are_committed() -> None:
     log = log_of(3)
     log.marks.update_high_watermark(3)
     assert log.marks.high_watermark_metadata == LogOffsetMetadata(3, 0, 3 * SIZE)
@@ -145,7 +145,7 @@ def test_t25_records_below_the_offset_come_with_their_batch() -> None:
 
 
 @pytest.mark.covers("LocalLogTest.testWhenFetchOffsetHigherThanMaxOffset")
-def test_rd3_an_offset_above_the_bound_gives_its_place_and_no_bytes() -> None:
+def test_rd3_an_offset_above_the_bound_returns_its_place_and_no_bytes() -> None:
     log = log_of(5, segment_batches=2)
     assert log.local.segments.base_offsets == [0, 2, 4]
     bound = LogOffsetMetadata(4, 4, 0)
@@ -160,7 +160,7 @@ def test_rd3_an_offset_above_the_bound_gives_its_place_and_no_bytes() -> None:
 
 
 @pytest.mark.covers("UnifiedLogTest.testConvertToOffsetMetadataDoesNotThrowOffsetOutOfRangeError")
-def test_rd2_of_an_offset_outside_the_log_only_the_offset_is_known() -> None:
+def test_rd2_only_the_offset_is_known_of_an_offset_outside_the_log() -> None:
     log = log_of(6, segment_batches=2)
     log.marks.update_high_watermark(6)
     log.marks.maybe_increment_log_start_offset(4)
@@ -173,7 +173,7 @@ def test_rd2_of_an_offset_outside_the_log_only_the_offset_is_known() -> None:
 
 
 @pytest.mark.covers("UnifiedLogTest.testCompressedMessages")
-def test_t25_every_offset_of_a_set_gives_the_whole_set() -> None:
+def test_t25_every_offset_of_a_set_returns_the_whole_set() -> None:
     log = log_of(0, segment_batches=2)
     for _ in range(2):
         log.append_as_leader(produced(2), leader_epoch=0, now_ms=NOW_MS)

@@ -47,7 +47,7 @@ def test_ap2_a_changed_byte_is_noticed_in_a_batch_of_any_size_and_kind(
 
 
 @pytest.mark.parametrize("kind", [bytes, memoryview])
-def test_lv14_a_buffer_that_is_no_bytearray_stays_as_it_came(kind: type[bytes | memoryview]) -> None:
+def test_lv14_a_buffer_that_is_no_bytearray_stays_unchanged(kind: type[bytes | memoryview]) -> None:
     sound = sized(200)
     checked = PlainBatches(ValidationRules()).check(kind(sound), 5, 1, NOW_MS)
     assert checked is not None and checked.records is not sound

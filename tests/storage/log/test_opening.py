@@ -78,7 +78,7 @@ def old_set(*timestamps: int, magic: int) -> bytes:
     )
 
 
-def test_t27_the_last_offset_of_a_wrapper_stands_in_for_its_first() -> None:
+def test_t27_the_last_offset_of_a_wrapper_is_used_for_its_first() -> None:
     """Only decompression shows the first offset.
 
     A follower does without, so it also takes a gap below the last one.

@@ -102,7 +102,7 @@ def test_t26_the_metadata_holds_the_base_offset_of_the_batch_found() -> None:
 
 
 @pytest.mark.covers("UnifiedLogTest.testReadWithMinMessage", "UnifiedLogTest.testReadWithTooSmallMaxLength")
-def test_rd_at_least_one_batch_comes_by_default_and_less_without() -> None:
+def test_rd_at_least_one_batch_is_returned_by_default_and_less_without() -> None:
     log = log_of(3)
     assert offsets_in(log.read(1, max_size=1).records) == [1]
     data = log.read(1, max_size=1, min_one_message=False)

@@ -37,7 +37,7 @@ def log_of(count: int, file_system: SimFileSystem) -> PartitionLog:
     "LocalLogTest.testLogDeleteDirSuccessWhenEmptyAndFailureWhenNonEmpty",
 )
 @pytest.mark.parametrize("is_closed", [True, False])
-def test_rt13_delete_removes_segments_what_lies_beside_them_and_the_directory(is_closed: bool) -> None:
+def test_rt13_delete_removes_segments_other_files_and_the_directory(is_closed: bool) -> None:
     file_system = new_file_system()
     log = log_of(50, file_system)
     assert len(log.local.segments) > 1
@@ -95,7 +95,7 @@ def test_rt14_without_its_handles_neither_append_nor_roll() -> None:
     "LocalLogTest.testLogDirRenameToExistingDir",
     "LogSegmentsTest.testUpdateDir",
 )
-def test_rt15_a_renamed_log_goes_on_in_its_new_directory() -> None:
+def test_rt15_a_renamed_log_continues_in_its_new_directory() -> None:
     file_system = new_file_system()
     log = log_of(50, file_system)
     assert not log.rename_directory("topic-0")
@@ -157,7 +157,7 @@ def test_rt15_a_rename_that_fails_takes_the_log_offline(monkeypatch: pytest.Monk
     assert log.directory == DIRECTORY
 
 
-def test_rt14_an_orderly_stop_makes_no_index_of_a_segment_that_nobody_used() -> None:
+def test_rt14_an_orderly_stop_makes_no_index_of_an_unused_segment() -> None:
     """A differential run found it: the next start makes the index, then takes the snapshot at the log end."""
     file_system = new_file_system()
     log = open_log(file_system, clean=True)

@@ -183,7 +183,7 @@ def test_rt7_what_is_below_the_log_start_offset_is_deleted(log_start: int, left:
     "UnifiedLogTest.shouldDeleteStartOffsetBreachedSegmentsWhenPolicyDoesNotIncludeDelete",
     "UnifiedLogTest.shouldNotDeleteSegmentsWhenPolicyDoesNotIncludeDelete",
 )
-def test_kafka_7400_rt4_a_compacted_log_loses_what_lies_below_its_start_only() -> None:
+def test_kafka_7400_rt4_a_compacted_log_loses_only_segments_below_its_start() -> None:
     log = open_log(
         new_file_system(),
         LogConfig(

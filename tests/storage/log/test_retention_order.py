@@ -48,7 +48,7 @@ def of_times(*times: int) -> PartitionLog:
     return log
 
 
-def test_rt4_retention_by_size_comes_before_retention_by_time() -> None:
+def test_rt4_retention_by_size_precedes_retention_by_time() -> None:
     """The first segment is young, so the old ones after it are not checked until it is deleted by size."""
     log = of_times(NOW_MS, NOW_MS - 5000, NOW_MS)
     assert log.retention.delete_old(NOW_MS) == 2
@@ -77,7 +77,7 @@ def test_rt11_the_first_segment_is_emptied_and_not_made_again_where_the_truncati
     assert (log.log_start_offset, log.log_end_offset) == (3, 3)
 
 
-def test_rd2_a_read_that_begins_at_its_bound_tells_the_bound_itself() -> None:
+def test_rd2_a_read_that_begins_at_its_bound_returns_the_bound_itself() -> None:
     """The read returns the place of its bound, not of the batch that holds the bound and may begin below."""
     log = open_log(new_file_system())
     append_each(log, 1)

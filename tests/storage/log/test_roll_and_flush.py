@@ -104,7 +104,7 @@ def test_ro2_stale_files_of_the_new_base_are_removed() -> None:
 
 
 @pytest.mark.covers("UnifiedLogTest.testLogRolls")
-def test_ro3_a_roll_takes_a_snapshot_and_what_came_before_is_on_disk() -> None:
+def test_ro3_a_roll_takes_a_snapshot_and_syncs_earlier_records() -> None:
     log = open_log(new_file_system())
     append_each(log, 3)
     log.flushes.roll(now_ms=NOW_MS)
@@ -181,7 +181,7 @@ def test_flush_messages_asks_for_a_flush_of_everything() -> None:
     assert log.local.recovery_point == 3 and log.flushes.wanted is None
 
 
-def test_a_prepared_flush_covers_what_was_there_and_appends_go_on() -> None:
+def test_a_prepared_flush_covers_earlier_records_while_appends_continue() -> None:
     disk = new_disk()
     file_system = new_file_system(disk)
     log = open_log(file_system)

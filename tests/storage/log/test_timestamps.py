@@ -50,7 +50,7 @@ def test_rd8_the_answer_carries_the_epoch_of_its_batch() -> None:
 
 
 @pytest.mark.covers("UnifiedLogTest.testFetchOffsetByTimestampWithMaxTimestampIncludesTimestamp")
-def test_rd8_of_the_greatest_timestamp_the_first_record_that_has_it() -> None:
+def test_rd8_the_first_record_with_the_greatest_timestamp_is_found() -> None:
     log = open_log(new_file_system())
     for timestamp in (0, 1, 0):
         log.append_as_leader(produced(timestamp=NOW_MS + timestamp), leader_epoch=0, now_ms=NOW_MS)
@@ -63,7 +63,7 @@ def test_rd8_of_the_greatest_timestamp_the_first_record_that_has_it() -> None:
     )
 
 
-def test_rd8_the_greatest_timestamp_may_lie_below_the_log_start() -> None:
+def test_rd8_the_greatest_timestamp_may_be_below_the_log_start() -> None:
     log = log_of(9, 1, 2)
     log.marks.maybe_increment_log_start_offset(2)
     latest = log.reads.offset_for_timestamp(MAX_TIMESTAMP)
@@ -91,7 +91,7 @@ def test_t28_records_below_the_log_start_are_skipped() -> None:
     assert found(log, 1) == (7, 3)
 
 
-def test_rd8_a_segment_whose_hits_lie_below_the_log_start_ends_the_search() -> None:
+def test_rd8_a_segment_whose_hits_are_below_the_log_start_ends_the_search() -> None:
     """Kafka does the same: the next segment is not asked, though it would have an answer."""
     log = log_of(9, 1, 10, 11)
     log.marks.maybe_increment_log_start_offset(1)
@@ -122,7 +122,7 @@ def test_rd10_offsets_before_a_time_are_those_of_the_segments_modified_by_then()
     assert log.reads.offsets_before(LATEST_TIMESTAMP, 1, NOW_MS) == [5]
 
 
-def test_rd10_none_lies_below_the_log_start_and_an_empty_end_is_no_start() -> None:
+def test_rd10_no_offset_is_below_the_log_start_and_an_empty_end_is_no_start() -> None:
     log = log_of(0, 1, 2)
     log.marks.maybe_increment_log_start_offset(1)
     log.flushes.roll(now_ms=NOW_MS)

@@ -102,7 +102,7 @@ def test_rd12_a_decided_transaction_holds_back_until_the_high_watermark_passes_i
 
 
 @pytest.mark.covers("UnifiedLogTest.testFetchUpToLastStableOffset")
-def test_rd7_a_reader_of_committed_records_sees_what_lies_below_it() -> None:
+def test_rd7_a_reader_of_committed_records_sees_records_below_the_last_stable_offset() -> None:
     log = new_log()
     one, two = Producer(log, 1), Producer(log, 2)
     one.send(5)
@@ -152,7 +152,7 @@ def test_rd7_the_oldest_open_transaction_counts() -> None:
     "UnifiedLogTest.testLastStableOffsetDoesNotExceedLogStartOffsetAfterSegmentDeletion",
 )
 @pytest.mark.parametrize("is_rolled", [False, True])
-def test_rd7_it_is_not_held_below_the_log_start_offset(is_rolled: bool) -> None:
+def test_rd7_the_last_stable_offset_is_never_below_the_log_start_offset(is_rolled: bool) -> None:
     log = new_log()
     producer = Producer(log, 1)
     for _ in range(5):
@@ -267,7 +267,7 @@ def test_rd6_a_follower_has_the_same_index() -> None:
     assert aborted(follower, 0) == [(1, 0), (2, 8)]
 
 
-def test_rd5_a_read_is_told_of_those_that_reach_into_its_bytes() -> None:
+def test_rd5_a_read_reports_the_transactions_that_reach_into_its_bytes() -> None:
     log = new_log()
     for producer_id in (1, 2, 3):
         producer = Producer(log, producer_id)
@@ -282,7 +282,7 @@ def test_rd5_a_read_is_told_of_those_that_reach_into_its_bytes() -> None:
     assert (3, 4) not in (aborted(log, 0, max_size=SIZE) or [])
 
 
-def test_rd5_only_a_reader_of_committed_records_is_told() -> None:
+def test_rd5_only_a_reader_of_committed_records_gets_aborted_transactions() -> None:
     log = new_log()
     Producer(log, 1).send(1)
     for isolation in (Isolation.LOG_END, Isolation.HIGH_WATERMARK):
@@ -376,7 +376,7 @@ def test_ls13_truncation_removes_the_entries_whose_marker_is_cut() -> None:
 
 
 @pytest.mark.covers("UnifiedLogTest.testAppendToTransactionIndexFailure")
-def test_kafka_7866_t35_bytes_stand_when_the_index_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafka_7866_t35_bytes_stay_when_the_index_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     file_system = new_file_system()
     log = new_log(file_system)
     producer = Producer(log, 1)

@@ -87,7 +87,7 @@ def test_rt9_below_the_first_segment_everything_is_deleted() -> None:
     assert (log.log_start_offset, log.log_end_offset, log.local.segments.base_offsets) == (4, 4, [4])
 
 
-def test_rt9_below_the_log_start_the_start_comes_down() -> None:
+def test_rt9_a_truncation_below_the_log_start_lowers_it() -> None:
     log = open_log(new_file_system())
     append_each(log, 10)
     log.marks.update_high_watermark(10)
@@ -96,7 +96,7 @@ def test_rt9_below_the_log_start_the_start_comes_down() -> None:
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (5, 5, 5)
 
 
-def test_rt9_the_high_watermark_never_stands_above_the_end() -> None:
+def test_rt9_the_high_watermark_is_never_above_the_end() -> None:
     log = open_log(new_file_system())
     append_each(log, 10)
     log.marks.update_high_watermark(8)
@@ -118,7 +118,7 @@ def test_rt9_epochs_that_began_after_it_are_forgotten_on_disk_too() -> None:
     assert read_file(file_system, f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n0\n"
 
 
-def test_rt9_the_recovery_point_comes_down_and_its_keeper_is_told_before_the_next_append() -> None:
+def test_rt9_the_recovery_point_is_lowered_and_its_listener_called_before_the_next_append() -> None:
     told: list[int] = []
     file_system = new_file_system()
     log = PartitionLog.open(
@@ -162,7 +162,7 @@ def test_rt9_a_refilled_log_reads_the_same() -> None:
 
 
 @pytest.mark.covers("LocalLogTest.testTruncateFullyAndStartAt")
-def test_rt12_truncated_fully_it_starts_where_it_was_told() -> None:
+def test_rt12_a_full_truncation_restarts_the_log_at_the_given_offset() -> None:
     file_system = new_file_system()
     log = open_log(file_system, THREE)
     append_each(log, 12, epoch=4)

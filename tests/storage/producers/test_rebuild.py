@@ -73,7 +73,7 @@ def test_ps24_otherwise_the_log_is_scanned_from_the_newest_snapshot_on() -> None
     assert [part.last_sequence for part in producers.producers[1].batch_metadata] == [0, 1, 2, 3, 4]
 
 
-def test_ps24_with_a_snapshot_a_clean_start_reads_what_is_after_it() -> None:
+def test_ps24_a_clean_start_reads_the_batches_after_the_snapshot() -> None:
     file_system = new_file_system()
     log = segmented(file_system, 5)
     for offset in (1, 2):
@@ -183,7 +183,7 @@ def test_kafka_15046_when_the_snapshot_cannot_be_synced_the_recovery_point_stays
 
 
 @pytest.mark.covers("UnifiedLogTest.testProducerIdMapOffsetUpdatedForNonIdempotentData")
-def test_ps15_a_snapshot_follows_records_of_nobody_too() -> None:
+def test_ps15_a_snapshot_includes_records_without_a_producer_too() -> None:
     file_system = new_file_system()
     log = open_log(file_system, ROOMY)
     append_each(log, 1)
@@ -219,7 +219,7 @@ def compacted(base_offset: int, kept: list[int], sequence: int, count: int, *, p
 )
 @pytest.mark.parametrize("kept", [[24, 26], [], [23]])
 @pytest.mark.parametrize("is_rebuilt", [True, False])
-def test_ps25_of_compacted_batches_the_header_tells_the_last_sequence(
+def test_ps25_the_header_of_a_compacted_batch_has_the_last_sequence(
     kept: list[int], is_rebuilt: bool
 ) -> None:
     file_system = new_file_system()
@@ -240,7 +240,7 @@ def test_ps25_of_compacted_batches_the_header_tells_the_last_sequence(
 
 
 @pytest.mark.covers("UnifiedLogTest.testOffsetFromProducerSnapshotFile")
-def test_ps15_a_snapshots_name_tells_its_offset() -> None:
+def test_ps15_a_snapshots_name_has_its_offset() -> None:
     assert snapshot_offset(snapshot_name(23_423_423)) == 23_423_423
 
 
@@ -270,7 +270,7 @@ def test_ps16_a_snapshot_beyond_the_log_end_is_deleted_when_loaded() -> None:
 
 
 @pytest.mark.covers("UnifiedLogTest.testActiveProducers")
-def test_ps7_what_is_known_of_active_producers() -> None:
+def test_ps7_the_last_entries_of_active_producers() -> None:
     log = open_log(new_file_system(), ROOMY)
     send(log, 0, 5, pid=23, is_transactional=True)
     entry = log.producers.producers[23]
@@ -360,7 +360,7 @@ def test_ps22_of_several_producers_the_earliest_counts() -> None:
     assert log.marks.last_stable_offset == log.log_end_offset == 7
 
 
-def test_ps11_the_index_is_told_the_last_stable_offset_of_each_abort() -> None:
+def test_ps11_the_index_gets_the_last_stable_offset_of_each_abort() -> None:
     log = open_log(new_file_system(), ROOMY)
     send(log, 0, pid=1, is_transactional=True)
     send(log, 0, pid=2, is_transactional=True)

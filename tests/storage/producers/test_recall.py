@@ -145,7 +145,7 @@ def test_a_damaged_index_stops_no_start() -> None:
     assert open_log(file_system, DENSE, clean=True).producers.producers[7].last_sequence == 3
 
 
-def test_nothing_is_looked_for_where_nobody_is_known() -> None:
+def test_nothing_is_recalled_where_no_producer_is_known() -> None:
     file_system = new_file_system()
     log = open_log(file_system, SMALL)
     log.append_as_leader(produced(), leader_epoch=0, now_ms=NOW_MS)
@@ -157,7 +157,7 @@ def test_nothing_is_looked_for_where_nobody_is_known() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_opened_alone_knows_what_kafkas_knows(clean: bool) -> None:
+def test_a_log_opened_alone_knows_the_same_batches_as_kafkas(clean: bool) -> None:
     file_system = new_file_system()
     log = open_plain_log(file_system)
     for sequence in range(3):

@@ -299,7 +299,9 @@ def test_ps21_empty_without_producers_and_unreplicated_transactions(manager: Pro
 
 
 @pytest.mark.covers("ProducerStateManagerTest.testReloadSnapshots")
-def test_reload_sees_files_that_came_and_went(manager: ProducerStateManager, file_system: FileSystem) -> None:
+def test_reload_sees_files_that_were_added_and_deleted(
+    manager: ProducerStateManager, file_system: FileSystem
+) -> None:
     write_garbage(file_system, 7, b"")
     assert manager.snapshot_offsets == []
     manager.reload_snapshots()

@@ -95,7 +95,7 @@ def test_ps4_after_a_marker_of_a_higher_epoch_the_old_sequence_is_not_asked_for(
     info.append(data(2, 0, epoch=1))
 
 
-def test_ps4_of_a_producer_that_was_unknown_no_sequence_of_this_append_is_asked_for() -> None:
+def test_ps4_no_sequence_of_an_unknown_producers_first_append_is_checked() -> None:
     manager = new_manager()
     append(manager, data(0, 5), data(1, 9))
     assert manager.producers[PID].last_sequence == 9
@@ -194,7 +194,7 @@ def decided() -> ProducerStateManager:
     return manager
 
 
-def test_ps12_what_lies_below_the_log_start_is_unstable_no_more() -> None:
+def test_ps12_transactions_below_the_log_start_are_not_unstable() -> None:
     manager = decided()
     manager.on_log_start_offset_incremented(5)
     # The marker itself is not below it.
@@ -203,7 +203,7 @@ def test_ps12_what_lies_below_the_log_start_is_unstable_no_more() -> None:
     assert manager.first_unstable_offset is None
 
 
-def test_ps14_without_a_time_nobody_is_late() -> None:
+def test_ps14_a_transaction_without_a_timestamp_is_not_late() -> None:
     manager = new_manager()
     append(manager, data(0, 0, transactional=True, timestamp=0))
     assert not manager.has_late_transaction(NOW)
@@ -219,13 +219,13 @@ def test_ps15_a_snapshot_is_on_the_disk_when_it_is_taken() -> None:
     assert path is not None and disk.durable_bytes(path) == read_file(file_system, path) != b""
 
 
-def test_ps16_at_the_end_already_what_lies_below_the_log_start_is_dropped_all_the_same() -> None:
+def test_ps16_a_state_at_the_end_still_forgets_transactions_below_the_log_start() -> None:
     manager = decided()
     manager.truncate_and_reload(6, manager.map_end_offset, NOW)
     assert manager.first_unstable_offset is None and PID in manager.producers
 
 
-def test_ps17_after_it_a_snapshot_may_be_taken_at_any_offset() -> None:
+def test_ps17_after_a_full_truncation_a_snapshot_may_be_taken_at_any_offset() -> None:
     manager = decided()
     manager.take_snapshot()
     manager.truncate_fully_and_start_at(3)
@@ -249,7 +249,7 @@ def test_ps18_a_transaction_whose_marker_is_at_the_start_stays() -> None:
     assert manager.first_unstable_offset == 0
 
 
-def test_ps19_snapshots_that_came_since_the_start_are_looked_at() -> None:
+def test_ps19_snapshots_made_since_the_start_are_considered() -> None:
     file_system = new_disk()[1]
     manager = ProducerStateManager(file_system, "/log")
     for offset in (1, 2, 5, 9):
@@ -304,7 +304,7 @@ def test_ps24_the_scan_begins_at_the_log_start() -> None:
     assert sorted(manager.producers) == [3, 4, 5] and manager.map_end_offset == 5
 
 
-def test_ps24_the_scan_goes_on_where_the_snapshot_ends() -> None:
+def test_ps24_the_scan_continues_where_the_snapshot_ends() -> None:
     file_system = new_file_system()
     log = open_log(file_system, THREE)
     for sequence in range(3):

@@ -1,4 +1,4 @@
-"""Producer snapshots: the bytes of reference section 1.10, traps T10 and T11, and every snapshot that Kafka left us."""
+"""Producer snapshots: their bytes, rules T10 and T11, and every snapshot that Kafka wrote for these tests."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_t10_entries_are_written_by_ascending_producer_id() -> None:
     assert sorted(map(fields, loaded)) == sorted(map(fields, entries))
 
 
-def test_t10_a_snapshot_in_the_order_of_kafkas_hash_map_is_read_as_it_stands() -> None:
+def test_t10_a_snapshot_in_the_order_of_kafkas_hash_map_is_read() -> None:
     packed = b"".join(encode_snapshot([an_entry(producer_id)])[10:] for producer_id in KAFKAS_ORDER)
     content = sealed(struct.pack(">i", len(KAFKAS_ORDER)) + packed)
     assert [entry.producer_id for entry in decode_snapshot(content)] == list(KAFKAS_ORDER)

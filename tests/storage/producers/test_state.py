@@ -334,7 +334,7 @@ def test_ps12_unstable_until_the_high_watermark_has_passed_the_marker(
     assert manager.first_unstable_transaction is None and manager.first_undecided_offset is None
 
 
-def test_ps25_replay_gives_the_state_that_the_appends_gave(file_system: FileSystem) -> None:
+def test_ps25_replay_makes_the_state_that_the_appends_made(file_system: FileSystem) -> None:
     live, replayed = (ProducerStateManager(file_system, "/log") for _ in range(2))
     batches = [
         data(0, 0),
@@ -383,7 +383,7 @@ def test_ps22_the_first_unstable_offset_is_the_least_of_open_and_unreplicated(
     assert manager.first_unstable_offset == 32
 
 
-def test_ps9_what_is_taken_over_is_merged_with_what_was_there(manager: ProducerStateManager) -> None:
+def test_ps9_an_update_is_merged_with_the_existing_entry(manager: ProducerStateManager) -> None:
     for number in range(4):
         append(manager, data(number, number, timestamp=NOW + number))
     append(manager, data(4, 4), data(5, 5, timestamp=NOW + 9))

@@ -77,7 +77,7 @@ def test_kafka_12153_a_truncation_below_an_open_transaction_forgets_it(fully: bo
 
 @pytest.mark.covers("ProducerStateManagerTest.testFirstUnstableOffsetAfterTruncation")
 @pytest.mark.parametrize(("offset", "expected"), [(106, None), (100, 99)])
-def test_ps16_what_a_truncation_leaves_of_a_transaction_is_open(offset: int, expected: int | None) -> None:
+def test_ps16_a_transaction_cut_by_a_truncation_is_open(offset: int, expected: int | None) -> None:
     log = open_log(new_file_system(), ROOMY, log_start_offset=99)
     send(log, 0, is_transactional=True)
     for _ in range(5):
@@ -122,7 +122,7 @@ def test_ps18_a_moved_log_start_keeps_producers_whose_records_are_deleted() -> N
 
 
 @pytest.mark.covers("UnifiedLogTest.testProducerIdExpirationOnSegmentDeletion")
-def test_ps13_a_producer_whose_records_retention_took_stays_known() -> None:
+def test_ps13_a_producer_whose_records_retention_deleted_stays_known() -> None:
     config = LogConfig(segment_index_bytes=1200, retention_ms=1000)
     log = open_log(new_file_system(), config)
     send(log, 0, pid=1, timestamp=NOW_MS - 10_000)
@@ -136,7 +136,7 @@ def test_ps13_a_producer_whose_records_retention_took_stays_known() -> None:
 @pytest.mark.covers(
     "UnifiedLogTest.testPeriodicProducerIdExpiration", "UnifiedLogTest.testProducerExpireCheckAfterDelete"
 )
-def test_ps13_a_log_forgets_idle_producers_when_told_the_time() -> None:
+def test_ps13_a_log_forgets_idle_producers_when_asked_to() -> None:
     log = open_log(new_file_system(), LogConfig(segment_index_bytes=1200, producer_id_expiration_ms=200))
     send(log)
     log.appends.remove_expired_producers(NOW_MS + 199)

@@ -154,7 +154,7 @@ def test_ps4a_a_sequence_above_the_least_one_verified_is_refused(
     assert manager.last_entry(PID) is not None
 
 
-def test_ps4a_who_may_raise_its_epoch_begins_at_zero(manager: ProducerStateManager) -> None:
+def test_ps4a_a_producer_that_may_raise_its_epoch_begins_at_zero(manager: ProducerStateManager) -> None:
     guard = ask(manager, 4, supports_epoch_bump=True)
     with pytest.raises(OutOfOrderSequence, match="is unknown and begins at offset 0 with sequence 4"):
         manager.prepare_append([data(0, 4, transactional=True)], origin=AppendOrigin.CLIENT, guard=guard)
@@ -237,7 +237,7 @@ def test_ap13_an_unknown_producer_of_a_later_epoch_may_begin_at_any_sequence(log
     assert entry is not None and (entry.producer_epoch, entry.last_sequence) == (1, 3)
 
 
-def test_ap13_a_follower_takes_what_its_leader_took(log: PartitionLog) -> None:
+def test_ap13_a_follower_accepts_what_its_leader_accepted(log: PartitionLog) -> None:
     records = batch(producer_id=PID, producer_epoch=0, sequence=0, is_transactional=True)
     log.append_as_follower(records, leader_epoch=0, now_ms=NOW_MS)
     assert log.log_end_offset == 1

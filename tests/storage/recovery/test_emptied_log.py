@@ -45,7 +45,7 @@ def test_ll22_an_epoch_whose_records_are_all_deleted_is_dropped_at_the_next_star
 
 
 @pytest.mark.parametrize("log_start_offset", [0, 9])
-def test_ll22_nothing_hangs_on_it_the_log_goes_on_where_it_ended(log_start_offset: int) -> None:
+def test_ll22_a_log_whose_epoch_was_dropped_continues_where_it_ended(log_start_offset: int) -> None:
     """No record needs an epoch: a replica without one cuts at its high watermark, which is the log end."""
     file_system = new_file_system()
     emptied(file_system).close_handles()

@@ -163,7 +163,7 @@ def test_ll15_segments_below_the_recovery_point_are_trusted_and_its_own_is_walke
     assert log.log_end_offset == 6 and cuts[0].path == file_of(6)
 
 
-def test_ll16_a_segment_whose_offsets_go_back_is_emptied() -> None:
+def test_ll16_a_segment_whose_offsets_decrease_is_emptied() -> None:
     file_system = new_file_system()
     raw_segment(file_system, 0, batches(0, 1, 2, 9, 10, 11, 4, 5))
     open_segment(file_system, 20, THREE).close_handlers()
@@ -357,7 +357,7 @@ def test_ll6_a_swap_at_or_above_the_least_cleaned_file_is_undone() -> None:
     assert read_offsets(log) == list(range(12))
 
 
-def test_ll8_a_whole_swap_wins_over_what_lies_in_its_range() -> None:
+def test_ll8_a_whole_swap_replaces_all_files_in_its_range() -> None:
     file_system = new_file_system()
     stopped(file_system)
     # Offsets 3 to 8 were compacted into one segment of the offsets 4 and 8.

@@ -170,7 +170,7 @@ def test_ll10_segments_load_in_the_order_of_their_offsets_and_other_names_are_no
     assert log.local.segments.base_offsets == [0, 3, 6, 9] and read_offsets(log) == list(range(12))
 
 
-def test_ll10_an_index_missing_where_none_should_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_ll10_a_missing_index_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     def is_told(*, clean: bool, recovery_point: int) -> bool:
         caplog.clear()
         file_system = new_file_system()
@@ -201,7 +201,7 @@ def with_producer(file_system: SimFileSystem, count: int = 10) -> None:
     log.close()
 
 
-def test_ll11_the_snapshot_at_its_end_knows_what_came_before_the_segment() -> None:
+def test_ll11_the_snapshot_at_its_end_includes_earlier_segments() -> None:
     file_system = new_file_system()
     log = open_log(file_system, THREE)
     for producer_id, sequence in ((3, 0), (3, 1), (3, 2), (4, 0), (4, 1), (4, 2)):
@@ -223,7 +223,7 @@ def test_ll11_the_snapshot_at_its_end_knows_what_came_before_the_segment() -> No
 DOOMED = "logs/topic-0." + "a" * 32 + "-delete"
 
 
-def test_ll13_what_lies_in_a_directory_about_to_be_deleted_is_neither_walked_nor_counted() -> None:
+def test_ll13_logs_in_a_directory_to_be_deleted_are_neither_walked_nor_counted() -> None:
     file_system = new_file_system()
     stopped(file_system)
     put(file_system, file_of(3), batch(3)[:-1] + b"\xff" + batch(4))
@@ -258,7 +258,7 @@ def test_ll14_after_a_cut_segments_and_snapshots_are_deleted_from_the_last_on_ea
     assert [name for name in file_system.list(DIRECTORY) if name[:20] in (f"{6:020d}", f"{9:020d}")] == []
 
 
-def test_ll14_what_was_cut_does_not_come_back_with_the_power() -> None:
+def test_ll14_a_cut_tail_does_not_return_after_a_power_loss() -> None:
     for kept in ("none", "prefix", "torn"):
         disk = new_disk()
         file_system = settled(disk)
@@ -270,7 +270,7 @@ def test_ll14_what_was_cut_does_not_come_back_with_the_power() -> None:
         assert len(disk.durable_bytes(file_of(9))) == size, kept
 
 
-def test_ll14_a_cut_that_a_dead_process_did_not_sync_is_synced_before_the_log_goes_on() -> None:
+def test_ll14_a_cut_that_a_dead_process_did_not_sync_is_synced_before_the_next_append() -> None:
     disk = new_disk()
     file_system = settled(disk)
     file = file_system.open(file_of(9), OpenMode.WRITE)
@@ -315,7 +315,7 @@ def test_ll14_the_segment_that_begins_at_the_recovery_point_is_walked() -> None:
     assert open_log(file_system, THREE, recovery_point=9).log_end_offset == 9
 
 
-def test_ll16_what_an_emptied_segment_lost_is_reported_and_what_follows_is_deleted_first() -> None:
+def test_ll16_the_bytes_of_an_emptied_segment_are_reported_and_later_segments_deleted_first() -> None:
     calls: list[str] = []
     cuts: list[RecoveryCut] = []
     file_system = new_file_system()
@@ -411,7 +411,7 @@ def test_ll25_stray_snapshots_are_deleted_and_those_of_segments_stay() -> None:
     assert [int(name[:20]) for name in names(file_system, ".snapshot")] == [3, 6, 9, 12]
 
 
-def test_ll25_no_snapshot_means_a_scan_after_a_crash_and_nobody_after_an_orderly_stop() -> None:
+def test_ll25_no_snapshot_means_a_scan_after_a_crash_and_no_producer_after_an_orderly_stop() -> None:
     for clean in (False, True):
         file_system = new_file_system()
         with_producer(file_system, 9)

@@ -105,7 +105,7 @@ def of_four_producers(file_system: SimFileSystem) -> None:
         file_system.unlink(join(DIRECTORY, name))
 
 
-def test_ll11_a_segment_recovered_at_once_does_not_know_who_wrote_below_the_log_start() -> None:
+def test_ll11_a_segment_recovered_at_once_knows_no_producers_below_the_log_start() -> None:
     file_system = new_file_system()
     of_four_producers(file_system)
     file_system.unlink(file_of(3, "index"))
@@ -254,7 +254,7 @@ def test_ll2_a_mark_that_a_dying_process_removed_does_not_come_back_with_the_pow
 # Replay from the records (PS25).
 
 
-def test_ps25_an_error_of_the_replay_tells_file_and_byte() -> None:
+def test_ps25_an_error_of_the_replay_names_file_and_byte() -> None:
     file_system = new_file_system()
     log = open_log(file_system, THREE)
     append_each(log, 1)

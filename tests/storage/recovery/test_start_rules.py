@@ -50,7 +50,7 @@ def stopped_after_a_producer(file_system: SimFileSystem) -> None:
 # Swaps
 
 
-def test_ll7_the_range_of_swaps_goes_from_the_least_base_to_the_greatest_next_offset() -> None:
+def test_ll7_the_range_of_swaps_is_from_the_least_base_to_the_greatest_next_offset() -> None:
     file_system = new_file_system()
     stopped(file_system)
     put(file_system, file_of(3, "log.swap"), batch(4))
@@ -258,7 +258,7 @@ def test_t37_recovery_does_not_move_the_recovery_point(point: int) -> None:
     assert log.local.recovery_point == 12
 
 
-def test_kafka_10101_a_recovery_point_beyond_the_end_comes_down_to_it() -> None:
+def test_kafka_10101_a_recovery_point_beyond_the_end_is_lowered_to_it() -> None:
     """The second crash would find records written since above a higher point, and trust them unseen."""
     file_system = new_file_system()
     stopped(file_system)
@@ -436,7 +436,7 @@ def test_regression_b_junk_at_the_end_costs_no_record(junk: bytes) -> None:
 
 
 @pytest.mark.slow
-def test_regression_b_a_tail_cut_at_every_byte_keeps_what_lies_before() -> None:
+def test_regression_b_a_tail_cut_at_every_byte_keeps_the_batches_before() -> None:
     disk = new_disk()
     stopped(new_file_system(disk), 3)
     for size in range(3 * SIZE):

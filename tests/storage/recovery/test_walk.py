@@ -72,7 +72,7 @@ def test_ls10_a_sound_segment_loses_nothing_and_its_indexes_are_as_before() -> N
     assert offsets == before[0] and times == [*before[1], (NOW_MS + 29, 29)]
 
 
-def test_ls10_recovery_twice_gives_the_same_bytes() -> None:
+def test_ls10_a_second_recovery_leaves_the_same_bytes() -> None:
     file_system = new_file_system()
     crashed(file_system)
     poke(file_system, 7 * SIZE + 30, b"\xff")
@@ -158,7 +158,7 @@ def test_ls10_garbage_in_the_indexes_does_not_matter() -> None:
 
 
 @pytest.mark.covers("LogSegmentTest.testRecoveryRebuildsEpochCache")
-def test_ls10_epochs_and_producers_follow_what_stays() -> None:
+def test_ls10_epochs_and_producers_follow_the_kept_batches() -> None:
     file_system = new_file_system()
     segment = open_segment(file_system)
     append_batch(segment, batch(0, 2, epoch=3, producer_id=7, producer_epoch=0, sequence=0))
@@ -200,7 +200,7 @@ def test_ls10_the_epochs_of_a_flushed_segment_are_on_disk_before_its_index_has_i
     file_system = new_file_system()
     segment = open_segment(file_system)
     append_batch(segment, batch(0, epoch=4))
-    # It has no index yet, because nobody asked for it.
+    # It has no index yet, because it was never used.
     segment.close()
     seen = []
     rename = file_system.rename

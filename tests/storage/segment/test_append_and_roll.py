@@ -350,7 +350,7 @@ def test_ls11_entries_are_counted_from_the_position_of_the_last_one() -> None:
 # Truncate
 
 
-def test_ls13_what_remains_keeps_its_age() -> None:
+def test_ls13_a_truncated_segment_keeps_its_age() -> None:
     segment = filled_segment(new_file_system(), range(5))
     assert segment.first_batch_timestamp == NOW_MS
     segment.truncate_to(3, NOW_MS + 500)
@@ -374,7 +374,7 @@ def test_ls13_the_cut_is_on_disk() -> None:
 
 
 @pytest.mark.parametrize("config", [EACH, TWO])
-def test_ls13_the_greatest_timestamp_is_that_of_what_remains(config: LogConfig) -> None:
+def test_ls13_the_greatest_timestamp_is_that_of_the_kept_batches(config: LogConfig) -> None:
     segment = open_segment(new_file_system(), config=config)
     times = [5, 9, 7, 12, 11, 3, 10, 40]
     for offset, at in enumerate(times):

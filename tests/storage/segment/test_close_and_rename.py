@@ -55,7 +55,7 @@ def test_ls14_a_preallocated_log_is_cut_to_its_records() -> None:
     assert file_system.stat(segment.path).size_bytes == SIZE
 
 
-def test_ls14_the_last_time_entry_goes_into_the_slot_that_was_kept_for_it() -> None:
+def test_ls14_the_last_time_entry_takes_the_slot_that_was_kept_for_it() -> None:
     config = LogConfig(index_interval_bytes=2 * SIZE, segment_index_bytes=36)
     segment = open_segment(new_file_system(), config=config)
     for offset in range(8):
@@ -65,7 +65,7 @@ def test_ls14_the_last_time_entry_goes_into_the_slot_that_was_kept_for_it() -> N
     assert segment.time_index.last_entry == (NOW_MS + 7, 7)
 
 
-def test_ls15_a_close_asks_for_no_maximum_that_nobody_asked_for() -> None:
+def test_ls15_a_close_does_not_read_a_maximum_that_was_never_read() -> None:
     file_system = new_file_system()
     path = filled_segment(file_system, range(3)).time_index_path
     file_system.unlink(path)
@@ -75,7 +75,7 @@ def test_ls15_a_close_asks_for_no_maximum_that_nobody_asked_for() -> None:
 
 
 @pytest.mark.parametrize("damage", [(NOW_MS + 50, 1), (NOW_MS - 50, 40)], ids=["later", "behind"])
-def test_ls15_what_the_time_index_refuses_is_logged_and_the_close_goes_on(
+def test_ls15_an_entry_that_the_time_index_refuses_is_logged_and_the_close_continues(
     damage: tuple[int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     file_system = new_file_system()
@@ -167,7 +167,7 @@ def test_ls18_a_record_below_the_index_entrys_offset_may_be_the_answer() -> None
     assert found is not None and found.offset == 7
 
 
-def test_ls18_the_start_asked_for_lies_within_a_batch() -> None:
+def test_ls18_the_start_offset_is_inside_a_batch() -> None:
     segment = open_segment(new_file_system(), config=EACH)
     append_batch(segment, batch(0, timestamp=NOW_MS))
     append_batch(segment, batch(1, 5, timestamp=NOW_MS + 100))
@@ -293,7 +293,7 @@ def test_ls22_only_a_future_directory_has_another_name(directory: str) -> None:
     assert file_system.exists(other)
 
 
-def test_ls24_a_wrong_suffix_renames_nothing_and_the_log_goes_first() -> None:
+def test_ls24_a_wrong_suffix_renames_nothing_and_the_log_is_renamed_first() -> None:
     disk = new_disk()
     file_system = new_file_system(disk)
     segment = with_four_files(file_system)

@@ -71,7 +71,7 @@ class TestOpenAndAppend:
         again.close()
 
     @pytest.mark.covers("FileRecordsTest.testAppendProtectsFromOverflow")
-    def test_fr4_append_refuses_what_would_pass_two_gibibytes(self) -> None:
+    def test_fr4_append_refuses_bytes_beyond_two_gibibytes(self) -> None:
         disk, fs = simulated()
         fs.open(PATH, OpenMode.CREATE).set_length(2**31 - 1)
         records = FileRecords(fs, PATH)
@@ -284,7 +284,7 @@ class TestWalk:
         assert records.append(THREE[1]) == len(THREE[0])
         assert bytes_of(records.batches()) == THREE[:2]
 
-    def test_batches_may_be_kept_when_the_walk_goes_on(self) -> None:
+    def test_batches_may_be_kept_while_the_walk_continues(self) -> None:
         many = [batch_of(offset, value=bytes([offset]) * 3000) for offset in range(40)]
         assert bytes_of(list(holding(b"".join(many)).batches())) == many
 

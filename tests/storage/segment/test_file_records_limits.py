@@ -37,13 +37,13 @@ def test_fr1_a_file_of_exactly_the_most_bytes_opens() -> None:
     assert FileRecords(file_system, PATH).size_bytes == 2**31 - 1
 
 
-def test_fr1_what_is_opened_for_reading_is_never_preallocated() -> None:
+def test_fr1_a_file_opened_for_reading_is_never_preallocated() -> None:
     _, file_system, _ = new_records(batch(0))
     records = FileRecords(file_system, PATH, read_only=True, preallocate_bytes=4096)
     assert [each.base_offset for each in records.batches()] == [0]
 
 
-def test_fr2_a_view_ends_where_it_was_told_and_never_asks_for_the_files_length() -> None:
+def test_fr2_a_view_ends_at_its_given_end_and_never_asks_for_the_files_length() -> None:
     first, second = batch(0), batch(1)
     _, file_system, records = new_records(first + second)
     assert [each.base_offset for each in records.batches(0, len(first))] == [0]
@@ -64,7 +64,7 @@ def test_fr6_a_close_syncs_before_it_trims() -> None:
     assert [call.split(" ")[0] for call in disk.call_log] == ["sync", "truncate"]
 
 
-def test_fr6_a_close_of_what_was_opened_for_reading_touches_nothing() -> None:
+def test_fr6_closing_a_file_opened_for_reading_changes_nothing() -> None:
     disk, file_system, _ = new_records(batch(0))
     records = FileRecords(file_system, PATH, read_only=True)
     disk.call_log = []

@@ -20,7 +20,7 @@ from tests.storage.segment.log_files import PATH, THREE, batch_of, bytes_of, hol
 
 
 class TestScan:
-    def test_scan_gives_header_fields_and_the_bytes(self) -> None:
+    def test_scan_yields_header_fields_and_the_bytes(self) -> None:
         records = with_three()
         seen = []
         for buffer, at, position, header in records.scan_headers():

@@ -38,7 +38,7 @@ def holding(content: bytes) -> FileRecords:
 # Segments and indexes
 
 
-def test_kafka_748_a_resized_index_goes_on_where_it_was() -> None:
+def test_kafka_748_a_resized_index_continues_where_it_was() -> None:
     index = OffsetIndex(new_file_system(), join(DIRECTORY, "0.index"), 0, max_index_size=80)
     index.append(5, 10)
     index.append(6, 20)
@@ -120,9 +120,7 @@ def test_kafka_6292_a_size_field_near_the_top_of_32_bits_is_an_incomplete_batch(
     assert [each.base_offset for each in holding(batch(0) + huge).batches()] == [0]
 
 
-def test_kafka_4576_a_read_that_gives_fewer_bytes_than_asked_is_continued(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kafka_4576_a_short_read_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path / "some.log")
     file = OsFileSystem().open(path, OpenMode.CREATE)
     content = batch(0) + batch(1)
@@ -138,9 +136,7 @@ def test_kafka_4576_a_read_that_gives_fewer_bytes_than_asked_is_continued(
     file.close()
 
 
-def test_kafka_17181_a_write_that_takes_fewer_bytes_than_given_is_continued(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kafka_17181_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = OsFileSystem().open(str(tmp_path / "some.log"), OpenMode.CREATE)
     pwrite = os.pwrite
     monkeypatch.setattr(

@@ -56,7 +56,7 @@ def test_ll28_new_segments_take_the_place_of_old_ones() -> None:
     assert read_offsets(log) == [2, 5, 8, 9, 10, 11]
 
 
-def test_ll28_gives_the_old_segments_that_no_new_one_stands_for() -> None:
+def test_ll28_returns_the_old_segments_without_a_new_one_at_their_base() -> None:
     file_system = new_file_system()
     log = old_log(file_system)
     old = [segment for segment in log.local.segments if segment.base_offset < 9]

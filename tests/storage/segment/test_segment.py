@@ -234,7 +234,7 @@ def test_ls8_read_before_the_first_offset_starts_with_the_first_batch() -> None:
 
 
 @pytest.mark.covers("LogSegmentTest.testReadFromGap")
-def test_ls8_read_from_a_gap_gives_the_next_batch() -> None:
+def test_ls8_read_from_a_gap_returns_the_next_batch() -> None:
     segment = filled_segment(new_file_system(), [50, 60])
     data = segment.read(55, 1000, segment.size_bytes)
     assert data is not None and offsets_in(data.records) == [60]
@@ -263,7 +263,7 @@ def test_ls8_maximum_size_100_and_position_300_from_position_250_are_50_bytes() 
 
 
 @pytest.mark.covers("LogSegmentTest.testReadWhenNoMaxPosition")
-def test_ls8_an_unknown_bound_and_a_size_of_0_give_no_bytes() -> None:
+def test_ls8_an_unknown_bound_and_a_size_of_0_return_no_bytes() -> None:
     segment = filled_segment(new_file_system(), range(3))
     data = segment.read(1, 1000, None, True)
     assert data is not None and data.records == b"" and data.offset_metadata.position == SIZE
@@ -271,13 +271,13 @@ def test_ls8_an_unknown_bound_and_a_size_of_0_give_no_bytes() -> None:
     assert data is not None and data.records == b"" and not data.first_entry_incomplete
 
 
-def test_ls8_one_whole_batch_comes_if_asked_for_even_above_the_maximum() -> None:
+def test_ls8_one_whole_batch_is_returned_if_asked_for_even_above_the_maximum() -> None:
     segment = filled_segment(new_file_system(), range(3))
     data = segment.read(1, 1, segment.size_bytes, True)
     assert data is not None and offsets_in(data.records) == [1] and not data.first_entry_incomplete
 
 
-def test_ls8_an_incomplete_first_entry_is_told() -> None:
+def test_ls8_an_incomplete_first_entry_is_reported() -> None:
     segment = filled_segment(new_file_system(), range(3))
     data = segment.read(1, SIZE - 1, segment.size_bytes)
     assert data is not None and len(data.records) == SIZE - 1 and data.first_entry_incomplete
@@ -291,14 +291,14 @@ def test_ls8_a_negative_size_raises() -> None:
         segment.read(1, -1, segment.size_bytes)
 
 
-def test_ls8_an_offset_inside_a_batch_gives_the_whole_batch() -> None:
+def test_ls8_an_offset_inside_a_batch_returns_the_whole_batch() -> None:
     segment = open_segment(new_file_system())
     append_batch(segment, batch(0, 5))
     data = segment.read(3, 1000, segment.size_bytes)
     assert data is not None and offsets_in(data.records) == [0, 1, 2, 3, 4]
 
 
-def test_ls7_lookup_goes_over_the_index_from_every_offset() -> None:
+def test_ls7_lookup_uses_the_index_from_every_offset() -> None:
     segment = filled_segment(new_file_system(), range(0, 40, 2))
     assert segment.offset_index.entries > 3
     for offset in range(39):
@@ -316,7 +316,7 @@ def test_ls9_next_offset_is_one_above_the_last_and_the_base_when_empty() -> None
 
 
 @pytest.mark.covers("LogSegmentTest.testFindOffsetByTimestamp")
-def test_ls18_find_by_timestamp_gives_the_first_record_at_least_that_late() -> None:
+def test_ls18_find_by_timestamp_returns_the_first_record_at_least_that_late() -> None:
     segment = filled_segment(new_file_system(), range(10, 30), 10)
     for timestamp, offset in [(0, 10), (NOW_MS + 10, 10), (NOW_MS + 17, 17), (NOW_MS + 29, 29)]:
         found = segment.find_offset_by_timestamp(timestamp, 10)
@@ -346,7 +346,7 @@ def test_ls20_overflow_is_an_offset_beyond_the_relative_bits() -> None:
 
 
 @pytest.mark.covers("LogSegmentTest.testTruncate")
-def test_ls13_truncation_keeps_what_lies_below() -> None:
+def test_ls13_truncation_keeps_the_batches_below() -> None:
     segment = filled_segment(new_file_system(), range(10))
     assert segment.truncate_to(6, NOW_MS) == 4 * SIZE
     assert segment.size_bytes == 6 * SIZE and segment.read_next_offset() == 6
@@ -441,7 +441,7 @@ def test_preallocated_space_holds_no_records_and_is_cut_by_close() -> None:
     assert file_system.stat(segment.path).size_bytes == SIZE
 
 
-def test_an_index_that_contradicts_the_log_is_emptied_and_the_append_stands() -> None:
+def test_an_index_that_contradicts_the_log_is_emptied_and_the_append_succeeds() -> None:
     file_system = new_file_system()
     config = LogConfig(index_interval_bytes=1, segment_index_bytes=800)
     segment = open_segment(file_system, config=config)

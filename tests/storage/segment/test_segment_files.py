@@ -59,7 +59,7 @@ def test_t4_a_slot_of_the_time_index_is_kept_for_the_roll() -> None:
     assert segment.time_index.entries == 4 and segment.time_index.last_entry == (NOW_MS + 7, 7)
 
 
-def test_t6_zeros_behind_the_entries_count_as_entries_until_recovery() -> None:
+def test_t6_zeros_after_the_entries_count_as_entries_until_recovery() -> None:
     file_system = new_file_system()
     config = LogConfig(segment_index_bytes=80, index_interval_bytes=0)
     segment = open_segment(file_system, config=config)
@@ -87,7 +87,7 @@ def test_ls11_single_batches_are_indexed_alike_by_append_and_by_recovery() -> No
 
 
 @pytest.mark.covers("UnifiedLogTest.testIndexResizingAtTruncation")
-def test_kafka_593_kafka_6492_a_truncation_gives_the_indexes_their_full_size_back() -> None:
+def test_kafka_593_kafka_6492_a_truncation_restores_the_full_size_of_the_indexes() -> None:
     config = LogConfig(segment_bytes=10 * SIZE, segment_index_bytes=1200, index_interval_bytes=SIZE - 1)
     log = open_log(new_file_system(), config)
     append_each(log, 20)
@@ -219,7 +219,7 @@ def test_ls17_a_missing_time_index_is_made_empty_and_the_others_are_trusted() ->
     assert log.local.segments.active.time_index.entries == 0
     log.close()
     file = file_system.open(INDEX, OpenMode.WRITE)
-    # This is no whole number of entries, but nobody checks.
+    # This is no whole number of entries, but this is not checked.
     file.set_length(11)
     file.close()
     assert open_log(file_system, clean=True).log_end_offset == 3

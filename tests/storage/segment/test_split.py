@@ -53,13 +53,13 @@ def test_ll27_a_segment_that_does_not_overflow_is_not_split() -> None:
 
 
 @pytest.mark.covers("UnifiedLogTest.testDegenerateSegmentSplit")
-def test_minor_3afe2ed_a_split_where_all_batches_overflow_gives_one_segment() -> None:
+def test_minor_3afe2ed_a_split_where_all_batches_overflow_makes_one_segment() -> None:
     file_system = new_file_system()
     segments = split(file_system, overflowed(file_system, [BEYOND, BEYOND + 1]))
     assert segments.base_offsets == [BEYOND] and segments.active.size_bytes == 2 * SIZE
 
 
-def test_ll27_what_cannot_be_split_is_left_as_it_was() -> None:
+def test_ll27_a_segment_that_cannot_be_split_is_left_unchanged() -> None:
     file_system = new_file_system()
     # It would need two segments of one base.
     segment = overflowed(file_system, [0, BEYOND, 0, BEYOND])

@@ -44,7 +44,7 @@ def test_lv3_only_one_batch_is_accepted(codec: Compression) -> None:
         validated(produced(codec) * 2)
 
 
-def test_lv3_what_is_no_whole_batch_after_it_is_dropped() -> None:
+def test_lv3_an_incomplete_batch_at_the_end_is_dropped() -> None:
     content = produced()
     assert len(validated(content + content[:40]).records) == len(content)
 
@@ -396,9 +396,7 @@ def test_lv24_a_compressed_payload_is_not_touched(codec: Compression) -> None:
 @pytest.mark.parametrize(
     ("source", "target"), [(Compression.GZIP, Compression.LZ4), (Compression.NONE, Compression.ZSTD)]
 )
-def test_lv25_what_is_rebuilt_is_what_a_fresh_batch_would_be(
-    source: Compression, target: Compression
-) -> None:
+def test_lv25_a_rebuilt_set_equals_a_newly_built_batch(source: Compression, target: Compression) -> None:
     result = validated(produced(source), ValidationRules(target_codec=target))
     fresh = produced(target)
     batch = RecordBatch(fresh, 0, len(fresh))

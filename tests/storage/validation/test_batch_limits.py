@@ -84,7 +84,7 @@ def test_lv6_a_sequence_of_zero_is_one() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_lv7_what_is_transactional_without_a_producer_is_refused_for_old_formats(magic: int) -> None:
+def test_lv7_a_transactional_set_without_a_producer_is_refused_for_old_formats(magic: int) -> None:
     with pytest.raises(UnsupportedForMessageFormat, match="transactional"):
         validated(poked(produced(), 21, ">h", 0x10), rules_for(magic), COORDINATOR)
 
@@ -103,7 +103,7 @@ def test_lv8_an_empty_key_is_a_key() -> None:
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
-def test_lv8_a_missing_key_is_told_before_a_bad_timestamp(codec: Compression) -> None:
+def test_lv8_a_missing_key_is_reported_before_a_bad_timestamp(codec: Compression) -> None:
     rules = replace(CREATE, is_compacted=True, before_max_ms=10)
     with pytest.raises(InvalidRecord) as caught:
         validated(produced(codec, key=None, timestamps=(NOW - 99,) * 3), rules)
@@ -144,7 +144,9 @@ def test_lv11_the_checksum_is_left_alone_where_type_and_value_are_right() -> Non
     ("magic", "codec"),
     [(0, Compression.NONE), (1, Compression.NONE), (1, Compression.GZIP), (2, Compression.NONE), (2, Compression.ZSTD)],
 )  # fmt: skip
-def test_lv14_what_stays_in_place_is_the_same_buffer_of_the_same_size(magic: int, codec: Compression) -> None:
+def test_lv14_a_set_that_stays_in_place_is_the_same_buffer_of_the_same_size(
+    magic: int, codec: Compression
+) -> None:
     content = bytearray(sent(magic, codec))
     result = validated(content, rules_for(magic))
     assert result.records is content and not is_built_again(result)
@@ -172,7 +174,7 @@ def test_lv17_magic_0_keeps_no_time() -> None:
     assert (result.max_timestamp, result.offset_of_max_timestamp) == (-1, -1)
 
 
-def test_lv18_log_append_time_of_loose_messages_is_told_with_the_first_offset() -> None:
+def test_lv18_log_append_time_of_loose_messages_is_reported_with_the_first_offset() -> None:
     result = validated(sent(0), LOG_APPEND_V1)
     assert (result.max_timestamp, result.offset_of_max_timestamp) == (NOW, BASE)
     result = validated(sent(0), LOG_APPEND)
@@ -200,7 +202,7 @@ def test_lv23_the_greatest_timestamp_is_that_of_the_records(codec: Compression, 
     assert not is_built_again(result)
 
 
-def test_lv24_a_compressed_batch_without_times_tells_its_last_offset() -> None:
+def test_lv24_a_compressed_batch_without_times_reports_its_last_offset() -> None:
     result = validated(produced(Compression.LZ4, timestamps=(-1, -1)))
     assert (result.max_timestamp, result.offset_of_max_timestamp) == (-1, BASE + 1)
 
@@ -218,7 +220,7 @@ def test_lv16_all_messages_of_a_set_become_records_of_one_batch() -> None:
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
 @pytest.mark.parametrize("magic", [1, 2])
-def test_lv25_what_is_rebuilt_has_the_level_of_the_topic(codec: Compression, magic: int) -> None:
+def test_lv25_a_rebuilt_set_has_the_level_of_the_topic(codec: Compression, magic: int) -> None:
     if magic == 1 and codec is Compression.ZSTD:
         return
     assert codec.levels is not None

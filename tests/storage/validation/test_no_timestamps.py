@@ -20,7 +20,7 @@ CODECS = (NONE, GZIP)
 
 @pytest.mark.parametrize("magic", [1, 2])
 @pytest.mark.parametrize(("codec", "offset"), [(NONE, -1), (GZIP, BASE + 2)])
-def test_lv24_a_compressed_batch_in_place_tells_its_last_offset_without_a_timestamp_too(
+def test_lv24_a_compressed_batch_in_place_reports_its_last_offset_without_a_timestamp_too(
     magic: int, codec: Compression, offset: int
 ) -> None:
     result = validated(sent(magic, codec, timestamps=(-1, -1, -1)), ValidationRules(target_magic=magic))
@@ -29,7 +29,7 @@ def test_lv24_a_compressed_batch_in_place_tells_its_last_offset_without_a_timest
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_lv18_a_batch_rebuilt_without_a_timestamp_tells_no_offset(codec: Compression) -> None:
+def test_lv18_a_batch_rebuilt_without_a_timestamp_reports_no_offset(codec: Compression) -> None:
     result = validated(sent(1, codec, timestamps=(-1, -1, -1)), ValidationRules(target_magic=2))
     assert is_built_again(result)
     assert (result.max_timestamp, result.offset_of_max_timestamp) == (-1, -1)

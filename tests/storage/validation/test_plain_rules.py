@@ -67,7 +67,7 @@ def test_ap12_a_retry_of_the_producer_with_id_0_is_known() -> None:
     assert (again.is_duplicate, again.last_offset, log.log_end_offset) == (True, 0, 1)
 
 
-def test_ap12_a_retry_of_what_was_rebuilt_is_known() -> None:
+def test_ap12_a_retry_of_a_rebuilt_batch_is_recognized() -> None:
     log = opened(LogConfig(compression_type="gzip"))
     lead(log, idempotent())
     again = lead(log, idempotent())
@@ -170,7 +170,7 @@ def test_lv13_without_a_time_no_offset_has_the_greatest(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_lv14_the_buffer_that_came_is_the_one_that_is_written(count: int) -> None:
+def test_lv14_the_callers_buffer_is_the_one_that_is_written(count: int) -> None:
     given = bytearray(plain(count))
     taken = PlainBatches(ValidationRules()).check(given, 40, 3, NOW_MS)
     assert taken is not None and taken.records is given

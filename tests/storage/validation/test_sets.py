@@ -73,7 +73,7 @@ def inner(offset: int, magic: int, *, timestamp: int = NOW, attributes: int = 0)
 @pytest.mark.covers("LogValidatorTest.checkAllowMultiBatch")
 @pytest.mark.parametrize("target", [NONE, GZIP])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_lv3_many_messages_of_old_formats_may_stand_side_by_side(magic: int, target: Compression) -> None:
+def test_lv3_many_messages_of_old_formats_may_be_in_one_set(magic: int, target: Compression) -> None:
     result = validated(sent(magic) * 2, rules_for(magic, target))
     assert offsets_of(result) == list(range(BASE, BASE + 6))
 
@@ -83,7 +83,7 @@ def test_lv3_many_messages_of_old_formats_may_stand_side_by_side(magic: int, tar
 @pytest.mark.parametrize(
     ("magic", "codec"), [(0, GZIP), (1, GZIP), (1, Compression.LZ4), (2, NONE), (2, GZIP)]
 )
-def test_lv3_compressed_sets_and_batches_stand_alone(
+def test_lv3_compressed_sets_and_batches_are_alone_in_a_request(
     magic: int, codec: Compression, target: Compression | None
 ) -> None:
     with pytest.raises(InvalidRecord, match="more than one"):
@@ -160,7 +160,7 @@ def test_lv8_the_checksums_of_wrapped_messages_are_checked(magic: int, codec: Co
             validated(content, rules_for(target))
 
 
-def test_lv8_another_format_inside_is_told_before_a_wrong_checksum() -> None:
+def test_lv8_another_format_inside_is_reported_before_a_wrong_checksum() -> None:
     damaged = bytearray(inner(0, 0))
     damaged[-1] ^= 1
     with pytest.raises(InvalidRecord, match="has magic 0"):
@@ -383,7 +383,7 @@ def test_lv18_the_largest_timestamp_and_its_offset_follow_from_the_build(codec: 
     assert (wrapped.max_timestamp, wrapped.offset_of_max_timestamp) == (NOW + 1, BASE + 2)
 
 
-def test_lv19_what_is_converted_may_have_another_size() -> None:
+def test_lv19_a_converted_set_may_have_another_size() -> None:
     for source, target in UP + DOWN:
         assert is_built_again(validated(sent(source), rules_for(target)))
 
