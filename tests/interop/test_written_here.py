@@ -97,7 +97,7 @@ def _described(record: Written, *, is_log_append_time: bool) -> Json:
     }
 
 
-def test_a_broker_starts_without_recovery_and_without_a_word_about_any_log(judged: Judged) -> None:
+def test_a_broker_starts_without_recovery_and_without_complaints_about_any_log(judged: Judged) -> None:
     assert "since clean shutdown file was found" in judged.log
     assert judged.complaints == []
 

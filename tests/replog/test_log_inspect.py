@@ -122,7 +122,7 @@ def test_sequences_that_go_back_are_named(data: Path) -> None:
     assert "PS4" in {rule for _, _, rule in rules(data)}
 
 
-def test_looking_leaves_every_byte_and_time_as_it_was(data: Path) -> None:
+def test_reading_changes_no_byte_and_no_time(data: Path) -> None:
     def listing() -> list[tuple[str, int, int, int, int]]:
         found = [(path, path.stat()) for path in (data, *sorted(data.rglob("*")))]
         return [

@@ -17,7 +17,7 @@ def configured(**given: str) -> LogConfig:
 
 
 @pytest.mark.covers("LogConfigTest.ensureNoStaticInitializationOrderDependency")
-def test_every_setting_of_a_topic_has_a_server_name_but_the_one_that_the_controller_decides_on() -> None:
+def test_every_setting_of_a_topic_has_a_server_name_except_the_one_that_the_controller_decides_on() -> None:
     assert set(LogConfig.property_names) - set(SERVER_NAMES) == {"unclean.leader.election.enable"}
     assert all(SERVER_NAMES.values()) and len(set(ALL_SERVER_NAMES)) == len(ALL_SERVER_NAMES)
 

@@ -212,7 +212,7 @@ def test_a_directory_that_is_added_is_marked_as_this_clusters() -> None:
 # A directory that fails at run time
 
 
-def test_ap16_a_disk_error_takes_the_directory_offline_and_the_others_go_on() -> None:
+def test_ap16_a_disk_error_takes_the_directory_offline_and_the_others_continue() -> None:
     setup = leading()
     effects = fail_two(setup)
     assert of(effects, Stop) == []

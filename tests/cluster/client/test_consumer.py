@@ -124,7 +124,7 @@ def test_explicit_offset_is_fetched_without_a_look_up() -> None:
     assert asked_offset(fetch) == 17
 
 
-def test_one_fetch_a_leader_holds_all_its_partitions() -> None:
+def test_one_fetch_per_leader_contains_all_its_partitions() -> None:
     _, _, (fetch,) = reading(0, partitions=3)
     assert isinstance(fetch.body, FetchRequest)
     assert [part.topic_partition.partition for part in fetch.body.partitions] == [0, 1, 2]

@@ -16,7 +16,7 @@ def two_partitions(*, unclean: bool = False) -> ControllerBench:
     return bench
 
 
-def test_its_leader_is_another_and_it_leaves_the_isr_of_that_partition_only() -> None:
+def test_a_broker_loses_leadership_and_isr_of_its_offline_partition_only() -> None:
     bench = two_partitions()
     assert not bench.heartbeat(1, offline=(T0,)).is_fenced
     offline, online = bench.partition(T0), bench.partition(T1)

@@ -211,7 +211,7 @@ def test_with_flush_messages_1_a_new_leader_flushes_what_it_found() -> None:
     assert setup.high_watermark == 1
 
 
-def test_an_isr_change_in_flight_does_not_hold_a_produce_that_needs_it_not() -> None:
+def test_an_isr_change_in_flight_does_not_delay_a_produce_that_does_not_need_it() -> None:
     setup = leading(isr=(1, 2))
     only_sent(setup.fetch_effects(3, 0), AlterPartitionRequest)
     assert setup.produce(b"a") is None

@@ -90,7 +90,7 @@ class TestProcessCrash:
         with pytest.raises(BlockingIOError):
             after.lock(".lock")
 
-    def test_maps_of_the_dead_do_not_hold_the_file(self) -> None:
+    def test_maps_of_dead_processes_do_not_hold_the_file(self) -> None:
         disk = new_disk()
         _, file = with_durable_file(disk, b"0123")
         mapped = file.map_for_reading()

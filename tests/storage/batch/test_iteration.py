@@ -161,7 +161,7 @@ class TestWhereFileAndMemoryDiffer:
         with pytest.raises(CorruptBatch, match="size field of 13"):
             list(holding(one + (head + bytes(30))[:18]).batches())
 
-    def test_fr10_magic_is_not_looked_at_in_a_tail_below_17_bytes(self) -> None:
+    def test_fr10_magic_is_not_read_in_a_tail_below_17_bytes(self) -> None:
         one = built(2, Compression.NONE, Record(0, 1, None, None))
         head = struct.pack(">qiib", 1, 100, 0, 9)
         assert len(list(iterate_batches(one + head[:16]))) == 1

@@ -178,7 +178,9 @@ class TestTimestamps:
     @pytest.mark.covers("MemoryRecordsBuilderTest.buildUsingLogAppendTime")
     @pytest.mark.parametrize("magic", [0, 1, 2])
     @codecs
-    def test_bb2_bb4_log_append_time_takes_their_place(self, magic: int, codec: Compression) -> None:
+    def test_bb2_bb4_log_append_time_replaces_the_records_timestamps(
+        self, magic: int, codec: Compression
+    ) -> None:
         batches = built(
             THREE,
             magic,

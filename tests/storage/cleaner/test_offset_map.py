@@ -38,7 +38,7 @@ def test_cl7_a_cleared_map_knows_nothing() -> None:
 
 
 @pytest.mark.covers("OffsetMapTest.testGetWhenFull")
-def test_cl7_a_full_map_is_asked_and_not_added_to() -> None:
+def test_cl7_a_full_map_can_be_searched_but_refuses_puts() -> None:
     """A search for a missing key visits each slot of the table once and ends (KAFKA-3682)."""
     offsets = filled(20, slots=20)
     assert offsets.get(b"missing") == -1

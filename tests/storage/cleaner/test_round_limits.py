@@ -61,7 +61,7 @@ def test_cl2_undecided_records_the_active_segment_and_clean_offsets_are_not_clea
     assert log.log.compactions.cleanable_offsets(2, NOW_MS).first_uncleanable_offset == 2
 
 
-def test_cl2_a_young_segment_below_the_first_dirty_offset_is_not_looked_at() -> None:
+def test_cl2_a_young_segment_below_the_first_dirty_offset_is_ignored() -> None:
     log = CleanedLog(replace(DIRTY, min_compaction_lag_ms=1000))
     # Times need not rise with the offsets.
     for age_ms in (0, 5000, 5000):

@@ -54,7 +54,7 @@ def test_t19_header_checksum_is_the_broken_one_for_magic_0_alone() -> None:
 
 
 @pytest.mark.covers("Lz4CompressionTest.testBadFrameChecksum")
-def test_kafka_3160_header_checksum_is_not_looked_at_for_magic_0_alone() -> None:
+def test_kafka_3160_the_header_checksum_is_ignored_for_magic_0_only() -> None:
     data = frame([packed(b"x" * 99)], checksum=0xFF)
     assert decompress_lz4(data, LIMIT, magic=0) == b"x" * 99
     for magic in (1, 2):

@@ -68,7 +68,7 @@ def test_t18_broken_stream_is_invalid(stream: bytes, message: str) -> None:
 
 
 @pytest.mark.parametrize("prefix", [b"", HEADER + struct.pack(">i", 6)])
-def test_declared_size_is_held_against_the_limit_before_anything_is_allocated(prefix: bytes) -> None:
+def test_declared_size_is_checked_against_the_limit_before_anything_is_allocated(prefix: bytes) -> None:
     declares_4_gib = b"\xff\xff\xff\xff\x0f\x00"
     with pytest.raises(InvalidRecord, match="more than 1048576 bytes"):
         decompress_snappy(prefix + declares_4_gib, LIMIT)

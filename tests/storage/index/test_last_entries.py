@@ -130,7 +130,7 @@ def test_ix15_the_last_offset_follows_every_change() -> None:
     assert index.last_offset == BASE
 
 
-def test_ix20_full_is_refused_unless_the_last_slot_is_asked_for() -> None:
+def test_ix20_an_append_to_a_full_index_is_refused_unless_it_may_use_the_last_slot() -> None:
     index = new_time_index(slots=3)
     assert index.maybe_append(1, BASE + 1) and index.maybe_append(2, BASE + 2)
     with pytest.raises(ValueError, match="full"):

@@ -204,7 +204,7 @@ class TestFile:
             with pytest.raises(ValueError, match="closed"):
                 call()
 
-    def test_ix3_full_is_asked_of_the_length_that_the_file_has_now(self) -> None:
+    def test_ix3_fullness_depends_on_the_present_length_of_the_file(self) -> None:
         index = new_index(slots=2)
         fill(index, [(46, 1), (47, 2)])
         assert index.is_full

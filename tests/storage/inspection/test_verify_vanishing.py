@@ -62,7 +62,7 @@ def test_a_segment_that_is_deleted_under_the_look_makes_it_start_again(suffix: s
     assert report.problems == [] and report.error is None
 
 
-def test_a_partition_that_is_deleted_under_the_look_holds_nothing_where_a_node_is_at_work() -> None:
+def test_a_partition_deleted_during_verification_is_empty_while_a_node_is_running() -> None:
     file_system = twelve_records()
     gone = join("logs", "topic-0." + "a" * 32 + "-delete")
     overtaken = _Overtaken(file_system, file_of(3), lambda: file_system.rename(DIRECTORY, gone))

@@ -85,7 +85,7 @@ def test_t33_what_is_noted_before_the_size_is_looked_at_stays() -> None:
 @pytest.mark.covers(
     "UnifiedLogTest.testMessageSizeCheck", "UnifiedLogTest.testMessageSizeCheckInAppendAsFollower"
 )
-def test_ap2_the_size_is_looked_at_before_the_checksum() -> None:
+def test_ap2_the_size_is_checked_before_the_checksum() -> None:
     data = produced(value_bytes=100)
     damaged = data[:-1] + bytes([data[-1] ^ 1])
     log = open_log(new_file_system(), LogConfig(max_message_bytes=len(data) - 1, segment_index_bytes=1200))
@@ -238,7 +238,7 @@ def test_ep13_a_log_of_today_has_epochs_and_old_messages_leave_none_in_the_file(
     check_old_messages_empty_the_epochs(1)
 
 
-def test_ap10_the_whole_set_is_held_against_segment_bytes() -> None:
+def test_ap10_the_whole_set_is_checked_against_segment_bytes() -> None:
     one = len(batch(0))
     log = open_log(new_file_system(), LogConfig(segment_bytes=2 * one, segment_index_bytes=1200))
     assert follow(log, batch(0) + batch(1)).last_offset == 1
@@ -261,7 +261,7 @@ def test_ap11_a_roll_for_old_messages_begins_as_low_as_they_may_begin() -> None:
     assert log.local.segments.base_offsets[-1] == far + INT_MAX + 5, "of a batch it is known (KAFKA-6530)"
 
 
-def test_kafka_6554_the_last_offset_delta_is_held_against_the_count() -> None:
+def test_kafka_6554_the_last_offset_delta_is_checked_against_the_count() -> None:
     data = bytearray(produced(3))
     data[23:27] = (7).to_bytes(4, "big")
     view = RecordBatch(bytes(data), 0, len(data))

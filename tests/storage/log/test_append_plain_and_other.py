@@ -130,7 +130,7 @@ def test_ap7_the_log_start_is_reported(made: Made) -> None:
     assert lead(log, made()).log_start_offset == 2
 
 
-def test_lv5_lv6_the_counts_and_the_sequence_of_a_client_are_looked_at(made: Made) -> None:
+def test_lv5_lv6_the_counts_and_the_sequence_of_a_client_are_checked(made: Made) -> None:
     data = made((NOW_MS, NOW_MS))
     for position, layout, value in ((23, ">i", 2), (57, ">i", 3), (57, ">i", 0), (21, ">h", 0x20)):
         with pytest.raises(InvalidRecord):

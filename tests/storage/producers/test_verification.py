@@ -219,7 +219,7 @@ def test_ap13_switched_off_nothing_is_needed_and_the_guard_is_dropped(log: Parti
 
 
 @pytest.mark.covers("UnifiedLogTest.testEnablingVerificationWhenRequestIsAtLogLayer")
-def test_ap13_switched_on_with_a_request_under_way_it_is_refused(log: PartitionLog) -> None:
+def test_ap13_a_request_under_way_when_verification_is_enabled_is_refused(log: PartitionLog) -> None:
     log.producers.verifies_transactions = False
     # The request was checked before the setting changed.
     log.producers.verifies_transactions = True

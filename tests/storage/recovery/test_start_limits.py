@@ -365,12 +365,11 @@ def test_ll21_an_index_fuller_than_the_configuration_allows_is_rebuilt() -> None
     assert log.local.segments.active.offset_index.length_bytes == 40
 
 
-def test_ll21_room_is_made_after_the_end_was_asked_of_the_indexes_as_they_are() -> None:
+def test_ll21_indexes_are_resized_only_after_the_log_end_was_found_with_them() -> None:
     """The last entry of an index too long for its configuration is beyond the log.
 
     The log end then counts as the base, which is below the log start, so the log starts again there, as in Kafka.
-    Room in
-    that index is never needed (LL18).
+    That index never needs more room (LL18).
     """
     file_system = new_file_system()
     log = open_log(file_system, ROOMY)

@@ -104,7 +104,7 @@ def test_ls15_a_close_leaves_trimmed_indexes_on_disk() -> None:
 # Start
 
 
-def test_ls17_neither_the_offset_nor_the_time_index_is_looked_at() -> None:
+def test_ls17_neither_the_offset_nor_the_time_index_is_checked() -> None:
     file_system = new_file_system()
     segment = with_four_files(file_system)
     segment.close()

@@ -63,7 +63,7 @@ def test_kafka_7076_an_index_whose_last_offset_is_its_base_is_no_damage() -> Non
     assert index.last_offset == 45 and index.entries == 1
 
 
-def test_kafka_7283_a_damaged_index_below_the_recovery_point_is_not_looked_at() -> None:
+def test_kafka_7283_a_damaged_index_below_the_recovery_point_is_not_checked() -> None:
     file_system = new_file_system()
     log = open_log(file_system, THREE)
     append_each(log, 12)

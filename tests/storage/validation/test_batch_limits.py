@@ -55,7 +55,7 @@ def test_lv3_a_batch_without_records_is_refused_of_a_coordinator_too() -> None:
         validated(empty, origin=COORDINATOR)
 
 
-def test_lv5_the_span_of_offsets_is_asked_of_clients_alone() -> None:
+def test_lv5_the_span_of_offsets_is_checked_for_clients_only() -> None:
     content = poked(produced(), 23, ">i", 5)
     with pytest.raises(InvalidRecord, match="spans"):
         validated(content)

@@ -182,7 +182,7 @@ def test_lv8_a_compacted_topic_needs_keys_in_every_format(magic: int, codec: Com
     "LogValidatorTest.testInvalidCreateTimeCompressedV1",
 )
 @pytest.mark.parametrize("codec", [NONE, GZIP])
-def test_lv9_timestamps_of_magic_1_are_held_to_the_limits(codec: Compression) -> None:
+def test_lv9_timestamps_of_magic_1_are_checked_against_the_limits(codec: Compression) -> None:
     content = sent(1, codec, timestamps=(NOW - 1001,) * 3)
     for target in (1, 2):
         with pytest.raises(InvalidTimestamp, match="1000 ms before"):
