@@ -19,9 +19,9 @@ def spark_group() -> None:
 
 @spark_group.command("scan")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
-@click.option("--subscribe", default=None, metavar="A[,B…]", help="Only these topics.")
-@click.option("--master", default="local[*]", show_default=True, help="Any master that Spark knows.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+@click.option("--subscribe", default=None, metavar="A[,B…]", help="Read only these topics.")
+@click.option("--master", default="local[*]", show_default=True, help="Master URL of Spark.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 def scan(directory: str, subscribe: str | None, master: str, as_json: bool) -> None:
     """Count the records of every partition in a log DIRECTORY, without control records."""
     from pipeline import register
@@ -53,10 +53,10 @@ def scan(directory: str, subscribe: str | None, master: str, as_json: bool) -> N
     "--out",
     type=click.Path(path_type=Path),
     default=None,
-    help="The directory for the Parquet files. [default: out/campaign-NAME]",
+    help="Directory of the Parquet files.  [default: out/campaign-NAME]",
 )
-@click.option("--master", default="local[*]", show_default=True, help="Any master that Spark knows.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+@click.option("--master", default="local[*]", show_default=True, help="Master URL of Spark.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 def campaign(seeds_text: str, scenario: Path, out: Path | None, master: str, as_json: bool) -> None:
     """Run a scenario with many seeds, each in a new process; write a row for each run as Parquet, and a summary."""
     try:

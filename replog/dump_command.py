@@ -39,11 +39,15 @@ _TOPIC_DECODERS: Mapping[str, Callable[[], RecordDecoder]] = {
 @click.option("--print-data-log", is_flag=True, help="Print keys and values; implies --deep-iteration.")
 @click.option("--deep-iteration", is_flag=True, help="Print a line for each record.")
 @click.option(
-    "--skip-record-metadata", is_flag=True, help="Leave out offset, timestamp, sizes and so on of records."
+    "--skip-record-metadata",
+    is_flag=True,
+    help="Do not print offset, timestamp, sizes and other metadata of records.",
 )
-@click.option("--verify-index-only", is_flag=True, help="Compare indexes with their log, print no entries.")
 @click.option(
-    "--index-sanity-check", is_flag=True, help="Check only what a broker checks on opening an index."
+    "--verify-index-only", is_flag=True, help="Only compare indexes with their log; print no entries."
+)
+@click.option(
+    "--index-sanity-check", is_flag=True, help="Check indexes only as a broker does when it opens them."
 )
 @click.option(
     "--max-message-size",

@@ -17,7 +17,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 jobs_option = click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Partitions at the same time, each in a process.  [default: the processors; 1 for little data]",
+    help="Number of partitions to work on at once, each in its own process.  "
+    "[default: the number of processors, or 1 if there is little data]",
 )
 
 

@@ -47,7 +47,7 @@ _MAX_MAPS = "/proc/sys/vm/max_map_count"
 @jobs_option
 @json_option
 def verify(directory: str, deep_iteration: bool, jobs: int | None, as_json: bool) -> None:
-    """Name every inconsistency: file, byte, what is wrong, and the broken rule. Changes nothing.
+    """Report every inconsistency: file, byte, what is wrong, and the broken rule. Changes nothing.
 
     DIRECTORY is one partition's or a log directory; paths of files are relative to it. While a node is using it, files
     that are about to be deleted are left out.

@@ -47,7 +47,7 @@ __all__ = ["consume", "produce", "topics"]
     type=click.Choice(["all", "-1", "1", "0"]),
     default="all",
     show_default=True,
-    help="Wait for all in-sync replicas (all or -1), the leader alone (1), or no answer (0).",
+    help="Replicas whose acknowledgement to wait for: all in-sync ones (all or -1), the leader (1), none (0).",
 )
 @click.option(
     "--producer-property",
@@ -56,7 +56,8 @@ __all__ = ["consume", "produce", "topics"]
     help="Set a property by its Kafka name, such as batch.size=65536. May be repeated.",
 )
 @click.option(
-    "--key-separator", help="Split each line at the first separator into key and value. Without it: no keys."
+    "--key-separator",
+    help="Split each line at the first separator into key and value. By default records have no key.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @bootstrap_option
@@ -126,13 +127,13 @@ def _progress(path: Path | None) -> Iterator[Callable[[Tally], None] | None]:
 @click.command()
 @click.argument("topic")
 @click.option(
-    "--from-beginning", is_flag=True, help="Start at the log start. Without it: only records from now on."
+    "--from-beginning", is_flag=True, help="Start at the log start. By default only new records are read."
 )
 @click.option("--partition", type=int, help="Read this partition only, not all.")
 @click.option("--offset", type=int, help="Start at this offset; needs --partition.")
 @click.option("--max-messages", type=click.IntRange(min=0), help="End after this many records.")
 @click.option(
-    "--timeout-ms", type=click.IntRange(min=1), help="End when no record came for this many milliseconds."
+    "--timeout-ms", type=click.IntRange(min=1), help="End when no record arrives for this many milliseconds."
 )
 @click.option(
     "--until-end", is_flag=True, help="End at the high watermark instead of waiting for more records."

@@ -56,7 +56,7 @@ def _pairs(values: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
 @click.option(
     "--log-dirs",
     metavar="DIR,DIR...",
-    help="Directories of the brokers' logs (Kafka's log.dirs), perhaps one per disk: broker I uses node-I in each. "
+    help="Directories of the brokers' logs (Kafka's log.dirs), for example one per disk: broker I uses node-I in each. "
     "If one fails, its partitions are offline there; the others are not affected.  [default: --data]",
 )
 def up(
@@ -104,7 +104,7 @@ _data_option = click.option(
     type=click.Path(path_type=Path),
     default=DEFAULT_DATA,
     show_default=True,
-    help="Directory that `replog up` was given.",
+    help="Data directory of the running `replog up`.",
 )
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
