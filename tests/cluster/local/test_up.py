@@ -119,9 +119,9 @@ def test_a_log_directory_in_use_is_refused_and_started_nodes_are_stopped(tmp_pat
     ("name", "content", "reason"),
     [
         ("meta.properties", b"garbage\0\xff\n", "meta.properties line 1: not UTF-8 at byte 8"),
-        ("meta.properties", b"", "meta.properties: no broker.id, which version 0 needs"),
+        ("meta.properties", b"", "meta.properties: broker.id is missing, which version 0 requires"),
         ("meta.properties", b"version=1\nnode.id=7\ncluster.id=x\n", "belongs to node 7, not to 1"),
-        ("photos/beach.jpg", b"", "photos: no directory of a partition, expected TOPIC-PARTITION"),
+        ("photos/beach.jpg", b"", "photos: expected TOPIC-PARTITION as the name of a partition directory"),
     ],
 )
 def test_a_directory_of_something_else_is_refused_and_left_as_it_was(
