@@ -38,8 +38,8 @@ class Watch:
 
     def _report_excuses(self) -> None:
         excuses = self._jury.ghost.excuses
+        assert self._reported_excuses <= len(excuses), (self._reported_excuses, len(excuses))
         for excuse in excuses[self._reported_excuses :]:
-        assert self._told_excuses <= len(excuses), (self._told_excuses, len(excuses))
             offsets = f"offsets {excuse.start} to {excuse.end} (excl.)"
             self._chronicle.tell(f"EXCUSED {excuse.partition}: {offsets} may be lost: {excuse.reason}")
         self._reported_excuses = len(excuses)
