@@ -20,10 +20,8 @@ import grpc.aio
 
 from bench.table import Line
 from cluster.core.client.config import ProducerConfig
-from cluster.core.errors import ErrorCode
-from cluster.core.messages import CreateTopicRequest
 from cluster.local.tuning import keep_freed_memory, loop_factory
-from cluster.shell.clients import Admin, Producer
+from cluster.shell.clients import AsyncAdmin, AsyncProducer
 from cluster.shell.transport import read_or_end
 
 BATCH_BYTES = 16 << 10
@@ -92,20 +90,20 @@ def _cluster_lines() -> list[Line]:
 
 async def _batches_per_s(bootstrap: str) -> list[float]:
     """Produce single records that fill a batch, as many in flight as the producer allows; a rate for each round."""
-    async with Admin(bootstrap) as admin:
-        configs = (("min.insync.replicas", "2"),)
-        await admin.create_topic(CreateTopicRequest(name="bench", replication_factor=3, configs=configs))
+    async with AsyncAdmin(bootstrap) as admin:
+        configs = {"min.insync.replicas": "2"}
+        await admin.create_topic("bench", replication_factor=3, configs=configs)
         assert await admin.until_led("bench")
     value = os.urandom(BATCH_BYTES - 100)
     rates = []
-    async with Producer(bootstrap, CLIENT) as producer:
+    async with AsyncProducer(bootstrap, CLIENT) as producer:
         await _produce_for(producer, value, WARM_UP_S)
         for _ in range(ROUNDS):
             rates.append(await _produce_for(producer, value, ROUND_S))
     return rates
 
 
-async def _produce_for(producer: Producer, value: bytes, seconds: float) -> float:
+async def _produce_for(producer: AsyncProducer, value: bytes, seconds: float) -> float:
     """Produce for `seconds`; returns the acknowledged batches a second."""
     started = time.perf_counter()
     sent = []
@@ -114,7 +112,7 @@ async def _produce_for(producer: Producer, value: bytes, seconds: float) -> floa
         await asyncio.sleep(0)
     await producer.flush()
     elapsed_s = time.perf_counter() - started
-    failed = [future.result() for future in sent if future.result().error is not ErrorCode.NONE]
+    failed = [future.exception() for future in sent if future.exception() is not None]
     assert not failed, failed[0]
     return len(sent) / elapsed_s
 

@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import final
 
 from cluster.core.client.config import OffsetReset, ProducerConfig
-from cluster.core.client.effects import Delivered, EndOfPartition, Fetched
-from cluster.core.errors import ClusterError, ErrorCode
-from cluster.core.messages import CreateTopicRequest, PartitionMetadata, ReplicaDescription, TopicPartition
+from cluster.core.client.effects import EndOfPartition, Fetched
+from cluster.core.errors import ClusterError
+from cluster.core.messages import PartitionMetadata, ReplicaDescription, TopicPartition
 from cluster.local.layout import CONTROLLER_PORT_DISTANCE, DEFAULT_PORT, HOST
-from cluster.shell.clients import Admin, Consumer, Producer
+from cluster.shell.clients import AsyncAdmin, AsyncConsumer, AsyncProducer, DeliveryError, RecordMetadata
 from cluster.shell.server import PortInUse, check_port_free
 from storage.batch import iterate_batches
 
@@ -126,24 +126,23 @@ class Run:
     lines: list[bytes]
     # The offset of each acknowledged line, by its number.
     acknowledged: dict[int, int] = field(default_factory=dict)
-    failed: list[Delivered] = field(default_factory=list)
+    failed: list[DeliveryError] = field(default_factory=list)
     _wanted: int = 0
     _reached: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def on_end(self, number: int, future: asyncio.Future[Delivered]) -> None:
+    def on_end(self, number: int, future: asyncio.Future[RecordMetadata]) -> None:
         """Note that the line `number` was acknowledged or failed."""
-        delivered = future.result()
         assert number not in self.acknowledged, (number, self.acknowledged[number])
-        if delivered.error is ErrorCode.NONE:
-            self.acknowledged[number] = delivered.offset
+        if isinstance(error := future.exception(), DeliveryError):
+            self.failed.append(error)
+        else:
+            self.acknowledged[number] = future.result().offset
             if len(self.acknowledged) >= self._wanted:
                 self._reached.set()
-        else:
-            self.failed.append(delivered)
         ended = len(self.acknowledged) + len(self.failed)
         assert ended <= len(self.lines), (ended, len(self.lines))
 
-    async def produce(self, producer: Producer) -> None:
+    async def produce(self, producer: AsyncProducer) -> None:
         """Send all lines; their acknowledgements arrive later."""
         for number, line in enumerate(self.lines):
             future = await producer.send(TOPIC, line)
@@ -161,7 +160,7 @@ class Run:
     async def consume(self) -> list[bytes]:
         """Returns every value from the log start to the high watermark. Raises ClaimBroken at a gap."""
         values: list[bytes] = []
-        async with asyncio.timeout(DEADLINE_S), Consumer(self.bootstrap) as consumer:
+        async with asyncio.timeout(DEADLINE_S), AsyncConsumer(self.bootstrap) as consumer:
             consumer.assign([(PLACE, OffsetReset.EARLIEST)])
             while True:
                 match await consumer.next_event():
@@ -195,14 +194,14 @@ class Run:
         return digest.hexdigest(), batches, len(segments)
 
 
-async def partition_state(admin: Admin) -> tuple[PartitionMetadata, dict[int, ReplicaDescription]]:
+async def partition_state(admin: AsyncAdmin) -> tuple[PartitionMetadata, dict[int, ReplicaDescription]]:
     described = await admin.describe((TOPIC,))
     assert described.metadata is not None
     held = {answer.broker_id: item for answer in described.replicas for item in answer.replicas}
     return described.metadata.topics[0].partitions[0], held
 
 
-async def until_caught_up(admin: Admin, nodes: Iterable[int]) -> int:
+async def until_caught_up(admin: AsyncAdmin, nodes: Iterable[int]) -> int:
     """Wait until the ISR consists of the nodes and all have the same log end; returns it, which is the high watermark.
 
     Raises ClaimBroken at the deadline.
@@ -225,9 +224,9 @@ async def until_caught_up(admin: Admin, nodes: Iterable[int]) -> int:
     raise ClaimBroken(f"nodes {sorted(wanted)} were not all in sync after {DEADLINE_S:.0f} s")
 
 
-async def produce_and_kill(run: Run, admin: Admin) -> int:
+async def produce_and_kill(run: Run, admin: AsyncAdmin) -> int:
     """Send all lines, and kill the leader once half are acknowledged, with requests in flight. Returns its id."""
-    async with asyncio.timeout(DEADLINE_S), Producer(run.bootstrap, PACED) as producer:
+    async with asyncio.timeout(DEADLINE_S), AsyncProducer(run.bootstrap, PACED) as producer:
         sending = asyncio.ensure_future(run.produce(producer))
         await run.until_acknowledged(len(run.lines) // 2)
         partition, _ = await partition_state(admin)
@@ -272,9 +271,9 @@ def check_same_bytes(run: Run, nodes: Iterable[int], high_watermark: int) -> Non
 
 async def show(run: Run) -> None:
     """Show the four claims in turn. Raises ClaimBroken at the first that does not hold."""
-    async with Admin(run.bootstrap) as admin:
-        configs = (("min.insync.replicas", "2"), ("segment.bytes", str(SEGMENT_BYTES)))
-        await admin.create_topic(CreateTopicRequest(name=TOPIC, replication_factor=NODES, configs=configs))
+    async with AsyncAdmin(run.bootstrap) as admin:
+        configs = {"min.insync.replicas": "2", "segment.bytes": str(SEGMENT_BYTES)}
+        await admin.create_topic(TOPIC, replication_factor=NODES, configs=configs)
         if not await admin.until_led(TOPIC):
             raise ClaimBroken(f"the topic has no leader after {DEADLINE_S:.0f} s")
         say(

@@ -192,7 +192,7 @@ class ForeignDirectory(StorageError):
     """A directory that is not this node's: another node's, another program's, or one with an unreadable mark."""
 
 
-class ConfigError(StorageError):
+class ConfigError(StorageError, ValueError):
     """A configuration that cannot be used. Kafka: ConfigException / INVALID_CONFIG."""
 
     code = 40

@@ -10,7 +10,7 @@ from typing import IO, final
 from cluster.core.client.effects import EndOfPartition, Fetched, PositionLost, TopicMissing
 from cluster.core.errors import ClusterError
 from cluster.core.messages import TopicPartition
-from cluster.shell.clients import Consumer, ConsumerEvent
+from cluster.shell.clients import AsyncConsumer, ConsumerEvent
 from storage.batch.record import Record
 
 
@@ -27,7 +27,7 @@ class Printer:
         self._as_json = as_json
         self.count = 0
 
-    async def run(self, consumer: Consumer, *, ends: set[int] | None) -> int:
+    async def run(self, consumer: AsyncConsumer, *, ends: set[int] | None) -> int:
         """Prints until there are enough records or a silence; returns how many were printed.
 
         Ends, too, once all partitions of `ends` (their numbers) have been read to their end; None: continue there.

@@ -16,7 +16,7 @@ import click
 from cluster.core.client.config import AdminConfig, ConsumerConfig, OffsetReset, ProducerConfig
 from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.messages import MetadataResponse
-from cluster.shell.clients import DEFAULT_BOOTSTRAP, Admin, parse_bootstrap
+from cluster.shell.clients import DEFAULT_BOOTSTRAP, AsyncAdmin, parse_bootstrap
 from storage.codec.compression import Compression
 from storage.errors import StorageError
 
@@ -160,7 +160,7 @@ async def require_topics(bootstrap: str, topics: tuple[str, ...]) -> MetadataRes
 
     A topic that was just created may be unknown to a broker for a moment, so this tries for TOPIC_WAIT_S seconds.
     """
-    async with Admin(bootstrap, admin_config()) as admin:
+    async with AsyncAdmin(bootstrap, admin_config()) as admin:
         deadline = asyncio.get_running_loop().time() + TOPIC_WAIT_S
         while True:
             metadata = await admin.metadata(topics)

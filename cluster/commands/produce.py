@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import final
 
-from cluster.core.client.effects import Delivered
 from cluster.core.errors import ErrorCode
-from cluster.shell.clients import Producer
+from cluster.shell.clients import AsyncProducer, DeliveryError, RecordMetadata
 
 # The number of lines after which the loop gets a turn, for answers, timers and the progress.
 _TURN_RECORDS = 256
@@ -35,19 +34,21 @@ class Tally:
         """The number of records without an outcome; after an interruption some of them may be in the log."""
         return self.sent - self.acknowledged - self.failed
 
-    def count(self, delivered: Delivered) -> None:
-        """Counts the outcome of one record."""
+    def count(self, stored: RecordMetadata) -> None:
+        """Counts a record that was acknowledged."""
         assert self.acknowledged + self.failed < self.sent, (self.acknowledged, self.failed, self.sent)
-        if delivered.error is not ErrorCode.NONE:
-            self.failed += 1
-            times = self.errors[delivered.error] = self.errors.get(delivered.error, 0) + 1
-            assert times <= self.failed, (delivered.error, times, self.failed)
-            self.first_message = self.first_message or delivered.message
-            return
         self.acknowledged += 1
-        partition, offset = delivered.topic_partition.partition, delivered.offset
+        partition, offset = stored.partition, stored.offset
         first, last = self.offsets.get(partition, (offset, offset))
         self.offsets[partition] = (min(first, offset), max(last, offset))
+
+    def count_failure(self, error: DeliveryError) -> None:
+        """Counts a record that failed."""
+        assert self.acknowledged + self.failed < self.sent, (self.acknowledged, self.failed, self.sent)
+        self.failed += 1
+        times = self.errors[error.code] = self.errors.get(error.code, 0) + 1
+        assert times <= self.failed, (error.code, times, self.failed)
+        self.first_message = self.first_message or error.detail
 
     def __str__(self) -> str:
         text = f"{self.acknowledged} records acknowledged, {self.failed} failed"
@@ -81,7 +82,7 @@ def split_key(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes
 
 
 async def produce_lines(
-    producer: Producer,
+    producer: AsyncProducer,
     topic: str,
     lines: AsyncIterator[list[bytes]],
     tally: Tally,
@@ -94,8 +95,11 @@ async def produce_lines(
     `tally` is up to date at any moment, also after an exception.
     """
 
-    def on_end(future: asyncio.Future[Delivered]) -> None:
-        if not future.cancelled():
+    def on_end(future: asyncio.Future[RecordMetadata]) -> None:
+        error = future.exception()
+        if isinstance(error, DeliveryError):
+            tally.count_failure(error)
+        else:
             tally.count(future.result())
 
     async for several in lines:

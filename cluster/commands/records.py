@@ -28,7 +28,7 @@ from cluster.commands.topics import topics
 from cluster.core.client.config import ConsumerConfig, OffsetReset, ProducerConfig
 from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.messages import TopicPartition
-from cluster.shell.clients import Consumer, Producer
+from cluster.shell.clients import AsyncConsumer, AsyncProducer
 from storage.topics import check_topic_name
 
 __all__ = ["consume", "produce", "topics"]
@@ -88,7 +88,7 @@ def produce(
         await require_topics(bootstrap_server, (topic,))
         chunks = stream_chunks(sys.stdin.buffer) if path is None else file_chunks(path)
         with _progress(path) as progress:
-            async with Producer(bootstrap_server, config) as producer:
+            async with AsyncProducer(bootstrap_server, config) as producer:
                 lines = lines_of(chunks)
                 await produce_lines(producer, topic, lines, tally, key_separator=separator, progress=progress)
 
@@ -180,7 +180,7 @@ def consume(
         start = (
             offset if offset is not None else OffsetReset.EARLIEST if from_beginning else OffsetReset.LATEST
         )
-        async with Consumer(bootstrap_server, config) as consumer:
+        async with AsyncConsumer(bootstrap_server, config) as consumer:
             consumer.assign([(TopicPartition(topic, number), start) for number in numbers])
             printer = Printer(sys.stdout.buffer, max_messages, timeout_ms, as_json)
             return await printer.run(consumer, ends=set(numbers) if until_end else None)

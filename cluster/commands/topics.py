@@ -20,7 +20,7 @@ from cluster.core.messages import (
     TopicMetadata,
     TopicPartition,
 )
-from cluster.shell.clients import Admin
+from cluster.shell.clients import AsyncAdmin
 from storage.topics import check_topic_name
 
 
@@ -78,9 +78,9 @@ def create(
     async def work() -> tuple[str, bool]:
         check_topic_name(name)
         is_new = True
-        async with Admin(bootstrap_server, admin_config()) as admin:
+        async with AsyncAdmin(bootstrap_server, admin_config()) as admin:
             try:
-                topic_id = await admin.create_topic(request)
+                topic_id = await admin.create(request)
             except ClusterError as error:
                 if not (if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
                     raise
@@ -113,7 +113,7 @@ def list_topics(as_json: bool, bootstrap_server: str) -> None:
     """Print the names of all topics, one per line."""
 
     async def work() -> MetadataResponse:
-        async with Admin(bootstrap_server, admin_config()) as admin:
+        async with AsyncAdmin(bootstrap_server, admin_config()) as admin:
             return await admin.metadata()
 
     found = sorted(run(work()).topics, key=lambda topic: topic.name)
@@ -144,7 +144,7 @@ def describe(name: str | None, as_json: bool, bootstrap_server: str) -> None:
         if chosen is not None:
             check_topic_name(chosen[0])
             await require_topics(bootstrap_server, chosen)
-        async with Admin(bootstrap_server, admin_config()) as admin:
+        async with AsyncAdmin(bootstrap_server, admin_config()) as admin:
             return await admin.describe(chosen)
 
     described = run(work())
@@ -243,8 +243,8 @@ def alter(name: str, config: tuple[str, ...], bootstrap_server: str) -> None:
 
     async def work() -> None:
         check_topic_name(name)
-        async with Admin(bootstrap_server, admin_config()) as admin:
-            await admin.alter_topic_configs(name, chosen)
+        async with AsyncAdmin(bootstrap_server, admin_config()) as admin:
+            await admin.alter_topic_configs(name, dict(chosen))
 
     run(work())
     click.echo(f"Altered topic {name}.")
@@ -258,7 +258,7 @@ def delete(name: str, bootstrap_server: str) -> None:
 
     async def work() -> None:
         check_topic_name(name)
-        async with Admin(bootstrap_server, admin_config()) as admin:
+        async with AsyncAdmin(bootstrap_server, admin_config()) as admin:
             await admin.delete_topic(name)
 
     run(work())

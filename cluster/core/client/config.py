@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 
 from storage.codec.compression import Compression
@@ -36,8 +36,9 @@ class ProducerConfig:
     metadata_max_age_ms: int = 300_000
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
-            raise ConfigError(f"acks={self.acks}: must be all (-1), 1 or 0")
+            raise ConfigError(f"acks={self.acks}: must be -1 (all), 1 or 0")
         if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
             raise ConfigError("delivery_timeout_ms must be at least linger_ms + request_timeout_ms")
         if self.max_in_flight_requests_per_connection < 1:
@@ -65,6 +66,10 @@ class OffsetReset(Enum):
     NONE = "none"
 
 
+# The properties whose value is one of a closed set.
+_CHOICES: dict[str, type[Enum]] = {"auto_offset_reset": OffsetReset, "compression_type": Compression}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
     """A consumer's properties, under Kafka's names and with Kafka's defaults."""
@@ -80,6 +85,7 @@ class ConsumerConfig:
     metadata_max_age_ms: int = 300_000
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.fetch_max_wait_ms >= self.request_timeout_ms:
             raise ConfigError(
                 "fetch_max_wait_ms must be below request_timeout_ms, or every idle fetch would time out"
@@ -95,3 +101,22 @@ class AdminConfig:
     retry_backoff_ms: int = 100
     request_timeout_ms: int = 30_000
     default_api_timeout_ms: int = 60_000
+
+    def __post_init__(self) -> None:
+        check_types(self)
+
+
+def check_types(config: ProducerConfig | ConsumerConfig | AdminConfig) -> None:
+    """Raises TypeError for a property of the wrong type, ConfigError for a negative number other than `acks`."""
+    for item in fields(config):
+        value = getattr(config, item.name)
+        choice = _CHOICES.get(item.name)
+        if choice is not None and not isinstance(value, choice):
+            example = f"{choice.__name__}.{next(iter(choice)).name}"
+            raise TypeError(f"{item.name}: expected a {choice.__name__} such as {example}, got {value!r}")
+        if item.type != "int":
+            continue
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"{item.name}: expected an int, got {value!r}")
+        if value < 0 and item.name != "acks":
+            raise ConfigError(f"{item.name}: expected zero or more, got {value}")

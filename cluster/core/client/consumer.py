@@ -113,10 +113,13 @@ class ConsumerCore:
         return self._run(now_ms)
 
     def seek(
-        self, now_ms: int, topic_partition: TopicPartition, offset: int, *, leader_epoch: int = NO_EPOCH
+        self, now_ms: int, topic_partition: TopicPartition, start: Start, *, leader_epoch: int = NO_EPOCH
     ) -> list[ConsumerEffect]:
-        """Moves the position to `offset`. The leader checks `leader_epoch`, that of the record before it, if given."""
-        self._add(topic_partition, offset).last_fetched_epoch = leader_epoch
+        """Moves the position to `start`, an offset or an end of the log.
+
+        The leader checks `leader_epoch`, that of the record before an offset, if given.
+        """
+        self._add(topic_partition, start).last_fetched_epoch = leader_epoch
         return self._run(now_ms)
 
     def pause(self, topic_partition: TopicPartition) -> None:

@@ -1,0 +1,203 @@
+"""The producer for asyncio programs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast, final
+
+from cluster.core.client.config import ProducerConfig
+from cluster.core.client.effects import Delivered, Flushed
+from cluster.core.client.producer import ProducerCore
+from cluster.core.client.waiting_records import size_bound
+from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.messages import TopicPartition
+from cluster.shell.clients.arguments import config_of, content, header_pairs, integer, topic_name
+from cluster.shell.clients.base import DEFAULT_BOOTSTRAP, AsyncClient, fail, system_draws
+from cluster.shell.clients.delivery import DeliveryError, Outcome, RecordMetadata, outcome_of
+from storage.batch.record import MAX_INT64, Header
+
+Headers = Sequence[Header] | Mapping[str, bytes | None]
+
+
+@final
+class OutgoingRecord:
+    """A record as its sender passed it, checked. `size_bytes` is an upper bound of the room that it takes."""
+
+    __slots__ = ("headers", "key", "partition", "size_bytes", "timestamp_ms", "topic", "value")
+
+    def __init__(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        headers: Headers,
+        timestamp_ms: int | None,
+    ) -> None:
+        self.topic = topic_name(topic)
+        self.value = content("value", value)
+        self.key = content("key", key)
+        self.partition = None if partition is None else integer("partition", partition)
+        self.headers = header_pairs(headers)
+        self.timestamp_ms = None
+        if timestamp_ms is not None:
+            self.timestamp_ms = integer("timestamp_ms", timestamp_ms, at_most=MAX_INT64)
+        self.size_bytes = size_bound(self.key, self.value, self.headers)
+
+
+@final
+class AsyncProducer(AsyncClient):
+    """Sends records to the leaders of their partitions. Leaving `async with` first delivers all that were sent."""
+
+    def __init__(
+        self, bootstrap_servers: str = DEFAULT_BOOTSTRAP, config: ProducerConfig | None = None
+    ) -> None:
+        self.config = config_of(config, ProducerConfig)
+        self.core = ProducerCore(self.config, system_draws())
+        super().__init__(self.core, bootstrap_servers, self.core.start)
+        self._tickets = 0
+        self._open: dict[int, Callable[[Outcome], None]] = {}
+        self._flushes: dict[int, asyncio.Future[None]] = {}
+        self._room = asyncio.Event()
+        # From here on nobody is left who fetches an error: asyncio shall not report each.
+        self._is_aborted = False
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> asyncio.Future[RecordMetadata]:
+        """Sends one record once the buffer has room; returns a future of its place in the log.
+
+        A value of None is a tombstone. Without `partition` the key decides, or without a key the producer.
+        `timestamp_ms` is in milliseconds since the Unix epoch, now if None. The future raises DeliveryError when the
+        record was refused, or when its outcome is unknown. Raises TypeError or ValueError for a wrong argument, and
+        ClusterError(REQUEST_TIMED_OUT) when there is no room within max_block_ms; nothing is sent then.
+        """
+        record = OutgoingRecord(topic, value, key, partition, headers, timestamp_ms)
+        await self._wait_for_room(record.size_bytes)
+        future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        self.send_now(record, lambda outcome: self._settle(future, outcome))
+        return future
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Sends one record and waits for its outcome; returns its place in the log. Raises what `send` does and
+        what its future raises.
+        """
+        return await (
+            await self.send(
+                topic, value, key=key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
+            )
+        )
+
+    def send_now(self, record: OutgoingRecord, on_outcome: Callable[[Outcome], None]) -> None:
+        """Passes a record to the core, room or not; `on_outcome` is called exactly once, perhaps before the return."""
+        self._tickets += 1
+        ticket = self._tickets
+        assert ticket not in self._open, ticket
+        self._open[ticket] = on_outcome
+        try:
+            self._run(
+                lambda now_ms: self.core.send(
+                    now_ms,
+                    record.topic,
+                    record.key,
+                    record.value,
+                    partition=record.partition,
+                    headers=record.headers,
+                    timestamp_ms=record.timestamp_ms,
+                    ticket=ticket,
+                )
+            )
+        except (ClusterError, RuntimeError) as error:
+            if self._open.pop(ticket, None) is not None:
+                place = TopicPartition(record.topic, -1)
+                on_outcome(_failure(error, place, is_unknown=isinstance(error, ClusterError)))
+
+    async def flush(self) -> None:
+        """Sends without lingering; returns once every record sent before has its outcome."""
+        self._tickets += 1
+        ticket = self._tickets
+        future = self._flushes[ticket] = asyncio.get_running_loop().create_future()
+        self._run(lambda now_ms: self.core.flush(now_ms, ticket))
+        await future
+        # Records were sent in the order of their tickets: the first one left is the oldest.
+        oldest = next(iter(self._open), ticket + 1)
+        assert oldest > ticket, (oldest, ticket)
+
+    async def _wait_for_room(self, size_bytes: int) -> None:
+        limit = self.config.buffer_memory
+        self._check_alive(self.runtime)
+        if self.core.buffered_bytes + size_bytes <= limit or size_bytes > limit:
+            return
+        try:
+            async with asyncio.timeout(self.config.max_block_ms / 1000):
+                while self.core.buffered_bytes + size_bytes > limit:
+                    self._room.clear()
+                    await self._room.wait()
+                    self._check_alive(self.runtime)
+        except TimeoutError as error:
+            raise ClusterError(
+                ErrorCode.REQUEST_TIMED_OUT, "the buffer stayed full for max.block.ms"
+            ) from error
+
+    def _on_notice(self, effect: object) -> None:
+        match effect:
+            case Delivered():
+                self._open.pop(effect.ticket)(outcome_of(effect))
+                self._room.set()
+            case Flushed():
+                flushed = self._flushes.pop(effect.ticket)
+                if not flushed.done():
+                    flushed.set_result(None)
+            case _:
+                raise TypeError(f"no shell carries out {effect!r}")
+
+    def _fail_open(self, error: ClusterError) -> None:
+        self._is_aborted = True
+        waiting, self._open = self._open, {}
+        for on_outcome in waiting.values():
+            on_outcome(_failure(error, TopicPartition("", -1), is_unknown=True))
+        flushes, self._flushes = self._flushes, {}
+        for future in flushes.values():
+            fail(cast("asyncio.Future[object]", future), error)
+        self._room.set()
+        assert not self._open, len(self._open)
+
+    async def _finish(self) -> None:
+        await self.flush()
+        self.runtime.shut_down()
+        await self.runtime.stopped
+
+    def _abort(self) -> None:
+        self._is_aborted = True
+        self.runtime.run(self.core.abort)
+
+    def _settle(self, future: asyncio.Future[RecordMetadata], outcome: Outcome) -> None:
+        if isinstance(outcome, DeliveryError):
+            if self._is_aborted:
+                fail(cast("asyncio.Future[object]", future), outcome)
+            elif not future.done():
+                future.set_exception(outcome)
+        elif not future.done():
+            future.set_result(outcome)
+
+
+def _failure(error: Exception, place: TopicPartition, *, is_unknown: bool) -> DeliveryError:
+    detail = error.detail if isinstance(error, ClusterError) else str(error)
+    return DeliveryError(ErrorCode.UNKNOWN_SERVER_ERROR, detail, place, is_unknown=is_unknown)

@@ -1,0 +1,241 @@
+"""A client whose core fails, or that ends, leaves nobody waiting: every open future and call ends with the reason."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import pytest
+
+from cluster.core.client.admin import AdminCore
+from cluster.core.client.config import ProducerConfig
+from cluster.core.client.consumer import ConsumerCore
+from cluster.core.client.producer import ProducerCore
+from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.messages import TopicPartition
+from cluster.shell.clients import (
+    Admin,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    Consumer,
+    DeliveryError,
+    Producer,
+    RecordMetadata,
+)
+
+NOWHERE = "127.0.0.1:1"
+REASON = "UNKNOWN_SERVER_ERROR: ValueError: planted"
+LIMIT_S = 20.0
+
+
+def break_core(monkeypatch: pytest.MonkeyPatch, core: type) -> None:
+    """Make the core fail in its next step, which the refused connection brings."""
+
+    def step(*_: object) -> None:
+        raise ValueError("planted")
+
+    monkeypatch.setattr(core, "step", step)
+
+
+def run(main: Callable[[], object]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(LIMIT_S):
+            await main()  # type: ignore[misc]
+
+    asyncio.run(limited())
+
+
+def test_a_core_that_fails_fails_every_open_future_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    break_core(monkeypatch, ProducerCore)
+
+    async def main() -> None:
+        producer = AsyncProducer(NOWHERE)
+        await producer.start()
+        futures = [await producer.send("orders", b"v") for _ in range(3)]
+        flush = asyncio.create_task(producer.flush())
+        for future in futures:
+            with pytest.raises(DeliveryError, match=REASON) as raised:
+                await future
+            assert raised.value.is_unknown
+        with pytest.raises(ClusterError, match=REASON):
+            await flush
+        # What comes later fails at the call.
+        with pytest.raises(ClusterError, match=REASON):
+            await producer.send("orders", b"v")
+        with pytest.raises(ClusterError, match=REASON):
+            await producer.flush()
+        await producer.abort()
+
+    run(main)
+
+
+def test_a_sender_that_waits_for_room_learns_that_the_core_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ProducerConfig(buffer_memory=300)
+
+    async def main() -> None:
+        async with AsyncProducer(NOWHERE, config) as producer:
+            await producer.send("orders", bytes(100))
+            waiting = asyncio.create_task(producer.send("orders", bytes(100)))
+            await asyncio.sleep(0)
+            break_core(monkeypatch, ProducerCore)
+            with pytest.raises(ClusterError, match=REASON):
+                await waiting
+            await producer.abort()
+
+    run(main)
+
+
+def test_a_failed_core_ends_what_waits_for_an_event_or_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    break_core(monkeypatch, ConsumerCore)
+    break_core(monkeypatch, AdminCore)
+
+    async def main() -> None:
+        async with AsyncConsumer(NOWHERE) as consumer, AsyncAdmin(NOWHERE) as admin:
+            consumer.subscribe(["orders"])
+            with pytest.raises(ClusterError, match=REASON):
+                await consumer.poll(LIMIT_S)
+            with pytest.raises(ClusterError, match=REASON):
+                consumer.subscribe(["orders"])
+            with pytest.raises(ClusterError, match=REASON):
+                await admin.describe()
+            with pytest.raises(ClusterError, match=REASON):
+                await admin.list_topics()
+
+    run(main)
+
+
+def test_the_blocking_clients_fail_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    for core in (ProducerCore, ConsumerCore, AdminCore):
+        break_core(monkeypatch, core)
+    with pytest.raises(ClusterError, match=REASON), Producer(NOWHERE) as producer:  # noqa: PT012
+        with pytest.raises(DeliveryError, match=REASON):
+            producer.send("orders", b"v").result(LIMIT_S)
+        with pytest.raises(DeliveryError, match=REASON):
+            producer.send("orders", b"v").result(LIMIT_S)
+    with Consumer(NOWHERE) as consumer:
+        consumer.subscribe(["orders"])
+        with pytest.raises(ClusterError, match=REASON):
+            consumer.poll(LIMIT_S)
+    with Admin(NOWHERE) as admin, pytest.raises(ClusterError, match=REASON):
+        admin.list_topics()
+
+
+def test_leaving_after_an_error_fails_the_open_futures_at_once() -> None:
+    async def main() -> None:
+        future: asyncio.Future[RecordMetadata] | None = None
+        with pytest.raises(KeyError):  # noqa: PT012
+            async with AsyncProducer(NOWHERE) as producer:
+                future = await producer.send("orders", b"v")
+                raise KeyError
+        assert future is not None
+        with pytest.raises(DeliveryError, match="the producer was closed"):
+            await future
+
+    run(main)
+
+
+def test_leaving_after_an_error_reports_no_error_that_nobody_fetches() -> None:
+    reported: list[object] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        with pytest.raises(KeyError):  # noqa: PT012
+            async with AsyncProducer(NOWHERE) as producer:
+                for _ in range(3):
+                    await producer.send("orders", b"v")
+                raise KeyError
+        gc.collect()
+
+    run(main)
+    assert reported == []
+
+
+def test_the_blocking_producer_aborts_after_an_error() -> None:
+    futures: list[Future[RecordMetadata]] = []
+    with pytest.raises(KeyError), Producer(NOWHERE) as producer:  # noqa: PT012
+        futures.append(producer.send("orders", b"v"))
+        raise KeyError
+    with pytest.raises(DeliveryError, match="the producer was closed"):
+        futures[0].result(LIMIT_S)
+
+
+def test_a_closed_client_says_so() -> None:
+    producer, consumer, admin = Producer(NOWHERE), Consumer(NOWHERE), Admin(NOWHERE)
+    for client in (producer, consumer, admin):
+        client.close()
+        client.close()
+    with pytest.raises(RuntimeError, match="the Producer is closed"):
+        producer.send("orders", b"v")
+    with pytest.raises(RuntimeError, match="the Producer is closed"):
+        producer.flush()
+    with pytest.raises(RuntimeError, match="the Consumer is closed"):
+        consumer.poll(0)
+    with pytest.raises(RuntimeError, match="the Admin is closed"):
+        admin.list_topics()
+
+
+def test_an_asyncio_client_that_has_not_started_says_so() -> None:
+    async def main() -> None:
+        producer = AsyncProducer(NOWHERE)
+        with pytest.raises(RuntimeError, match="the AsyncProducer has not started: write `async with Asy"):
+            await producer.send("orders", b"v")
+        async with producer:
+            with pytest.raises(RuntimeError, match="the AsyncProducer was started before"):
+                await producer.start()
+        with pytest.raises(RuntimeError, match="the AsyncProducer is closed"):
+            await producer.send("orders", b"v")
+
+    run(main)
+
+
+def test_a_call_from_a_callback_that_would_wait_for_itself_is_refused() -> None:
+    errors: list[BaseException] = []
+    done = threading.Event()
+    config = ProducerConfig(max_block_ms=0, delivery_timeout_ms=40_000)
+
+    def on_end(producer: Producer) -> None:
+        try:
+            producer.flush()
+        except RuntimeError as error:
+            errors.append(error)
+        finally:
+            done.set()
+
+    with Producer(NOWHERE, config) as producer:
+        producer.send("orders", b"v").add_done_callback(lambda _: on_end(producer))
+        assert done.wait(LIMIT_S)
+    assert "called from a callback of this Producer" in str(errors[0])
+
+
+def test_a_full_buffer_makes_the_sender_wait_for_max_block_ms_at_most() -> None:
+    config = ProducerConfig(buffer_memory=300, max_block_ms=1)
+    future: Future[RecordMetadata] | None = None
+    with pytest.raises(ClusterError) as raised, Producer(NOWHERE, config) as producer:  # noqa: PT012
+        for _ in range(3):
+            future = producer.send("orders", bytes(100))
+    assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
+    assert future is not None
+
+
+def test_the_threads_of_closed_clients_have_ended() -> None:
+    before = threading.active_count()
+    for make in (Producer, Consumer, Admin):
+        with make(NOWHERE):
+            assert threading.active_count() > before
+    assert threading.active_count() == before
+
+
+def test_a_consumer_that_is_assigned_again_forgets_what_it_fetched() -> None:
+    from cluster.core.client.effects import EndOfPartition
+
+    async def main() -> None:
+        async with AsyncConsumer(NOWHERE) as consumer:
+            consumer._on_notice(EndOfPartition(topic_partition=TopicPartition("old", 0), offset=3))
+            consumer.assign([(TopicPartition("new", 0), 0)])
+            assert not consumer._events
+
+    run(main)
