@@ -24,12 +24,11 @@ from cluster.core.client.effects import (
 )
 from cluster.core.client.fetched_records import read_fetched
 from cluster.core.client.metadata_cache import LeaderAndEpoch, MetadataUpdater
+from cluster.core.client.starts import AtTime, BeforeEnd, LookedUp, asked_timestamp, next_step, reason_of
 from cluster.core.effects import Observe, Send, SetTimer, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired, TransportError
 from cluster.core.messages import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     NO_EPOCH,
     EpochEnd,
     FetchPartition,
@@ -47,7 +46,7 @@ WAKE_TIMER = "consumer.wake"
 CONSUMER_REPLICA_ID = -1
 OUT_OF_RANGE = "out_of_range"
 
-Start = int | OffsetReset
+Start = int | OffsetReset | AtTime | BeforeEnd
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +56,7 @@ class _Position:
     topic_partition: TopicPartition
     # The offset of the next record to read; None while it is still to be looked up by `reset`.
     offset: int | None
-    reset: OffsetReset
+    reset: LookedUp
     # The reason why the offset is looked up, for PositionReset.
     reason: str = ""
     last_fetched_epoch: int = NO_EPOCH
@@ -152,10 +151,13 @@ class ConsumerCore:
         return [*effects, *self._run(now_ms)]
 
     def _add(self, topic_partition: TopicPartition, start: Start) -> _Position:
-        if isinstance(start, OffsetReset):
-            offset, reset, reason = None, start, start.value
+        offset: int | None = None
+        reset: LookedUp = self.config.auto_offset_reset
+        reason = ""
+        if isinstance(start, int):
+            offset = start
         else:
-            offset, reset, reason = start, self.config.auto_offset_reset, ""
+            reset, reason = start, reason_of(start)
         position = _Position(
             topic_partition=topic_partition,
             offset=offset,
@@ -208,14 +210,13 @@ class ConsumerCore:
     def _look_up(self, position: _Position, leader: LeaderAndEpoch) -> Send:
         assert position.lookup_call is None, (position.topic_partition, position.lookup_call)
         assert position.offset is None, (position.topic_partition, position.offset)
-        is_earliest = position.reset is OffsetReset.EARLIEST
         position.lookup_call = self._take_call()
         return Send(
             to=leader.leader,
             call=position.lookup_call,
             body=ListOffsetsRequest(
                 topic_partition=position.topic_partition,
-                timestamp=EARLIEST_TIMESTAMP if is_earliest else LATEST_TIMESTAMP,
+                timestamp=asked_timestamp(position.reset),
                 current_leader_epoch=leader.leader_epoch,
             ),
             timeout_ms=self.config.request_timeout_ms,
@@ -293,13 +294,14 @@ class ConsumerCore:
         error = body.error if isinstance(body, ListOffsetsResponse) else ErrorCode.NETWORK_EXCEPTION
         if error is not ErrorCode.NONE or not isinstance(body, ListOffsetsResponse):
             return self._on_error(now_ms, position, error)
-        assert body.offset >= 0, body
-        position.offset, position.last_fetched_epoch = body.offset, NO_EPOCH
-        return [
-            PositionReset(
-                topic_partition=position.topic_partition, offset=body.offset, reason=position.reason
-            )
-        ]
+        step = next_step(position.reset, body.offset)
+        if not isinstance(step, int):
+            # The next look-up is sent at the end of this step.
+            position.reset = step
+            return []
+        assert step >= 0, (step, body)
+        position.offset, position.last_fetched_epoch = step, NO_EPOCH
+        return [PositionReset(topic_partition=position.topic_partition, offset=step, reason=position.reason)]
 
     def _on_fetched(
         self, now_ms: int, fetch: _FetchCall, body: ResponseBody | TransportError
@@ -399,6 +401,7 @@ class ConsumerCore:
                 Fetched(
                     topic_partition=position.topic_partition,
                     records=read.records,
+                    batches=read.batches,
                     high_watermark=answer.high_watermark,
                     next_offset=read.next_offset,
                     leader_epoch=answer.leader_epoch,

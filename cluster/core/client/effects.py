@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from cluster.core.effects import Effect
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import DescribeReplicasResponse, MetadataResponse, ResponseBody, TopicPartition
+from storage.batch import TimestampType
 from storage.batch.record import Record
 
 
@@ -39,20 +41,35 @@ class Flushed:
 ProducerEffect = Effect | Delivered | Flushed
 
 
+class FetchedBatch(NamedTuple):
+    """What the records of one batch share; `record_count` counts those that were returned, in their order."""
+
+    record_count: int
+    leader_epoch: int
+    timestamp_type: TimestampType
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """Records from the position on, all below `high_watermark` (exclusive); `next_offset` is the new position."""
+    """Records from the position on, all below `high_watermark` (exclusive); `next_offset` is the new position.
+
+    `batches` says which of the records were in one batch.
+    """
 
     topic_partition: TopicPartition
     records: tuple[Record, ...] = field(repr=False)
     high_watermark: int
     next_offset: int
     leader_epoch: int
+    batches: tuple[FetchedBatch, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionReset:
-    """A new position, `offset`, that was looked up; `reason` is earliest, latest or out_of_range."""
+    """A new position, `offset`, that was looked up.
+
+    `reason` is earliest, latest, timestamp, before_end or out_of_range.
+    """
 
     topic_partition: TopicPartition
     offset: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cluster.core.client.effects import FetchedBatch
 from storage.batch import RecordBatch, iterate_batches
 from storage.batch.record import Record
 from storage.errors import StorageError
@@ -19,6 +20,7 @@ class FetchedRecords:
     records: tuple[Record, ...]
     next_offset: int
     last_epoch: int
+    batches: tuple[FetchedBatch, ...] = ()
     damage: StorageError | None = None
 
 
@@ -29,6 +31,7 @@ def read_fetched(data: bytes, position: int, high_watermark: int, *, check_crcs:
     neither. Control batches only move the position. Damage ends the reading and is returned, not raised.
     """
     records: list[Record] = []
+    batches: list[FetchedBatch] = []
     next_offset, last_epoch = position, -1
     damage: StorageError | None = None
     try:
@@ -39,13 +42,20 @@ def read_fetched(data: bytes, position: int, high_watermark: int, *, check_crcs:
                 continue
             if check_crcs:
                 batch.check_valid()
-            records += _visible(batch, next_offset, high_watermark)
+            visible = _visible(batch, next_offset, high_watermark)
+            records += visible
+            batches.append(FetchedBatch(len(visible), batch.partition_leader_epoch, batch.timestamp_type))
             next_offset, last_epoch = min(batch.next_offset, high_watermark), batch.partition_leader_epoch
     except StorageError as error:
         damage = error
     assert next_offset <= max(high_watermark, position), (next_offset, high_watermark)
+    assert sum(batch.record_count for batch in batches) == len(records), (batches, len(records))
     return FetchedRecords(
-        records=tuple(records), next_offset=next_offset, last_epoch=last_epoch, damage=damage
+        records=tuple(records),
+        next_offset=next_offset,
+        last_epoch=last_epoch,
+        batches=tuple(batches),
+        damage=damage,
     )
 
 

@@ -12,11 +12,13 @@ from cluster.core.client.effects import (
     ConsumerEffect,
     EndOfPartition,
     Fetched,
+    FetchedBatch,
     PositionLost,
     PositionReset,
     TopicMissing,
     Truncated,
 )
+from cluster.core.client.starts import AtTime, BeforeEnd
 from cluster.core.effects import Observe, Send
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Response, TimerFired, TransportError
@@ -32,7 +34,7 @@ from cluster.core.messages import (
     MetadataRequest,
     TopicPartition,
 )
-from storage.batch import build_batch
+from storage.batch import TimestampType, build_batch
 from storage.batch.record import Record
 from tests.cluster.client.fake_cluster import FakeCluster
 
@@ -119,6 +121,76 @@ def test_start_at_an_end_is_looked_up_at_the_leader(start: OffsetReset, timestam
     assert [asked_offset(send) for send in fetches(effects)] == [42]
 
 
+def looked_up(consumer: ConsumerCore, ask: Send, offset: int) -> tuple[Send, Sequence[ConsumerEffect]]:
+    """Answer one look-up. Returns the next request and all effects."""
+    answer = ListOffsetsResponse(topic_partition=T0, offset=offset)
+    effects = consumer.step(0, Response(call=ask.call, body=answer))
+    (then,) = sends(effects)
+    return then, effects
+
+
+def asked_time(send: Send) -> int:
+    assert isinstance(send.body, ListOffsetsRequest)
+    return send.body.timestamp
+
+
+def test_a_start_at_a_time_is_the_first_record_that_is_as_late() -> None:
+    consumer, _, (ask,) = reading(AtTime(1234))
+    assert asked_time(ask) == 1234
+    fetch, effects = looked_up(consumer, ask, 42)
+    assert effects[0] == PositionReset(topic_partition=T0, offset=42, reason="timestamp")
+    assert asked_offset(fetch) == 42
+
+
+def test_a_start_at_a_time_after_all_records_is_the_end() -> None:
+    consumer, _, (ask,) = reading(AtTime(1234))
+    then, effects = looked_up(consumer, ask, -1)
+    assert asked_time(then) == LATEST_TIMESTAMP
+    assert not [effect for effect in effects if isinstance(effect, PositionReset)]
+    fetch, effects = looked_up(consumer, then, 50)
+    assert effects[0] == PositionReset(topic_partition=T0, offset=50, reason="timestamp")
+    assert asked_offset(fetch) == 50
+
+
+@pytest.mark.parametrize(("log_start_offset", "first"), [(0, 47), (48, 48), (50, 50)])
+def test_a_start_before_the_end_is_never_below_the_log_start(log_start_offset: int, first: int) -> None:
+    consumer, _, (ask,) = reading(BeforeEnd(3))
+    assert asked_time(ask) == LATEST_TIMESTAMP
+    then, _ = looked_up(consumer, ask, 50)
+    assert asked_time(then) == EARLIEST_TIMESTAMP
+    fetch, effects = looked_up(consumer, then, log_start_offset)
+    assert effects[0] == PositionReset(topic_partition=T0, offset=first, reason="before_end")
+    assert asked_offset(fetch) == first
+
+
+def test_a_start_before_the_end_of_a_short_log_is_its_start() -> None:
+    consumer, _, (ask,) = reading(BeforeEnd(10))
+    then, _ = looked_up(consumer, ask, 4)
+    fetch, _ = looked_up(consumer, then, 0)
+    assert asked_offset(fetch) == 0
+
+
+def test_a_start_zero_offsets_before_the_end_is_the_end() -> None:
+    consumer, _, (ask,) = reading(BeforeEnd(0))
+    fetch, _ = looked_up(consumer, ask, 50)
+    assert asked_offset(fetch) == 50
+
+
+def test_a_look_up_that_failed_is_sent_again_as_it_was() -> None:
+    consumer, _, (ask,) = reading(BeforeEnd(3))
+    then, _ = looked_up(consumer, ask, 50)
+    refused = ListOffsetsResponse(topic_partition=T0, error=ErrorCode.OFFSET_NOT_AVAILABLE)
+    consumer.step(0, Response(call=then.call, body=refused))
+    again = [send for send in sends(consumer.step(100, WAKE)) if isinstance(send.body, ListOffsetsRequest)]
+    assert [asked_time(send) for send in again] == [EARLIEST_TIMESTAMP]
+
+
+@pytest.mark.parametrize("start", [AtTime, BeforeEnd])
+def test_a_negative_time_or_count_is_no_start(start: type[AtTime | BeforeEnd]) -> None:
+    with pytest.raises(ValueError, match="0 or more is wanted"):
+        start(-1)
+
+
 def test_explicit_offset_is_fetched_without_a_look_up() -> None:
     _, _, (fetch,) = reading(17)
     assert asked_offset(fetch) == 17
@@ -158,6 +230,25 @@ def test_nothing_at_or_above_the_high_watermark_is_returned() -> None:
     effects = consumer.step(0, fetched(fetch, batch(0, 2) + batch(2, 4) + batch(6, 1), high_watermark=3))
     assert offsets(effects) == [0, 1, 2]
     assert consumer.positions() == {T0: 3}
+
+
+def test_the_batches_of_fetched_records_are_told() -> None:
+    consumer, _, (fetch,) = reading(1)
+    appended = build_batch(
+        [Record(4, 7, None, b"v")],
+        base_offset=4,
+        partition_leader_epoch=2,
+        timestamp_type=TimestampType.LOG_APPEND,
+    )
+    control = batch(3, 1, epoch=1, is_control=True)
+    effects = consumer.step(0, fetched(fetch, batch(0, 3, epoch=1) + control + appended))
+    (told,) = [effect for effect in effects if isinstance(effect, Fetched)]
+    assert [record.offset for record in told.records] == [1, 2, 4]
+    assert told.batches == (
+        FetchedBatch(2, 1, TimestampType.CREATE),
+        FetchedBatch(0, 1, TimestampType.CREATE),
+        FetchedBatch(1, 2, TimestampType.LOG_APPEND),
+    )
 
 
 def test_control_batches_move_the_position_only() -> None:
