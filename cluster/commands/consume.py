@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
-from typing import IO, final
+import itertools
+from collections.abc import Iterator
+from typing import final
 
+from cluster.commands.output import Output
+from cluster.commands.record_formats import Format
 from cluster.core.client.effects import EndOfPartition, Fetched, PositionLost, TopicMissing
 from cluster.core.errors import ClusterError
-from cluster.core.messages import TopicPartition
-from cluster.shell.clients import AsyncConsumer, ConsumerEvent
-from storage.batch.record import Record
+from cluster.shell.clients import Consumer, ConsumerEvent
 
 
 @final
@@ -19,16 +19,15 @@ class Printer:
     """Prints records as they come; ends after `max_messages`, or after a silence of `timeout_ms`."""
 
     def __init__(
-        self, output: IO[bytes], max_messages: int | None, timeout_ms: int | None, as_json: bool
+        self, output: Output, max_messages: int | None, timeout_ms: int | None, format_record: Format
     ) -> None:
         self._output = output
         self._max_messages = max_messages
         self._timeout_s = None if timeout_ms is None else timeout_ms / 1000
-        self._as_json = as_json
-        self.count = 0
+        self._format = format_record
 
-    async def run(self, consumer: AsyncConsumer, *, ends: set[int] | None) -> int:
-        """Prints until there are enough records or a silence; returns how many were printed.
+    async def run(self, consumer: Consumer, *, ends: set[int] | None) -> None:
+        """Prints until there are enough records, a silence, or no reader of the output any more.
 
         Ends, too, once all partitions of `ends` (their numbers) have been read to their end; None: continue there.
         Raises ClusterError when a position or the topic is lost.
@@ -48,35 +47,25 @@ class Printer:
                 ends.discard(event.topic_partition.partition)
             else:
                 _check(event)
-        return self.count
 
     @property
     def _has_enough(self) -> bool:
-        return self._max_messages is not None and self.count >= self._max_messages
+        is_done = self._max_messages is not None and self._output.count >= self._max_messages
+        return is_done or self._output.is_closed
 
     def _print(self, fetched: Fetched) -> None:
-        room = None if self._max_messages is None else self._max_messages - self.count
-        assert room is None or room > 0, (self.count, self._max_messages)
-        chosen = fetched.records[:room]
-        self._output.writelines(self._line(fetched.topic_partition, record) for record in chosen)
-        self._output.flush()
-        self.count += len(chosen)
-        assert self._max_messages is None or self.count <= self._max_messages, (
-            self.count,
-            self._max_messages,
-        )
+        before = self._output.count
+        room = None if self._max_messages is None else self._max_messages - before
+        self._output.write(itertools.islice(self._lines(fetched), room))
+        count = self._output.count - before
+        assert room is None or count <= room, (count, room)
+        assert count <= len(fetched.records), (count, len(fetched.records))
 
-    def _line(self, topic_partition: TopicPartition, record: Record) -> bytes:
-        if not self._as_json:
-            return (b"null" if record.value is None else bytes(record.value)) + b"\n"
-        shown = {
-            "partition": topic_partition.partition,
-            "offset": record.offset,
-            "timestamp": record.timestamp,
-            "key": _text(record.key),
-            "value": _text(record.value),
-        }
-        return json.dumps(shown, ensure_ascii=False).encode() + b"\n"
+    def _lines(self, fetched: Fetched) -> Iterator[bytes]:
+        records = iter(fetched.records)
+        for batch in fetched.batches:
+            for record in itertools.islice(records, batch.record_count):
+                yield self._format(fetched.topic_partition, record, batch)
 
 
 def _check(event: ConsumerEvent) -> None:
@@ -87,13 +76,3 @@ def _check(event: ConsumerEvent) -> None:
             raise ClusterError(event.error, f"topic {event.topic}")
         case _:
             pass
-
-
-def _text(data: bytes | None) -> str | dict[str, str] | None:
-    """Returns UTF-8 bytes as text, other bytes as `{"base64": …}`, so that no byte is lost."""
-    if data is None:
-        return None
-    try:
-        return bytes(data).decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}

@@ -9,31 +9,40 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import IO
 
+from cluster.commands.record_lines import BadLine
+
 CHUNK_BYTES = 1 << 16
 # The size limit of a message, so no record can be longer.
 MAX_LINE_BYTES = 64 << 20
+
+PROMPT = ">"
 
 
 async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
     """Yields the whole lines of each chunk without their newlines, otherwise byte for byte.
 
-    The last line needs no newline. Raises ValueError at a line that is longer than any record.
+    The last line needs no newline. Raises BadLine, after all lines before it, at one longer than any record.
     """
-    rest = b""
+    rest, count = b"", 0
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > MAX_LINE_BYTES:
-            raise ValueError(f"a line is longer than {MAX_LINE_BYTES} bytes")
+        count += len(lines)
         if lines:
             yield lines
+        if len(rest) > MAX_LINE_BYTES:
+            raise BadLine(count + 1, f"longer than {MAX_LINE_BYTES} bytes")
     if rest:
         yield [rest]
 
 
 async def file_chunks(path: Path) -> AsyncIterator[bytes]:
+    """Yields the bytes of a file. Raises OSError, which names it."""
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            yield chunk
+        try:
+            while chunk := file.read(CHUNK_BYTES):
+                yield chunk
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 async def stream_chunks(stream: IO[bytes]) -> AsyncIterator[bytes]:
@@ -47,6 +56,22 @@ async def stream_chunks(stream: IO[bytes]) -> AsyncIterator[bytes]:
         if not chunk:
             return
         yield chunk
+
+
+async def prompted(chunks: AsyncIterator[bytes], show: Callable[[str], None]) -> AsyncIterator[bytes]:
+    """Yields the chunks of a typist, with a prompt before each line; ends the last one when typing ends."""
+    is_line_open = True
+    show(PROMPT)
+    try:
+        async for chunk in chunks:
+            is_line_open = not chunk.endswith(b"\n")
+            yield chunk
+            if not is_line_open:
+                is_line_open = True
+                show(PROMPT)
+    finally:
+        if is_line_open:
+            show("\n")
 
 
 def _reader(stream: IO[bytes]) -> Callable[[], bytes]:
@@ -67,7 +92,7 @@ def _read_into(
     try:
         chunk, error = read(), None
     except OSError as failure:
-        chunk, error = b"", failure
+        chunk, error = b"", OSError(failure.errno, failure.strerror, "standard input")
 
     def finish() -> None:
         if future.done():

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import difflib
 import enum
 import sys
 import typing
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import NoReturn, TypeVar
 
 import click
@@ -126,11 +127,18 @@ def client_config(config: Config, properties: tuple[tuple[str, str], ...], optio
     for name, text in properties:
         field = name.replace(".", "_")
         if field not in hints:
-            known = ", ".join(sorted(hint.replace("_", ".") for hint in hints))
-            raise click.UsageError(f"{option}: unknown property {name!r}; known are {known}")
+            raise no_such_property(option, name, hints)
         changes[field] = _parse(name, text, hints[field])
     # Each value is parsed by the type of its field.
     return dataclasses.replace(config, **changes)  # type: ignore[arg-type]
+
+
+def no_such_property(option: str, name: str, fields: Iterable[str]) -> click.UsageError:
+    """Returns the error that names the nearest known property, and all of them. `fields` have underscores for dots."""
+    known = sorted(field.replace("_", ".") for field in fields)
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"{near[0]} is the nearest; " if near else ""
+    return click.UsageError(f"{option} {name}: no such property; {hint}there are {', '.join(known)}")
 
 
 def _parse(name: str, text: str, hint: object) -> object:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, field
 from typing import final
 
+from cluster.commands.record_lines import BadLine, Outgoing
+from cluster.core.client.effects import Delivered
 from cluster.core.errors import ErrorCode
 from cluster.shell.clients import AsyncProducer, DeliveryError, RecordMetadata
 
 # The number of lines after which the loop gets a turn, for answers, timers and the progress.
 _TURN_RECORDS = 256
+
+ReadLine = Callable[[bytes, int], Outgoing]
 
 
 @final
@@ -68,17 +72,23 @@ class Tally:
         }
 
 
-def split_key(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
-    """Splits a line at its first separator into key and value (Kafka: parse.key); None: no key.
+def no_such_partition(topic: str, partition: int, known: Collection[int]) -> str:
+    """Returns the message for a partition that is not one of `known`, which begin at 0."""
+    return f"topic {topic} has no partition {partition}: its partitions are 0 to {max(known, default=0)}"
 
-    Raises ValueError for a line without the separator.
-    """
-    if separator is None:
-        return None, line
-    key, found, value = line.partition(separator)
-    if not found:
-        raise ValueError(f"the line {line[:60]!r} does not contain the key separator {separator!r}")
-    return key, value
+
+def reader_for(read: ReadLine, topic: str, partition: int | None, partitions: Collection[int]) -> ReadLine:
+    """Returns `read` with the partition that the user fixed; a line's own must be one of `partitions`."""
+
+    def read_placed(line: bytes, number: int) -> Outgoing:
+        record = read(line, number)
+        if partition is not None:
+            return record._replace(partition=partition)
+        if record.partition is not None and record.partition not in partitions:
+            raise BadLine(number, no_such_partition(topic, record.partition, partitions))
+        return record
+
+    return read_placed
 
 
 async def produce_lines(
@@ -87,12 +97,13 @@ async def produce_lines(
     lines: AsyncIterator[list[bytes]],
     tally: Tally,
     *,
-    key_separator: bytes | None = None,
+    read: ReadLine,
     progress: Callable[[Tally], None] | None = None,
 ) -> None:
-    """Sends each line as a record while the buffer has room; returns once every record has its outcome.
+    """Sends each line as the record that `read` makes of it and of its number, while the buffer has room.
 
-    `tally` is up to date at any moment, also after an exception.
+    Returns once every record has its outcome. Raises BadLine, or OSError if the input cannot be read, but not before
+    the records of all earlier lines have theirs. `tally` is up to date at any moment, also after an exception.
     """
 
     def on_end(future: asyncio.Future[RecordMetadata]) -> None:
@@ -102,16 +113,33 @@ async def produce_lines(
         else:
             tally.count(future.result())
 
-    async for several in lines:
-        for start in range(0, len(several), _TURN_RECORDS):
-            for line in several[start : start + _TURN_RECORDS]:
-                key, value = split_key(line, key_separator)
-                (await producer.send(topic, value, key=key)).add_done_callback(on_end)
-                tally.sent += 1
-            await asyncio.sleep(0)
-            if progress is not None:
-                progress(tally)
-    await producer.flush()
-    # The callbacks of the last futures run in the next turn of the loop.
-    await asyncio.sleep(0)
-    assert tally.unanswered == 0, (tally.sent, tally.acknowledged, tally.failed)
+    async def send(line: bytes) -> None:
+        record = read(line, tally.sent + 1)
+        future = await producer.send(
+            topic,
+            record.value,
+            key=record.key,
+            partition=record.partition,
+            headers=record.headers,
+            timestamp_ms=record.timestamp_ms,
+        )
+        future.add_done_callback(on_end)
+        tally.sent += 1
+
+    async def finish() -> None:
+        await producer.flush()
+        # The callbacks of the last futures run in the next turn of the loop.
+        await asyncio.sleep(0)
+
+    try:
+        async for several in lines:
+            for start in range(0, len(several), _TURN_RECORDS):
+                for line in several[start : start + _TURN_RECORDS]:
+                    await send(line)
+                await asyncio.sleep(0)
+                if progress is not None:
+                    progress(tally)
+    except (BadLine, OSError):
+        await finish()
+        raise
+    await finish()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import click
 
 from cluster.commands.consume import Printer
-from cluster.commands.lines import file_chunks, lines_of, stream_chunks
+from cluster.commands.lines import file_chunks, lines_of, prompted, stream_chunks
 from cluster.commands.options import (
     FAILED,
     HELD,
@@ -23,9 +23,14 @@ from cluster.commands.options import (
     require_topics,
     run,
 )
-from cluster.commands.produce import Tally, produce_lines
+from cluster.commands.output import Output
+from cluster.commands.produce import ReadLine, Tally, no_such_partition, produce_lines, reader_for
+from cluster.commands.record_formats import Columns, Format, kcat_format
+from cluster.commands.record_json import json_format, read_json
+from cluster.commands.record_properties import line_rules, parse_start, with_properties
 from cluster.commands.topics import topics
 from cluster.core.client.config import ConsumerConfig, OffsetReset, ProducerConfig
+from cluster.core.client.consumer import Start
 from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.messages import TopicPartition
 from cluster.shell.clients import AsyncConsumer, AsyncProducer
@@ -59,7 +64,28 @@ __all__ = ["consume", "produce", "topics"]
     "--key-separator",
     help="Split each line at the first separator into key and value. By default records have no key.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Say how a line is read, as kafka-console-producer does: parse.key, key.separator (default: tab),"
+    " parse.headers, headers.delimiter (tab), headers.separator (,), headers.key.separator (:), null.marker,"
+    " ignore.error. May be repeated.",
+)
+@click.option("--partition", type=click.IntRange(min=0), help="Send every record to this partition.")
+@click.option(
+    "--input",
+    "shape",
+    type=click.Choice(["lines", "json"]),
+    help="The shape of the input. Default: lines, with --json: json.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Read one JSON object per record, as `consume --json` prints them, and print the result as one.",
+)
 @bootstrap_option
 def produce(
     topic: str,
@@ -67,47 +93,90 @@ def produce(
     acks: str,
     producer_property: tuple[str, ...],
     key_separator: str | None,
+    properties: tuple[str, ...],
+    partition: int | None,
+    shape: str | None,
     as_json: bool,
     bootstrap_server: str,
 ) -> None:
-    """Send lines to TOPIC, one record per line.
+    """Send lines to TOPIC, one record per line; on a terminal after a prompt, until Ctrl-D.
+
+    A line that is no record ends the command, once the lines before it are sent.
+
+    With --json a line is an object with value, and if wanted key, headers ([{"key": "…", "value": …}]), timestamp in
+    ms and partition; topic and offset are ignored. Keys and values are text, null (as a value, a tombstone) or, for
+    bytes that are not UTF-8, {"base64": "…"}.
 
     Exit status: 0 all records were acknowledged, 1 some failed, 2 the input was unusable, 3 interrupted or out of time.
     """
-    properties = pairs(producer_property, "--producer-property")
-    given = (("acks", "all" if acks == "-1" else acks), *properties)
-    separator = None if key_separator is None else key_separator.encode()
+    given = (("acks", "all" if acks == "-1" else acks), *pairs(producer_property, "--producer-property"))
+    read = _reader(shape or ("json" if as_json else "lines"), key_separator, properties)
     tally = Tally()
-
-    def show_result() -> None:
-        click.echo(json.dumps(tally.to_json()) if as_json else str(tally))
+    has_begun = False
 
     async def work() -> None:
+        nonlocal has_begun
         check_topic_name(topic)
         config = client_config(ProducerConfig(), given, "--producer-property")
-        await require_topics(bootstrap_server, (topic,))
-        chunks = stream_chunks(sys.stdin.buffer) if path is None else file_chunks(path)
+        numbers = await _partitions(bootstrap_server, topic, partition)
+        chunks = _chunks(path)
         with _progress(path) as progress:
-            async with AsyncProducer(bootstrap_server, config) as producer:
-                lines = lines_of(chunks)
-                await produce_lines(producer, topic, lines, tally, key_separator=separator, progress=progress)
+            async with Producer(bootstrap_server, config) as producer:
+                has_begun = True
+                placed = reader_for(read, topic, partition, numbers)
+                await produce_lines(producer, topic, lines_of(chunks), tally, read=placed, progress=progress)
 
     try:
         run(work())
     except SystemExit:
-        if tally.sent:
-            show_result()
+        if has_begun:
+            _tell(tally, as_json)
         raise
-    show_result()
+    _tell(tally, as_json)
     if tally.failed:
         counts = ", ".join(f"{count} x {code.name}" for code, count in tally.errors.items())
         fail(f"{counts}: {tally.first_message}", FAILED)
 
 
+def _reader(shape: str, key_separator: str | None, properties: tuple[str, ...]) -> ReadLine:
+    if shape == "lines":
+        return line_rules(key_separator, properties).read
+    if key_separator is not None or properties:
+        raise click.UsageError("--key-separator and --property are for lines, and the input is JSON")
+    return read_json
+
+
+def _chunks(path: Path | None) -> AsyncIterator[bytes]:
+    if path is not None:
+        return file_chunks(path)
+    chunks = stream_chunks(sys.stdin.buffer)
+    # The prompt is on standard error, so that standard output has the result alone.
+    return prompted(chunks, _show) if _has_typist() and sys.stderr.isatty() else chunks
+
+
+def _show(text: str) -> None:
+    click.echo(text, err=True, nl=False)
+
+
+def _has_typist() -> bool:
+    return sys.stdin.isatty()
+
+
+def _tell(tally: Tally, as_json: bool) -> None:
+    """Prints the counts on standard output, or on standard error where that fails. Raises OSError for a full disk."""
+    text = json.dumps(tally.to_json()) if as_json else str(tally)
+    output = Output(sys.stdout.buffer)
+    try:
+        output.write([f"{text}\n".encode()])
+    finally:
+        if output.count == 0:
+            click.echo(text, err=True)
+
+
 @contextlib.contextmanager
 def _progress(path: Path | None) -> Iterator[Callable[[Tally], None] | None]:
-    """Shows the progress during the block on a terminal; yields None in a pipe, which gets the result alone."""
-    if not sys.stderr.isatty():
+    """Shows the progress during the block on a terminal, but not to a typist, who sees the prompt; else yields None."""
+    if not sys.stderr.isatty() or (path is None and _has_typist()):
         yield None
         return
     from rich.console import Console
@@ -129,6 +198,14 @@ def _progress(path: Path | None) -> Iterator[Callable[[Tally], None] | None]:
 @click.option(
     "--from-beginning", is_flag=True, help="Start at the log start. By default only new records are read."
 )
+@click.option(
+    "--from",
+    "start",
+    metavar="START",
+    callback=parse_start,
+    help="Start at earliest, at latest, at the first record of a time (2026-01-31T10:00:00Z, or milliseconds since"
+    " 1970), or -N: at the last N offsets of each partition.",
+)
 @click.option("--partition", type=int, help="Read this partition only, not all.")
 @click.option("--offset", type=int, help="Start at this offset; needs --partition.")
 @click.option("--max-messages", type=click.IntRange(min=0), help="End after this many records.")
@@ -145,21 +222,43 @@ def _progress(path: Path | None) -> Iterator[Callable[[Tally], None] | None]:
     help="Set a property by its Kafka name, such as fetch.min.bytes=1. May be repeated.",
 )
 @click.option(
+    "--property",
+    "columns",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Say what is printed, as kafka-console-consumer does: print.timestamp, print.partition, print.offset,"
+    " print.epoch, print.headers, print.key, print.value, key.separator (default: tab), line.separator,"
+    " headers.separator (,), null.literal. May be repeated.",
+)
+@click.option(
+    "-f",
+    "--format",
+    "layout",
+    metavar="FORMAT",
+    help="Print each record as kcat does: %s value, %S its size (-1: null), %k key, %K its size, %t topic,"
+    " %p partition, %o offset, %T timestamp in ms, %h headers, %R the size as four bytes, %%, \\n, \\t, \\r, \\0,"
+    " \\xNN.",
+)
+@click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="Print one JSON object per record: partition, offset, timestamp, key, value.",
+    help="Print one JSON object per record: topic, partition, offset, timestamp, key, value, headers. Bytes that are"
+    ' not UTF-8 become {"base64": "…"}. `produce --json` reads it.',
 )
 @bootstrap_option
 def consume(
     topic: str,
     from_beginning: bool,
+    start: Start | None,
     partition: int | None,
     offset: int | None,
     max_messages: int | None,
     timeout_ms: int | None,
     until_end: bool,
     consumer_property: tuple[str, ...],
+    columns: tuple[str, ...],
+    layout: str | None,
     as_json: bool,
     bootstrap_server: str,
 ) -> None:
@@ -169,26 +268,50 @@ def consume(
     """
     if offset is not None and partition is None:
         raise click.UsageError("--offset needs --partition")
+    if sum((from_beginning, start is not None, offset is not None)) > 1:
+        raise click.UsageError("--from-beginning, --from and --offset each name a start: give one of them")
+    if start is None:
+        start = OffsetReset.EARLIEST if from_beginning else OffsetReset.LATEST
+    start = start if offset is None else offset
     properties = pairs(consumer_property, "--consumer-property")
+    format_record = _format(columns, layout, as_json)
+    output = Output(sys.stdout.buffer)
+    has_begun = False
 
-    async def work() -> int:
+    async def work() -> None:
+        nonlocal has_begun
         check_topic_name(topic)
         # An offset out of range is an error, unless the user chose a reset policy.
         preset = ConsumerConfig(auto_offset_reset=OffsetReset.NONE)
         config = client_config(preset, properties, "--consumer-property")
         numbers = await _partitions(bootstrap_server, topic, partition)
-        start = (
-            offset if offset is not None else OffsetReset.EARLIEST if from_beginning else OffsetReset.LATEST
-        )
-        async with AsyncConsumer(bootstrap_server, config) as consumer:
+        async with Consumer(bootstrap_server, config) as consumer:
+            has_begun = True
             consumer.assign([(TopicPartition(topic, number), start) for number in numbers])
-            printer = Printer(sys.stdout.buffer, max_messages, timeout_ms, as_json)
-            return await printer.run(consumer, ends=set(numbers) if until_end else None)
+            printer = Printer(output, max_messages, timeout_ms, format_record)
+            await printer.run(consumer, ends=set(numbers) if until_end else None)
 
-    count = run(work())
-    sys.stdout.flush()
-    click.echo(f"Processed a total of {count} messages", err=True)
-    sys.exit(OUT_OF_TIME if max_messages is not None and count < max_messages and not until_end else HELD)
+    try:
+        run(work())
+    finally:
+        if has_begun:
+            click.echo(f"Processed a total of {output.count} messages", err=True)
+    is_short = max_messages is not None and output.count < max_messages
+    sys.exit(OUT_OF_TIME if is_short and not until_end and not output.is_closed else HELD)
+
+
+def _format(columns: tuple[str, ...], layout: str | None, as_json: bool) -> Format:
+    """Returns the function that prints a record. Raises click.UsageError."""
+    if sum((bool(columns), layout is not None, as_json)) > 1:
+        raise click.UsageError("--property, -f and --json each say how a record is printed: give one of them")
+    if as_json:
+        return json_format
+    if layout is None:
+        return with_properties(Columns(), columns).format()
+    try:
+        return kcat_format(layout)
+    except ValueError as error:
+        raise click.UsageError(f"-f: {error}") from error
 
 
 async def _partitions(bootstrap: str, topic: str, partition: int | None) -> list[int]:
@@ -197,5 +320,5 @@ async def _partitions(bootstrap: str, topic: str, partition: int | None) -> list
     if partition is None:
         return numbers
     if partition not in numbers:
-        raise ClusterError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has no partition {partition}")
+        raise ClusterError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, no_such_partition(topic, partition, numbers))
     return [partition]

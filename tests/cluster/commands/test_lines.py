@@ -6,14 +6,15 @@ import asyncio
 import io
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.commands import lines
-from cluster.commands.lines import lines_of, stream_chunks
-from cluster.commands.produce import split_key
+from cluster.commands.lines import file_chunks, lines_of, prompted, stream_chunks
+from cluster.commands.record_lines import BadLine
 
 
 async def chunked(chunks: list[bytes]) -> AsyncIterator[bytes]:
@@ -44,8 +45,15 @@ def test_only_the_newline_ends_a_line() -> None:
 
 def test_a_line_longer_than_any_record_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 10)
-    with pytest.raises(ValueError, match="longer than 10 bytes"):
-        read([b"x" * 11])
+    seen: list[list[bytes]] = []
+
+    async def main() -> None:
+        async for several in lines_of(chunked([b"a\nb\n" + b"x" * 11])):
+            seen.append(several)
+
+    with pytest.raises(BadLine, match=r"^line 3: longer than 10 bytes$"):
+        asyncio.run(main())
+    assert seen == [[b"a", b"b"]]
 
 
 def test_the_lines_of_a_pipe_are_read_before_it_ends() -> None:
@@ -70,8 +78,50 @@ def test_a_stream_without_a_descriptor_is_read_too() -> None:
     assert asyncio.run(main()) == [[b"a"], [b"b"]]
 
 
-def test_a_key_is_what_precedes_the_first_separator() -> None:
-    assert split_key(b"k=v=w", b"=") == (b"k", b"v=w")
-    assert split_key(b"k=v", None) == (None, b"k=v")
-    with pytest.raises(ValueError, match="does not contain the key separator"):
-        split_key(b"kv", b"=")
+def test_an_input_that_cannot_be_read_is_named() -> None:
+    async def whole(chunks: AsyncIterator[bytes]) -> None:
+        async for _ in chunks:
+            pass
+
+    # Address 0 of a process cannot be read.
+    path = Path("/proc/self/mem")
+    with pytest.raises(OSError, match="/proc/self/mem"):
+        asyncio.run(whole(file_chunks(path)))
+    with pytest.raises(OSError, match="standard input"), path.open("rb") as stream:
+        asyncio.run(whole(stream_chunks(stream)))
+
+
+def prompts(chunks: list[bytes]) -> list[str]:
+    """Return what a terminal shows: the prompts, and between them what was typed."""
+    shown: list[str] = []
+
+    async def main() -> None:
+        async for chunk in prompted(chunked(chunks), shown.append):
+            shown.append(chunk.decode())
+
+    asyncio.run(main())
+    return shown
+
+
+def test_a_typist_sees_a_prompt_before_each_line() -> None:
+    assert prompts([b"a\n", b"b\n"]) == [">", "a\n", ">", "b\n", ">", "\n"]
+
+
+def test_a_line_typed_in_parts_has_one_prompt() -> None:
+    assert prompts([b"a", b"b\n"]) == [">", "a", "b\n", ">", "\n"]
+
+
+def test_an_interrupted_typist_is_left_at_the_start_of_a_line() -> None:
+    async def interrupted() -> AsyncIterator[bytes]:
+        yield b"a\n"
+        raise asyncio.CancelledError
+
+    shown: list[str] = []
+
+    async def main() -> None:
+        async for _ in prompted(interrupted(), shown.append):
+            pass
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
+    assert shown == [">", ">", "\n"]
