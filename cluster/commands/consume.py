@@ -25,6 +25,8 @@ class Printer:
         self._max_messages = max_messages
         self._timeout_s = None if timeout_ms is None else timeout_ms / 1000
         self._format = format_record
+        # The wait for the next event, which ends early when the reader of the output leaves.
+        self._wait: asyncio.Timeout | None = None
 
     async def run(self, consumer: Consumer, *, ends: set[int] | None) -> None:
         """Prints until there are enough records, a silence, or no reader of the output any more.
@@ -34,12 +36,16 @@ class Printer:
         """
         loop = asyncio.get_running_loop()
         last_s = loop.time()
+        self._output.watch(self._on_closed)
         while not self._has_enough and ends != set():
             try:
-                async with asyncio.timeout_at(None if self._timeout_s is None else last_s + self._timeout_s):
+                until_s = None if self._timeout_s is None else last_s + self._timeout_s
+                async with asyncio.timeout_at(until_s) as self._wait:
                     event = await consumer.next_event()
             except TimeoutError:
                 break
+            finally:
+                self._wait = None
             if isinstance(event, Fetched):
                 self._print(event)
                 last_s = loop.time()
@@ -47,6 +53,10 @@ class Printer:
                 ends.discard(event.topic_partition.partition)
             else:
                 _check(event)
+
+    def _on_closed(self) -> None:
+        if self._wait is not None and not self._wait.expired():
+            self._wait.reschedule(asyncio.get_running_loop().time())
 
     @property
     def _has_enough(self) -> bool:

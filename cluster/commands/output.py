@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import os
 import select
-from collections.abc import Iterable
+import stat
+from collections.abc import Callable, Iterable
 from typing import IO, final
 
 _WRITE_BYTES = 1 << 16
@@ -35,6 +38,29 @@ class Output:
                 waiting, size_bytes = [], 0
         self._write(waiting)
 
+    def watch(self, on_closed: Callable[[], None]) -> None:
+        """Calls `on_closed` in the running loop once the reader of a pipe leaves, also while nothing is written.
+
+        Another stream than a pipe is not watched: a write shows that it is closed.
+        """
+        try:
+            descriptor = self._raw.fileno()
+        except OSError:
+            # A stream in memory has no descriptor.
+            return
+        if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            return
+        loop = asyncio.get_running_loop()
+
+        def on_event() -> None:
+            loop.remove_reader(descriptor)
+            if _has_no_reader(descriptor):
+                self.is_closed = True
+                on_closed()
+
+        # Nothing can be read from this end, but the system reports the error there.
+        loop.add_reader(descriptor, on_event)
+
     def _write(self, records: list[bytes]) -> None:
         if self.is_closed:
             return
@@ -56,3 +82,9 @@ class Output:
         """Waits for room in a pipe that was set not to block."""
         select.select([], [self._raw], [])
         return 0
+
+
+def _has_no_reader(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))

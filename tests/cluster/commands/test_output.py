@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import threading
+from typing import IO
 
 import pytest
 
@@ -62,6 +64,32 @@ def test_a_pipe_that_does_not_block_is_waited_for() -> None:
     reading.join()
     os.close(out)
     assert (len(got), output.count) == (500_000, 500)
+
+
+def test_a_reader_that_leaves_is_noticed_while_nothing_is_written() -> None:
+    async def main(stream: IO[bytes], reader: int) -> None:
+        output = Output(stream)
+        closed = asyncio.Event()
+        output.watch(closed.set)
+        output.write([b"a\n"])
+        await asyncio.sleep(0)
+        assert not output.is_closed
+        os.close(reader)
+        await closed.wait()
+        assert output.is_closed
+
+    out, into = os.pipe()
+    with os.fdopen(into, "wb") as stream:
+        asyncio.run(main(stream, out))
+
+
+def test_what_is_no_pipe_is_not_watched() -> None:
+    async def main(stream: IO[bytes]) -> None:
+        Output(stream).watch(lambda: None)
+
+    asyncio.run(main(io.BytesIO()))
+    with open(os.devnull, "wb", buffering=0) as stream:
+        asyncio.run(main(stream))
 
 
 def test_a_full_disk_is_raised_and_what_was_written_counts() -> None:

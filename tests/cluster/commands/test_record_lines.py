@@ -1,4 +1,4 @@
-"""Lines as records, by the rules of Kafka's LineMessageReader: each line of the table was also given to Kafka's."""
+"""Lines as records, as Kafka 4.1.0's LineMessageReader makes them of the same lines, where these are UTF-8."""
 
 from __future__ import annotations
 

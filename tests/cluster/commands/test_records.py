@@ -161,6 +161,20 @@ def test_a_reader_that_leaves_ends_consume_with_the_count(cluster: Up) -> None:
 
 
 @pytest.mark.slow
+def test_a_reader_that_leaves_ends_consume_although_no_record_comes(cluster: Up) -> None:
+    create(cluster, "left-idle")
+    cluster.run("produce", "left-idle", given=b"a\nb\n")
+    command = [*REPLOG, "consume", "left-idle", "--from", "earliest", "--bootstrap-server", cluster.bootstrap]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, cwd=ROOT) as consumer:
+        assert consumer.stdout is not None and consumer.stderr is not None
+        assert consumer.stdout.read(4) == b"a\nb\n"
+        consumer.stdout.close()
+        assert consumer.stderr.read() == b"Processed a total of 2 messages\n"
+    assert consumer.returncode == 0
+
+
+@pytest.mark.slow
 def test_a_result_that_no_one_reads_is_told_on_standard_error(cluster: Up) -> None:
     create(cluster, "unread")
     command = [*REPLOG, "produce", "unread", "--bootstrap-server", cluster.bootstrap_servers]
