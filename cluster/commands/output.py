@@ -65,7 +65,7 @@ class Output:
         if self.is_closed:
             return
         data = memoryview(b"".join(records))
-        written = 0
+        written, before = 0, self.count
         try:
             while written < len(data):
                 written += self._raw.write(data[written:]) or self._wait()
@@ -77,6 +77,8 @@ class Output:
                 if written < 0:
                     break
                 self.count += 1
+        assert self.count <= before + len(records), (self.count, before, len(records))
+        assert self.is_closed or self.count == before + len(records), (self.count, before, len(records))
 
     def _wait(self) -> int:
         """Waits for room in a pipe that was set not to block."""

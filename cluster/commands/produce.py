@@ -143,3 +143,4 @@ async def produce_lines(
         await finish()
         raise
     await finish()
+    assert tally.unanswered == 0, tally
