@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from cluster.core.client.effects import PositionReset as PositionReset
     from cluster.core.client.effects import TopicMissing as TopicMissing
     from cluster.core.client.effects import Truncated as Truncated
+    from cluster.core.client.starts import AtTime as AtTime
+    from cluster.core.client.starts import BeforeEnd as BeforeEnd
     from cluster.core.errors import ClusterError as ClusterError
     from cluster.core.errors import ErrorCode as ErrorCode
     from cluster.core.messages import MetadataResponse as MetadataResponse
@@ -66,6 +68,8 @@ _HOMES = {
     "AsyncAdmin": "cluster.shell.clients",
     "AsyncConsumer": "cluster.shell.clients",
     "AsyncProducer": "cluster.shell.clients",
+    "AtTime": "cluster.core.client.starts",
+    "BeforeEnd": "cluster.core.client.starts",
     "ClusterError": "cluster.core.errors",
     "Compression": "storage.codec.compression",
     "ConfigError": "storage.errors",
@@ -121,6 +125,8 @@ __all__ = [
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AtTime",
+    "BeforeEnd",
     "ClusterError",
     "Compression",
     "ConfigError",

@@ -11,7 +11,7 @@ from cluster.commands.output import Output
 from cluster.commands.record_formats import Format
 from cluster.core.client.effects import EndOfPartition, Fetched, PositionLost, TopicMissing
 from cluster.core.errors import ClusterError
-from cluster.shell.clients import Consumer, ConsumerEvent
+from cluster.shell.clients import AsyncConsumer, ConsumerEvent
 
 
 @final
@@ -28,7 +28,7 @@ class Printer:
         # The wait for the next event, which ends early when the reader of the output leaves.
         self._wait: asyncio.Timeout | None = None
 
-    async def run(self, consumer: Consumer, *, ends: set[int] | None) -> None:
+    async def run(self, consumer: AsyncConsumer, *, ends: set[int] | None) -> None:
         """Prints until there are enough records, a silence, or no reader of the output any more.
 
         Ends, too, once all partitions of `ends` (their numbers) have been read to their end; None: continue there.

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import final
 
 from cluster.commands.record_lines import BadLine, Outgoing
-from cluster.core.client.effects import Delivered
 from cluster.core.errors import ErrorCode
 from cluster.shell.clients import AsyncProducer, DeliveryError, RecordMetadata
 

@@ -24,9 +24,9 @@ from storage.batch.record import MAX_INT64, Header, Record
 
 FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _MAX_INT32 = (1 << 31) - 1
-_OTHER_INPUT = "--input lines would send it as it is"
-_BYTES_WANTED = 'text, {"base64": "…"} or null is wanted'
-_HEADERS_WANTED = 'an array of {"key": "…", "value": …} is wanted'
+_OTHER_INPUT = "without --input json it is sent as it is"
+_BYTES_EXPECTED = 'expected text, {"base64": "…"} or null'
+_HEADERS_EXPECTED = 'expected an array of {"key": "…", "value": …}'
 
 
 def json_format(topic_partition: TopicPartition, record: Record, batch: FetchedBatch) -> bytes:
@@ -81,13 +81,13 @@ def _headers(given: object) -> tuple[Header, ...]:
     if given is None:
         return ()
     if not isinstance(given, list):
-        raise ValueError(f"headers: {_HEADERS_WANTED}")
+        raise ValueError(f"headers: {_HEADERS_EXPECTED}")
     return tuple(_header(each) for each in given)
 
 
 def _header(given: object) -> Header:
     if not isinstance(given, dict) or set(given) != {"key", "value"} or not isinstance(given["key"], str):
-        raise ValueError(f"headers: {_HEADERS_WANTED}")
+        raise ValueError(f"headers: {_HEADERS_EXPECTED}")
     _encoded("the key of a header", given["key"])
     return given["key"], _bytes("the value of a header", given["value"])
 
@@ -102,7 +102,7 @@ def _number(name: str, given: object, highest: int, *, lowest: int) -> int | Non
         return None
     # In Python, true is a number too.
     if not isinstance(given, int) or isinstance(given, bool) or not lowest <= given <= highest:
-        raise ValueError(f"{name}: a whole number from {lowest} to {highest} is wanted")
+        raise ValueError(f"{name}: expected a whole number from {lowest} to {highest}")
     return given
 
 
@@ -127,7 +127,7 @@ def _bytes(name: str, given: object) -> bytes | None:
             except (binascii.Error, ValueError) as error:
                 raise ValueError(f"{name}: no base64: {error}") from error
         case _:
-            raise ValueError(f"{name}: {_BYTES_WANTED}")
+            raise ValueError(f"{name}: {_BYTES_EXPECTED}")
 
 
 def _encoded(name: str, text: str) -> bytes:

@@ -30,7 +30,7 @@ _SWITCHES = {
     "headers.key.separator": "parse.headers",
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_START_WANTED = (
+_START_EXPECTED = (
     "earliest, latest, a time such as 2026-01-31T10:00:00Z, milliseconds since 1970,"
     " or -N for the last N records of each partition"
 )
@@ -47,7 +47,7 @@ def with_properties(rules: Rules, values: tuple[str, ...]) -> Rules:
         name, equals, text = value.partition("=")
         field = name.strip().replace(".", "_")
         if not equals:
-            raise click.UsageError(f"--property {value}: NAME=VALUE is wanted")
+            raise click.UsageError(f"--property: expected NAME=VALUE, got {value!r}")
         if field not in hints:
             raise no_such_property("--property", name, hints)
         changes[field] = _switch(value, text) if hints[field] is bool else os.fsencode(text)
@@ -78,7 +78,7 @@ def _switch(value: str, text: str) -> bool:
     try:
         return {"true": True, "false": False}[text.strip().lower()]
     except KeyError as error:
-        raise click.UsageError(f"--property {value}: true or false is wanted") from error
+        raise click.UsageError(f"--property {value}: expected true or false") from error
 
 
 def parse_start(context: click.Context, parameter: click.Parameter, value: str | None) -> Start | None:
@@ -105,7 +105,7 @@ def _milliseconds(text: str) -> int:
     try:
         time = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"{_START_WANTED} is wanted") from error
+        raise ValueError(f"expected {_START_EXPECTED}") from error
     if time.tzinfo is None:
         raise ValueError(f"a zone is missing: {text}Z is UTC, {text}+02:00 two hours ahead of it")
     return max(0, -((_EPOCH - time) // timedelta(milliseconds=1)))

@@ -78,14 +78,11 @@ __all__ = ["consume", "produce", "topics"]
     "--input",
     "shape",
     type=click.Choice(["lines", "json"]),
-    help="The shape of the input. Default: lines, with --json: json.",
+    default="lines",
+    show_default=True,
+    help="Read a record from each line, or from each JSON object as `consume --json` prints them.",
 )
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Read one JSON object per record, as `consume --json` prints them, and print the result as one.",
-)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @bootstrap_option
 def produce(
     topic: str,
@@ -95,7 +92,7 @@ def produce(
     key_separator: str | None,
     properties: tuple[str, ...],
     partition: int | None,
-    shape: str | None,
+    shape: str,
     as_json: bool,
     bootstrap_server: str,
 ) -> None:
@@ -103,14 +100,14 @@ def produce(
 
     A line that is no record ends the command, once the lines before it are sent.
 
-    With --json a line is an object with value, and if wanted key, headers ([{"key": "…", "value": …}]), timestamp in
-    ms and partition; topic and offset are ignored. Keys and values are text, null (as a value, a tombstone) or, for
+    With --input json a line is an object with value, and perhaps key, headers ([{"key": "…", "value": …}]), timestamp
+    in ms and partition; topic and offset are ignored. Keys and values are text, null (as a value, a tombstone) or, for
     bytes that are not UTF-8, {"base64": "…"}.
 
     Exit status: 0 all records were acknowledged, 1 some failed, 2 the input was unusable, 3 interrupted or out of time.
     """
     given = (("acks", "all" if acks == "-1" else acks), *pairs(producer_property, "--producer-property"))
-    read = _reader(shape or ("json" if as_json else "lines"), key_separator, properties)
+    read = _reader(shape, key_separator, properties)
     tally = Tally()
     has_begun = False
 
@@ -121,7 +118,7 @@ def produce(
         numbers = await _partitions(bootstrap_server, topic, partition)
         chunks = _chunks(path)
         with _progress(path) as progress:
-            async with Producer(bootstrap_server, config) as producer:
+            async with AsyncProducer(bootstrap_server, config) as producer:
                 has_begun = True
                 placed = reader_for(read, topic, partition, numbers)
                 await produce_lines(producer, topic, lines_of(chunks), tally, read=placed, progress=progress)
@@ -244,7 +241,7 @@ def _progress(path: Path | None) -> Iterator[Callable[[Tally], None] | None]:
     "as_json",
     is_flag=True,
     help="Print one JSON object per record: topic, partition, offset, timestamp, key, value, headers. Bytes that are"
-    ' not UTF-8 become {"base64": "…"}. `produce --json` reads it.',
+    ' not UTF-8 become {"base64": "…"}. `produce --input json` reads it.',
 )
 @bootstrap_option
 def consume(
@@ -285,7 +282,7 @@ def consume(
         preset = ConsumerConfig(auto_offset_reset=OffsetReset.NONE)
         config = client_config(preset, properties, "--consumer-property")
         numbers = await _partitions(bootstrap_server, topic, partition)
-        async with Consumer(bootstrap_server, config) as consumer:
+        async with AsyncConsumer(bootstrap_server, config) as consumer:
             has_begun = True
             consumer.assign([(TopicPartition(topic, number), start) for number in numbers])
             printer = Printer(output, max_messages, timeout_ms, format_record)

@@ -19,7 +19,7 @@ class AtTime:
 
     def __post_init__(self) -> None:
         if self.timestamp_ms < 0:
-            raise ValueError(f"timestamp {self.timestamp_ms} ms: 0 or more is wanted")
+            raise ValueError(f"timestamp {self.timestamp_ms} ms: expected 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class BeforeEnd:
 
     def __post_init__(self) -> None:
         if self.count < 0:
-            raise ValueError(f"{self.count} offsets before the end: 0 or more is wanted")
+            raise ValueError(f"{self.count} offsets before the end: expected 0 or more")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from cluster.core.client.config import OffsetReset
 from cluster.core.client.consumer import Start
+from cluster.core.client.starts import AtTime, BeforeEnd
 from cluster.core.messages import TopicPartition
 from storage.batch.record import MAX_INT64, Header
 from storage.errors import InvalidTopic
@@ -108,18 +109,18 @@ def reset(start: object) -> OffsetReset:
 
 
 def start_of(start: object) -> Start:
-    """Returns an offset, or the end of a log at which reading starts."""
-    if isinstance(start, OffsetReset):
+    """Returns an offset, an end of the log, a time, or a distance from the end."""
+    if isinstance(start, OffsetReset | AtTime | BeforeEnd):
         return start
     if not isinstance(start, int) or isinstance(start, bool):
-        raise TypeError(f"expected an offset or an OffsetReset, got {_kind(start)}")
+        raise TypeError(f"expected an offset, OffsetReset, AtTime or BeforeEnd, got {_kind(start)}")
     return integer("offset", start, at_most=MAX_INT64)
 
 
 def positions(wanted: object) -> tuple[tuple[TopicPartition, Start], ...]:
     """Returns partitions with the place from which each is read."""
     pairs = tuple(wanted.items()) if isinstance(wanted, Mapping) else wanted
-    shape = "expected pairs of a TopicPartition and an offset or OffsetReset"
+    shape = "expected pairs of a TopicPartition and an offset, OffsetReset, AtTime or BeforeEnd"
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
         raise TypeError(f"positions: {shape}, got {_kind(wanted)}")
     checked = []

@@ -62,7 +62,8 @@ class AsyncConsumer(AsyncClient):
         self._arrived = asyncio.Event()
 
     def assign(self, wanted: Positions) -> None:
-        """Reads these partitions from now on and no others, each from an offset or from an end of its log.
+        """Reads these partitions from now on and no others, each from an offset, an end of its log, a time or a
+        distance from the end.
 
         What was fetched before and not yet returned is dropped. Raises TypeError or ValueError for a wrong shape.
         """
@@ -80,7 +81,7 @@ class AsyncConsumer(AsyncClient):
         self._run(lambda now_ms: self.core.subscribe(now_ms, names, checked))
 
     def seek(self, topic_partition: TopicPartition, start: Start) -> None:
-        """Reads the partition from `start` on, an offset or an end of the log. Raises ValueError if it is not read."""
+        """Reads the partition from `start` on. Raises ValueError if it is not read."""
         place, checked = self._known(topic_partition), start_of(start)
         self._drop(place)
         self._held.discard(place)

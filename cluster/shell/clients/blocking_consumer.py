@@ -44,7 +44,8 @@ class Consumer:
         self._loop.call(self._consumer.start())
 
     def assign(self, wanted: Positions) -> None:
-        """Reads these partitions from now on and no others, each from an offset or from an end of its log.
+        """Reads these partitions from now on and no others, each from an offset, an end of its log, a time or a
+        distance from the end.
 
         What was fetched before and not yet returned is dropped. Raises TypeError or ValueError for a wrong shape.
         """
@@ -60,7 +61,7 @@ class Consumer:
         self._taken.clear()
 
     def seek(self, topic_partition: TopicPartition, start: Start) -> None:
-        """Reads the partition from `start` on, an offset or an end of the log. Raises ValueError if it is not read."""
+        """Reads the partition from `start` on. Raises ValueError if it is not read."""
         self._do(lambda: self._consumer.seek(topic_partition, start))
         self._taken = deque(item for item in self._taken if item[0] != topic_partition)
 

@@ -187,7 +187,7 @@ def test_a_look_up_that_failed_is_sent_again_as_it_was() -> None:
 
 @pytest.mark.parametrize("start", [AtTime, BeforeEnd])
 def test_a_negative_time_or_count_is_no_start(start: type[AtTime | BeforeEnd]) -> None:
-    with pytest.raises(ValueError, match="0 or more is wanted"):
+    with pytest.raises(ValueError, match="expected 0 or more"):
         start(-1)
 
 

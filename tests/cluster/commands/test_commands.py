@@ -86,9 +86,7 @@ def test_a_bad_property_is_refused_with_what_was_expected(given: str, wanted: st
 def test_lines_are_consumed_as_they_were_produced(cluster: Up) -> None:
     create(cluster, "lines", "--replication-factor", "3")
     lines = [b"first", b"", b"  spaces stay  ", "grüße".encode(), b"\xff\xfe", b"last without newline"]
-    done = cluster.run(
-        "produce", "lines", "--acks", "all", "--json", "--input", "lines", given=b"\n".join(lines)
-    )
+    done = cluster.run("produce", "lines", "--acks", "all", "--json", given=b"\n".join(lines))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == {
         "acknowledged": 6,
@@ -113,7 +111,7 @@ def test_time_that_runs_out_is_exit_status_3(cluster: Up) -> None:
 def test_other_acks_are_accepted(cluster: Up, acks: str) -> None:
     topic = f"acks-{acks}"
     create(cluster, topic, "--replication-factor", "3")
-    done = cluster.run("produce", topic, "--acks", acks, "--json", "--input", "lines", given=b"a\nb\n")
+    done = cluster.run("produce", topic, "--acks", acks, "--json", given=b"a\nb\n")
     assert json.loads(done.stdout)["acknowledged"] == 2
     consumed = cluster.run(
         "consume", topic, "--from-beginning", "--max-messages", "2", "--timeout-ms", "20000"
@@ -155,7 +153,7 @@ def test_an_offset_out_of_range_is_reported(cluster: Up) -> None:
 def test_a_record_above_the_topics_limit_fails_and_the_rest_is_acknowledged(cluster: Up) -> None:
     create(cluster, "small", "--config", "max.message.bytes=2000")
     given = b"ok\n" + b"x" * 5000 + b"\n"
-    options = ("--json", "--input", "lines", "--producer-property", "batch.size=100")
+    options = ("--json", "--producer-property", "batch.size=100")
     done = cluster.run("produce", "small", *options, given=given)
     assert done.returncode == 1
     result = json.loads(done.stdout)

@@ -77,8 +77,8 @@ def test_a_timestamp_says_whose_it_is(kind: TimestampType, shown: bytes) -> None
     ("value", "reason"),
     [
         ("print.offest=true", "no such property; print.offset is the nearest; there are headers.separator, "),
-        ("print.key=1", "print.key=1: true or false is wanted"),
-        ("print.key", "NAME=VALUE is wanted"),
+        ("print.key=1", "print.key=1: expected true or false"),
+        ("print.key", "expected NAME=VALUE"),
     ],
 )
 def test_an_unknown_property_is_refused_with_the_nearest(value: str, reason: str) -> None:

@@ -79,9 +79,9 @@ def test_json_comes_back_as_it_went(cluster: Up) -> None:
         {"value": None, "key": {"base64": "/w=="}, "partition": 2, "timestamp": 1_700_000_000_001},
         {"value": {"base64": "/wA="}, "headers": [{"key": "h", "value": None}, {"key": "h", "value": "1"}]},
     )
-    assert cluster.run("produce", "origin", "--json", given=given).returncode == 0
+    assert cluster.run("produce", "origin", "--input", "json", given=given).returncode == 0
     first = consumed(cluster, "origin", *EARLIEST, "--json")
-    done = cluster.run("produce", "copy", "--json", given=first)
+    done = cluster.run("produce", "copy", "--input", "json", "--json", given=first)
     assert (done.returncode, json.loads(done.stdout)["acknowledged"]) == (0, 3)
     again = consumed(cluster, "copy", *EARLIEST, "--json")
     assert sorted(again.splitlines()) == sorted(first.replace(b'"origin"', b'"copy"').splitlines())
@@ -91,7 +91,7 @@ def test_json_comes_back_as_it_went(cluster: Up) -> None:
 def test_json_for_a_partition_that_the_topic_has_not_is_a_bad_line(cluster: Up) -> None:
     create(cluster, "narrow")
     given = as_json({"value": "a", "partition": 0}, {"value": "b", "partition": 1})
-    done = cluster.run("produce", "narrow", "--json", given=given)
+    done = cluster.run("produce", "narrow", "--input", "json", given=given)
     wanted = b"error: line 2: topic narrow has no partition 1: its partitions are 0 to 0\n"
     assert (done.returncode, done.stderr) == (2, wanted)
     assert consumed(cluster, "narrow", *EARLIEST) == b"a\n"
@@ -103,7 +103,7 @@ def test_a_start_is_a_time_or_a_count_from_the_end(cluster: Up) -> None:
     records: list[dict[str, object]] = [
         {"value": f"{number}", "partition": 0, "timestamp": first_ms + 1000 * number} for number in range(5)
     ]
-    assert cluster.run("produce", "timed", "--json", given=as_json(*records)).returncode == 0
+    assert cluster.run("produce", "timed", "--input", "json", given=as_json(*records)).returncode == 0
 
     def values(start: str) -> list[bytes]:
         options = ("--until-end", "--consumer-property", "fetch.max.wait.ms=10")
@@ -131,7 +131,7 @@ def test_a_start_is_a_time_or_a_count_from_the_end(cluster: Up) -> None:
         (("consume", "t", "--consumer-property", "check.crc=1"), "check.crcs is the nearest"),
         (("produce", "t", "--property", "parse.kye=true"), "parse.key is the nearest"),
         (("produce", "t", "--producer-property", "lingr.ms=1"), "linger.ms is the nearest"),
-        (("produce", "t", "--json", "--key-separator", ":"), "are for lines, and the input is JSON"),
+        (("produce", "t", "--input", "json", "--key-separator", ":"), "are for lines, and the input is JSON"),
         (("produce", "t", "--input", "json", "--property", "parse.key=true"), "are for lines"),
     ],
 )

@@ -60,7 +60,7 @@ READS: list[tuple[Callable[[Any], object], type[Exception], str]] = [
     (
         lambda c: c.assign([(PLACE, "end")]),
         TypeError,
-        r"positions\[0\]: expected an offset or an OffsetReset",
+        r"positions\[0\]: expected an offset, OffsetReset",
     ),
     (lambda c: c.assign([(PLACE, -2)]), ValueError, r"positions\[0\]: offset: expected 0 to"),
     (lambda c: c.assign([(PLACE, 0), (PLACE, True)]), TypeError, r"positions\[1\]: expected an offset"),
