@@ -19,3 +19,12 @@ def decode_utf8(data: bytes) -> str:
     except UnicodeDecodeError:
         # ED cannot continue another character, so each match is at the start of one.
         return _ENCODED_SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")
+
+
+def is_encodable(text: str) -> bool:
+    """Whether the text can be written as UTF-8: it has no lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -164,10 +164,12 @@ class AdminCore:
         del self._tasks[task.ticket]
         assert not isinstance(body, TransportError)
         learned: list[AdminEffect] = []
-        if isinstance(body, MetadataResponse):
+        if isinstance(body, MetadataResponse) and error is ErrorCode.NONE:
             learned += self.metadata.cache.update(body)
             if task.is_description:
                 return [*learned, *self._ask_brokers(task, body)]
+        if task.is_description:
+            return [Described(ticket=task.ticket, metadata=None, error=error, message=message)]
         return [*learned, Answered(ticket=task.ticket, body=body, error=error, message=message)]
 
     def _ask_brokers(self, task: _Task, metadata: MetadataResponse) -> list[AdminEffect]:

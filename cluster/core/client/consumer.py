@@ -299,7 +299,9 @@ class ConsumerCore:
             # The next look-up is sent at the end of this step.
             position.reset = step
             return []
-        assert step >= 0, (step, body)
+        if step < 0:
+            # A broker that knows no offset says so with an error.
+            return self._on_error(now_ms, position, ErrorCode.UNKNOWN_SERVER_ERROR)
         position.offset, position.last_fetched_epoch = step, NO_EPOCH
         return [PositionReset(topic_partition=position.topic_partition, offset=step, reason=position.reason)]
 

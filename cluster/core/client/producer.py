@@ -35,6 +35,7 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from storage.batch.record import Header, Record
+from storage.codec.utf8 import is_encodable
 from storage.draws import Draws
 
 WAKE_TIMER = "producer.wake"
@@ -203,6 +204,10 @@ class ProducerCore:
             message = f"{record.size_bytes} bytes are above max.request.size {self.config.max_request_size}"
         elif self.buffered_bytes + record.size_bytes > self.config.buffer_memory:
             error, message = ErrorCode.REQUEST_TIMED_OUT, "buffer.memory is exhausted"
+        elif record.timestamp_ms < 0:
+            error, message = ErrorCode.INVALID_TIMESTAMP, f"the timestamp {record.timestamp_ms} is negative"
+        elif record.headers and not all(is_encodable(name) for name, _ in record.headers):
+            error, message = ErrorCode.INVALID_RECORD, "the name of a header cannot be written as UTF-8"
         if error is ErrorCode.NONE:
             return None
         number = NO_PARTITION if record.partition is None else record.partition

@@ -14,6 +14,7 @@ from cluster.core.client.consumer import Start
 from cluster.core.client.starts import AtTime, BeforeEnd
 from cluster.core.messages import TopicPartition
 from storage.batch.record import MAX_INT64, Header
+from storage.codec.utf8 import is_encodable
 from storage.errors import InvalidTopic
 from storage.topics import check_topic_name
 
@@ -70,6 +71,8 @@ def _header(index: int, header: object) -> Header:
     name, value = header
     if not isinstance(name, str):
         raise TypeError(f"{where}: expected a str as the name, got {_kind(name)}")
+    if not is_encodable(name):
+        raise ValueError(f"{where}: the name {name!r} cannot be written as UTF-8")
     return name, content(f"{where} value", value)
 
 

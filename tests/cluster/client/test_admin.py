@@ -82,6 +82,15 @@ def test_call_is_given_up_after_its_time_with_the_last_reason() -> None:
     assert answered == expected
 
 
+def test_a_description_of_a_refused_metadata_has_the_error() -> None:
+    admin = AdminCore(AdminConfig())
+    (send,) = sends(admin.describe(0, ("t",), ticket=5))
+    refused = MetadataResponse(error=ErrorCode.INVALID_REQUEST)
+    (described,) = admin.step(0, Response(call=send.call, body=refused))
+    assert isinstance(described, Described)
+    assert (described.error, described.metadata) == (ErrorCode.INVALID_REQUEST, None)
+
+
 def test_a_description_asks_every_broker_and_leaves_out_silent_ones() -> None:
     admin, cluster = AdminCore(AdminConfig()), FakeCluster({"t": 1}, broker_count=2)
     (send,) = sends(admin.describe(0, ("t",), ticket=5))

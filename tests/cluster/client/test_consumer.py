@@ -121,6 +121,15 @@ def test_start_at_an_end_is_looked_up_at_the_leader(start: OffsetReset, timestam
     assert [asked_offset(send) for send in fetches(effects)] == [42]
 
 
+def test_an_answer_without_an_offset_is_asked_for_again() -> None:
+    consumer, _, (ask,) = reading(OffsetReset.EARLIEST)
+    answer = ListOffsetsResponse(topic_partition=T0, offset=-1)
+    effects = consumer.step(0, Response(call=ask.call, body=answer))
+    assert not [effect for effect in effects if isinstance(effect, PositionReset)]
+    again = [send for send in sends(consumer.step(100, WAKE)) if isinstance(send.body, ListOffsetsRequest)]
+    assert len(again) == 1
+
+
 def looked_up(consumer: ConsumerCore, ask: Send, offset: int) -> tuple[Send, Sequence[ConsumerEffect]]:
     """Answer one look-up. Returns the next request and all effects."""
     answer = ListOffsetsResponse(topic_partition=T0, offset=offset)

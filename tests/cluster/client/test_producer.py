@@ -24,6 +24,7 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from storage.batch import RecordBatch, iterate_batches
+from storage.batch.record import Header
 from storage.codec.compression import Compression
 from storage.draws import Draws
 from storage.errors import ConfigError
@@ -322,6 +323,21 @@ def test_too_large_record_fails() -> None:
     (send,) = produced(producer.send(0, "t", None, b"x", ticket=1))
     (told,) = delivered(producer.step(0, failed(send, ErrorCode.MESSAGE_TOO_LARGE)))
     assert told.error is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "headers", "error"),
+    [(-5, (), ErrorCode.INVALID_TIMESTAMP), (5, (("\ud800", b""),), ErrorCode.INVALID_RECORD)],
+)
+def test_a_record_that_has_no_encoding_is_refused_alone(
+    timestamp_ms: int, headers: tuple[Header, ...], error: ErrorCode
+) -> None:
+    producer, _ = ready_producer()
+    refused = producer.send(0, "t", None, b"x", timestamp_ms=timestamp_ms, headers=headers, ticket=1)
+    assert [told.error for told in delivered(refused)] == [error]
+    assert (producer.buffered_bytes, producer.unfinished_count) == (0, 0)
+    (sent,) = produced(producer.send(0, "t", None, b"y", ticket=2))
+    assert batch_of(sent).record_count == 1
 
 
 def test_record_above_max_request_size_is_refused_at_once() -> None:

@@ -47,6 +47,7 @@ SENDS: list[tuple[Callable[[Any], object], type[Exception], str]] = [
         TypeError,
         r"headers\[0\]: expected a str as the",
     ),
+    (lambda p: p.send("orders", b"v", headers=[("\ud800", b"")]), ValueError, "cannot be written as UTF-8"),
     (lambda p: p.send("orders", b"v", headers={"h": "x"}), TypeError, r"headers\[0\] value: expected bytes"),
 ]
 READS: list[tuple[Callable[[Any], object], type[Exception], str]] = [

@@ -187,6 +187,18 @@ class TestArmedFaults:
         file.append(b"ghi")
         assert file.read_at(0, 99) == b"abcdeghi"
 
+    def test_two_faults_of_one_call_strike_it_and_the_next(self) -> None:
+        disk = new_disk()
+        _, file = with_durable_file(disk)
+        disk.fail(1)
+        disk.fail(1, errno.ENOSPC)
+        numbers = []
+        for _ in range(2):
+            with pytest.raises(OSError) as raised:
+                file.append(b"x")
+            numbers.append(raised.value.errno)
+        assert numbers == [errno.EIO, errno.ENOSPC] and not disk.has_faults
+
     def test_fail_of_a_read(self) -> None:
         disk = new_disk()
         fs, file = with_durable_file(disk, b"0123")
