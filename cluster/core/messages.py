@@ -11,6 +11,8 @@ from cluster.core.errors import ErrorCode
 CONTROLLER_ID = 1000
 NO_LEADER = -1
 NO_EPOCH = -1
+# The number in a request that leaves it to the controller's configuration.
+DEFAULT_COUNT = -1
 
 
 class TopicPartition(NamedTuple):
@@ -224,6 +226,8 @@ class ReplicaDescription:
     log_start_offset: int
     high_watermark: int
     log_end_offset: int
+    # The topic's min.insync.replicas, or else the broker's.
+    min_insync_replicas: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +276,7 @@ class CreateTopicRequest:
     """A topic to create. Any broker forwards the request to the controller."""
 
     name: str
+    # DEFAULT_COUNT: as the controller's configuration says. A trace leaves out what has its default.
     partitions: int = 1
     replication_factor: int = 1
     # Under Kafka's dotted names.
@@ -316,6 +321,23 @@ class AlterTopicConfigsRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTopicConfigsResponse:
     """Whether the new properties are committed."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsRequest:
+    """Partitions to add to a topic. Any broker forwards the request to the controller."""
+
+    name: str
+    # The number of partitions afterwards, which must be larger than the present one.
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsResponse:
+    """Whether the new partitions are committed; their leaders take over later."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -432,6 +454,7 @@ RequestBody = (
     | CreateTopicRequest
     | DeleteTopicRequest
     | AlterTopicConfigsRequest
+    | CreatePartitionsRequest
     | RegisterBrokerRequest
     | BrokerHeartbeatRequest
     | AlterPartitionRequest
@@ -448,6 +471,7 @@ ResponseBody = (
     | CreateTopicResponse
     | DeleteTopicResponse
     | AlterTopicConfigsResponse
+    | CreatePartitionsResponse
     | RegisterBrokerResponse
     | BrokerHeartbeatResponse
     | AlterPartitionResponse

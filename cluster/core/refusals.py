@@ -14,6 +14,8 @@ from cluster.core.messages import (
     AlterTopicConfigsResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicRequest,
     CreateTopicResponse,
     DeleteTopicRequest,
@@ -63,6 +65,8 @@ def refusal(body: RequestBody, refused: ClusterError) -> ResponseBody:
             return DeleteTopicResponse(error=code, message=detail)
         case AlterTopicConfigsRequest():
             return AlterTopicConfigsResponse(error=code, message=detail)
+        case CreatePartitionsRequest():
+            return CreatePartitionsResponse(error=code, message=detail)
         case RegisterBrokerRequest():
             return RegisterBrokerResponse(error=code)
         case BrokerHeartbeatRequest():

@@ -173,7 +173,7 @@ class DescribeReplicasResponse(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., state: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[ReplicaDescription, _Mapping]]] = ...) -> None: ...
 
 class ReplicaDescription(_message.Message):
-    __slots__ = ("topic_partition", "role", "leader", "leader_epoch", "isr", "log_start_offset", "high_watermark", "log_end_offset")
+    __slots__ = ("topic_partition", "role", "leader", "leader_epoch", "isr", "log_start_offset", "high_watermark", "log_end_offset", "min_insync_replicas")
     TOPIC_PARTITION_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
@@ -182,6 +182,7 @@ class ReplicaDescription(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MIN_INSYNC_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     topic_partition: _common_pb2.TopicPartition
     role: str
     leader: int
@@ -190,7 +191,8 @@ class ReplicaDescription(_message.Message):
     log_start_offset: int
     high_watermark: int
     log_end_offset: int
-    def __init__(self, topic_partition: _Optional[_Union[_common_pb2.TopicPartition, _Mapping]] = ..., role: _Optional[str] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., isr: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_end_offset: _Optional[int] = ...) -> None: ...
+    min_insync_replicas: int
+    def __init__(self, topic_partition: _Optional[_Union[_common_pb2.TopicPartition, _Mapping]] = ..., role: _Optional[str] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., isr: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., min_insync_replicas: _Optional[int] = ...) -> None: ...
 
 class InitProducerIdRequest(_message.Message):
     __slots__ = ()

@@ -26,6 +26,7 @@ from cluster.core.messages import (
     AlterPartitionRequest,
     AlterTopicConfigsRequest,
     BrokerHeartbeatRequest,
+    CreatePartitionsRequest,
     CreateTopicRequest,
     DeleteTopicRequest,
     DescribeReplicasRequest,
@@ -159,7 +160,12 @@ class Broker:
                 self._outbox.reply(call, self.manager.describe(body, self.lifecycle.state.value))
             case InitProducerIdRequest():
                 self._producer_ids.on_request(call)
-            case CreateTopicRequest() | DeleteTopicRequest() | AlterTopicConfigsRequest():
+            case (
+                CreateTopicRequest()
+                | DeleteTopicRequest()
+                | AlterTopicConfigsRequest()
+                | CreatePartitionsRequest()
+            ):
                 self._forwarding.forward(call, body)
             case (
                 AllocateProducerIdsRequest()

@@ -13,6 +13,7 @@ from cluster.core.messages import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     AlterTopicConfigsRequest,
+    CreatePartitionsRequest,
     CreateTopicRequest,
     DeleteTopicRequest,
     InitProducerIdResponse,
@@ -21,7 +22,7 @@ from cluster.core.messages import (
 from cluster.core.refusals import refusal
 from cluster.core.replica.context import ReplicaContext
 
-Forwarded = CreateTopicRequest | DeleteTopicRequest | AlterTopicConfigsRequest
+Forwarded = CreateTopicRequest | DeleteTopicRequest | AlterTopicConfigsRequest | CreatePartitionsRequest
 
 
 @final

@@ -14,6 +14,8 @@ from cluster.core.events import Event, JobDone, Request, Response, Shutdown, Tim
 from cluster.core.messages import (
     AlterTopicConfigsRequest,
     AlterTopicConfigsResponse,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicRequest,
     CreateTopicResponse,
     DeleteTopicRequest,
@@ -26,7 +28,13 @@ from cluster.core.messages import (
 )
 
 WAKE_TIMER = "admin.wake"
-AdminRequest = CreateTopicRequest | DeleteTopicRequest | AlterTopicConfigsRequest | MetadataRequest
+AdminRequest = (
+    CreateTopicRequest
+    | DeleteTopicRequest
+    | AlterTopicConfigsRequest
+    | CreatePartitionsRequest
+    | MetadataRequest
+)
 # A producer or consumer tries again after this error; for an admin it is the answer.
 _NEVER_IN_PLACE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
 # The node did not answer, or is a broker that is starting: another may help now, and this one later.
@@ -216,7 +224,12 @@ def _error_of(body: ResponseBody | TransportError) -> tuple[ErrorCode, str]:
     match body:
         case TransportError(reason=reason):
             return ErrorCode.NETWORK_EXCEPTION, reason
-        case CreateTopicResponse() | DeleteTopicResponse() | AlterTopicConfigsResponse():
+        case (
+            CreateTopicResponse()
+            | DeleteTopicResponse()
+            | AlterTopicConfigsResponse()
+            | CreatePartitionsResponse()
+        ):
             return body.error, body.message
         case MetadataResponse(error=error):
             return error, ""

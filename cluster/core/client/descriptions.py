@@ -18,10 +18,15 @@ def replicas_of(described: Described) -> Replicas:
     }
 
 
-def is_led(described: Described, topic: str) -> bool:
-    """Whether each partition's leader has taken over, and each replica's broker that answered has the partition."""
+def is_led(described: Described, topic: str, *, partitions: int = 1) -> bool:
+    """Whether each partition's leader has taken over, and each replica's broker that answered has the partition.
+
+    With fewer than `partitions` of them known, the answer is no.
+    """
     metadata = described.metadata
     if metadata is None or not metadata.topics or metadata.topics[0].error is not ErrorCode.NONE:
+        return False
+    if len(metadata.topics[0].partitions) < partitions:
         return False
     replicas = replicas_of(described)
     reachable = {answer.broker_id for answer in described.replicas}

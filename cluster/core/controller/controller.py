@@ -35,6 +35,7 @@ from cluster.core.messages import (
     AlterTopicConfigsRequest,
     BrokerEndpoint,
     BrokerHeartbeatRequest,
+    CreatePartitionsRequest,
     CreateTopicRequest,
     DeleteTopicRequest,
     DescribeReplicasRequest,
@@ -241,6 +242,8 @@ class Controller:
                     return self.topics.delete(body)
                 case AlterTopicConfigsRequest():
                     return self.topics.alter_configs(body)
+                case CreatePartitionsRequest():
+                    return self.topics.create_partitions(body)
                 case _:
                     raise ClusterError(ErrorCode.INVALID_REQUEST, f"{type(body).__name__} is for a broker")
         except ClusterError as error:

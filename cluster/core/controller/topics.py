@@ -1,6 +1,6 @@
-"""The creation, deletion and configuration of topics.
+"""The creation, growth, deletion and configuration of topics.
 
-Kafka: ReplicationControlManager.createTopic, StripedReplicaPlacer.
+Kafka: ReplicationControlManager.createTopic and createPartitions, StripedReplicaPlacer.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from cluster.core.controller.decisions import Decision
 from cluster.core.controller.partitions import PartitionControl
 from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.messages import (
+    DEFAULT_COUNT,
     AlterTopicConfigsRequest,
     AlterTopicConfigsResponse,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicRequest,
     CreateTopicResponse,
     DeleteTopicRequest,
@@ -33,8 +36,6 @@ from storage.errors import ConfigError, InvalidTopic
 from storage.topics import METADATA_TOPIC, check_topic_name
 
 Assignment = tuple[tuple[int, ...], ...]
-# The count in a request that leaves it to the controller's configuration.
-DEFAULT_COUNT = -1
 
 
 class TopicControl:
@@ -63,6 +64,24 @@ class TopicControl:
             self._first_state(request.name, number, replicas) for number, replicas in enumerate(assignment)
         ]
         return Decision(reply=CreateTopicResponse(topic_id=topic_id), records=tuple(records))
+
+    def create_partitions(self, request: CreatePartitionsRequest) -> Decision:
+        """Adds partitions with as many replicas as partition 0, in one batch; no old one moves. Raises ClusterError."""
+        topic = self._known(request.name)
+        first = len(topic.partitions)
+        if request.count <= first:
+            raise ClusterError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"topic {topic.name!r} has {first} partitions: {request.count} is no more than that",
+            )
+        self.check_partition_count(request.count)
+        factor = len(topic.partitions[0].replicas)
+        records = [
+            self._first_state(topic.name, number, replicas)
+            for number, replicas in self._stripes(topic.name, range(first, request.count), factor)
+        ]
+        assert len(records) == request.count - first, (len(records), request)
+        return Decision(reply=CreatePartitionsResponse(), records=tuple(records))
 
     def delete(self, request: DeleteTopicRequest) -> Decision:
         topic = self._known(request.name)
@@ -171,11 +190,15 @@ class TopicControl:
         factor = request.replication_factor
         if factor == DEFAULT_COUNT:
             factor = self.config.default_replication_factor
-        brokers = [number for number in sorted(self.image.brokers) if self.image.is_active(number)]
         self.check_partition_count(count)
+        return tuple([replicas for _, replicas in self._stripes(request.name, range(count), factor)])
+
+    def _stripes(self, topic: str, numbers: range, factor: int) -> list[tuple[int, tuple[int, ...]]]:
+        """Returns each of the partitions `numbers` with `factor` active brokers for it. Raises ClusterError."""
+        brokers = [number for number in sorted(self.image.brokers) if self.image.is_active(number)]
         self.check_replication_factor(factor, brokers)
-        start = self.draws.below(len(brokers), "placement", request.name, self.image.next_offset)
-        return tuple(stripe(brokers, start, number, factor) for number in range(count))
+        start = self.draws.below(len(brokers), "placement", topic, self.image.next_offset)
+        return [(number, stripe(brokers, start, number, factor)) for number in numbers]
 
     def _first_state(self, topic: str, number: int, replicas: tuple[int, ...]) -> PartitionRecord:
         """Returns a partition led by its first active replica; all active replicas are in sync."""

@@ -104,4 +104,5 @@ class Replica:
             log_start_offset=self.log.marks.log_start_offset,
             high_watermark=self.log.marks.high_watermark,
             log_end_offset=self.log.local.log_end_offset,
+            min_insync_replicas=self.log.local.config.min_insync_replicas,
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from cluster.core.messages import (
     AlterTopicConfigsRequest,
     AlterTopicConfigsResponse,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicRequest,
     CreateTopicResponse,
     DeleteTopicRequest,
@@ -86,3 +88,25 @@ def alter_topic_configs_response_from_wire(
     message: admin_pb2.AlterTopicConfigsResponse,
 ) -> AlterTopicConfigsResponse:
     return AlterTopicConfigsResponse(error=common.error_from_wire(message.error), message=message.message)
+
+
+def create_partitions_request_to_wire(value: CreatePartitionsRequest) -> admin_pb2.CreatePartitionsRequest:
+    return admin_pb2.CreatePartitionsRequest(name=value.name, count=value.count)
+
+
+def create_partitions_request_from_wire(
+    message: admin_pb2.CreatePartitionsRequest,
+) -> CreatePartitionsRequest:
+    return CreatePartitionsRequest(name=message.name, count=message.count)
+
+
+def create_partitions_response_to_wire(
+    value: CreatePartitionsResponse,
+) -> admin_pb2.CreatePartitionsResponse:
+    return admin_pb2.CreatePartitionsResponse(error=common.error_to_wire(value.error), message=value.message)
+
+
+def create_partitions_response_from_wire(
+    message: admin_pb2.CreatePartitionsResponse,
+) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(error=common.error_from_wire(message.error), message=message.message)

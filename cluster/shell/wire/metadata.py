@@ -172,6 +172,7 @@ def _replica_to_wire(value: ReplicaDescription) -> data_pb2.ReplicaDescription:
         log_start_offset=value.log_start_offset,
         high_watermark=value.high_watermark,
         log_end_offset=value.log_end_offset,
+        min_insync_replicas=value.min_insync_replicas,
     )
 
 
@@ -185,6 +186,7 @@ def _replica_from_wire(message: data_pb2.ReplicaDescription) -> ReplicaDescripti
         log_start_offset=message.log_start_offset,
         high_watermark=message.high_watermark,
         log_end_offset=message.log_end_offset,
+        min_insync_replicas=message.min_insync_replicas,
     )
 
 

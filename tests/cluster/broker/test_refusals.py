@@ -39,6 +39,7 @@ BODIES: dict[type, RequestBody] = {
         CreateTopicRequest(name="t"),
         DeleteTopicRequest(name="t"),
         messages.AlterTopicConfigsRequest(name="t", configs=()),
+        messages.CreatePartitionsRequest(name="t", count=2),
         messages.RegisterBrokerRequest(broker_id=1, incarnation="0" * 32, host="h", port=1),
         messages.BrokerHeartbeatRequest(broker_id=1, broker_epoch=1, metadata_offset=0),
         AlterPartitionRequest(

@@ -8,6 +8,8 @@ from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
     CONTROLLER_ID,
     LATEST_TIMESTAMP,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     DeleteTopicRequest,
     DeleteTopicResponse,
     FetchResponse,
@@ -225,7 +227,19 @@ def test_a_restarted_controller_finds_the_cluster_as_it_was(cluster: Cluster) ->
     assert cluster.produce(1, topic_partition, b"c").error is ErrorCode.NONE
 
 
-def test_a_deleted_topic_is_removed_everywhere_and_its_name_is_free(cluster: Cluster) -> None:
+def test_partitions_that_are_added_are_replicated_and_take_records(cluster: Cluster) -> None:
+    make_topic(cluster)
+    answer = cluster.request(2, CreatePartitionsRequest(name="t", count=3), CreatePartitionsResponse)
+    assert answer.error is ErrorCode.NONE
+    cluster.run(50)
+    for number in (1, 2):
+        added = TopicPartition("t", number)
+        leader = cluster.leader_of(added)
+        assert cluster.produce(leader, added, b"a").error is ErrorCode.NONE
+        assert all(cluster.values(each, added) == [b"a"] for each in cluster.brokers)
+
+
+def test_a_deleted_topic_is_gone_everywhere_and_its_name_free(cluster: Cluster) -> None:
     topic_partition = make_topic(cluster)
     cluster.produce(1, topic_partition, b"old")
     cluster.request(2, DeleteTopicRequest(name="t"), DeleteTopicResponse)

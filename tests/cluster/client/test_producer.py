@@ -143,6 +143,18 @@ def test_keyed_records_go_to_the_keys_partition() -> None:
     assert send.body.partitions[0].topic_partition.partition == partition_for_key(b"abc", 4)
 
 
+def test_keyed_records_go_to_partitions_that_were_added_once_the_metadata_names_them() -> None:
+    producer, _ = ready_producer()
+    key = next(key for key in (b"%d" % number for number in range(9)) if partition_for_key(key, 4) == 3)
+    producer.metadata.request()
+    (ask,) = sends(producer.step(100, TimerFired(key="producer.wake")))
+    grown = FakeCluster({"t": 4}, broker_count=2)
+    producer.step(100, Response(call=ask.call, body=grown.metadata(("t",))))
+    (send,) = produced(producer.send(100, "t", key, b"", ticket=1))
+    assert isinstance(send.body, ProduceRequest)
+    assert send.body.partitions[0].topic_partition.partition == 3
+
+
 def test_delivered_names_offset_and_ticket_of_each_record() -> None:
     producer, _ = ready_producer(config=ProducerConfig(linger_ms=10))
     producer.send(0, "t", None, b"a", ticket=11)

@@ -11,12 +11,15 @@ from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
     AlterTopicConfigsRequest,
     AlterTopicConfigsResponse,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicRequest,
     CreateTopicResponse,
     DeleteTopicRequest,
     DeleteTopicResponse,
     MetadataRequest,
     MetadataResponse,
+    TopicPartition,
 )
 from tests.cluster.controller.setup import ControllerBench
 
@@ -24,6 +27,12 @@ from tests.cluster.controller.setup import ControllerBench
 def configure(bench: ControllerBench, name: str, *configs: tuple[str, str]) -> AlterTopicConfigsResponse:
     answer = bench.ask(AlterTopicConfigsRequest(name=name, configs=configs))
     assert isinstance(answer, AlterTopicConfigsResponse)
+    return answer
+
+
+def grow(bench: ControllerBench, name: str, count: int) -> CreatePartitionsResponse:
+    answer = bench.ask(CreatePartitionsRequest(name=name, count=count))
+    assert isinstance(answer, CreatePartitionsResponse)
     return answer
 
 
@@ -102,6 +111,12 @@ def test_minus_one_takes_the_configured_counts() -> None:
     assert [len(each.replicas) for each in bench.controller.image.partitions()] == [2] * 4
 
 
+def test_an_assignment_decides_the_counts() -> None:
+    bench = ControllerBench(ControllerConfig(num_partitions=4)).unfenced(1, 2)
+    bench.ask(CreateTopicRequest(name="t", assignment=((1, 2), (2, 1))))
+    assert [each.replicas for each in bench.controller.image.partitions()] == [(1, 2), (2, 1)]
+
+
 @pytest.mark.parametrize(
     "config", [("no.such", "1"), ("segment.bytes", "many"), ("min.insync.replicas", "0")]
 )
@@ -138,7 +153,61 @@ def test_placement_is_a_function_of_the_seed() -> None:
     assert images[0] == images[1]
 
 
-def test_deleted_topic_is_removed_and_its_name_is_free_under_another_id() -> None:
+def test_partitions_are_added_as_at_creation_and_the_old_ones_stay() -> None:
+    bench = ControllerBench().unfenced(1, 2, 3)
+    bench.create(partitions=2, replication_factor=2)
+    before = [bench.partition(TopicPartition("t", number)) for number in range(2)]
+    assert grow(bench, "t", 5).error is ErrorCode.NONE
+    after = list(bench.controller.image.partitions())
+    assert after[:2] == before
+    assert [each.topic_partition.partition for each in after] == [0, 1, 2, 3, 4]
+    assert sorted(each.leader for each in after[2:]) == [1, 2, 3]
+    for each in after[2:]:
+        assert each.replicas == each.isr and len(each.replicas) == 2 and each.leader == each.replicas[0]
+
+
+def test_added_partitions_are_there_after_a_power_loss() -> None:
+    bench = ControllerBench().unfenced(1)
+    bench.create()
+    grow(bench, "t", 3)
+    bench.lose_power_and_restart()
+    assert len(bench.controller.image.topics["t"].partitions) == 3
+
+
+@pytest.mark.parametrize("count", [3, 2, 1, 0, -1, 10_001])
+def test_a_topic_only_grows_and_not_beyond_the_limit(count: int) -> None:
+    """Kafka: the same count and a smaller one are INVALID_PARTITIONS, too."""
+    bench = ControllerBench().unfenced(1)
+    bench.create(partitions=3)
+    assert grow(bench, "t", count).error is ErrorCode.INVALID_PARTITIONS
+    assert len(bench.controller.image.topics["t"].partitions) == 3
+
+
+def test_an_unknown_topic_does_not_grow() -> None:
+    assert grow(ControllerBench().unfenced(1), "t", 2).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_partitions_are_not_added_with_fewer_replicas_than_the_others_have() -> None:
+    bench = ControllerBench().unfenced(1, 2)
+    bench.create(replication_factor=2)
+    bench.fence(2)
+    assert grow(bench, "t", 2).error is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_two_growths_in_a_row_build_on_each_other() -> None:
+    bench = ControllerBench().unfenced(1)
+    bench.create()
+    first, _ = bench.step(CreatePartitionsRequest(name="t", count=3))
+    second, _ = bench.step(CreatePartitionsRequest(name="t", count=3))
+    replies = {
+        each.call: each.body.error
+        for each in bench.run_jobs()
+        if isinstance(each, Reply) and isinstance(each.body, CreatePartitionsResponse)
+    }
+    assert replies == {first: ErrorCode.NONE, second: ErrorCode.INVALID_PARTITIONS}
+
+
+def test_deleted_topic_is_gone_and_its_name_is_free_under_another_id() -> None:
     bench = ControllerBench().unfenced(1)
     first = bench.create()
     assert delete(bench, "t").error is ErrorCode.NONE
