@@ -42,6 +42,8 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # A proxy of the environment (http_proxy) is for web pages: it does not know the nodes.
+    ("grpc.enable_http_proxy", 0),
     # Channels with equal options would share a connection; with this, each channel has its own.
     ("grpc.use_local_subchannel_pool", 1),
 )
