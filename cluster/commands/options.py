@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import NoReturn, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from cluster.core.client.config import AdminConfig, ConsumerConfig, OffsetReset, ProducerConfig
 from cluster.core.errors import ClusterError, ErrorCode
@@ -43,6 +44,8 @@ _OUT_OF_TIME_CODES = frozenset(
 )
 TOPIC_WAIT_S = 0.5
 
+BOOTSTRAP_VARIABLE = "REPLOG_BOOTSTRAP_SERVER"
+
 T = TypeVar("T")
 Config = TypeVar("Config", ProducerConfig, ConsumerConfig)
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -54,6 +57,8 @@ def bootstrap_option(command: Command) -> Command:
         "--bootstrap-server",
         default=DEFAULT_BOOTSTRAP,
         show_default=True,
+        envvar=BOOTSTRAP_VARIABLE,
+        show_envvar=True,
         metavar="HOST:PORT[,…]",
         callback=_check_bootstrap,
         help="Addresses of brokers; one that answers is enough.",
@@ -65,6 +70,8 @@ def _check_bootstrap(context: click.Context, parameter: click.Parameter, value: 
     try:
         parse_bootstrap(value)
     except ValueError as error:
+        if context.get_parameter_source(parameter.name or "") is ParameterSource.ENVIRONMENT:
+            raise click.UsageError(f"the environment variable {BOOTSTRAP_VARIABLE}: {error}") from error
         raise click.BadParameter(str(error), ctx=context, param=parameter) from error
     return value
 

@@ -8,10 +8,12 @@ from collections.abc import Iterable
 import click
 
 from cluster.commands.options import admin_config, bootstrap_option, pairs, require_topics, run
+from cluster.commands.partition_filters import PartitionFilter, filter_options
 from cluster.core.client.descriptions import Replicas, replicas_of
 from cluster.core.client.effects import Described
 from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.messages import (
+    DEFAULT_COUNT,
     NO_LEADER,
     CreateTopicRequest,
     MetadataResponse,
@@ -31,13 +33,13 @@ def topics() -> None:
 
 @topics.command()
 @click.argument("name")
-@click.option("--partitions", type=int, default=1, show_default=True, help="Number of partitions.")
+@click.option(
+    "--partitions", type=int, help="Number of partitions.  [default: num.partitions of the cluster, 1]"
+)
 @click.option(
     "--replication-factor",
     type=int,
-    default=1,
-    show_default=True,
-    help="Number of replicas of each partition.",
+    help="Number of replicas of each partition.  [default: default.replication.factor of the cluster, 1]",
 )
 @click.option(
     "--config",
@@ -48,15 +50,16 @@ def topics() -> None:
 @click.option(
     "--replica-assignment",
     metavar="1:2:3,…",
-    help="Brokers of the replicas, one list per partition; the first broker is the preferred leader.",
+    help="Brokers of the replicas, one list per partition; the first broker is the preferred leader. It decides "
+    "the number of partitions and of replicas.",
 )
 @click.option("--if-not-exists", is_flag=True, help="Succeed without a change if the topic exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @bootstrap_option
 def create(
     name: str,
-    partitions: int,
-    replication_factor: int,
+    partitions: int | None,
+    replication_factor: int | None,
     config: tuple[str, ...],
     replica_assignment: str | None,
     if_not_exists: bool,
@@ -67,10 +70,15 @@ def create(
 
     A topic that exists is an error, unless --if-not-exists is given.
     """
+    if replica_assignment is not None and not (partitions is None and replication_factor is None):
+        counted = "--replication-factor" if partitions is None else "--partitions"
+        raise click.UsageError(
+            f"--replica-assignment decides the number of partitions and of replicas: leave out {counted}"
+        )
     request = CreateTopicRequest(
         name=name,
-        partitions=partitions,
-        replication_factor=replication_factor,
+        partitions=DEFAULT_COUNT if partitions is None else partitions,
+        replication_factor=DEFAULT_COUNT if replication_factor is None else replication_factor,
         configs=pairs(config, "--config"),
         assignment=_assignment(replica_assignment),
     )
@@ -131,13 +139,16 @@ def _summary(topic: TopicMetadata) -> dict[str, object]:
 
 @topics.command()
 @click.argument("name", required=False)
+@filter_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @bootstrap_option
-def describe(name: str | None, as_json: bool, bootstrap_server: str) -> None:
+def describe(name: str | None, as_json: bool, bootstrap_server: str, **conditions: bool) -> None:
     """Show the partitions of topic NAME, or of every topic.
 
     A line has the leader, its epoch, the replicas, the in-sync replicas (ISR), the high watermark and the log end.
+    The options that choose partitions leave out all others, and the lines of topics.
     """
+    chosen_partitions = PartitionFilter(**conditions)
 
     async def work() -> Described:
         chosen = None if name is None else (name,)
@@ -148,22 +159,32 @@ def describe(name: str | None, as_json: bool, bootstrap_server: str) -> None:
             return await admin.describe(chosen)
 
     described = run(work())
-    assert described.metadata is not None
+    metadata = described.metadata
+    assert metadata is not None
     replicas = replicas_of(described)
-    shown = [_describe(topic, replicas) for topic in described.metadata.topics]
+    shown = [
+        _describe(topic, replicas, chosen_partitions.chosen(topic, metadata, replicas))
+        for topic in metadata.topics
+    ]
+    if chosen_partitions.is_set and name is None:
+        shown = [topic for topic in shown if topic["partitions"]]
     if as_json:
         click.echo(json.dumps(shown[0] if name is not None else {"topics": shown}))
         return
     for topic in shown:
-        _print_topic(topic)
+        if not chosen_partitions.is_set:
+            _print_heading(topic)
+        _print_partitions(topic)
 
 
-def _describe(topic: TopicMetadata, replicas: Replicas) -> dict[str, object]:
+def _describe(topic: TopicMetadata, replicas: Replicas, chosen: set[int]) -> dict[str, object]:
     return {
         "name": topic.name,
         "configs": dict(topic.configs),
         "partitions": [
-            _describe_partition(topic.name, partition, replicas) for partition in topic.partitions
+            _describe_partition(topic.name, partition, replicas)
+            for partition in topic.partitions
+            if partition.partition in chosen
         ],
     }
 
@@ -196,8 +217,8 @@ def _state(broker: int, replica: ReplicaDescription) -> dict[str, object]:
     }
 
 
-def _print_topic(topic: dict[str, object]) -> None:
-    """Prints the lines of kafka-topics.sh, followed by the offsets."""
+def _print_heading(topic: dict[str, object]) -> None:
+    """Prints the first line that kafka-topics.sh has for a topic."""
     partitions, configs = topic["partitions"], topic["configs"]
     assert isinstance(partitions, list) and isinstance(configs, dict)
     properties = ",".join(f"{key}={value}" for key, value in sorted(configs.items()))
@@ -208,6 +229,12 @@ def _print_topic(topic: dict[str, object]) -> None:
         f"ReplicationFactor: {factor}",
     ]
     click.echo("\t".join([*heading, f"Configs: {properties}"]))
+
+
+def _print_partitions(topic: dict[str, object]) -> None:
+    """Prints the lines that kafka-topics.sh has for partitions, followed by the offsets."""
+    partitions = topic["partitions"]
+    assert isinstance(partitions, list), topic
     for partition in partitions:
         leader = "none" if partition["leader"] == NO_LEADER else partition["leader"]
         fields = [
@@ -232,28 +259,50 @@ def _joined(brokers: Iterable[int]) -> str:
 @click.option(
     "--config",
     multiple=True,
-    required=True,
     metavar="NAME=VALUE",
     help="Set a property by its Kafka name; an empty value restores the default. May be repeated.",
 )
+@click.option(
+    "--partitions",
+    type=int,
+    help="Add partitions until there are this many. They cannot be taken away again.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @bootstrap_option
-def alter(name: str, config: tuple[str, ...], bootstrap_server: str) -> None:
-    """Set properties of topic NAME."""
+def alter(
+    name: str, config: tuple[str, ...], partitions: int | None, as_json: bool, bootstrap_server: str
+) -> None:
+    """Set properties of topic NAME, or add partitions and wait until they have leaders.
+
+    With more partitions, new records of a key may go to another partition than its old ones.
+    """
+    if not config and partitions is None:
+        raise click.UsageError("nothing to alter: --partitions or --config is wanted")
     chosen = pairs(config, "--config")
 
     async def work() -> None:
         check_topic_name(name)
-        async with AsyncAdmin(bootstrap_server, admin_config()) as admin:
-            await admin.alter_topic_configs(name, dict(chosen))
+        async with Admin(bootstrap_server, admin_config()) as admin:
+            if partitions is not None:
+                await admin.create_partitions(name, partitions)
+            if chosen:
+                await admin.alter_topic_configs(name, chosen)
+            if partitions is not None:
+                await admin.until_led(name, partitions=partitions)
 
     run(work())
-    click.echo(f"Altered topic {name}.")
+    if as_json:
+        told = {"name": name, "altered": True, "configs": dict(chosen)}
+        click.echo(json.dumps(told if partitions is None else {**told, "partitions": partitions}))
+    else:
+        click.echo(f"Altered topic {name}.")
 
 
 @topics.command()
 @click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @bootstrap_option
-def delete(name: str, bootstrap_server: str) -> None:
+def delete(name: str, as_json: bool, bootstrap_server: str) -> None:
     """Delete topic NAME with all its records."""
 
     async def work() -> None:
@@ -262,4 +311,4 @@ def delete(name: str, bootstrap_server: str) -> None:
             await admin.delete_topic(name)
 
     run(work())
-    click.echo(f"Deleted topic {name}.")
+    click.echo(json.dumps({"name": name, "deleted": True}) if as_json else f"Deleted topic {name}.")
