@@ -34,6 +34,10 @@ MOUNTS = {
         module="cluster.commands.records",
         summary="Write a topic to standard output, up to the high watermark.",
     ),
+    "down": Mount(
+        module="cluster.commands.down",
+        summary="End the cluster that runs on a data directory.",
+    ),
     "dump": Mount(
         module="replog.dump_command",
         summary="Print a log, index or snapshot file in kafka-dump-log's lines.",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -15,9 +17,16 @@ from cluster.local.layout import CONTROLLER_PORT_DISTANCE, DEFAULT_PORT, Cluster
 DEFAULT_DATA = Path("replog-data")
 
 
-def _fail(message: object, status: int) -> NoReturn:
+def fail(message: object, status: int) -> NoReturn:
+    """Prints one line on standard error and exits with `status`."""
     click.echo(f"error: {message}", err=True)
     sys.exit(status)
+
+
+def say(line: str) -> None:
+    """Prints a line on standard error, which holds up nobody if it cannot be written."""
+    with contextlib.suppress(OSError):
+        click.echo(line, err=True)
 
 
 def _pairs(values: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
@@ -33,7 +42,11 @@ def _pairs(values: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
     "--nodes", default=3, show_default=True, help="Number of brokers; one controller runs beside them."
 )
 @click.option(
-    "--port", default=DEFAULT_PORT, show_default=True, help="Port of node 1; node I listens on PORT + I - 1."
+    "--port",
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="Port of node 1; node I listens on PORT + I - 1. With 0, every process takes a port that is free; "
+    "`replog nodes list` shows them.",
 )
 @click.option(
     "--controller-port",
@@ -54,6 +67,16 @@ def _pairs(values: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
     help="Set a property of every node by its Kafka name. May be repeated.",
 )
 @click.option(
+    "--detach",
+    "-d",
+    is_flag=True,
+    help="Return when the cluster is ready, and leave it running until `replog down`.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON objects, one per line, instead of the table."
+)
+@click.option("--in-background", is_flag=True, hidden=True)
+@click.option(
     "--log-dirs",
     metavar="DIR,DIR...",
     help="Directories of the brokers' logs (Kafka's log.dirs), for example one per disk: broker I uses node-I in each. "
@@ -66,14 +89,16 @@ def up(
     data: Path,
     config: tuple[str, ...],
     log_dirs: str | None,
+    detach: bool,
+    as_json: bool,
+    in_background: bool,
 ) -> None:
-    """Run a cluster on this machine, one process per node, until Ctrl-C.
+    """Run a cluster on this machine, one process per node, until Ctrl-C or `replog down`.
 
     Prints a live table on a terminal, `ready HOST:PORT` in a pipe. A node that dies is not restarted: use
     `replog nodes start I`.
     """
     from cluster.local.properties import check_properties, take_paths
-    from cluster.local.up import prepared, run_up
 
     try:
         properties, paths, metadata_log_dir = take_paths(_pairs(config, "--config"), log_dirs)
@@ -81,17 +106,50 @@ def up(
             data=data.absolute(),
             nodes=nodes,
             port=port,
-            controller_port=port + CONTROLLER_PORT_DISTANCE if controller_port is None else controller_port,
+            controller_port=_controller_port(port) if controller_port is None else controller_port,
             properties=properties,
             log_dirs=paths,
             metadata_log_dir=metadata_log_dir,
         )
         check_properties(spec.properties)
-        with prepared(spec):
-            status = asyncio.run(run_up(spec))
+        status = _detach(spec, as_json) if detach else _run_up(spec, as_json, in_background)
     except UnusableInput as error:
-        _fail(error, 2)
+        fail(error, 2)
     sys.exit(status)
+
+
+def _controller_port(port: int) -> int:
+    return port + CONTROLLER_PORT_DISTANCE if port else 0
+
+
+def _run_up(spec: ClusterSpec, as_json: bool, in_background: bool) -> int:
+    from cluster.local.detached import log_path
+    from cluster.local.report import Report
+    from cluster.local.up import prepared, run_up
+
+    report = Report(as_json=as_json, log=log_path(spec.data) if in_background else None)
+    with prepared(spec, report.say) as chosen:
+        return asyncio.run(run_up(chosen, report))
+
+
+def _detach(spec: ClusterSpec, as_json: bool) -> int:
+    """Starts the cluster in the background; returns the exit status of the command."""
+    from cluster.local.detached import NotReady, start_detached
+
+    try:
+        ready = start_detached(spec)
+    except NotReady as error:
+        say(str(error) or f"error: `replog up` ended with status {error.status}")
+        return error.status if error.status > 0 else 1
+    if said := ready.pop("said"):
+        say(said)
+    if as_json:
+        click.echo(json.dumps(ready))
+    else:
+        click.echo(f"ready {ready['nodes'][1]['address']}")
+        click.echo(f"It runs as process {ready['pid']} and writes to {ready['log']}.")
+        click.echo(f"End it with: replog down --data {shlex.quote(str(spec.data))}")
+    return 0
 
 
 @click.group()
@@ -134,13 +192,16 @@ def list_nodes(data: Path, as_json: bool) -> None:
 
 def _run(command: str, node: str | None, data: Path, as_json: bool) -> None:
     from cluster.local.control import NodeCommandFailed, ask_cluster
+    from cluster.local.waits import patience
 
+    chosen = int(node) if node and node.isdecimal() else node
+    patience_s = patience(is_terminal=sys.stderr.isatty())
     try:
-        answer = ask_cluster(data.absolute(), command, int(node) if node and node.isdecimal() else node)
+        answer = ask_cluster(data.absolute(), command, chosen, say=say, patience_s=patience_s).nodes
     except UnusableInput as error:
-        _fail(error, 2)
+        fail(error, 2)
     except NodeCommandFailed as error:
-        _fail(error, 1)
+        fail(error, 1)
     if as_json:
         click.echo(json.dumps({"nodes": answer}))
         return

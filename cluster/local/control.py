@@ -1,20 +1,32 @@
-"""Connects `replog nodes` with the `replog up` that owns the processes: one JSON line each way over the loopback."""
+"""Connects `replog nodes` and `replog down` with the `replog up` that owns the processes, over the loopback.
+
+The command is one JSON line. What it waits for comes back as lines with `waits`, the answer as the last line.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import secrets
 import socket
+import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from cluster.local.layout import HOST, Control, UnusableInput, control_path
+from cluster.local.report import describe
 from cluster.local.supervisor import ManagedNode, StartFailed, Supervisor
+from cluster.local.waits import ManyWaits, Say, Waits
+from storage.errors import reason_of
 
-COMMANDS = ("list", "start", "stop", "kill", "restart")
+COMMANDS = ("list", "start", "stop", "kill", "restart", "down")
 ANSWER_TIMEOUT_S = 90.0
+# A `down` whose caller reads no more does not hold up the end of `up`.
+FINISH_TIMEOUT_S = 2.0
 MAX_LINE_BYTES = 4096
+_LOOK_S = 0.02
 
 
 class NodeCommandFailed(Exception):
@@ -23,10 +35,18 @@ class NodeCommandFailed(Exception):
 
 @final
 class ControlServer:
-    """Carries out one command at a time; a caller without the token gets no answer."""
+    """Carries out one command at a time; a caller without the token gets no answer.
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    The command `down` sets `stop`, and is answered by `finish`, after the cluster has ended. `ending` is told what that
+    end waits for.
+    """
+
+    def __init__(self, supervisor: Supervisor, stop: asyncio.Event, ending: ManyWaits) -> None:
         self._supervisor = supervisor
+        self._stop = stop
+        self._ending = ending
+        self._ended = asyncio.Event()
+        self._downs: set[asyncio.Task[object]] = set()
         self._token = secrets.token_hex(16)
         self._turn = asyncio.Lock()
         self._server: asyncio.Server | None = None
@@ -37,17 +57,26 @@ class ControlServer:
         port = self._server.sockets[0].getsockname()[1]
         Control(port=port, token=self._token).save(self._supervisor.spec.data)
 
-    async def stop(self) -> None:
-        control_path(self._supervisor.spec.data).unlink(missing_ok=True)
+    async def finish(self) -> None:
+        """Answers each `down`, whose cluster has ended, and takes no more commands."""
+        with contextlib.suppress(OSError):
+            control_path(self._supervisor.spec.data).unlink(missing_ok=True)
         if self._server is not None:
             self._server.close()
+        self._ended.set()
+        if self._downs:
+            await asyncio.wait(self._downs, timeout=FINISH_TIMEOUT_S)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             asked = json.loads(await reader.readline())
             if secrets.compare_digest(str(asked["token"]), self._token):
-                async with self._turn:
-                    answer = await self._answer(str(asked["command"]), asked.get("node"))
+
+                def say(what: str) -> None:
+                    writer.write(json.dumps({"waits": what}).encode() + b"\n")
+
+                waits = Waits(say, float(asked.get("patience_s", 0)))
+                answer = await self._answer(str(asked["command"]), asked.get("node"), waits)
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
         except (ValueError, KeyError, TypeError, OSError):
@@ -56,9 +85,13 @@ class ControlServer:
         finally:
             writer.close()
 
-    async def _answer(self, command: str, node_id: object) -> dict[str, object]:
+    async def _answer(self, command: str, node_id: object, waits: Waits) -> dict[str, object]:
+        if command == "down":
+            return await self._down(waits)
         if command == "list":
-            return {"nodes": [_describe(node) for node in self._supervisor.nodes]}
+            return {"nodes": self._describe_all()}
+        if self._stop.is_set():
+            return {"error": "the cluster is ending"}
         node = self._find(node_id)
         if node is None:
             return {
@@ -66,56 +99,105 @@ class ControlServer:
                 "is_unusable": True,
             }
         try:
-            await self._carry_out(command, node)
+            async with self._turn:
+                await self._carry_out(command, node, waits)
         except (StartFailed, TimeoutError) as error:
             return {"error": str(error)}
-        return {"nodes": [_describe(node)]}
+        except OSError as error:
+            # A full disk refuses the node's directory or its log.
+            return {"error": f"{node.spec.name}: {reason_of(error)}"}
+        return {"nodes": [describe(node)]}
+
+    async def _down(self, waits: Waits) -> dict[str, object]:
+        """Ends the cluster, or joins those who wait for its end; returns how each node ended."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._downs.add(task)
+        try:
+            self._ending.join(waits)
+            self._stop.set()
+            await self._ended.wait()
+        finally:
+            waits.end()
+            task.add_done_callback(self._downs.discard)
+        return {"nodes": self._describe_all(), "killed": self._supervisor.killed}
+
+    def _describe_all(self) -> list[dict[str, object]]:
+        return [describe(node) for node in self._supervisor.nodes]
 
     def _find(self, node_id: object) -> ManagedNode | None:
         if node_id == "controller":
             return self._supervisor.controller
         return self._supervisor.brokers.get(node_id) if isinstance(node_id, int) else None
 
-    async def _carry_out(self, command: str, node: ManagedNode) -> None:
+    async def _carry_out(self, command: str, node: ManagedNode, waits: Waits) -> None:
         assert command in COMMANDS, command
         if command == "kill":
             await self._supervisor.kill(node)
         if command in ("stop", "restart"):
-            await self._supervisor.stop(node)
+            await self._supervisor.stop(node, waits)
         if command in ("start", "restart"):
-            await self._supervisor.start(node)
+            waits.begin(f"{node.spec.name} to serve")
+            try:
+                await self._supervisor.start(node)
+            finally:
+                waits.end()
 
 
-def _describe(node: ManagedNode) -> dict[str, object]:
-    spec = node.spec
-    return {
-        "node": "controller" if spec.is_controller else spec.node_id,
-        "state": node.state,
-        "pid": node.pid,
-        "address": f"{HOST}:{spec.port}",
-        "directory": str(spec.directory),
-        "log_directories": [str(path) for path in spec.log_directories],
-        "offline_directories": list(node.offline_directories),
-        "reason": node.remark,
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The nodes concerned after a command, and the names of those that an end of the cluster had to kill."""
+
+    nodes: list[dict[str, object]]
+    killed: list[str]
 
 
-def ask_cluster(data: Path, command: str, node: int | str | None = None) -> list[dict[str, object]]:
-    """Sends a command to the running `up`; returns the state of the nodes concerned after it.
+def ask_cluster(
+    data: Path, command: str, node: int | str | None = None, *, say: Say, patience_s: float = 0.0
+) -> Outcome:
+    """Sends a command to the running `up`; returns its outcome.
 
-    Raises UnusableInput where no cluster runs on `data` or there is no such node, NodeCommandFailed where the command
-    failed.
+    `say` is given a line when something is waited for longer than `patience_s`. Raises UnusableInput where no cluster
+    runs on `data` or there is no such node, NodeCommandFailed where the command failed.
     """
     control = Control.load(data)
     try:
         with socket.create_connection((HOST, control.port), timeout=ANSWER_TIMEOUT_S) as connection:
-            line = json.dumps({"token": control.token, "command": command, "node": node})
-            connection.sendall(line.encode() + b"\n")
-            answer = json.loads(connection.makefile("rb").readline())
+            asked = {"token": control.token, "command": command, "node": node, "patience_s": patience_s}
+            connection.sendall(json.dumps(asked).encode() + b"\n")
+            answer = _last_answer(connection, say)
+    except ConnectionRefusedError as error:
+        raise UnusableInput(f"no cluster is running on {data} ({error.strerror})") from error
+    except TimeoutError as error:
+        message = f"the cluster on {data} did not answer within {ANSWER_TIMEOUT_S:.0f} s"
+        raise NodeCommandFailed(message) from error
     except (OSError, ValueError) as error:
-        raise UnusableInput(f"no cluster is running on {data} ({error})") from error
+        raise NodeCommandFailed(f"`replog up` on {data} ended without an answer") from error
     if "error" in answer:
         kind = UnusableInput if answer.get("is_unusable") else NodeCommandFailed
         raise kind(str(answer["error"]))
-    nodes: list[dict[str, object]] = answer["nodes"]
-    return nodes
+    return Outcome(nodes=answer["nodes"], killed=answer.get("killed", []))
+
+
+def end_cluster(data: Path, *, say: Say, patience_s: float = 0.0) -> Outcome:
+    """Ends the cluster on `data` in order; returns once its `up` has released the directory.
+
+    Raises as `ask_cluster`.
+    """
+    outcome = ask_cluster(data, "down", say=say, patience_s=patience_s)
+    deadline_s = time.monotonic() + FINISH_TIMEOUT_S * 2
+    # An `up` deletes this file when all that it started has ended.
+    while (data / "up.lock").exists() and time.monotonic() < deadline_s:
+        time.sleep(_LOOK_S)
+    return outcome
+
+
+def _last_answer(connection: socket.socket, say: Say) -> dict[str, Any]:
+    """Reads the lines of `up` up to its answer; those before it are said. Raises OSError or ValueError without one."""
+    with connection.makefile("rb") as lines:
+        while line := lines.readline():
+            answer: dict[str, Any] = json.loads(line)
+            if "waits" not in answer:
+                return answer
+            say(answer["waits"])
+    raise ConnectionResetError("the connection was closed")

@@ -8,6 +8,7 @@
 | `DIR/node-I.txt`, `DIR/controller.txt` | the log lines of the process |
 | `DIR/cluster.json` | nodes, ports and properties that `up` was last given |
 | `DIR/up.lock` | the lock that a running `up` holds |
+| `DIR/up.txt` | what an `up` in the background says after it was ready |
 | `DIR/control.json` | the port and token by which `replog nodes` reaches a running `up` |
 """
 
@@ -15,7 +16,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from cluster.core.messages import CONTROLLER_ID
@@ -67,6 +69,8 @@ class NodeSpec:
 class ClusterSpec:
     """The cluster that `up` was asked for. Broker I (1 to `nodes`) listens on `port` + I - 1.
 
+    With port 0 every broker takes a port that is free, and `free_ports` of the spec that `with_free_ports` returns says
+    which; a controller port of 0 likewise.
     Its logs are in `node-I` of each of `log_dirs`, or of `data` if there are none. The controller's metadata log is in
     `controller` of `metadata_log_dir`, or of `data`. Raises UnusableInput where that cannot work.
     """
@@ -78,15 +82,17 @@ class ClusterSpec:
     properties: tuple[tuple[str, str], ...] = ()
     log_dirs: tuple[Path, ...] = ()
     metadata_log_dir: Path | None = None
+    # The brokers' ports in order, if they do not count up from `port`.
+    free_ports: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= MAX_NODES:
             raise UnusableInput(f"--nodes {self.nodes}: must be 1 to {MAX_NODES}")
         for port in self.ports:
-            if not 1 <= port <= 65_535:
-                raise UnusableInput(f"port {port}: must be 1 to 65535")
-        if self.controller_port in range(self.port, self.port + self.nodes):
-            raise UnusableInput(f"controller port {self.controller_port} is also the port of a broker")
+            if not 0 <= port <= 65_535:
+                raise UnusableInput(f"port {port}: must be 1 to 65535, or 0 for any that is free")
+        if self.controller_port and self.controller_port in self.broker_ports:
+            raise UnusableInput(f"controller port {self.controller_port} is also a broker's port")
         repeated = sorted({str(path) for path in self.log_dirs if self.log_dirs.count(path) > 1})
         if repeated:
             raise UnusableInput(
@@ -94,8 +100,26 @@ class ClusterSpec:
             )
 
     @property
+    def broker_ports(self) -> tuple[int, ...]:
+        """The port of each broker, in their order; 0 where a free one is still to be chosen."""
+        if self.free_ports:
+            return self.free_ports
+        return tuple(range(self.port, self.port + self.nodes)) if self.port else (0,) * self.nodes
+
+    @property
     def ports(self) -> tuple[int, ...]:
-        return (*range(self.port, self.port + self.nodes), self.controller_port)
+        return (*self.broker_ports, self.controller_port)
+
+    @property
+    def first_address(self) -> str:
+        """The address of node 1, which `ready` names."""
+        return f"{HOST}:{self.broker_ports[0]}"
+
+    def with_free_ports(self, choose: Callable[[int], Sequence[int]]) -> ClusterSpec:
+        """Returns the cluster with a port for each 0; `choose` returns as many free ports as it is asked for."""
+        chosen = iter(choose(self.ports.count(0)))
+        *brokers, controller = [port or next(chosen) for port in self.ports]
+        return replace(self, free_ports=tuple(brokers), controller_port=controller)
 
     @property
     def brokers(self) -> tuple[NodeSpec, ...]:
@@ -107,7 +131,7 @@ class ClusterSpec:
         name = f"node-{node_id}"
         return NodeSpec(
             node_id=node_id,
-            port=self.port + node_id - 1,
+            port=self.broker_ports[node_id - 1],
             directory=self.data / name,
             log_dirs=tuple([path / name for path in self.log_dirs]),
         )
@@ -130,6 +154,7 @@ class ClusterSpec:
         """Writes `cluster.json`, which `check_knows_logs` of the next `up` reads."""
         record = {
             **asdict(self),
+            "port": self.broker_ports[0],
             "data": str(self.data),
             "properties": dict(self.properties),
             "log_dirs": self.roots,

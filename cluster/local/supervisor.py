@@ -18,7 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import final
 
+from cluster.local.endings import how_it_ended
 from cluster.local.layout import HOST, ClusterSpec, NodeSpec
+from cluster.local.waits import ManyWaits, Waits
 
 STATES = ("stopped", "starting", "ready", "failed", "dead")
 START_TIMEOUT_S = 60.0
@@ -47,6 +49,10 @@ class ManagedNode:
     watcher: asyncio.Task[None] | None = None
     is_stopping: bool = False
     is_unusable_input: bool = False
+    # Why the process stopped by itself, as it said; empty: it did not say, or was asked to stop.
+    parting: str = ""
+    # The size of its log when it started: what is written from there on is of this life.
+    log_start: int = 0
     # The log directories that have failed since the last start.
     offline_directories: list[str] = field(default_factory=list)
 
@@ -80,6 +86,8 @@ class Supervisor:
         self._report = report
         self.controller = ManagedNode(spec.controller)
         self.brokers = {broker.node_id: ManagedNode(broker) for broker in spec.brokers}
+        # The nodes that did not stop in order and were killed.
+        self.killed: list[str] = []
 
     @property
     def nodes(self) -> tuple[ManagedNode, ...]:
@@ -97,15 +105,27 @@ class Supervisor:
             await self._spawn(node)
         await self._until_ready(node)
 
-    async def stop(self, node: ManagedNode, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Stops a node in order; kills it after `timeout_s`, because a suspended process reacts to SIGKILL only."""
+    async def stop(
+        self, node: ManagedNode, waits: Waits | ManyWaits | None = None, *, timeout_s: float = STOP_TIMEOUT_S
+    ) -> None:
+        """Stops a node in order; kills it after `timeout_s`, because a suspended process reacts to SIGKILL only.
+
+        `waits` is told what this waits for.
+        """
         if node.process is None or not node.is_alive:
             return
         node.is_stopping = True
         node.process.send_signal(signal.SIGTERM)
-        if not await self._ends_within(node, timeout_s):
-            self._report(f"{node.spec.name} did not stop within {timeout_s:.0f} s and is killed")
-            await self.kill(node)
+        if waits is not None:
+            waits.begin(_stopping(node, timeout_s))
+        try:
+            if not await self._ends_within(node, timeout_s):
+                self._report(f"{node.spec.name} did not stop within {timeout_s:.0f} s and is killed")
+                self.killed.append(node.spec.name)
+                await self.kill(node)
+        finally:
+            if waits is not None:
+                waits.end()
 
     async def kill(self, node: ManagedNode) -> None:
         """Kills a node with SIGKILL, like a crash."""
@@ -113,10 +133,10 @@ class Supervisor:
             node.process.kill()
             await self._ends_within(node, STOP_TIMEOUT_S)
 
-    async def stop_all(self) -> None:
+    async def stop_all(self, waits: Waits | ManyWaits | None = None) -> None:
         """Stops the brokers one after the other, so that each can hand over its leaderships, then the controller."""
         for node in (*self.brokers.values(), self.controller):
-            await self.stop(node)
+            await self.stop(node, waits)
 
     async def kill_all(self) -> None:
         for node in self.nodes:
@@ -133,7 +153,9 @@ class Supervisor:
         node.become("starting")
         node.changed.clear()
         node.is_stopping = False
+        node.parting = ""
         with spec.output_path.open("ab") as output:
+            node.log_start = output.tell()
             node.process = await asyncio.create_subprocess_exec(
                 *self._command(spec),
                 stdin=subprocess.PIPE,
@@ -165,10 +187,11 @@ class Supervisor:
         node.spec.pid_path.unlink(missing_ok=True)
         if node.state == "failed":
             return
+        reason = how_it_ended(status, node.parting, node.spec.output_path, node.log_start)
         if node.is_stopping:
-            node.become("stopped")
+            node.become("stopped", reason)
             return
-        node.become("dead", _ended(status))
+        node.become("dead", reason or f"exit status {status}")
         self._report(f"{node.spec.name} died: {node.reason} (its log: {node.spec.output_path})")
 
     def _on_line(self, node: ManagedNode, line: bytes) -> None:
@@ -179,10 +202,12 @@ class Supervisor:
             if event.get("event") == "log_directory_offline":
                 directory = str(event.get("directory"))
                 node.offline_directories.append(directory)
-                self._report(f"{node.spec.name}: log directory {directory} is offline: {event.get('reason')}")
-            if event.get("event") == "failed":
-                node.is_unusable_input = bool(event.get("is_unusable_input"))
-                node.become("failed", str(event.get("reason")))
+                self._report(f"{node.spec.name}: log directory {directory} is offline: {told.get('reason')}")
+            if told.get("event") == "stopped" and told.get("reason") != "shutdown":
+                node.parting = str(told.get("reason"))
+            if told.get("event") == "failed":
+                node.is_unusable_input = bool(told.get("is_unusable_input"))
+                node.become("failed", str(told.get("reason")))
 
     async def _until_ready(self, node: ManagedNode) -> None:
         try:
@@ -201,5 +226,7 @@ class Supervisor:
         return bool(done)
 
 
-def _ended(status: int) -> str:
-    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+def _stopping(node: ManagedNode, timeout_s: float) -> str:
+    """Returns what a stop of the node waits for."""
+    does = "writes its log" if node.spec.is_controller else "hands over its leaderships and closes its logs"
+    return f"{node.spec.name} (process {node.pid}), which {does}; it is killed after {timeout_s:.0f} s"

@@ -1,4 +1,4 @@
-"""`replog up`: checks its arguments, starts the cluster, reports when it is ready, and stops it on a signal."""
+"""`replog up`: checks its arguments, starts the cluster, reports when it is ready, and stops it when told to."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from rich.console import Console
-
 from cluster.local.control import ControlServer
 from cluster.local.layout import HOST, ClusterSpec, UnusableInput, read_pid
+from cluster.local.report import Report
 from cluster.local.supervisor import STOP_TIMEOUT_S, StartFailed, Supervisor
+from cluster.local.waits import ManyWaits, Say, Waits
 from cluster.shell.server import PortInUse, check_port_free
 from storage.disk.os_filesystem import OsFileSystem
 
@@ -24,10 +24,13 @@ _LOOK_S = 0.1
 
 
 @contextlib.contextmanager
-def prepared(spec: ClusterSpec) -> Iterator[None]:
-    """Holds the lock of the data directory during the block. Raises UnusableInput, having started nothing."""
-    _until_left(spec)
-    for port in spec.ports:
+def prepared(spec: ClusterSpec, say: Say) -> Iterator[ClusterSpec]:
+    """Holds the lock of the data directory during the block, and yields `spec` with a port for each node.
+
+    `say` is told what is waited for. Raises UnusableInput, having started nothing.
+    """
+    _until_left(spec, say)
+    for port in filter(None, spec.ports):
         try:
             check_port_free(HOST, port)
         except (PortInUse, OSError) as error:
@@ -43,21 +46,35 @@ def prepared(spec: ClusterSpec) -> Iterator[None]:
         raise UnusableInput(f"{spec.data} is not writable: {error.strerror}") from error
     try:
         spec.check_knows_logs()
+        spec = spec.with_free_ports(_free_ports)
         spec.save()
-        yield
+        yield spec
     except OSError as error:
-        raise UnusableInput(f"{error.filename}: {error.strerror}") from error
+        raise UnusableInput(f"{error.filename or spec.data}: {error.strerror}") from error
     finally:
         path.unlink(missing_ok=True)
         lock.release()
 
 
-def _until_left(spec: ClusterSpec, timeout_s: float = STOP_TIMEOUT_S) -> None:
+def _free_ports(count: int) -> list[int]:
+    """Returns ports that are free now, each another one. The system does not choose them again at once."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+def _until_left(spec: ClusterSpec, say: Say, timeout_s: float = STOP_TIMEOUT_S) -> None:
     """Waits while the nodes of an `up` that was killed still run: they stop by themselves within seconds."""
     deadline_s = time.monotonic() + timeout_s
+    has_said = False
     while _is_abandoned(spec.data / "up.lock") and time.monotonic() < deadline_s:
         if not any(_is_alive(path) for pattern in ("*/pid", "*.pid") for path in spec.data.glob(pattern)):
             return
+        if not has_said:
+            say("waiting for the nodes of an earlier `replog up`, which was killed, to stop")
+            has_said = True
         time.sleep(_LOOK_S)
 
 
@@ -101,20 +118,29 @@ def _remove_directories(directories: list[Path]) -> None:
             directory.rmdir()
 
 
-async def run_up(spec: ClusterSpec) -> int:
-    """Runs the cluster until SIGINT, SIGTERM or SIGHUP; returns the exit status. A second signal kills all nodes."""
-    console = Console()
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
-    supervisor = Supervisor(spec, lambda line: errors.print(line, markup=False))
+async def run_up(spec: ClusterSpec, report: Report) -> int:
+    """Runs the cluster until SIGINT, SIGTERM, SIGHUP or `replog down`; returns the exit status.
+
+    A second signal kills all nodes.
+    """
+    supervisor = Supervisor(spec, report.say)
     stop = asyncio.Event()
-    with _signals(stop, supervisor):
+    ending = ManyWaits()
+    ending.join(Waits(report.say, report.patience_s))
+    control = ControlServer(supervisor, stop, ending)
+    status = HELD
+    with _signals(stop, supervisor, report):
         try:
-            status = await _serve(spec, supervisor, console, stop)
+            await control.start()
+            await _serve(supervisor, report, stop)
         except (StartFailed, TimeoutError) as error:
-            errors.print(f"error: {error}", markup=False)
+            report.say(f"error: {error}")
             status = _status_of(error)
         finally:
-            await supervisor.stop_all()
+            stop.set()
+            await supervisor.stop_all(ending)
+            await control.finish()
+    report.ended(supervisor)
     return status
 
 
@@ -125,13 +151,15 @@ def _status_of(error: StartFailed | TimeoutError) -> int:
 
 
 @contextlib.contextmanager
-def _signals(stop: asyncio.Event, supervisor: Supervisor) -> Iterator[None]:
+def _signals(stop: asyncio.Event, supervisor: Supervisor, report: Report) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     kills: list[asyncio.Task[None]] = []
 
     def on_signal() -> None:
         if stop.is_set():
             kills.append(loop.create_task(supervisor.kill_all()))
+        elif report.is_terminal:
+            report.say("stopping the cluster; Ctrl-C again kills all nodes at once")
         stop.set()
 
     caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -144,40 +172,34 @@ def _signals(stop: asyncio.Event, supervisor: Supervisor) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-async def _serve(spec: ClusterSpec, supervisor: Supervisor, console: Console, stop: asyncio.Event) -> int:
+async def _serve(supervisor: Supervisor, report: Report, stop: asyncio.Event) -> None:
+    """Starts the nodes and reports when they serve; returns once `stop` is set. Raises StartFailed, TimeoutError."""
     loop = asyncio.get_running_loop()
     stopping = loop.create_task(stop.wait())
     starting = loop.create_task(supervisor.start_all())
     try:
         await asyncio.wait({stopping, starting}, return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
+        if starting.done() and not stop.is_set():
             starting.result()
-            await _until_stopped(spec, supervisor, console, stopping)
-        return HELD
+            await _until_stopped(supervisor, report, stopping)
     finally:
         for task in (starting, stopping):
             task.cancel()
         await asyncio.gather(starting, stopping, return_exceptions=True)
 
 
-async def _until_stopped(
-    spec: ClusterSpec, supervisor: Supervisor, console: Console, stopping: asyncio.Task[bool]
-) -> None:
-    control = ControlServer(supervisor)
-    await control.start()
+async def _until_stopped(supervisor: Supervisor, report: Report, stopping: asyncio.Task[bool]) -> None:
     table = None
     try:
-        if console.is_terminal:
+        if report.shows_table:
             # gRPC's client is loaded only where a table is shown.
             from cluster.local.table import LiveTable
 
-            table = asyncio.get_running_loop().create_task(LiveTable(supervisor, console).run())
+            table = asyncio.get_running_loop().create_task(LiveTable(supervisor, report.console).run())
         else:
-            sys.stdout.write(f"ready {HOST}:{spec.port}\n")
-            sys.stdout.flush()
+            report.ready(supervisor)
         await stopping
     finally:
-        await control.stop()
         if table is not None:
             table.cancel()
             await asyncio.gather(table, return_exceptions=True)

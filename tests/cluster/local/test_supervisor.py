@@ -1,0 +1,53 @@
+"""What a supervisor says of processes that end by themselves; the processes are scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from cluster.local.layout import ClusterSpec, NodeSpec
+from cluster.local.supervisor import Supervisor
+
+READY = 'print(\'{"event": "ready"}\', flush=True); '
+
+
+def died(monkeypatch: pytest.MonkeyPatch, data: Path, script: str) -> tuple[str, list[str]]:
+    """Run `script` as node 1 until it has ended by itself. Return what the table shows, and what was said."""
+
+    def command(self: Supervisor, spec: NodeSpec) -> list[str]:
+        return [sys.executable, "-c", script]
+
+    async def run() -> tuple[str, list[str]]:
+        said: list[str] = []
+        spec = ClusterSpec(data=data, nodes=1, port=1, controller_port=2)
+        supervisor = Supervisor(spec, said.append)
+        node = supervisor.brokers[1]
+        await supervisor.start(node)
+        assert node.process is not None and node.process.stdin is not None and node.watcher is not None
+        # The script goes on.
+        node.process.stdin.close()
+        await node.watcher
+        return f"{node.state} ({node.remark})", said
+
+    monkeypatch.setattr(Supervisor, "_command", command)
+    return asyncio.run(run())
+
+
+def test_a_process_that_breaks_is_shown_with_the_last_line_of_its_log(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shown, said = died(monkeypatch, tmp_path, READY + "input()")
+    assert shown == "dead (exit status 1: EOFError: EOF when reading a line)"
+    log = tmp_path / "node-1.txt"
+    assert said == [f"node 1 died: exit status 1: EOFError: EOF when reading a line (its log: {log})"]
+
+
+def test_a_process_that_says_why_it_stops_is_shown_with_that(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = """print('{"event": "stopped", "reason": "metadata log: No space left"}', flush=True); """
+    shown, _ = died(monkeypatch, tmp_path, READY + "import sys; sys.stdin.read(); " + told + "sys.exit(1)")
+    assert shown == "dead (exit status 1: metadata log: No space left)"
