@@ -287,8 +287,8 @@ def alter(
                 await admin.create_partitions(name, partitions)
             if chosen:
                 await admin.alter_topic_configs(name, chosen)
-            if partitions is not None:
-                await admin.until_led(name, partitions=partitions)
+            if partitions is not None and not await admin.until_led(name, partitions=partitions):
+                click.echo(f"warning: not every partition of {name} has a leader yet", err=True)
 
     run(work())
     if as_json:

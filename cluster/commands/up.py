@@ -139,8 +139,8 @@ def _detach(spec: ClusterSpec, as_json: bool) -> int:
     try:
         ready = start_detached(spec)
     except NotReady as error:
-        say(str(error) or f"error: `replog up` ended with status {error.status}")
-        return error.status if error.status > 0 else 1
+        say(str(error) or "error: the cluster was ended before it was ready")
+        return error.status if error.status > 0 else 3
     if said := ready.pop("said"):
         say(said)
     if as_json:

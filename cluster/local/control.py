@@ -167,7 +167,9 @@ def ask_cluster(
             connection.sendall(json.dumps(asked).encode() + b"\n")
             answer = _last_answer(connection, say)
     except ConnectionRefusedError as error:
-        raise UnusableInput(f"no cluster is running on {data} ({error.strerror})") from error
+        raise UnusableInput(
+            f"no cluster is running on {data}: its `replog up` was killed, and its nodes stop by themselves"
+        ) from error
     except TimeoutError as error:
         message = f"the cluster on {data} did not answer within {ANSWER_TIMEOUT_S:.0f} s"
         raise NodeCommandFailed(message) from error

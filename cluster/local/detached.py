@@ -55,16 +55,16 @@ def start_detached(spec: ClusterSpec) -> dict[str, Any]:
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, start_new_session=True
         )
         assert process.stdout is not None
-        with process.stdout:
-            try:
+        try:
+            with process.stdout:
                 ready = _ready(process.stdout.readline())
-                if ready is None:
-                    process.wait()
-            except KeyboardInterrupt:
-                _end(process)
-                raise
-        said.seek(0)
-        message = said.read().decode(errors="replace").strip()
+            if ready is None:
+                process.wait()
+            said.seek(0)
+            message = said.read().decode(errors="replace").strip()
+        except KeyboardInterrupt:
+            _end(process)
+            raise
     if ready is None:
         raise NotReady(process.returncode, message)
     return {**ready, "said": message, "pid": process.pid, "log": str(log_path(spec.data))}

@@ -129,7 +129,7 @@ async def run_up(spec: ClusterSpec, report: Report) -> int:
     ending.join(Waits(report.say, report.patience_s))
     control = ControlServer(supervisor, stop, ending)
     status = HELD
-    with _signals(stop, supervisor, report):
+    with _signals(stop, supervisor):
         try:
             await control.start()
             await _serve(supervisor, report, stop)
@@ -138,6 +138,8 @@ async def run_up(spec: ClusterSpec, report: Report) -> int:
             status = _status_of(error)
         finally:
             stop.set()
+            if report.is_terminal and any(node.is_alive for node in supervisor.nodes):
+                report.say("stopping the cluster; Ctrl-C kills all nodes at once")
             await supervisor.stop_all(ending)
             await control.finish()
     report.ended(supervisor)
@@ -151,15 +153,13 @@ def _status_of(error: StartFailed | TimeoutError) -> int:
 
 
 @contextlib.contextmanager
-def _signals(stop: asyncio.Event, supervisor: Supervisor, report: Report) -> Iterator[None]:
+def _signals(stop: asyncio.Event, supervisor: Supervisor) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     kills: list[asyncio.Task[None]] = []
 
     def on_signal() -> None:
         if stop.is_set():
             kills.append(loop.create_task(supervisor.kill_all()))
-        elif report.is_terminal:
-            report.say("stopping the cluster; Ctrl-C again kills all nodes at once")
         stop.set()
 
     caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -33,6 +33,6 @@ class ControllerConfig:
         if self.broker_session_timeout_ms <= 0:
             raise ConfigError(f"broker_session_timeout_ms={self.broker_session_timeout_ms}: must be positive")
         if self.num_partitions < 1 or self.default_replication_factor < 1:
-            raise ConfigError("num_partitions and default_replication_factor must be at least 1")
+            raise ConfigError("num.partitions and default.replication.factor must be at least 1")
         if self.producer_id_block_size < 1:
             raise ConfigError(f"producer_id_block_size={self.producer_id_block_size}: must be at least 1")

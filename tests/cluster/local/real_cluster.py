@@ -133,6 +133,10 @@ class Up:
         assert self.process.stderr is not None
         return self.process.stderr.read().decode()
 
+    def complaints(self) -> list[str]:
+        """Return the lines of standard error but for those that say what a slow machine waited for."""
+        return [line for line in self.errors().splitlines() if not line.startswith("waiting for ")]
+
     def run(self, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         return replog(*arguments, "--bootstrap-server", self.bootstrap_servers, given=given)
 

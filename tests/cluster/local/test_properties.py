@@ -37,3 +37,13 @@ def test_a_server_name_is_known_and_a_topics_name_is_not() -> None:
 def test_an_unusable_value_for_all_topics_is_one_line(name: str, value: str) -> None:
     with pytest.raises(UnusableInput, match=f"^--config {name}={value}: .*$"):
         check_properties([(name, value)])
+
+
+@pytest.mark.parametrize("name", ["num.partitions", "default.replication.factor"])
+def test_a_default_for_topics_is_the_controllers_and_at_least_1(name: str) -> None:
+    check_properties([(name, "3")])
+    assert getattr(configured(ControllerConfig(), [(name, "3")]), name.replace(".", "_")) == 3
+    with pytest.raises(
+        UnusableInput, match=r"^num\.partitions and default\.replication\.factor must be at least 1$"
+    ):
+        configured(ControllerConfig(), [(name, "0")])

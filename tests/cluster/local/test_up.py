@@ -44,7 +44,7 @@ def test_up_is_ready_serves_and_leaves_nothing(tmp_path: Path, number: signal.Si
         assert not any(is_running(pid) for pid in pids)
         assert list(data.rglob("pid")) == []
         assert not (data / "control.json").exists()
-        assert up.errors() == ""
+        assert up.complaints() == []
 
 
 @pytest.mark.slow
@@ -148,9 +148,11 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     [
         (("--nodes", "0"), "--nodes 0"),
         (("--port", "70000"), "port 70000"),
-        (("--config", "no.such.property=1"), "unknown property"),
-        (("--config", "broker.session.timeout.ms=soon"), "expected a number"),
-        (("--config", "broker.session.timeout.ms"), "expected NAME=VALUE"),
+        (("--config", "no.such.property=1"), "no such property"),
+        (("--config", "broker.session.timeout.ms=soon"), "a number is wanted"),
+        (("--config", "broker.session.timeout.ms"), "NAME=VALUE is wanted"),
+        (("--port", "-1"), "port -1: must be 1 to 65535, or 0 for any that is free"),
+        (("--detach", "--port", "70000"), "port 70000"),
     ],
 )
 def test_unusable_options_are_refused(tmp_path: Path, options: tuple[str, ...], reason: str) -> None:
