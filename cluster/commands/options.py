@@ -144,8 +144,8 @@ def no_such_property(option: str, name: str, fields: Iterable[str]) -> click.Usa
     """Returns the error that names the nearest known property, and all of them. `fields` have underscores for dots."""
     known = sorted(field.replace("_", ".") for field in fields)
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f"{near[0]} is the nearest; " if near else ""
-    return click.UsageError(f"{option} {name}: no such property; {hint}there are {', '.join(known)}")
+    hint = f"the nearest is {near[0]}; " if near else ""
+    return click.UsageError(f"{option}: unknown property {name!r}; {hint}known are {', '.join(known)}")
 
 
 def _parse(name: str, text: str, hint: object) -> object:

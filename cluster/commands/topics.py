@@ -277,16 +277,16 @@ def alter(
     With more partitions, new records of a key may go to another partition than its old ones.
     """
     if not config and partitions is None:
-        raise click.UsageError("nothing to alter: --partitions or --config is wanted")
+        raise click.UsageError("nothing to alter: expected --partitions or --config")
     chosen = pairs(config, "--config")
 
     async def work() -> None:
         check_topic_name(name)
-        async with Admin(bootstrap_server, admin_config()) as admin:
+        async with AsyncAdmin(bootstrap_server, admin_config()) as admin:
             if partitions is not None:
                 await admin.create_partitions(name, partitions)
             if chosen:
-                await admin.alter_topic_configs(name, chosen)
+                await admin.alter_topic_configs(name, dict(chosen))
             if partitions is not None and not await admin.until_led(name, partitions=partitions):
                 click.echo(f"warning: not every partition of {name} has a leader yet", err=True)
 

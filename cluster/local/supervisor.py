@@ -183,6 +183,9 @@ class Supervisor:
         status = await process.wait()
         if process.stdin is not None:
             process.stdin.close()
+        if node.process is not process:
+            # A child of the process held its output open, and the node was started again meanwhile.
+            return
         # A process that stopped has deleted this file; one that was killed has not.
         node.spec.pid_path.unlink(missing_ok=True)
         if node.state == "failed":
@@ -202,12 +205,12 @@ class Supervisor:
             if event.get("event") == "log_directory_offline":
                 directory = str(event.get("directory"))
                 node.offline_directories.append(directory)
-                self._report(f"{node.spec.name}: log directory {directory} is offline: {told.get('reason')}")
-            if told.get("event") == "stopped" and told.get("reason") != "shutdown":
-                node.parting = str(told.get("reason"))
-            if told.get("event") == "failed":
-                node.is_unusable_input = bool(told.get("is_unusable_input"))
-                node.become("failed", str(told.get("reason")))
+                self._report(f"{node.spec.name}: log directory {directory} is offline: {event.get('reason')}")
+            if event.get("event") == "stopped" and event.get("reason") != "shutdown":
+                node.parting = str(event.get("reason"))
+            if event.get("event") == "failed":
+                node.is_unusable_input = bool(event.get("is_unusable_input"))
+                node.become("failed", str(event.get("reason")))
 
     async def _until_ready(self, node: ManagedNode) -> None:
         try:

@@ -85,6 +85,11 @@ def integer(name: str, number: object, *, at_least: int = 0, at_most: int = _MAX
     return number
 
 
+def count(name: str, number: object) -> int:
+    """Returns a positive number; None becomes -1, which leaves the choice to the cluster."""
+    return -1 if number is None else integer(name, number, at_least=1)
+
+
 def seconds(name: str, duration: object) -> float:
     """Returns a duration in seconds, zero or more."""
     if not isinstance(duration, int | float) or isinstance(duration, bool):

@@ -13,6 +13,7 @@ from cluster.core.client.effects import Answered, Described
 from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.messages import (
     AlterTopicConfigsRequest,
+    CreatePartitionsRequest,
     CreateTopicRequest,
     CreateTopicResponse,
     DeleteTopicRequest,
@@ -23,7 +24,15 @@ from cluster.core.messages import (
 from cluster.shell.clients.arguments import (
     assignment as checked_assignment,
 )
-from cluster.shell.clients.arguments import config_of, integer, properties, seconds, topic_name, topic_names
+from cluster.shell.clients.arguments import (
+    config_of,
+    count,
+    integer,
+    properties,
+    seconds,
+    topic_name,
+    topic_names,
+)
 from cluster.shell.clients.base import DEFAULT_BOOTSTRAP, AsyncClient, fail
 
 _SETTLE_S = 0.02
@@ -43,20 +52,21 @@ class AsyncAdmin(AsyncClient):
         self,
         name: str,
         *,
-        partitions: int = 1,
-        replication_factor: int = 1,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
         configs: Mapping[str, str] | None = None,
         assignment: Sequence[Sequence[int]] = (),
     ) -> str:
         """Creates a topic and returns its id; `configs` has its properties under Kafka's names.
 
-        `assignment` lists the brokers of each partition's replicas, the preferred leader first. Raises TypeError or
-        ValueError for a wrong argument.
+        A count that is None is the cluster's default (num.partitions, default.replication.factor), or that of
+        `assignment`, which lists the brokers of each partition's replicas, the preferred leader first. Raises TypeError
+        or ValueError for a wrong argument.
         """
         request = CreateTopicRequest(
             name=topic_name(name),
-            partitions=integer("partitions", partitions, at_least=1),
-            replication_factor=integer("replication_factor", replication_factor, at_least=1),
+            partitions=count("partitions", partitions),
+            replication_factor=count("replication_factor", replication_factor),
             configs=properties(configs),
             assignment=checked_assignment(assignment),
         )
@@ -67,6 +77,11 @@ class AsyncAdmin(AsyncClient):
         body = await self._ask(request, request.name)
         assert isinstance(body, CreateTopicResponse)
         return body.topic_id
+
+    async def create_partitions(self, name: str, total: int) -> None:
+        """Adds partitions to a topic until it has `total`; it can only grow."""
+        number = integer("total", total, at_least=1)
+        await self._ask(CreatePartitionsRequest(name=topic_name(name), count=number), name)
 
     async def delete_topic(self, name: str) -> None:
         """Deletes a topic with all its records."""
@@ -99,10 +114,13 @@ class AsyncAdmin(AsyncClient):
             raise ClusterError(described.error, described.message)
         return described
 
-    async def until_led(self, topic: str, *, timeout_s: float = 10.0) -> bool:
-        """Waits until every partition has a leader and every replica's broker has it; returns False when time is up."""
+    async def until_led(self, topic: str, *, partitions: int = 1, timeout_s: float = 10.0) -> bool:
+        """Waits until every partition has a leader and every replica's broker has it; returns False when time is up.
+
+        A broker that knows fewer than `partitions` of them is behind, and is asked again.
+        """
         deadline = asyncio.get_running_loop().time() + seconds("timeout_s", timeout_s)
-        while not is_led(await self.describe((topic,)), topic):
+        while not is_led(await self.describe((topic,)), topic, partitions=partitions):
             if asyncio.get_running_loop().time() >= deadline:
                 return False
             await asyncio.sleep(_SETTLE_S)

@@ -27,15 +27,16 @@ class Admin:
         self,
         name: str,
         *,
-        partitions: int = 1,
-        replication_factor: int = 1,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
         configs: Mapping[str, str] | None = None,
         assignment: Sequence[Sequence[int]] = (),
     ) -> str:
         """Creates a topic and returns its id; `configs` has its properties under Kafka's names.
 
-        `assignment` lists the brokers of each partition's replicas, the preferred leader first. Raises TypeError or
-        ValueError for a wrong argument.
+        A count that is None is the cluster's default (num.partitions, default.replication.factor), or that of
+        `assignment`, which lists the brokers of each partition's replicas, the preferred leader first. Raises TypeError
+        or ValueError for a wrong argument.
         """
         return self._loop.call(
             self._admin.create_topic(
@@ -46,6 +47,10 @@ class Admin:
                 assignment=assignment,
             )
         )
+
+    def create_partitions(self, name: str, total: int) -> None:
+        """Adds partitions to a topic until it has `total`; it can only grow."""
+        self._loop.call(self._admin.create_partitions(name, total))
 
     def delete_topic(self, name: str) -> None:
         """Deletes a topic with all its records."""
@@ -67,9 +72,12 @@ class Admin:
         """Returns the metadata of the topics (None: all) and the replicas of each broker that answers."""
         return self._loop.call(self._admin.describe(topics))
 
-    def until_led(self, topic: str, *, timeout_s: float = 10.0) -> bool:
-        """Waits until every partition has a leader and every replica's broker has it; returns False when time is up."""
-        return self._loop.call(self._admin.until_led(topic, timeout_s=timeout_s))
+    def until_led(self, topic: str, *, partitions: int = 1, timeout_s: float = 10.0) -> bool:
+        """Waits until every partition has a leader and every replica's broker has it; returns False when time is up.
+
+        A broker that knows fewer than `partitions` of them is behind, and is asked again.
+        """
+        return self._loop.call(self._admin.until_led(topic, partitions=partitions, timeout_s=timeout_s))
 
     def close(self) -> None:
         """Ends the client. Does nothing at the second call."""

@@ -76,7 +76,10 @@ def test_a_timestamp_says_whose_it_is(kind: TimestampType, shown: bytes) -> None
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("print.offest=true", "no such property; print.offset is the nearest; there are headers.separator, "),
+        (
+            "print.offest=true",
+            "unknown property 'print.offest'; the nearest is print.offset; known are headers.separator, ",
+        ),
         ("print.key=1", "print.key=1: expected true or false"),
         ("print.key", "expected NAME=VALUE"),
     ],

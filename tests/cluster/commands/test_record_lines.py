@@ -95,7 +95,7 @@ def test_ignore_error_sends_a_line_as_far_as_it_can_be_read(
         ((*HEADERS, "null.marker=,"), "null.marker and headers.separator may not be equal"),
         (
             ("prase.key=true",),
-            "prase.key: no such property; parse.key is the nearest; there are headers.delimiter, ",
+            "unknown property 'prase.key'; the nearest is parse.key; known are headers.delimiter, ",
         ),
         (("parse.key=yes",), "parse.key=yes: expected true or false"),
         (("parse.key",), "expected NAME=VALUE, got 'parse.key'"),

@@ -80,7 +80,7 @@ def test_a_topic_does_not_shrink_and_the_same_count_is_refused(cluster: Up, coun
 
 def test_an_alteration_of_nothing_is_refused() -> None:
     refused = replog("topics", "alter", "any")
-    wanted = b"error: nothing to alter: --partitions or --config is wanted\n"
+    wanted = b"error: nothing to alter: expected --partitions or --config\n"
     assert (refused.returncode, refused.stderr) == (2, wanted)
 
 
@@ -104,8 +104,10 @@ def test_servers_of_the_environment_that_cannot_be_read_are_refused_by_its_name(
 ) -> None:
     monkeypatch.setenv("REPLOG_BOOTSTRAP_SERVER", "nonsense")
     refused = replog("topics", "list")
-    wanted = b"error: the environment variable REPLOG_BOOTSTRAP_SERVER: bootstrap server 'nonsense': "
-    assert (refused.returncode, refused.stderr) == (2, wanted + b"HOST:PORT is wanted\n")
+    wanted = (
+        b"error: the environment variable REPLOG_BOOTSTRAP_SERVER: bootstrap server: expected HOST:PORT, "
+    )
+    assert (refused.returncode, refused.stderr) == (2, wanted + b"got 'nonsense'\n")
 
 
 @pytest.mark.parametrize(

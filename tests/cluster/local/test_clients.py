@@ -41,7 +41,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def make_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
     with Admin(bootstrap) as admin:
-        assert len(admin.create_topic(name, partitions=partitions)) > 0
+        assert len(admin.create_topic(name, partitions=partitions, replication_factor=1)) > 0
         assert admin.until_led(name)
 
 
@@ -168,8 +168,10 @@ def test_an_admin_creates_alters_describes_and_deletes(bootstrap: str) -> None:
             admin.create_topic("managed")
         assert raised.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
         admin.alter_topic_configs("managed", {"retention.ms": "60000"})
+        admin.create_partitions("managed", 3)
+        assert admin.until_led("managed", partitions=3)
         metadata = admin.describe(["managed"]).metadata
-        assert metadata is not None and len(metadata.topics[0].partitions) == 2
+        assert metadata is not None and len(metadata.topics[0].partitions) == 3
         assert dict(metadata.topics[0].configs)["segment.bytes"] == "1048576"
         admin.delete_topic("managed")
         assert "managed" not in admin.list_topics()

@@ -148,9 +148,9 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     [
         (("--nodes", "0"), "--nodes 0"),
         (("--port", "70000"), "port 70000"),
-        (("--config", "no.such.property=1"), "no such property"),
-        (("--config", "broker.session.timeout.ms=soon"), "a number is wanted"),
-        (("--config", "broker.session.timeout.ms"), "NAME=VALUE is wanted"),
+        (("--config", "no.such.property=1"), "unknown property"),
+        (("--config", "broker.session.timeout.ms=soon"), "expected a number"),
+        (("--config", "broker.session.timeout.ms"), "expected NAME=VALUE"),
         (("--port", "-1"), "port -1: must be 1 to 65535, or 0 for any that is free"),
         (("--detach", "--port", "70000"), "port 70000"),
     ],

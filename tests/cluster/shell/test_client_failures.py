@@ -215,6 +215,8 @@ def test_a_full_buffer_makes_the_sender_wait_for_max_block_ms_at_most() -> None:
     config = ProducerConfig(buffer_memory=300, max_block_ms=1)
     future: Future[RecordMetadata] | None = None
     with pytest.raises(ClusterError) as raised, Producer(NOWHERE, config) as producer:  # noqa: PT012
+        # Records that wait for metadata would leave the buffer at the same moment.
+        producer._producer.core._waiting._max_block_ms = 60_000
         for _ in range(3):
             future = producer.send("orders", bytes(100))
     assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
