@@ -10,9 +10,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sim.seed_range import Seeds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -24,24 +25,6 @@ SCHEMA = (
 # Spark's own cost is a few per cent of a task that takes a second or more.
 TASKS_A_CORE = 4
 RUN_TIMEOUT_S = 600
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seeds:
-    """The seeds from `first` to `end` (exclusive)."""
-
-    first: int
-    end: int
-
-    @classmethod
-    def parse(cls, text: str) -> Seeds:
-        """Parse `A..B`, B excluded. Raises ValueError, whose message names the mistake."""
-        first, separator, end = text.partition("..")
-        if not separator or not first.isdigit() or not end.isdigit():
-            raise ValueError(f"--seeds: expected A..B with whole numbers (B excluded), got {text!r}")
-        if int(first) >= int(end):
-            raise ValueError(f"--seeds: the first seed must be below the end (excluded), got {text!r}")
-        return cls(first=int(first), end=int(end))
 
 
 def run_campaign(spark: SparkSession, *, scenario: Path, seeds: Seeds) -> DataFrame:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from pipeline.campaign import Seeds, run_campaign
+from pipeline.campaign import run_campaign
 from pipeline.session import SparkUnavailable, check_available, session
+from sim.seed_range import Seeds
 
 
 @click.group("spark")

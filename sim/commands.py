@@ -10,10 +10,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
-from sim.bugs import BugError
+from sim.bugs import BugError, install
+from sim.bundled import bundled_scenarios, description, find_scenario
 from sim.run import RunResult, Verdict, run_scenario
-from sim.scenario.model import ScenarioError
+from sim.scenario.model import ScenarioError, load_scenario
+from sim.seed_range import MOST_SEEDS, Seeds
+from sim.seeds import Job, default_jobs
+from sim.seeds_output import print_seeds
 
 _EXIT = {Verdict.HELD: 0, Verdict.VIOLATED: 1, Verdict.STARVED: 3}
 UNUSABLE_INPUT = 2
@@ -25,14 +31,58 @@ def sim() -> None:
     """Run scenarios in simulated time."""
 
 
+def _complete_scenario(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Returns the bundled names that begin with `incomplete`, and an item that lets the shell add files."""
+    names = [
+        CompletionItem(name, help=description(path))
+        for name, path in bundled_scenarios().items()
+        if name.startswith(incomplete)
+    ]
+    return names or [CompletionItem(incomplete, type="file")]
+
+
+def _parse_seeds(ctx: click.Context, param: click.Parameter, text: str | None) -> Seeds | None:
+    try:
+        return Seeds.parse(text) if text is not None else None
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@sim.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def list_scenarios(as_json: bool) -> None:
+    """List the bundled scenarios, which `replog sim run NAME` runs."""
+    found = [
+        {"name": name, "description": description(path), "file": str(path)}
+        for name, path in bundled_scenarios().items()
+    ]
+    if as_json:
+        click.echo(json.dumps({"scenarios": found}))
+        return
+    width = max((len(each["name"]) for each in found), default=0)
+    for each in found:
+        click.echo(f"{each['name']:{width}}  {each['description']}")
+
+
 @sim.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("scenario", shell_complete=_complete_scenario)
 @click.option(
     "--seed",
-    type=click.IntRange(0, (1 << 63) - 1),
+    type=click.IntRange(0, MOST_SEEDS),
     default=0,
     show_default=True,
     help="Seed of all random choices; a run with the same seed is the same run.",
+)
+@click.option(
+    "--seeds",
+    metavar="A..B",
+    callback=_parse_seeds,
+    help="Run with each seed from A to B, B excluded; print those that did not hold.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="With --seeds: runs at the same time, each in a process.  [default: the processors]",
 )
 @click.option(
     "--trace",
@@ -40,24 +90,46 @@ def sim() -> None:
     help="Write every event of the run to this file as a line of JSON.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print the result as one JSON object, without the story."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the result as one JSON object, without the story; with --seeds one a line, and a summary.",
 )
 @click.option("--no-story", is_flag=True, help="Print the result without the story.")
 @click.option("--bug", metavar="NAME", help="Plant a known bug first. An unknown NAME prints the list.")
-def run(file: Path, seed: int, trace: Path | None, as_json: bool, no_story: bool, bug: str | None) -> None:
-    """Run the scenario in FILE and print its story and the verdict.
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    scenario: str,
+    seed: int,
+    seeds: Seeds | None,
+    jobs: int | None,
+    trace: Path | None,
+    as_json: bool,
+    no_story: bool,
+    bug: str | None,
+) -> None:
+    """Run a scenario and print its story and the verdict.
 
-    The last lines are the trace hash and the command that replays the run.
+    SCENARIO is the name of a bundled scenario (`replog sim list`) or, with a suffix or a slash, a file. The last lines
+    are the trace hash and the command that replays the run. With --seeds, every seed that did not hold is printed with
+    that command, then the counts.
 
     Exit status: 0 every rule held, 1 a rule was violated, 2 the input was unusable, 3 the run proved nothing (starved)
     or was interrupted.
     """
+    _check_options(context, seeds, trace)
     # The story and the trace report what the product's loggers would.
     logging.getLogger().addHandler(logging.NullHandler())
+    if seeds is not None:
+        job = _checked_job(scenario, bug)
+        sys.exit(print_seeds(job, seeds, jobs=jobs or default_jobs(), as_json=as_json))
     with ExitStack() as stack:
         try:
+            path = find_scenario(scenario)
             trace_file: BinaryIO | None = stack.enter_context(trace.open("wb")) if trace is not None else None
-            result = run_scenario(file, seed, trace_file=trace_file, bug=bug)
+            result = run_scenario(path, seed, trace_file=trace_file, bug=bug, source=scenario)
         except (ScenarioError, BugError, OSError) as error:
             click.echo(str(error), err=True)
             sys.exit(UNUSABLE_INPUT)
@@ -69,6 +141,34 @@ def run(file: Path, seed: int, trace: Path | None, as_json: bool, no_story: bool
     else:
         _print(result, with_story=not no_story)
     sys.exit(_EXIT[result.verdict])
+
+
+def _check_options(context: click.Context, seeds: Seeds | None, trace: Path | None) -> None:
+    """Raise a usage error for options that exclude each other."""
+
+    def is_given(name: str) -> bool:
+        return context.get_parameter_source(name) is not ParameterSource.DEFAULT
+
+    if seeds is None and is_given("jobs"):
+        raise click.UsageError("--jobs needs --seeds A..B: one seed is one run")
+    if seeds is not None and is_given("seed"):
+        raise click.UsageError("--seed and --seeds exclude each other")
+    if seeds is not None and trace is not None:
+        raise click.UsageError("--trace is of one run: use it with --seed, not with --seeds")
+
+
+def _checked_job(scenario: str, bug: str | None) -> Job:
+    """Returns the job of many seeds; ends the command for what no seed could run."""
+    try:
+        path = find_scenario(scenario)
+        load_scenario(path)
+        if bug is not None:
+            with install(bug):
+                pass
+    except (ScenarioError, BugError) as error:
+        click.echo(str(error), err=True)
+        sys.exit(UNUSABLE_INPUT)
+    return Job(path=path, source=scenario, bug=bug)
 
 
 def _print(result: RunResult, *, with_story: bool) -> None:

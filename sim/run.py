@@ -30,7 +30,7 @@ from sim.world.trace import Trace
 from storage.config import LogConfig
 from storage.draws import Draws
 
-__all__ = ["Run", "RunResult", "Verdict", "run_scenario"]
+__all__ = ["Run", "RunResult", "Verdict", "replay_command", "run_scenario"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,21 +73,31 @@ class RunResult:
 
 
 def run_scenario(
-    scenario: Path | str | Scenario, seed: int, *, trace_file: BinaryIO | None = None, bug: str | None = None
+    scenario: Path | str | Scenario,
+    seed: int,
+    *,
+    trace_file: BinaryIO | None = None,
+    bug: str | None = None,
+    source: str | None = None,
 ) -> RunResult:
     """Run a scenario, or the scenario in a file, to the verdict; a bug of that name is planted meanwhile.
 
-    The trace is written to `trace_file`. Raises ScenarioError for a file that cannot be run, BugError for an unknown
-    bug.
+    The trace is written to `trace_file`. `source` names the scenario in the command that replays the run; by default
+    its path does. Raises ScenarioError for a file that cannot be run, BugError for an unknown bug.
     """
-    source = "FILE" if isinstance(scenario, Scenario) else str(scenario)
+    if source is None:
+        source = "FILE" if isinstance(scenario, Scenario) else str(scenario)
     loaded = scenario if isinstance(scenario, Scenario) else load_scenario(Path(scenario))
-    replay = f"replog sim run {shlex.quote(source)} --seed {seed}" + (
-        f" --bug {bug}" if bug is not None else ""
-    )
+    replay = replay_command(source, seed, bug)
     planted: AbstractContextManager[None] = install(bug) if bug is not None else nullcontext()
     with planted, without_garbage_collection():
         return Run(loaded, seed, trace_file).go(replay)
+
+
+def replay_command(source: str, seed: int, bug: str | None) -> str:
+    """Returns the command that repeats a run of the scenario called `source`."""
+    planted = f" --bug {bug}" if bug is not None else ""
+    return f"replog sim run {shlex.quote(source)} --seed {seed}{planted}"
 
 
 @final

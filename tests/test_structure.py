@@ -31,7 +31,10 @@ ORDERS = {
         "node broker controller replica client metadata refusals outbox effects events config messages errors"
     ),
     "cluster.shell": "clients server runtime transport streams wire",
-    "sim": "commands run judgement cluster watch story witness faults checkers hosts disk world scenario bugs",
+    "sim": (
+        "commands seeds_output seeds seed_range bundled run judgement cluster watch story witness faults checkers hosts disk"
+        " world scenario bugs"
+    ),
 }
 LONGEST_CHAIN_IN_STORAGE = 15
 DEEPEST_CLASS = 3

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.campaign import Seeds
 from pipeline.directory import (
     EARLIEST,
     LATEST,
@@ -16,6 +15,7 @@ from pipeline.directory import (
     segment_ranges,
     topic_filter,
 )
+from sim.seed_range import Seeds
 from storage.disk.os_filesystem import OsFileSystem
 
 

@@ -205,7 +205,8 @@ def test_reading_changes_no_file(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_campaign_has_a_row_for_each_seed(spark: SparkSession, tmp_path: Path) -> None:
-    from pipeline.campaign import Seeds, run_campaign
+    from pipeline.campaign import run_campaign
+    from sim.seed_range import Seeds
 
     frame = run_campaign(
         spark, scenario=ROOT / "scenarios" / "leader-crash.yaml", seeds=Seeds(first=3, end=7)
