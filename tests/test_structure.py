@@ -32,8 +32,8 @@ ORDERS = {
     ),
     "cluster.shell": "clients server runtime transport streams wire",
     "sim": (
-        "commands seeds_output seeds seed_range bundled run judgement cluster watch story witness faults checkers hosts disk"
-        " world scenario bugs"
+        "commands seeds_output seeds seed_range bundled run judgement cluster watch story witness faults checkers"
+        " hosts disk world scenario bugs"
     ),
 }
 LONGEST_CHAIN_IN_STORAGE = 15
