@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pipeline.campaign import run_campaign
+from pipeline.quiet import cause_in, java_writes_to, new_file
 from pipeline.session import SparkUnavailable, check_available, session
 from sim.seed_range import Seeds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @click.group("spark")
@@ -28,16 +38,11 @@ def scan(directory: str, subscribe: str | None, master: str, as_json: bool) -> N
     from pipeline import register
 
     _require_spark()
-    spark = session("replog scan", master=master)
-    try:
+    with _spark("replog scan", master) as spark:
         register(spark)
         options = {"path": directory} | ({"subscribe": subscribe} if subscribe is not None else {})
         frame = spark.read.format("replog").options(**options).load()
         counted = frame.groupBy("topic", "partition").count().orderBy("topic", "partition").collect()
-    except Exception as error:
-        raise click.ClickException(_root_cause(error)) from error
-    finally:
-        spark.stop()
     rows = [
         {"topic": row["topic"], "partition": row["partition"], "records": row["count"]} for row in counted
     ]
@@ -49,35 +54,38 @@ def scan(directory: str, subscribe: str | None, master: str, as_json: bool) -> N
 
 @spark_group.command("campaign")
 @click.option("--seeds", "seeds_text", required=True, metavar="A..B", help="Seeds from A to B, B excluded.")
-@click.option("--scenario", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--scenario",
+    "scenario_text",
+    required=True,
+    metavar="SCENARIO",
+    help="A bundled scenario (`replog sim list`) or, with a suffix or a slash, a file.",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     default=None,
-    help="Directory of the Parquet files.  [default: out/campaign-NAME]",
+    help="A new directory for the Parquet files.  [default: out/campaign-NAME, with a number if it exists]",
 )
-@click.option("--master", default="local[*]", show_default=True, help="Master URL of Spark.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
-def campaign(seeds_text: str, scenario: Path, out: Path | None, master: str, as_json: bool) -> None:
+@click.option("--master", default="local[*]", show_default=True, help="Any master that Spark knows.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+def campaign(seeds_text: str, scenario_text: str, out: Path | None, master: str, as_json: bool) -> None:
     """Run a scenario with many seeds, each in a new process; write a row for each run as Parquet, and a summary."""
     try:
         seeds = Seeds.parse(seeds_text)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    _check_scenario(scenario)
+    scenario = _checked_scenario(scenario_text)
+    target = str(_checked_target(out) if out is not None else _free_target(scenario.stem))
     _require_spark()
-    target = str(out or Path("out") / f"campaign-{scenario.stem}")
-    click.echo(f"starting Spark (about 6 s) for {seeds.end - seeds.first} runs of {scenario}", err=True)
-    spark = session("replog campaign", master=master)
-    try:
-        run_campaign(spark, scenario=scenario, seeds=seeds).write.mode("overwrite").parquet(target)
+    click.echo(f"starting Spark (about 6 s) for {len(seeds)} runs of {scenario_text}", err=True)
+    with _spark("replog campaign", master) as spark:
+        run_campaign(spark, scenario=scenario, seeds=seeds).write.mode("errorifexists").parquet(target)
         results = spark.read.parquet(target)
         by_verdict = {row["verdict"]: row["count"] for row in results.groupBy("verdict").count().collect()}
         total = results.count()
         bad = results.where("verdict != 'held'").orderBy("seed").limit(20).collect()
-    finally:
-        spark.stop()
-    _report(scenario, target, total, by_verdict, [row.asDict() for row in bad], as_json)
+    _report(scenario_text, target, total, by_verdict, [row.asDict() for row in bad], as_json)
     if by_verdict.get("violated"):
         sys.exit(1)
     if by_verdict.get("error"):
@@ -87,7 +95,7 @@ def campaign(seeds_text: str, scenario: Path, out: Path | None, master: str, as_
 
 
 def _report(
-    scenario: Path,
+    scenario: str,
     target: str,
     total: int,
     by_verdict: dict[str, int],
@@ -96,7 +104,7 @@ def _report(
 ) -> None:
     if as_json:
         summary = {
-            "scenario": scenario.stem,
+            "scenario": Path(scenario).stem,
             "rows": total,
             "verdicts": by_verdict,
             "out": target,
@@ -105,35 +113,79 @@ def _report(
         click.echo(json.dumps(summary, sort_keys=True))
         return
     _print_table(
-        f"{total} runs of {scenario.stem}, results in {target}",
+        f"{total} runs of {Path(scenario).stem}, results in {target}",
         [{"verdict": verdict, "runs": by_verdict[verdict]} for verdict in sorted(by_verdict)],
     )
     for row in bad:
         click.echo(f"seed {row['seed']}: {row['verdict']} {row['error'] or row['violations']}")
-        click.echo(f"  replay: replog sim run {scenario} --seed {row['seed']}")
+        click.echo(f"  replay: replog sim run {shlex.quote(scenario)} --seed {row['seed']}")
 
 
 def _print_table(title: str, rows: list[dict[str, object]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    if not rows:
+        click.echo(f"{title}: none")
+        return
     click.echo(title)
     table = Table()
-    for name in rows[0] if rows else ("nothing",):
+    for name in rows[0]:
         table.add_column(name)
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
     Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
-def _check_scenario(scenario: Path) -> None:
-    """Raise a usage error for a malformed scenario: once here, not in each of a thousand runs."""
+def _checked_scenario(text: str) -> Path:
+    """Returns the file of the scenario called `text`. Raises a usage error for a malformed one: once here, not in each
+    of a thousand runs.
+    """
+    from sim.bundled import find_scenario
     from sim.scenario.model import ScenarioError, load_scenario
 
     try:
-        load_scenario(scenario)
+        path = find_scenario(text)
+        load_scenario(path)
     except ScenarioError as error:
         raise click.UsageError(str(error)) from error
+    return path
+
+
+def _checked_target(out: Path) -> Path:
+    """Returns `out`. Raises a usage error if there is something, even an empty directory: nothing is overwritten."""
+    if os.path.lexists(out):
+        what = "a directory" if out.is_dir() else "a file"
+        raise click.UsageError(f"--out {out} is {what} that exists: nothing is overwritten, name a new one")
+    return out
+
+
+def _free_target(name: str) -> Path:
+    """Returns the first of out/campaign-NAME, out/campaign-NAME-2 and so on that does not exist."""
+    first = Path("out") / f"campaign-{name}"
+    numbered = (first.with_name(f"{first.name}-{number}") for number in itertools.count(2))
+    return next(path for path in itertools.chain((first,), numbered) if not os.path.lexists(path))
+
+
+@contextmanager
+def _spark(name: str, master: str) -> Iterator[SparkSession]:
+    """Start Spark, and stop it at the end. Its errors, also those of a bad master, end the command with one line."""
+    with new_file() as written:
+        try:
+            with java_writes_to(written):
+                spark = session(name, master=master)
+        except Exception as error:
+            written.seek(0)
+            text = written.read().decode(errors="replace")
+            raise click.ClickException(
+                f"Spark does not start: {cause_in(text) or cause_in(str(error))}"
+            ) from error
+        try:
+            yield spark
+        except Exception as error:
+            raise click.ClickException(cause_in(str(error)) or type(error).__name__) from error
+        finally:
+            spark.stop()
 
 
 def _require_spark() -> None:
@@ -141,14 +193,3 @@ def _require_spark() -> None:
         check_available()
     except SparkUnavailable as error:
         raise click.UsageError(str(error)) from error
-
-
-def _root_cause(error: Exception) -> str:
-    """Returns the message of our own error: in Spark's many lines it is the last one of the worker's trace."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if "SourceError:" in line]
-    return (
-        ours[-1].split("SourceError:", 1)[1].strip()
-        if ours
-        else (lines[0] if lines else type(error).__name__)
-    )

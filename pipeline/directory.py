@@ -65,7 +65,9 @@ def topic_filter(options: Mapping[str, str]) -> Callable[[str, int], bool]:
             f"only one of assign, subscribe and subscribePattern may be given, not {', '.join(given)}"
         )
     if "assign" in options:
-        assigned = {topic: list(parts) for topic, parts in _json_object(options, "assign").items()}
+        assigned = _json_object(options, "assign")
+        if not all(isinstance(parts, list) and all(map(_is_whole, parts)) for parts in assigned.values()):
+            raise SourceError('option assign is like {"topic": [0, 1]}, a list of partitions for each topic')
         return lambda topic, partition: partition in assigned.get(topic, [])
     if "subscribe" in options:
         topics = {name.strip() for name in options["subscribe"].split(",")}
@@ -92,7 +94,13 @@ def offset_bound(options: Mapping[str, str], name: str, default: int) -> Callabl
         named = EARLIEST if text == "earliest" else LATEST
         return lambda topic, partition: named
     table = _json_object(options, name.lower())
+    if not all(isinstance(parts, dict) and all(map(_is_whole, parts.values())) for parts in table.values()):
+        raise SourceError(f'option {name} is like {{"topic": {{"0": 23}}}}, an offset for each partition')
     return lambda topic, partition: int(table.get(topic, {}).get(str(partition), default))
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _json_object(options: Mapping[str, str], name: str) -> dict[str, Any]:

@@ -3,13 +3,16 @@
 The columns are those of Kafka's own Spark source (structured-streaming-kafka-integration), and so are the options
 `startingOffsets`, `endingOffsets`, `includeHeaders`, `failOnDataLoss`, and one of `assign`, `subscribe` and
 `subscribePattern`. `path` is the log directory. With `pushdown` (default false) the source takes Spark's filters on
-topic, partition and offset.
+topic, partition and offset. Any other option is refused, also one that Kafka's source has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -24,13 +27,48 @@ from pyspark.sql.datasource import (
 )
 
 from pipeline.directory import SegmentRange, SourceError, segment_ranges
+from pipeline.options import OPTIONS, check_option_names
 from pipeline.reading import HEADERS_COLUMN, SCHEMA, segment_batches
+from storage.errors import StorageError, reason_of
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
 _NO_END = 1 << 63
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def in_one_line(method: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Let Spark show only the message of what `method` raises, without the trace of its Python worker.
+
+    Disk errors become SourceErrors. The worker shows one error and ends, so the setting reaches no other code in it.
+    """
+
+    @wraps(method)
+    def shown(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return method(*args, **kwargs)
+        except SourceError:
+            _hide_trace()
+            raise
+        except OSError as error:
+            _hide_trace()
+            raise SourceError(reason_of(error)) from error
+        except StorageError as error:
+            _hide_trace()
+            raise SourceError(" ".join(str(error).split())) from error
+
+    return shown
+
+
+def _hide_trace() -> None:
+    # Spark sends the code of a session to processes that run a module of pyspark. No other process is changed.
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    if main is not None and main.name.startswith("pyspark."):
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
 
 
 class SegmentTask(InputPartition):
@@ -44,20 +82,44 @@ class SegmentTask(InputPartition):
 class ReplogDataSource(DataSource):
     """The format `replog`: `spark.read.format("replog").option("path", LOG_DIRECTORY).load()`."""
 
+    @in_one_line
+    def __init__(self, options: dict[str, str]) -> None:
+        """Raises SourceError for an option that this source does not have."""
+        super().__init__(options)
+        check_option_names(options)
+
     @classmethod
     def name(cls) -> str:
         return "replog"
 
+    @in_one_line
     def schema(self) -> str:
         return SCHEMA + (HEADERS_COLUMN if _flag(self.options, "includeheaders", default=False) else "")
 
+    @in_one_line
     def reader(self, schema: StructType) -> ReplogReader:
-        """Create the reader that the options ask for. Raises SourceError without a `path`, and for a bad flag."""
+        """Create the reader that the options ask for.
+
+        Raises SourceError without a `path`, for a bad flag, and for a schema of the user's own.
+        """
         options = {key.lower(): value for key, value in self.options.items()}
         if not options.get("path"):
             raise SourceError("option path is required: a log directory with folders TOPIC-PARTITION")
+        columns = [column.split()[0] for column in SCHEMA.split(",")]
+        if [field.name for field in schema.fields][: len(columns)] != columns:
+            raise SourceError(f"the columns are fixed, leave out schema(): {', '.join(columns)}")
         # A reader that merely offers pushFilters makes queries fail where the session has push-down off (Spark 4.1).
         return PushdownReader(options) if _flag(options, "pushdown", default=False) else ReplogReader(options)
+
+    @in_one_line
+    def streamReader(self, schema: StructType) -> NoReturn:
+        """Refuse a stream, in a line that says what works."""
+        raise SourceError("there are no streams yet: use spark.read, which reads what is there")
+
+    @in_one_line
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        """Refuse to write, in a line that says what works."""
+        raise SourceError("this source only reads: write with replog produce or a Producer")
 
 
 class ReplogReader(DataSourceReader):
@@ -69,6 +131,7 @@ class ReplogReader(DataSourceReader):
         self.topic: str | None = None
         self.partition: int | None = None
 
+    @in_one_line
     def partitions(self) -> list[SegmentTask]:
         """Returns the tasks of the read. Raises SourceError for a missing directory or an unusable option."""
         from storage.disk.os_filesystem import OsFileSystem
@@ -99,7 +162,16 @@ class ReplogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """Yield the records of one task as Arrow batches. At damage raises SourceError if failOnDataLoss is on."""
-        assert isinstance(partition, SegmentTask), partition
+        # For a read without tasks Spark makes one that has no value.
+        if not isinstance(partition, SegmentTask):
+            assert partition.value is None, partition
+            return
+        batches = self._batches(partition)
+        next_batch = in_one_line(lambda: next(batches, None))
+        while (batch := next_batch()) is not None:
+            yield batch
+
+    def _batches(self, partition: SegmentTask) -> Iterator[pyarrow.RecordBatch]:
         return segment_batches(
             partition.wanted,
             include_headers=_flag(self.options, "includeheaders", default=False),
@@ -146,5 +218,6 @@ def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     if value is None:
         return default
     if value.lower() not in ("true", "false"):
-        raise SourceError(f"option {name}: expected true or false, got {value!r}")
+        shown = next((option for option in OPTIONS if option.lower() == name), name)
+        raise SourceError(f"option {shown} takes true or false, not {value!r}")
     return value.lower() == "true"

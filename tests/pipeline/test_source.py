@@ -6,6 +6,7 @@ All tests share one session, since a start costs seconds.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -191,6 +192,54 @@ def test_damage_fails_the_query_with_file_and_position(spark: SparkSession, tmp_
 def test_a_missing_directory_is_named(spark: SparkSession) -> None:
     with pytest.raises(Exception, match="/nowhere is not a directory"):
         spark.read.format("replog").option("path", "/nowhere").load().count()
+
+
+@pytest.mark.parametrize(
+    ("options", "cause"),
+    [
+        ({"path": "/nowhere"}, "/nowhere is not a directory"),
+        ({"path": "/etc/passwd"}, "/etc/passwd is not a directory"),
+        ({}, "option path is required: a log directory with folders TOPIC-PARTITION"),
+        (
+            {"path": "/", "subscribePatern": "x"},
+            "unknown option subscribepatern: did you mean subscribePattern?",
+        ),
+        (
+            {"path": "/", "startingTimestamp": "1"},
+            "option startingTimestamp of Kafka's source is not supported",
+        ),
+        ({"path": "/", "includeHeaders": "maybe"}, "option includeHeaders takes true or false, not 'maybe'"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_one_line_without_a_trace(
+    spark: SparkSession, options: dict[str, str], cause: str
+) -> None:
+    with pytest.raises(Exception, match=re.escape(cause)) as raised:
+        spark.read.format("replog").options(**options).load().count()
+    text = str(raised.value).removesuffix("\n SQLSTATE: 38000")
+    assert text.count("\n") == 0 and "Traceback" not in text and "\tat " not in text, text
+
+
+@pytest.mark.parametrize("headers", ["false", "true"])
+@pytest.mark.parametrize("pushdown", ["false", "true"])
+def test_an_empty_selection_is_an_empty_frame_with_the_columns(
+    spark: SparkSession, headers: str, pushdown: str
+) -> None:
+    options = {"path": str(GOLDEN / "kafka-4.1" / "clean"), "includeHeaders": headers, "pushdown": pushdown}
+    frame = spark.read.format("replog").options(**options).load()
+    empty = spark.read.format("replog").options(**options, subscribe="nowhere").load()
+    assert empty.schema == frame.schema and empty.collect() == []
+    assert empty.groupBy("topic").count().collect() == []
+    assert frame.where("topic = 'nowhere'").collect() == []
+
+
+def test_a_function_of_the_user_keeps_its_trace(spark: SparkSession) -> None:
+    from pyspark.sql.functions import udf
+
+    with pytest.raises(Exception, match="/nowhere"):
+        spark.read.format("replog").load("/nowhere").count()
+    with pytest.raises(Exception, match="Traceback"):
+        spark.range(1).select(udf(lambda value: 1 / 0)("id")).collect()
 
 
 def test_reading_changes_no_file(spark: SparkSession, tmp_path: Path) -> None:

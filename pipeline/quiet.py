@@ -1,0 +1,51 @@
+"""Keeps what Java writes to standard error away from a user, and finds the cause of an error in Spark's many lines."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+_STANDARD_ERROR = 2
+_OURS = "SourceError:"
+_EXCEPTION = re.compile(r"^.*?\b[\w.$]*(?:Exception|Error): (?P<message>.+)$")
+
+
+@contextmanager
+def java_writes_to(file: IO[bytes]) -> Iterator[None]:
+    """Let the processes that start within this block write their standard errors to `file`, for as long as they live.
+
+    Java and its Python workers write warnings and stack traces there of errors that are also raised here.
+    """
+    kept = os.dup(_STANDARD_ERROR)
+    os.dup2(file.fileno(), _STANDARD_ERROR)
+    try:
+        yield
+    finally:
+        os.dup2(kept, _STANDARD_ERROR)
+        os.close(kept)
+
+
+def new_file() -> IO[bytes]:
+    """Returns a file without a name, which is deleted when nobody has it open."""
+    return tempfile.TemporaryFile(prefix="replog-spark-")
+
+
+def cause_in(text: str) -> str:
+    """Returns the message of our own error, else that of the deepest Java exception, else the first line; one line.
+
+    In Spark's lines our own error is the last one of the worker's trace.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if ours := [line for line in lines if _OURS in line]:
+        return ours[-1].split(_OURS, 1)[1].strip()
+    deepest = [line for line in lines if line.startswith("Caused by: ")] or [
+        line for line in lines if line.startswith((": ", "Exception in thread"))
+    ]
+    for line in reversed(deepest):
+        if found := _EXCEPTION.match(line):
+            return found["message"]
+    return lines[0] if lines else ""

@@ -1,0 +1,67 @@
+"""What `replog spark` refuses before it starts Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pipeline import commands
+from pipeline.commands import spark_group
+
+
+def campaign(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(
+        spark_group,
+        ["campaign", "--seeds", "0..2", "--scenario", "leader-crash", *map(str, arguments)],
+    )
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def starts(name: str, *, master: str) -> None:
+        raise AssertionError("Spark is started")
+
+    monkeypatch.setattr(commands, "session", starts)
+    monkeypatch.setattr(commands, "check_available", lambda: None)
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize("kind", ["file", "directory", "link"])
+def test_a_campaign_never_overwrites(tmp_path: Path, kind: str) -> None:
+    out = tmp_path / "results"
+    if kind == "file":
+        out.write_text("mine")
+    elif kind == "directory":
+        out.mkdir()
+    else:
+        out.symlink_to(tmp_path / "nowhere")
+    result = campaign("--out", out)
+    assert result.exit_code == 2 and result.stdout == ""
+    assert f"--out {out} is a " in result.stderr and "nothing is overwritten" in result.stderr
+    assert out.is_dir() == (kind == "directory") and out.is_symlink() == (kind == "link")
+
+
+def test_without_out_the_next_number_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = []
+    for _ in range(3):
+        target = commands._free_target("leader-crash")
+        target.mkdir(parents=True)
+        names.append(str(target))
+    first = "out/campaign-leader-crash"
+    assert names == [first, f"{first}-2", f"{first}-3"]
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_a_campaign_takes_a_bundled_scenario_and_refuses_an_unknown_one() -> None:
+    result = campaign("--scenario", "leader-crush")
+    assert result.exit_code == 2 and "did you mean 'leader-crash'?" in result.stderr
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_an_error_at_the_start_of_spark_is_one_line(tmp_path: Path) -> None:
+    result = campaign("--out", tmp_path / "new")
+    assert result.exit_code == 1 and "Error: Spark does not start: Spark is started" in result.stderr
+    assert "Traceback" not in result.stderr
