@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import final
 
+from storage.disk.checkpoints import META_PROPERTIES_FILE, PARTITION_METADATA_FILE
 from storage.disk.filesystem import FileSystem, basename
 from storage.errors import CorruptIndex, CorruptSnapshot, StorageError
 from storage.inspection.dump.decoders import ClassDecoder, RecordDecoder
@@ -30,6 +31,9 @@ from storage.segment.file_records import FileRecords
 DEFAULT_MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 MAX_BYTES = 2**31 - 1
 BOOTSTRAP_NAME = "bootstrap.checkpoint"
+_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
+_TEXT_FILES = (PARTITION_METADATA_FILE, META_PROPERTIES_FILE)
+_TEXT_SUFFIX = "-checkpoint"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +144,15 @@ class _Dump:
             case ".snapshot":
                 dump_producer_snapshot(self._file_system, path, self._writer)
             case _:
-                # This is Kafka's text.
-                self._found(DumpStatus.UNUSABLE, f"Ignoring unknown file {path}")
+                self._found(DumpStatus.UNUSABLE, f"error: {path}: {self._unknown(path)}")
+
+    def _unknown(self, path: str) -> str:
+        """Returns what `path` is, whose suffix is none that a dump knows. Raises OSError if there is no such file."""
+        if self._file_system.stat(path).is_directory:
+            return f"a directory, not a file: name the files in it, for example {path}/{0:020d}.log"
+        if basename(path) in _TEXT_FILES or path.endswith(_TEXT_SUFFIX):
+            return "a text file, which can be read as it is"
+        return f"not a type of file that dump knows: {', '.join(_SUFFIXES)}"
 
     def _index_arguments(
         self, path: str, segment: SegmentPaths

@@ -78,6 +78,9 @@ class _LogDump:
         assert left_bytes >= 0, (self._log.path, self._position, self._log.size_bytes)
         if left_bytes > 0 and self._scope.max_bytes is None:
             self._writer.invalid_bytes(left_bytes, basename(self._log.path))
+            self._findings.damage = (
+                f"{self._log.path} at byte {self._position}: the last {left_bytes} bytes are no whole batch"
+            )
         if self._first_invalid is not None:
             more = self._invalid_count - 1
             self._findings.damage = f"{self._first_invalid}; {more} more batches are damaged"

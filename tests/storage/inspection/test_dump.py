@@ -281,7 +281,10 @@ def test_bytes_after_the_last_batch_are_reported_in_kafkas_words(log: Path) -> N
     size_bytes = log.stat().st_size
     with log.open("ab") as file:
         file.write(b"\0" * 17)
-    assert dumped(log).lines[-1] == f"Found 17 invalid bytes at the end of {log.name}"
+    told = dumped(log)
+    assert told.lines[-1] == f"Found 17 invalid bytes at the end of {log.name}"
+    assert told.status is DumpStatus.DAMAGED
+    assert told.errors == [f"error: {log} at byte {size_bytes}: the last 17 bytes are no whole batch"]
     assert len(dumped(log, options=DumpOptions(max_bytes=size_bytes + 17)).lines) == 2 + 3
 
 
@@ -453,13 +456,26 @@ def test_bad_option_is_one_line_and_status_2(
     assert captured.err.startswith(f"error: {error}") and captured.err.count("\n") == 1
 
 
+UNKNOWN = "not a type of file that dump knows: .log, .index, .timeindex, .txnindex, .snapshot, .checkpoint"
+
+
 @pytest.mark.covers("DumpLogSegmentsTest.testDumpRemoteLogMetadataNoSuchFileException")
 @pytest.mark.parametrize(
     "name, error",
     [
         ("none.log", "error: none.log: No such file or directory"),
-        ("file.txt", "Ignoring unknown file file.txt"),
-        ("name", "Ignoring unknown file name"),
+        ("none.txt", "error: none.txt: No such file or directory"),
+        ("file.txt", f"error: file.txt: {UNKNOWN}"),
+        ("name", f"error: name: {UNKNOWN}"),
+        ("partition.metadata", "error: partition.metadata: a text file, which can be read as it is"),
+        (
+            "recovery-point-offset-checkpoint",
+            "error: recovery-point-offset-checkpoint: a text file, which can be read as it is",
+        ),
+        (
+            "t-0",
+            "error: t-0: a directory, not a file: name the files in it, for example t-0/00000000000000000000.log",
+        ),
         ("notes.log", "error: notes.log: the name has no base offset"),
         ("00.log/", "error: '00.log/' is not the name of a file"),
         ("00.index", "error: 00.log: No such file or directory"),
@@ -474,8 +490,11 @@ def test_bad_file_is_one_line_and_status_2(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for present in ("notes.log", "00.index", "1.checkpoint"):
+    Path("t-0").mkdir()
+    for present in ("notes.log", "00.index", "1.checkpoint", "file.txt", "name"):
         Path(present).write_bytes(b"")
+    for present in ("partition.metadata", "recovery-point-offset-checkpoint"):
+        Path(present).write_bytes(b"0\n")
     assert main(["dump", "--files", name]) == 2
     assert capfd.readouterr().err == f"{error}\n"
 
@@ -492,3 +511,15 @@ def test_decoder_class_of_kafka_prints_data(log: Path, capfd: pytest.CaptureFixt
     decoder = "org.apache.kafka.tools.api.StringDecoder"
     assert main(["dump", "--files", str(log), "--value-decoder-class", decoder]) == 0
     assert capfd.readouterr().out.count(" payload: ") == 6
+
+
+@pytest.mark.parametrize("name", ["00000000000000000000.log", "00000000000000000000.index"])
+def test_a_file_of_another_program_under_a_name_of_ours_is_damaged(tmp_path: Path, name: str) -> None:
+    """Before, the status of such a log was 0: its text was too short for a batch of the size that it seemed to name."""
+    (tmp_path / "00000000000000000000.log").write_bytes(
+        b"a text that someone has put here, of some length\n" * 3
+    )
+    (tmp_path / "00000000000000000000.index").write_bytes(b"a text here, 32 bytes in length\n")
+    told = dumped(tmp_path / name)
+    assert told.status is DumpStatus.DAMAGED
+    assert len(told.errors) == 1 and told.errors[0].startswith(f"error: {tmp_path / name} at byte 0: ")
