@@ -16,6 +16,8 @@ from typing import Any, final
 
 import click
 
+from replog.interruption import ends_on_ctrl_c, raised_on_ctrl_c
+
 UNUSABLE_INPUT = 2
 INTERRUPTED = 3
 
@@ -101,7 +103,8 @@ class LazyGroup(click.Group):
         differently: with status 1 and an additional line.
         """
         try:
-            return super().invoke(ctx)
+            with raised_on_ctrl_c():
+                return super().invoke(ctx)
         except BrokenPipeError as error:
             raise ReaderLeft from error
         except KeyboardInterrupt as error:
@@ -118,7 +121,8 @@ def load_command(name: str, mount: Mount) -> click.Command:
     Raises Unavailable, which names what to install, if a package that is not ours is missing.
     """
     try:
-        module = importlib.import_module(mount.module)
+        with ends_on_ctrl_c():
+            module = importlib.import_module(mount.module)
     except ModuleNotFoundError as error:
         missing = (error.name or "").split(".")[0]
         if missing in _EXTRA_PACKAGES.get(mount.extra or "", ()):
