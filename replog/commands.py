@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import click
+from click.shell_completion import CompletionItem
 
 from replog.interruption import ends_on_ctrl_c, raised_on_ctrl_c
 
@@ -32,6 +33,10 @@ class Mount:
 
 
 MOUNTS = {
+    "completion": Mount(
+        module="replog.completion_command",
+        summary="Print the script that completes commands in a shell.",
+    ),
     "consume": Mount(
         module="cluster.commands.records",
         summary="Write a topic to standard output, up to the high watermark.",
@@ -109,6 +114,13 @@ class LazyGroup(click.Group):
             raise ReaderLeft from error
         except KeyboardInterrupt as error:
             raise click.Abort from error
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Returns the commands and options that begin with `incomplete`; it imports no command."""
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        commands = [CompletionItem(name, help=MOUNTS[name].summary) for name in names]
+        # The next class's method would import every command; the one after it knows the options.
+        return commands + super(click.Group, self).shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
