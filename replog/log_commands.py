@@ -15,6 +15,7 @@ import click
 from cluster.local.log_workers import default_jobs, for_each_partition
 from replog.log_command_options import (
     UNUSABLE,
+    VIOLATED,
     clean_path,
     directory_argument,
     echo_lines,
@@ -24,10 +25,11 @@ from replog.log_command_options import (
     quiet_logging,
 )
 from replog.log_inspect_commands import stats, verify
+from replog.recovery_backup import check_target, make_backup, overlay
 from storage.config import LogConfig
 from storage.directory.manager import LOCK_FILE, lock_directory
 from storage.disk.checkpoints import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
-from storage.disk.filesystem import dirname, join
+from storage.disk.filesystem import FileSystem, dirname, join
 from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import CorruptCheckpoint, StorageError, reason_of
 from storage.inspection.verify.directory import OFFSET_CHECKPOINTS, looks_like_log_directory
@@ -35,6 +37,9 @@ from storage.inspection.verify.partition import is_partition_directory, partitio
 from storage.log import PartitionLog
 from storage.recovery.cut import RecoveryCut
 from storage.topics import parse_directory_name
+
+# The lines that a result is printed in.
+Show = Callable[["Recovery"], Iterator[str]]
 
 _config_option = click.option(
     "--config",
@@ -60,34 +65,105 @@ log.add_command(stats)
 @json_option
 @jobs_option
 @_config_option
-def recover(directory: str, as_json: bool, jobs: int | None, properties: tuple[str, ...]) -> None:
+@click.option("--dry-run", is_flag=True, help="Only say what would be done; change nothing.")
+@click.option(
+    "--backup",
+    metavar="DIR",
+    help="First copy what will be changed into DIR, which must not exist.",
+)
+def recover(
+    directory: str,
+    as_json: bool,
+    jobs: int | None,
+    properties: tuple[str, ...],
+    dry_run: bool,
+    backup: str | None,
+) -> None:
     """Check every batch of every segment, cut each log at its first damage, build the indexes again.
 
-    DIRECTORY is one partition's or a log directory. Each cut is reported: segment, byte, reason, bytes.
+    DIRECTORY is one partition's or a log directory. Each cut is reported: segment, byte, reason, bytes. With --dry-run
+    the exit status is 1 if bytes would be cut.
+
+    A backup has the files that are changed or deleted. To undo a recovery, copy them back and delete the files that the
+    backup's BACKUP.json lists as created.
     """
     file_system, path = OsFileSystem(), clean_path(directory)
     _config(properties)
-    results: list[Recovery] = []
-    with _offline(file_system, path) as partitions:
-        work = partial(_recover_one, properties=properties)
+    if dry_run and backup is not None:
+        raise click.UsageError("--dry-run changes nothing, so --backup has nothing to copy")
+    target = None if backup is None else check_target(clean_path(backup), path)
+    work = partial(_recover_one, properties=properties, now_ms=_now_ms())
+    changes: dict[str, str] = {}
+    with _offline(file_system, path, locks=not dry_run) as partitions:
         count = default_jobs(file_system, partitions) if jobs is None else jobs
-        try:
-            for result in for_each_partition(work, partitions, jobs=count, title="recover"):
-                results.append(result)
-                if not as_json:
-                    echo_lines(_recover_lines(result))
-        # An interruption leaves some partitions recovered: their checkpoints must be lowered too.
-        finally:
-            _lower_checkpoints(file_system, path, results)
+        if dry_run or target is not None:
+            show = None if as_json or not dry_run else _plan_lines
+            results = _run_dry(path, partial(work, dry_run=True), partitions, count, show, changes)
+        if target is not None and changes:
+            make_backup(target, path, changes)
+            if not as_json:
+                click.echo(f"backup: the {len(changes)} files that change, in {target}")
+        if not dry_run:
+            show = None if as_json else _recover_lines
+            results = _recover_all(file_system, path, partial(work, dry_run=False), partitions, count, show)
     if as_json:
-        summary = {
+        summary: dict[str, object] = {
             "directory": path,
             "removed_bytes": sum(result.removed_bytes for result in results),
-            "partitions": [asdict(result) for result in results],
+            "partitions": [_fields(result) for result in results],
         }
+        summary |= {"dry_run": True, "changes": changes} if dry_run else {}
+        summary |= {"backup": target if changes else None} if target is not None else {}
         click.echo(json.dumps(summary))
+    elif dry_run:
+        echo_lines(f"would be {change}: {name}" for name, change in sorted(changes.items()))
+        click.echo("dry run: nothing was changed")
     if any(result.error is not None for result in results):
         raise SystemExit(UNUSABLE)
+    if dry_run and any(result.cuts for result in results):
+        raise SystemExit(VIOLATED)
+
+
+def _recover_all(
+    file_system: OsFileSystem,
+    path: str,
+    work: Callable[[str], Recovery],
+    partitions: list[str],
+    jobs: int,
+    show: Show | None,
+) -> list[Recovery]:
+    """Recover every partition, then lower the checkpoints; returns the results."""
+    results: list[Recovery] = []
+    try:
+        for result in for_each_partition(work, partitions, jobs=jobs, title="recover"):
+            results.append(result)
+            if show is not None:
+                echo_lines(show(result))
+    # An interruption leaves some partitions recovered: their checkpoints must be lowered too.
+    finally:
+        _lower_checkpoints(file_system, path, results)
+    return results
+
+
+def _run_dry(
+    path: str,
+    work: Callable[[str], Recovery],
+    partitions: list[str],
+    jobs: int,
+    show: Show | None,
+    changes: dict[str, str],
+) -> list[Recovery]:
+    """Find what a recovery would do, also to the checkpoints, and put it into `changes`; returns the results."""
+    results: list[Recovery] = []
+    for result in for_each_partition(work, partitions, jobs=jobs, title="dry run"):
+        results.append(result)
+        changes |= result.changes
+        if show is not None:
+            echo_lines(show(result))
+    with overlay() as unchanged:
+        _lower_checkpoints(unchanged, path, results)
+        changes |= {name: change.value for name, change in unchanged.changes().items()}
+    return results
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,6 +186,8 @@ class Recovery:
     cuts: list[Cut] = field(default_factory=list)
     removed_bytes: int = 0
     error: str | None = None
+    # In a dry run, what would happen to which files, by path.
+    changes: dict[str, str] = field(default_factory=dict)
 
     def note(self, cut: RecoveryCut) -> None:
         """Add a cut."""
@@ -121,19 +199,45 @@ class Recovery:
         )
 
 
-def _recover_one(path: str, *, properties: tuple[str, ...]) -> Recovery:
+def _fields(result: Recovery) -> dict[str, object]:
+    fields = asdict(result)
+    del fields["changes"]
+    return fields
+
+
+def _recover_one(path: str, *, properties: tuple[str, ...], now_ms: int, dry_run: bool) -> Recovery:
     """Recover one partition. It may run in its own process, so it creates everything that it needs."""
     quiet_logging()
     result = Recovery(directory=path)
     try:
-        log = _open_log(OsFileSystem(), path, _config(properties), report=result.note)
-        log.close()
-        result.log_start_offset, result.log_end_offset = log.log_start_offset, log.log_end_offset
+        if dry_run:
+            with overlay() as unchanged:
+                try:
+                    _recover_in(unchanged, result, properties, now_ms)
+                finally:
+                    found = unchanged.changes()
+                    result.changes = {name: change.value for name, change in found.items()}
+        else:
+            _recover_in(OsFileSystem(), result, properties, now_ms)
     except StorageError as error:
         result.error = " ".join(str(error).split())
     except OSError as error:
         result.error = reason_of(error)
     return result
+
+
+def _recover_in(file_system: FileSystem, result: Recovery, properties: tuple[str, ...], now_ms: int) -> None:
+    config = _config(properties)
+    log = _open_log(file_system, result.directory, config, report=result.note, now_ms=now_ms)
+    log.close()
+    result.log_start_offset, result.log_end_offset = log.log_start_offset, log.log_end_offset
+
+
+def _plan_lines(result: Recovery) -> Iterator[str]:
+    for line in _recover_lines(result):
+        yield line.replace(" bytes cut: ", " bytes would be cut: ").replace(
+            " bytes removed", " bytes would be removed"
+        )
 
 
 def _recover_lines(result: Recovery) -> Iterator[str]:
@@ -165,7 +269,7 @@ def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[st
     recovery = Recovery(directory=path)
     with _offline(file_system, path):
         try:
-            log = _open_log(file_system, path, config, report=recovery.note)
+            log = _open_log(file_system, path, config, report=recovery.note, now_ms=_now_ms())
             before, size_before = log.log_end_offset, log.local.segments.size_bytes
             changed = log.truncate_to(to_offset, now_ms=_now_ms())
             end = log.local.segments.active.read_next_offset()
@@ -213,8 +317,10 @@ def _config(properties: tuple[str, ...]) -> LogConfig:
 
 
 @contextmanager
-def _offline(file_system: OsFileSystem, path: str) -> Iterator[list[str]]:
+def _offline(file_system: OsFileSystem, path: str, *, locks: bool = True) -> Iterator[list[str]]:
     """Lock the log directory, so that no node can use it; yields the partition directories to work on.
+
+    Without `locks`, for readers, it is only checked that no node uses it.
 
     Ends the command if a node has the lock. A single partition directory without a `.lock` beside it is in no log
     directory: then no lock is taken, and no file for one is created.
@@ -227,6 +333,12 @@ def _offline(file_system: OsFileSystem, path: str) -> Iterator[list[str]]:
         if not partitions and not looks_like_log_directory(file_system, path):
             fail(f"{path} holds no partition")
     if log_directory != path and not file_system.exists(join(log_directory, LOCK_FILE)):
+        _warn_of_damaged_checkpoints(file_system, log_directory)
+        yield partitions
+        return
+    if not locks:
+        if file_system.is_locked(join(log_directory, LOCK_FILE)):
+            fail(f"{log_directory} is in use: {LOCK_FILE} is held by another process")
         _warn_of_damaged_checkpoints(file_system, log_directory)
         yield partitions
         return
@@ -246,11 +358,12 @@ def _now_ms() -> int:
 
 
 def _open_log(
-    file_system: OsFileSystem,
+    file_system: FileSystem,
     path: str,
     config: LogConfig,
     *,
     report: Callable[[RecoveryCut], None],
+    now_ms: int,
 ) -> PartitionLog:
     key = _key(path)
     starts = _read_checkpoint(file_system, join(dirname(path), LOG_START_OFFSET_CHECKPOINT))
@@ -260,7 +373,7 @@ def _open_log(
         config,
         log_start_offset=starts.get(key, 0),
         clean=False,
-        now_ms=_now_ms(),
+        now_ms=now_ms,
         report=report,
     )
 
@@ -283,7 +396,7 @@ def _warn_of_damaged_checkpoints(file_system: OsFileSystem, log_directory: str) 
             fail(reason_of(error))
 
 
-def _read_checkpoint(file_system: OsFileSystem, path: str) -> dict[tuple[str, int], int]:
+def _read_checkpoint(file_system: FileSystem, path: str) -> dict[tuple[str, int], int]:
     try:
         return OffsetCheckpoint(file_system, path).read() if file_system.exists(path) else {}
     # `_warn_of_damaged_checkpoints` has reported it already.
@@ -291,7 +404,7 @@ def _read_checkpoint(file_system: OsFileSystem, path: str) -> dict[tuple[str, in
         return {}
 
 
-def _lower_checkpoints(file_system: OsFileSystem, path: str, results: list[Recovery]) -> None:
+def _lower_checkpoints(file_system: FileSystem, path: str, results: list[Recovery]) -> None:
     """Lower each checkpointed offset that is beyond the end of its log (FL5, and for the cleaner's offsets Kafka's
     LogManager.truncateTo).
     """

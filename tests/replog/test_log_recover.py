@@ -1,0 +1,185 @@
+"""`replog log recover --dry-run` changes nothing, and `--backup` copies what will be changed before it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from replog import recovery_backup
+from replog.log_commands import log as log_group
+from storage.disk.filesystem import OpenMode
+from storage.disk.os_filesystem import OsFileSystem
+from storage.disk.overlay import Change, OverlayFileSystem
+from tests.places import GOLDEN
+from tests.replog.test_log_commands import directory  # noqa: F401
+
+DAMAGED = sorted(path.name for path in (GOLDEN / "damaged").iterdir() if path.is_dir())
+LOG = f"{0:020d}.log"
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(log_group, ["recover", *map(str, arguments)])
+
+
+def tree(path: Path) -> dict[str, tuple[bytes, int, int] | None]:
+    """Returns the bytes, times and inodes of all files below `path`."""
+    return {
+        str(each.relative_to(path)): (each.read_bytes(), each.stat().st_mtime_ns, each.stat().st_ino)
+        if each.is_file()
+        else None
+        for each in sorted(path.rglob("*"))
+    }
+
+
+def cut_and_lower(path: Path) -> None:
+    """Damage the last batch of t-0, so that its log and its checkpointed offsets must change."""
+    damaged = path / "t-0" / LOG
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+
+
+def test_a_dry_run_says_what_a_recovery_would_do_and_changes_no_byte(directory: Path) -> None:  # noqa: F811
+    cut_and_lower(directory)
+    before = tree(directory)
+    result = run(directory, "--dry-run")
+    assert tree(directory) == before
+    assert result.exit_code == 1
+    assert " bytes would be cut: " in result.stdout and " bytes would be removed" in result.stdout
+    assert f"would be changed: {directory}/t-0/{LOG}\n" in result.stdout
+    assert f"would be changed: {directory}/recovery-point-offset-checkpoint\n" in result.stdout
+    assert f"{directory}/u-0/{LOG}" not in result.stdout
+    assert result.stdout.endswith("dry run: nothing was changed\n")
+
+
+def test_a_dry_run_of_a_sound_directory_ends_with_0(directory: Path) -> None:  # noqa: F811
+    before = tree(directory)
+    result = run(directory, "--dry-run", "--json")
+    answer = json.loads(result.stdout)
+    assert (result.exit_code, answer["dry_run"], answer["removed_bytes"]) == (0, True, 0)
+    assert tree(directory) == before
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_dry_run_names_exactly_what_the_recovery_then_changes(tmp_path: Path, name: str) -> None:
+    copy = tmp_path / name
+    shutil.copytree(GOLDEN / "damaged" / name, copy)
+    before = tree(tmp_path)
+    planned = json.loads(run(copy, "--dry-run", "--json").stdout)
+    assert tree(tmp_path) == before
+    done = json.loads(run(copy, "--json").stdout)
+    after = tree(tmp_path)
+    assert done["partitions"] == planned["partitions"]
+    contents = [{name: found and found[0] for name, found in each.items()} for each in (before, after)]
+    changed = {
+        str(tmp_path / n) for n in before.keys() | after.keys() if contents[0].get(n) != contents[1].get(n)
+    }
+    assert set(planned["changes"]) == changed
+
+
+def test_a_dry_run_leaves_no_copy_and_no_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(GOLDEN / "damaged" / "torn-tail-0", tmp_path / "data" / "torn-tail-0")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    assert run(tmp_path / "data", "--dry-run").exit_code == 1
+    assert list(scratch.iterdir()) == [] and not (tmp_path / "data" / ".lock").exists()
+
+
+def test_a_dry_run_of_a_directory_in_use_is_refused(directory: Path) -> None:  # noqa: F811
+    lock = OsFileSystem().lock(str(directory / ".lock"))
+    result = run(directory, "--dry-run")
+    lock.release()
+    assert result.exit_code == 2 and "is in use: .lock is held by another process" in result.stderr
+
+
+def test_a_backup_and_its_list_undo_a_recovery(directory: Path, tmp_path: Path) -> None:  # noqa: F811
+    cut_and_lower(directory)
+    (directory / "t-0" / f"{0:020d}.index").unlink()
+    before = {name: found and found[0] for name, found in tree(directory).items()}
+    backup = tmp_path / "backups" / "one"
+    result = run(directory, "--backup", backup)
+    assert result.exit_code == 0 and f"files that change, in {backup}\n" in result.stdout
+    described = json.loads((backup / "BACKUP.json").read_text())
+    base = Path(described["directory"])
+    for name, change in described["changes"].items():
+        assert (backup / name).exists() == (change != "created")
+        if change == "created":
+            (base / name).unlink()
+        else:
+            shutil.copy2(backup / name, base / name)
+    assert {name: found and found[0] for name, found in tree(directory).items()} == before
+    assert described["changes"]["t-0/" + LOG] == "changed"
+
+
+def test_a_partitions_backup_has_the_checkpoints_beside_it(directory: Path, tmp_path: Path) -> None:  # noqa: F811
+    cut_and_lower(directory)
+    checkpoint = (directory / "recovery-point-offset-checkpoint").read_bytes()
+    assert run(directory / "t-0", "--backup", tmp_path / "one").exit_code == 0
+    assert (tmp_path / "one" / "recovery-point-offset-checkpoint").read_bytes() == checkpoint
+    assert (tmp_path / "one" / "t-0" / LOG).exists()
+
+
+def test_no_earlier_backup_is_overwritten(directory: Path, tmp_path: Path) -> None:  # noqa: F811
+    cut_and_lower(directory)
+    (tmp_path / "one").mkdir()
+    before = tree(tmp_path)
+    result = run(directory, "--backup", tmp_path / "one")
+    assert result.exit_code == 2 and "no earlier backup is overwritten" in result.stderr
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("place", ["backup-1", "t-0/backup-1"])
+def test_a_backup_within_the_log_directory_is_refused(directory: Path, place: str) -> None:  # noqa: F811
+    """The name of a folder there is read as a topic and a partition."""
+    for path in (directory, directory / "t-0"):
+        result = run(path, "--backup", directory / place)
+        assert result.exit_code == 2 and "within a log directory" in result.stderr
+    assert not (directory / place).exists()
+
+
+def test_without_a_change_no_backup_is_made(directory: Path, tmp_path: Path) -> None:  # noqa: F811
+    assert run(directory, "--backup", tmp_path / "one", "--json").exit_code == 0
+    again = run(directory, "--backup", tmp_path / "two", "--json")
+    assert json.loads(again.stdout)["backup"] is None and not (tmp_path / "two").exists()
+
+
+def test_a_backup_that_fails_is_taken_away_and_nothing_is_changed(
+    directory: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cut_and_lower(directory)
+    before = tree(directory)
+
+    def full(file_system: OsFileSystem, path: str, content: bytes) -> None:
+        raise OSError(28, "No space left on device", path)
+
+    monkeypatch.setattr(recovery_backup, "_write", full)
+    result = run(directory, "--backup", tmp_path / "one")
+    assert result.exit_code == 2 and "No space left on device; nothing was changed" in result.stderr
+    assert tree(directory) == before and not (tmp_path / "one").exists()
+
+
+def test_a_dry_run_and_a_backup_exclude_each_other(directory: Path, tmp_path: Path) -> None:  # noqa: F811
+    assert run(directory, "--dry-run", "--backup", tmp_path / "one").exit_code == 2
+
+
+def test_an_overlay_reads_a_log_that_only_became_shorter_without_a_copy(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    path = tmp_path / "a.log"
+    path.write_bytes(b"0123456789")
+    overlay = OverlayFileSystem(OsFileSystem(), str(tmp_path / "scratch"))
+    file = overlay.open(str(path), OpenMode.WRITE)
+    file.truncate(4)
+    shown = file.map_for_reading()
+    assert (bytes(shown.view), file.read_at(2, 9), file.size()) == (b"0123", b"23", 4)
+    shown.close()
+    assert os.listdir(tmp_path / "scratch") == [] and path.read_bytes() == b"0123456789"
+    file.append(b"x")
+    assert (file.read_at(0, 9), os.listdir(tmp_path / "scratch")) == (b"0123x", ["1"])
+    file.close()
+    assert overlay.changes() == {str(path): Change.CHANGED}
