@@ -101,8 +101,13 @@ def recover(
             results = _run_dry(path, partial(work, dry_run=True), partitions, count, show, changes)
         if target is not None and changes:
             make_backup(target, path, changes)
-            if not as_json:
-                click.echo(f"backup: the {len(changes)} files that change, in {target}")
+        if target is not None and not as_json:
+            copied = (
+                f"the {len(changes)} files that change, in {target}"
+                if changes
+                else "none, nothing will change"
+            )
+            click.echo(f"backup: {copied}")
         if not dry_run:
             show = None if as_json else _recover_lines
             results = _recover_all(file_system, path, partial(work, dry_run=False), partitions, count, show)

@@ -35,7 +35,7 @@ def find_scenario(text: str) -> Path:
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
     # The file is there, but its name looks like that of a bundled scenario.
     if text and Path(text).exists():
-        hint += f"; for the file of this name say ./{text}"
+        hint = f"for the file of this name say ./{text}; {hint}"
     raise ScenarioError(f"no bundled scenario is called {text!r}: {hint}")
 
 

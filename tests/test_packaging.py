@@ -85,7 +85,7 @@ def test_a_scenario_runs_from_the_installed_wheel(wheel: Path, tmp_path: Path) -
             (linked / entry.name).symlink_to(entry)
     (site / "dependencies.pth").write_text(f"{linked}\n")
     python = environment / "bin" / "python"
-    command = [str(python), "-I", "-m", "replog", "sim", "run", str(site / "scenarios" / "leader-crash.yaml")]
+    command = [str(python), "-I", "-m", "replog", "sim", "run", "leader-crash"]
     done = subprocess.run(
         [*command, "--seed", "7", "--json"], capture_output=True, text=True, cwd=tmp_path, check=False
     )

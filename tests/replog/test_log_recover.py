@@ -144,6 +144,7 @@ def test_a_backup_within_the_log_directory_is_refused(directory: Path, place: st
 def test_without_a_change_no_backup_is_made(directory: Path, tmp_path: Path) -> None:  # noqa: F811
     assert run(directory, "--backup", tmp_path / "one", "--json").exit_code == 0
     again = run(directory, "--backup", tmp_path / "two", "--json")
+    assert "backup: none, nothing will change\n" in run(directory, "--backup", tmp_path / "two").stdout
     assert json.loads(again.stdout)["backup"] is None and not (tmp_path / "two").exists()
 
 
