@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline.campaign import run_campaign
-from pipeline.quiet import cause_in, java_writes_to, new_file
+from pipeline.quiet import cause_in, end_children, java_writes_to, new_file
 from pipeline.session import SparkUnavailable, check_available, session
 from sim.seed_range import Seeds
 
@@ -180,6 +180,9 @@ def _spark(name: str, master: str) -> Iterator[SparkSession]:
             raise click.ClickException(
                 f"Spark does not start: {cause_in(text) or cause_in(str(error))}"
             ) from error
+        except KeyboardInterrupt:
+            end_children()
+            raise
         try:
             yield spark
         except Exception as error:

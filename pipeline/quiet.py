@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO
 
 _STANDARD_ERROR = 2
@@ -27,6 +28,19 @@ def java_writes_to(file: IO[bytes]) -> Iterator[None]:
     finally:
         os.dup2(kept, _STANDARD_ERROR)
         os.close(kept)
+
+
+def end_children() -> None:
+    """End the processes that this one has started. Java, interrupted before it knows us, would stay for ever."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as listed:
+            numbers = [int(number) for number in listed.read().split()]
+    # Only Linux lists them.
+    except OSError:
+        return
+    for number in numbers:
+        with suppress(ProcessLookupError):
+            os.kill(number, signal.SIGTERM)
 
 
 def new_file() -> IO[bytes]:

@@ -76,6 +76,17 @@ def test_the_cause_is_one_line(text: str, cause: str) -> None:
     assert cause_in(text) == cause
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_an_interrupted_start_ends_what_it_has_started() -> None:
+    code = (
+        "import subprocess, sys; from pipeline.quiet import end_children\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE)\n"
+        "end_children(); print(child.wait(20))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "-15\n"
+
+
 def test_what_a_process_of_java_writes_is_kept_away(capfd: pytest.CaptureFixture[str]) -> None:
     with new_file() as file:
         with java_writes_to(file):
