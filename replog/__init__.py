@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from typing import TYPE_CHECKING
+
+from replog._names import check_names
+
+# As in `typing`, whose import takes longer than all else here.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from cluster.core.client.config import AdminConfig as AdminConfig
@@ -171,6 +175,7 @@ __all__ = [
     "run_scenario",
 ]
 
+check_names()
 # `from replog import *` brings what this installation has.
 if importlib.util.find_spec("pyspark") is None:
     __all__.remove("register")

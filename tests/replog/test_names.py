@@ -21,7 +21,7 @@ def with_foreign(path: Path, code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-CHECK = "from replog._names import check_names\ntry: check_names()\nexcept ImportError as error: print(error)"
+CHECK = "try: import replog\nexcept ImportError as error: print(error)"
 
 
 def test_the_names_are_those_of_the_wheel() -> None:
