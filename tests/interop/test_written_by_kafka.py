@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,11 @@ from tests.interop.shapes import START_MS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-QUIET = ("log.cleaner.enable=false", "log.retention.check.interval.ms=3600000")
+QUIET = (
+    "log.cleaner.enable=false",
+    "log.retention.check.interval.ms=3600000",
+    "log.flush.start.offset.checkpoint.interval.ms=200",
+)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SMALL = {"segment.index.bytes": "1024", "index.interval.bytes": "256"}
 TOPICS: dict[str, dict[str, str]] = {
@@ -41,6 +46,7 @@ TOPICS: dict[str, dict[str, str]] = {
     "theirs-empty": {},
 }
 MOVED_TO = 23
+CHECKPOINT_S = 90
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +66,7 @@ def given(tmp_path_factory: pytest.TempPathFactory, kafka: None) -> Given:
     try:
         _produce(broker)
         consumed = broker.consume(TOPICS)
+        _wait_for_checkpoint(judge.log_directory(data) / "log-start-offset-checkpoint")
     finally:
         broker.stop(is_killed=True)
     killed = data / "killed"
@@ -67,6 +74,14 @@ def given(tmp_path_factory: pytest.TempPathFactory, kafka: None) -> Given:
     with judge.broker(data, *QUIET):
         pass
     return Given(killed=killed, clean=judge.log_directory(data), data=data, consumed=consumed)
+
+
+def _wait_for_checkpoint(path: Path) -> None:
+    """Wait until the log start that was moved is on disk: a broker that is killed before forgets it."""
+    deadline = time.monotonic() + CHECKPOINT_S
+    while f"theirs-moved-start 0 {MOVED_TO}" not in (path.read_text() if path.exists() else ""):
+        assert time.monotonic() < deadline, path
+        time.sleep(0.1)
 
 
 def _produce(broker: Broker) -> None:
