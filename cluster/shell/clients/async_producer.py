@@ -168,16 +168,20 @@ class AsyncProducer(AsyncClient):
             case _:
                 raise TypeError(f"no shell carries out {effect!r}")
 
-    def _fail_open(self, error: ClusterError) -> None:
+    def fail_records(self, error: ClusterError) -> None:
+        """Ends every record without an outcome with this error; the core never answers for it."""
         self._is_aborted = True
         waiting, self._open = self._open, {}
         for on_outcome in waiting.values():
             on_outcome(_failure(error, TopicPartition("", -1), is_unknown=True))
+        assert not self._open, len(self._open)
+
+    def _fail_open(self, error: ClusterError) -> None:
+        self.fail_records(error)
         flushes, self._flushes = self._flushes, {}
         for future in flushes.values():
             fail(cast("asyncio.Future[object]", future), error)
         self._room.set()
-        assert not self._open, len(self._open)
 
     async def _finish(self) -> None:
         await self.flush()

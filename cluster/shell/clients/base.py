@@ -95,8 +95,9 @@ class AsyncClient:
                 self._abort()
         finally:
             self._is_closed = True
-            await runtime.close()
+            # First, because a caller that is cancelled twice gets no further.
             self._fail_open(ClusterError(ErrorCode.UNKNOWN_SERVER_ERROR, "the client was closed"))
+            await runtime.close()
 
     def _run(self, advance: Entry) -> None:
         """Calls an entry of the core. Raises ClusterError, with the reason, if the core has stopped or stops in it."""

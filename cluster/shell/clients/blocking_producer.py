@@ -11,11 +11,14 @@ from typing import Self, final
 
 from cluster.core.client.config import ProducerConfig
 from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.messages import TopicPartition
 from cluster.shell.clients.async_producer import AsyncProducer, Headers, OutgoingRecord
 from cluster.shell.clients.base import DEFAULT_BOOTSTRAP
-from cluster.shell.clients.delivery import Outcome, RecordMetadata
+from cluster.shell.clients.delivery import DeliveryError, Outcome, RecordMetadata
 from cluster.shell.clients.loop_thread import LoopThread
 
+# The number of records after which the loop gets a turn.
+_TURN_RECORDS = 256
 _Outgoing = tuple[OutgoingRecord, "Future[RecordMetadata]"]
 
 
@@ -37,6 +40,7 @@ class Producer:
         self._room = threading.Condition()
         self._taken_bytes = 0
         self._outgoing: deque[_Outgoing] = deque()
+        self._is_closed = False
         self._loop.call(self._producer.start())
 
     def send(
@@ -64,10 +68,10 @@ class Producer:
         with self._room:
             self._wait_for_room(record.size_bytes)
             is_first = not self._outgoing
-            self._outgoing.append((record, future))
             self._taken_bytes += record.size_bytes
+            self._outgoing.append((record, future))
             if is_first:
-                self._loop.soon(self._pass_on)
+                self._loop.soon(self._pass_on_some)
         return future
 
     def flush(self) -> None:
@@ -89,21 +93,35 @@ class Producer:
     def _wait_for_room(self, size_bytes: int) -> None:
         """Waits, with the lock held, until the record fits; one larger than the whole buffer is left to the core."""
         limit = self._producer.config.buffer_memory
-        if self._loop.is_closed:
-            raise RuntimeError("the Producer is closed")
+        self._check_open()
         if self._taken_bytes + size_bytes <= limit or size_bytes > limit:
             return
         self._loop.check_caller()
         timeout_s = self._producer.config.max_block_ms / 1000
-        if not self._room.wait_for(lambda: self._taken_bytes + size_bytes <= limit, timeout_s):
+        if not self._room.wait_for(
+            lambda: self._is_closed or self._taken_bytes + size_bytes <= limit, timeout_s
+        ):
             raise ClusterError(ErrorCode.REQUEST_TIMED_OUT, "the buffer stayed full for max.block.ms")
-        if self._loop.is_closed:
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
             raise RuntimeError("the Producer is closed")
 
-    def _pass_on(self) -> None:
-        """Passes all records that wait to the core, in order; it runs on the loop's thread."""
+    def _pass_on_some(self) -> None:
+        """Passes records that wait to the core, in order, and the rest in the next turns of the loop.
+
+        A turn for all of them would keep the loop from the answers of the nodes.
+        """
+        self._pass_on(_TURN_RECORDS)
+        if self._outgoing:
+            self._loop.soon(self._pass_on_some)
+
+    def _pass_on(self, limit: int | None = None) -> None:
+        """Passes the first `limit` records that wait (None: all) to the core; it runs on the loop's thread."""
         with self._room:
-            outgoing, self._outgoing = self._outgoing, deque()
+            count = len(self._outgoing) if limit is None else min(limit, len(self._outgoing))
+            outgoing = [self._outgoing.popleft() for _ in range(count)]
         for record, future in outgoing:
             self._producer.send_now(record, partial(self._on_outcome, record, future))
 
@@ -122,17 +140,32 @@ class Producer:
         await self._producer.flush()
 
     def _close(self, *, is_orderly: bool) -> None:
-        if self._loop.is_closed:
-            return
+        if self._loop.is_own_thread:
+            self._loop.check_caller()
+        with self._room:
+            if self._is_closed:
+                return
+            # From here on no record is added, so that the end finds them all.
+            self._is_closed = True
+            self._room.notify_all()
         try:
             self._loop.call(self._end(is_orderly=is_orderly))
         finally:
             self._loop.close()
+            self._fail_left()
+            assert not self._taken_bytes, self._taken_bytes
+
+    def _fail_left(self) -> None:
+        """Ends what an interrupted end left open. The loop's thread is over, so nothing else does."""
+        closed = ClusterError(ErrorCode.UNKNOWN_SERVER_ERROR, "the client was closed")
+        self._producer.fail_records(closed)
+        while self._outgoing:
+            record, future = self._outgoing.popleft()
+            place = TopicPartition(record.topic, -1)
+            self._on_outcome(
+                record, future, DeliveryError(closed.code, closed.detail, place, is_unknown=False)
+            )
 
     async def _end(self, *, is_orderly: bool) -> None:
         self._pass_on()
-        if is_orderly:
-            await self._producer.close()
-        else:
-            await self._producer.abort()
-        self._pass_on()
+        await (self._producer.close() if is_orderly else self._producer.abort())

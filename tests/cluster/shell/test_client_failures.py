@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import gc
 import threading
 from collections.abc import Callable
@@ -152,6 +153,45 @@ def test_leaving_after_an_error_reports_no_error_that_nobody_fetches() -> None:
 
     run(main)
     assert reported == []
+
+
+def test_a_close_that_is_interrupted_leaves_no_future_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer(NOWHERE)
+    future = producer.send("orders", b"v")
+    monkeypatch.setattr(concurrent.futures.Future, "result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        producer.close()
+    monkeypatch.undo()
+    with pytest.raises(DeliveryError, match="the client was closed"):
+        future.result(LIMIT_S)
+    producer.close()
+    with pytest.raises(RuntimeError, match="the Producer is closed"):
+        producer.send("orders", b"v")
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_sender_that_waits_for_room_learns_that_the_producer_is_closed() -> None:
+    config = ProducerConfig(buffer_memory=300)
+    producer = Producer(NOWHERE, config)
+    producer.send("orders", bytes(100))
+    errors: list[str] = []
+
+    def send() -> None:
+        try:
+            producer.send("orders", bytes(100))
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    while not producer._room._waiters:  # type: ignore[attr-defined]
+        assert thread.is_alive()
+    producer.__exit__(KeyError, None, None)
+    thread.join(LIMIT_S)
+    assert errors == ["the Producer is closed"]
 
 
 def test_the_blocking_producer_aborts_after_an_error() -> None:
