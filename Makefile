@@ -71,7 +71,7 @@ crash-sweep: setup
 
 # Needs uv; all other targets install from the lock that it writes.
 lock:
-	uv pip compile pyproject.toml --extra spark --extra fast --group dev --python-version 3.11 \
+	uv pip compile pyproject.toml --extra spark --extra fast --group dev --group docs --python-version 3.11 \
 	  --universal --generate-hashes --quiet --output-file requirements.lock
 
 clean:
