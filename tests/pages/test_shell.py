@@ -1,0 +1,110 @@
+"""What a page says is compared with what is printed, and a difference is not overlooked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.pages.examples import Reader, blocks_of, steps_of
+from tests.pages.shell import Command, commands_of, matches
+
+
+@pytest.mark.parametrize(
+    "printed, wanted",
+    [
+        ("a\nb\n", ("a", "b")),
+        ("a  \n", ("a",)),
+        ("", ()),
+        ("pid 17 up\n", ("pid … up",)),
+        ("a\nb\nc\n", ("…", "c")),
+        ("c\n", ("…", "c")),
+        ("a\nb\n", ("a", "…")),
+        ("x (y) [z] *\n", ("x (y) [z] *",)),
+    ],
+)
+def test_what_a_page_says_is_found(printed: str, wanted: tuple[str, ...]) -> None:
+    assert matches(printed, wanted)
+
+
+@pytest.mark.parametrize(
+    "printed, wanted",
+    [
+        ("a\nb\n", ("a",)),
+        ("a\n", ("a", "b")),
+        ("a\n", ()),
+        ("", ("a",)),
+        ("pid 17\nup\n", ("pid … up",)),
+        ("axb\n", ("a.b",)),
+    ],
+)
+def test_a_difference_is_not_overlooked(printed: str, wanted: tuple[str, ...]) -> None:
+    assert not matches(printed, wanted)
+
+
+def test_a_block_is_commands_with_what_they_print() -> None:
+    found = list(commands_of("$ one \\\n> two\nprinted\n\n$ three &\n"))
+    assert found == [
+        Command(text="one \\\ntwo", printed=("printed", "")),
+        Command(text="three &", printed=()),
+    ]
+    assert [command.in_background for command in found] == [False, True]
+
+
+@pytest.mark.parametrize("block", ["", "printed\n$ one\n"])
+def test_a_block_without_a_command_at_its_head_is_refused(block: str) -> None:
+    with pytest.raises(ValueError, match="command"):
+        list(commands_of(block))
+
+
+PAGE = """
+```console
+$ export WORD=kept && cd / && cd - > /dev/null
+$ sleep 0.1 && echo later $WORD &
+later kept
+$ echo $WORD; echo 2>&1 problem; (exit 3); echo $?
+kept
+problem
+3
+```
+
+```python
+print("printed", 19092)
+```
+
+```text
+printed 19092
+```
+
+<!-- not run: it says so -->
+```toml
+x = 1
+```
+
+<!-- slow: it says so -->
+```console
+$ false && true
+```
+"""
+
+
+def test_a_page_is_read_in_order_and_its_marks_are_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE, encoding="utf-8")
+    blocks = blocks_of(page)
+    assert [block.language for block in blocks] == ["console", "python", "text", "toml", "console"]
+    assert [block.not_run for block in blocks] == [None, None, None, "it says so", None]
+    assert [block.slow for block in blocks] == [None, None, None, None, "it says so"]
+    steps = list(steps_of(blocks))
+    assert [output is not None for _, output in steps] == [False, True, False]
+    with Reader(tmp_path) as reader:
+        for block, output in steps:
+            reader.read(block, output)
+
+
+@pytest.mark.parametrize("block", ["```console\n$ echo one\ntwo\n```", "```python\nprint(1)\n```"])
+def test_an_example_that_prints_something_else_fails(tmp_path: Path, block: str) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(block, encoding="utf-8")
+    with Reader(tmp_path) as reader, pytest.raises(AssertionError, match=r"page\.md:1: \$ "):
+        reader.read(blocks_of(page)[0])
