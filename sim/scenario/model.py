@@ -74,53 +74,74 @@ class ScenarioError(StorageError):
 class ClusterModel(Strict):
     """The brokers of a scenario and their settings."""
 
-    brokers: int = Field(default=3, ge=1, le=9)
-    # The number of log directories of each broker.
-    directories: int = Field(default=1, ge=1, le=9)
-    # Properties of brokers and controller, under Kafka's names.
-    settings: dict[str, int] = Field(default_factory=dict)
+    brokers: int = Field(default=3, ge=1, le=9, description="The number of brokers, numbered from 1.")
+    directories: int = Field(
+        default=1, ge=1, le=9, description="The number of log directories of each broker."
+    )
+    settings: dict[str, int] = Field(
+        default_factory=dict, description="Properties of brokers and controller, under Kafka's names."
+    )
 
 
 class TopicModel(Strict):
     """A topic of a scenario."""
 
-    partitions: int = Field(default=1, ge=1, le=50)
-    replicas: int = Field(default=3, ge=1, le=9)
-    # Properties of the topic, under Kafka's names.
-    config: dict[str, int | str | bool] = Field(default_factory=dict)
+    partitions: int = Field(default=1, ge=1, le=50, description="The number of partitions, numbered from 0.")
+    replicas: int = Field(
+        default=3, ge=1, le=9, description="The number of replicas of each partition, at most one per broker."
+    )
+    config: dict[str, int | str | bool] = Field(
+        default_factory=dict, description="Properties of the topic, under Kafka's names."
+    )
 
 
 class NetworkModel(Strict):
     """The network of a scenario, when no fault strikes."""
 
-    transport: Literal["stream", "datagram"] = "stream"
-    latency: Duration = parse_duration("200us")
-    # The mean of the drawn delay that is added to `latency`.
-    spread: Duration = parse_duration("800us")
-    loss: Percent = 0
-    # The share of messages delivered twice; with `datagram` only.
-    duplicates: Percent = 0
+    transport: Literal["stream", "datagram"] = Field(
+        default="stream",
+        description="`stream` keeps the order, as TCP does; with `datagram` every message may be lost or overtaken.",
+    )
+    latency: Duration = Field(
+        default=parse_duration("200us"), description="The least time that a message takes over a link."
+    )
+    spread: Duration = Field(
+        default=parse_duration("800us"), description="The mean of the drawn delay that is added to `latency`."
+    )
+    loss: Percent = Field(
+        default=0, description="The share of messages that are lost; a stream sends them again, later."
+    )
+    duplicates: Percent = Field(
+        default=0, description="The share of messages delivered twice; with `datagram` only."
+    )
 
 
 class ProducerModel(Strict):
     """A number of equal producers of a scenario."""
 
-    topic: str
-    clients: int = Field(default=1, ge=1, le=20)
-    # The rate of each client.
-    rate: Rate = parse_rate("50/s")
-    acks: Literal["all", 1, 0] = "all"
-    idempotent: bool = True
-    size: Size = parse_size("100 B")
-    # The number of keys, which are used in turn; with 0, records have no key.
-    keys: int = Field(default=0, ge=0)
+    topic: str = Field(description="The topic that they write to: a key of `topics`.")
+    clients: int = Field(default=1, ge=1, le=20, description="The number of equal producers.")
+    rate: Rate = Field(
+        default=parse_rate("50/s"), description="The records that each of them sends per second."
+    )
+    acks: Literal["all", 1, 0] = Field(default="all", description="Kafka's acks: who must have a record.")
+    idempotent: bool = Field(
+        default=True,
+        description="Whether brokers recognise a record that is sent again; with `acks: all` only.",
+    )
+    size: Size = Field(default=parse_size("100 B"), description="The size of each record's value.")
+    keys: int = Field(
+        default=0,
+        ge=0,
+        description="The number of keys, which are used in turn; with 0, records have no key.",
+    )
 
 
 class ConsumerModel(Strict):
     """A number of equal consumers of a scenario."""
 
-    topic: str
-    clients: int = Field(default=1, ge=1, le=20)
+    topic: str = Field(description="The topic that they read from its start: a key of `topics`.")
+    clients: int = Field(default=1, ge=1, le=20, description="The number of equal consumers.")
 
 
 class Scenario(Strict):
@@ -130,16 +151,26 @@ class Scenario(Strict):
     `converge` to agree.
     """
 
-    scenario: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
-    warm_up: Duration = parse_duration("2s")
-    duration: Duration = parse_duration("20s")
-    converge: Duration = parse_duration("30s")
-    cluster: ClusterModel = ClusterModel()
-    network: NetworkModel = NetworkModel()
-    topics: dict[str, TopicModel] = Field(min_length=1)
-    producers: list[ProducerModel] = Field(default_factory=list)
-    consumers: list[ConsumerModel] = Field(default_factory=list)
-    steps: list[AnyStep] = Field(default_factory=list)
+    scenario: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9-]*$", description="The name: small letters, digits and hyphens."
+    )
+    warm_up: Duration = Field(
+        default=parse_duration("2s"), description="The time before which no step strikes."
+    )
+    duration: Duration = Field(
+        default=parse_duration("20s"), description="The time at which steps end and everything is healed."
+    )
+    converge: Duration = Field(
+        default=parse_duration("30s"), description="How long the healed cluster has to agree."
+    )
+    cluster: ClusterModel = Field(default=ClusterModel(), description="The brokers.")
+    network: NetworkModel = Field(
+        default=NetworkModel(), description="The network between all nodes and clients."
+    )
+    topics: dict[str, TopicModel] = Field(min_length=1, description="The topics by name, at least one.")
+    producers: list[ProducerModel] = Field(default_factory=list, description="Who writes.")
+    consumers: list[ConsumerModel] = Field(default_factory=list, description="Who reads.")
+    steps: list[AnyStep] = Field(default_factory=list, description="What happens to them, in order.")
 
 
 def load_scenario(path: Path) -> Scenario:

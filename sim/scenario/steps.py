@@ -19,6 +19,10 @@ from sim.scenario.values import (
 
 Keep = Literal["none", "prefix", "subset", "torn", "all"]
 
+_DOWN = "After how long it starts again; without it, with `restart`, or when everything is healed."
+_FOR = "How long this lasts; without it, until a `heal`, or until everything is healed."
+_KEEP = "Which changes that were not synced survive."
+
 
 class Strict(BaseModel):
     """The base of all parts of a scenario file: unknown keys are refused, and values never change."""
@@ -34,9 +38,16 @@ class Step(Strict):
 
     verb: ClassVar[str]
 
-    at: When | None = None
-    when: ConditionsField = ()
-    within: Duration = parse_duration("30s")
+    at: When | None = Field(
+        default=None,
+        description="When it strikes: after the start of the run, or with `+` after the step before.",
+    )
+    when: ConditionsField = Field(
+        default=(), description="What it waits for: each condition has to hold after the one before."
+    )
+    within: Duration = Field(
+        default=parse_duration("30s"), description="How long it waits for its conditions; only beside `when`."
+    )
 
     @model_validator(mode="after")
     def _check_one_trigger(self) -> Step:
@@ -50,7 +61,12 @@ class Step(Strict):
 class Named(Step):
     """A step whose target later steps may name."""
 
-    name: str | None = Field(default=None, alias="as", pattern=r"^[A-Z][A-Za-z0-9_]*$")
+    name: str | None = Field(
+        default=None,
+        alias="as",
+        pattern=r"^[A-Z][A-Za-z0-9_]*$",
+        description="A name for the nodes that this step meant, for later steps; it begins with a capital letter.",
+    )
 
 
 class Kill(Named):
@@ -60,90 +76,98 @@ class Kill(Named):
     """
 
     verb = "kill"
-    kill: TargetField
-    down: Duration | None = None
-    point: str | None = Field(default=None, pattern=r"^(before|after) [a-z-]+$")
+    kill: TargetField = Field(description="The nodes whose process is killed.")
+    down: Duration | None = Field(default=None, description=_DOWN)
+    point: str | None = Field(
+        default=None,
+        pattern=r"^(before|after) [a-z-]+$",
+        description="The moment at which it is killed: `before` or `after`, and a kind of job of the node.",
+    )
 
 
 class Power(Named):
     """Cuts the power of a machine; `keep` says which un-synced changes survive."""
 
     verb = "power"
-    power: TargetField
-    keep: Keep = "subset"
-    down: Duration | None = None
+    power: TargetField = Field(description="The nodes whose machine loses power.")
+    keep: Keep = Field(default="subset", description=_KEEP)
+    down: Duration | None = Field(default=None, description=_DOWN)
 
 
 class Pause(Named):
     """Suspends a process for a while; its sockets stay open."""
 
     verb = "pause"
-    pause: TargetField
-    lasting: Duration = Field(alias="for")
+    pause: TargetField = Field(description="The nodes that are suspended.")
+    lasting: Duration = Field(alias="for", description="How long they are suspended.")
 
 
 class Stop(Named):
     """Stops a process in order."""
 
     verb = "stop"
-    stop: TargetField
-    down: Duration | None = None
+    stop: TargetField = Field(description="The nodes that are stopped.")
+    down: Duration | None = Field(default=None, description=_DOWN)
 
 
 class Pick(Named):
     """Breaks nothing: names the nodes that the target means now, for later steps."""
 
     verb = "pick"
-    pick: TargetField
+    pick: TargetField = Field(description="The nodes that are named.")
 
 
 class Restart(Step):
     """Starts the target's nodes that are down."""
 
     verb = "restart"
-    restart: TargetField
+    restart: TargetField = Field(description="The nodes that start, where they are down.")
 
 
 class Cut(Step):
     """Cuts a link, which then drops everything, until `for` is over or until a `heal`."""
 
     verb = "cut"
-    cut: LinkField
-    lasting: Duration | None = Field(default=None, alias="for")
+    cut: LinkField = Field(description="The links that are cut.")
+    lasting: Duration | None = Field(default=None, alias="for", description=_FOR)
 
 
 class Heal(Step):
     """Ends cuts, delays and losses of one link, of all links of a node, or of `all`."""
 
     verb = "heal"
-    heal: TargetField | LinkField
+    heal: TargetField | LinkField = Field(
+        description="The links that are healed, or the nodes whose links are."
+    )
 
 
 class Isolate(Named):
     """Cuts the links of a node to all others, except those in `except`."""
 
     verb = "isolate"
-    isolate: TargetField
-    sparing: TargetField | None = Field(default=None, alias="except")
-    lasting: Duration | None = Field(default=None, alias="for")
+    isolate: TargetField = Field(description="The nodes that are cut off.")
+    sparing: TargetField | None = Field(
+        default=None, alias="except", description="The nodes to which the links stay."
+    )
+    lasting: Duration | None = Field(default=None, alias="for", description=_FOR)
 
 
 class Slow(Step):
     """Delays every message of a link by `by`."""
 
     verb = "slow"
-    slow: LinkField
-    by: Duration
-    lasting: Duration | None = Field(default=None, alias="for")
+    slow: LinkField = Field(description="The links that are slow.")
+    by: Duration = Field(description="The delay that is added to each message.")
+    lasting: Duration | None = Field(default=None, alias="for", description=_FOR)
 
 
 class Lose(Step):
     """Loses a share of the messages of a link; a stream sends them again, later."""
 
     verb = "lose"
-    lose: LinkField
-    share: Percent
-    lasting: Duration | None = Field(default=None, alias="for")
+    lose: LinkField = Field(description="The links that lose messages.")
+    share: Percent = Field(description="The share of the messages that are lost.")
+    lasting: Duration | None = Field(default=None, alias="for", description=_FOR)
 
 
 class PartialWrite(Named):
@@ -153,11 +177,13 @@ class PartialWrite(Named):
     """
 
     verb = "partial_write"
-    partial_write: TargetField
-    log: str = Field(pattern=r"^[a-zA-Z0-9._-]+/[0-9]+$")
-    byte: Size
-    keep: Keep | None = None
-    down: Duration | None = None
+    partial_write: TargetField = Field(description="The node that ends.")
+    log: str = Field(
+        pattern=r"^[a-zA-Z0-9._-]+/[0-9]+$", description="The log, as `topic/partition`, such as `t/0`."
+    )
+    byte: Size = Field(description="How much of the append is written.")
+    keep: Keep | None = Field(default=None, description=f"The machine loses power too. {_KEEP}")
+    down: Duration | None = Field(default=None, description=_DOWN)
 
 
 class BreakDisk(Named):
@@ -167,8 +193,8 @@ class BreakDisk(Named):
     """
 
     verb = "break_disk"
-    break_disk: TargetField
-    directory: int = Field(ge=1, le=9)
+    break_disk: TargetField = Field(description="The broker whose disk fails.")
+    directory: int = Field(ge=1, le=9, description="The log directory that fails; 1 is the first.")
 
 
 VERBS: tuple[type[Step], ...] = (
