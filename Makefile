@@ -5,7 +5,7 @@ SETUP := .venv/.installed
 JAVA := .venv/.java
 FUZZ := .venv/.fuzz
 
-.PHONY: demo fuzz test test-slow check format generate lock bench mutants crash-sweep setup clean
+.PHONY: demo docs fuzz test test-slow check format generate lock bench mutants crash-sweep setup clean
 
 setup: $(SETUP) $(JAVA)
 
@@ -56,6 +56,11 @@ fuzz: setup $(FUZZ)
 $(FUZZ): $(SETUP) requirements-fuzz.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-fuzz.lock
 	touch $@
+
+# The pages of docs/ and the docstrings, as a site; a warning is an error.
+docs: $(SETUP)
+	$(BIN)/python -m sphinx -q -E -W --keep-going -n -b html docs out/docs
+	@echo "open out/docs/index.html"
 
 bench: setup
 	$(BIN)/python -m bench

@@ -8,8 +8,10 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
+import click
 import pytest
 
+from replog import commands
 from storage.config import LogConfig
 from storage.disk.os_filesystem import OsFileSystem
 from storage.log import PartitionLog
@@ -31,6 +33,8 @@ _TARGETS = re.compile(r"make ((?:[a-z-]+ ?)+)")
 _FILE_OR_FOLDER = re.compile(r"[\w-][\w.-]*(?:/[\w.-]+)*(?:/|\.(?:py|jsonl|md|toml|yaml|lock))")
 _CLASS = re.compile(r"([A-Z][a-z]+(?:[A-Z][a-z]+)+|[A-Z][a-z]{4,})(?:\.(\w+))?(?:\(.*\))?")
 _CLASS_STATEMENT = re.compile(r"^class (\w+)", re.MULTILINE)
+_SCENARIO = re.compile(r"^scenario: (\S+)$", re.MULTILINE)
+_OPTION = re.compile(r"--[a-z][a-z-]*")
 _PART = re.compile(r"log\.([a-z]\w*)\.(\w+)(?:\(.*\))?")
 # Names of Kafka's classes and of Python's own.
 NOT_OURS = {"FileMessageSet", "MessageAndOffset", "Message", "BaseException", "Protocol", "NamedTuple"}
@@ -83,7 +87,9 @@ def test_every_path_that_a_page_names_exists(page: Path) -> None:
     named = [found for code in code_in(page) for found in _PATH.findall(code.partition("::")[0])]
     links = [str((page.parent / link).relative_to(ROOT)) for link in _LINK.findall(text_of(page))]
     missing = [path for path in (*named, *links) if not (ROOT / path).exists()]
-    near = [code for code in code_in(page) if _FILE_OR_FOLDER.fullmatch(code)]
+    # A page's examples make a file of each of its scenarios.
+    own = {f"{name}.yaml" for name in _SCENARIO.findall(text_of(page))}
+    near = [code for code in code_in(page) if _FILE_OR_FOLDER.fullmatch(code) and code not in own]
     missing += [path for path in near if not any((top / path).exists() for top in (ROOT, page.parent))]
     assert not missing
 
@@ -96,6 +102,33 @@ def test_every_command_that_a_page_names_exists(page: Path) -> None:
     homes = [(ROOT / f"{name}.py", ROOT / name / "__main__.py") for name in modules]
     assert [target for target in named if target not in targets] == []
     assert [home for home in homes if not any(path.exists() for path in home)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_of_replog_that_a_page_names_exists_with_its_options(page: Path) -> None:
+    # `replog log recover|truncate` stands for several.
+    named = [code for code in code_in(page) if code.startswith("replog ") and "|" not in code]
+    missing = [code for code in named if not is_command(code)]
+    assert not missing
+
+
+def is_command(code: str) -> bool:
+    """Whether `replog` has the command that these words begin with, and the command the options after it."""
+    command: click.Command | None = commands.replog
+    for word in code.split()[1:]:
+        if not isinstance(command, click.Group) or word.startswith("-"):
+            break
+        command = command.get_command(click.Context(command), word)
+    if command is None:
+        return False
+    known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    return {*_OPTION.findall(code)} <= {*known, "--help"}
+
+
+def test_a_command_or_an_option_that_is_none_is_noticed() -> None:
+    assert is_command("replog up --nodes 3") and is_command("replog log verify DIRECTORY")
+    assert not is_command("replog upp") and not is_command("replog log verified")
+    assert not is_command("replog up --knots 3")
 
 
 def test_every_class_and_member_that_the_architecture_names_exists() -> None:

@@ -101,7 +101,7 @@ class Reader:
         self._port = free_port(MAX_NODES)
         bin_directory = directory / ".bin"
         bin_directory.mkdir()
-        for name, arguments in (("replog", "-m replog"), ("python", "")):
+        for name, arguments in (("replog", "-m replog"), ("python", ""), ("python3", "")):
             script = bin_directory / name
             script.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n', encoding="utf-8")
             script.chmod(0o755)
@@ -137,7 +137,9 @@ class Reader:
                 wanted = tuple(printed_by_python.text.splitlines()) if printed_by_python else ()
                 name = f"example_{block.line}.py"
                 (self._directory / name).write_text(self._with_own_ports(block.text), encoding="utf-8")
-                self._check(block, Command(text=f"python {name}", printed=wanted))
+                # Warnings on standard error are no part of what it prints; they show where it fails.
+                text = f"python {name} 2> {name}.err || cat {name}.err"
+                self._check(block, Command(text=text, printed=wanted))
             case "yaml":
                 parse_scenario(block.text, block.place)
                 name = f"{_scenario_name(block.text)}.yaml"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0
 # The pause between two looks at what a background command has printed.
 LOOK_S = 0.05
 _END = "\x01"

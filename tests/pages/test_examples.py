@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.session import SparkUnavailable, check_available
 from tests.pages.examples import Reader, blocks_of, steps_of
 from tests.places import ROOT
 
@@ -16,8 +17,18 @@ NOT_RUN = {"README.md": 1}
 KNOWN = {"console", "python", "yaml"}
 
 
+def skip_without_java(page: Path) -> None:
+    """Spark needs Java, which not every machine has."""
+    if page.name == "spark.md":
+        try:
+            check_available()
+        except SparkUnavailable as reason:
+            pytest.skip(str(reason))
+
+
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.name)
 def test_the_examples_of_a_page_print_what_it_says(page: Path, tmp_path: Path) -> None:
+    skip_without_java(page)
     steps = [step for step in steps_of(blocks_of(page)) if not step[0].slow]
     with Reader(tmp_path) as reader:
         for block, output in steps:
@@ -25,12 +36,14 @@ def test_the_examples_of_a_page_print_what_it_says(page: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "page",
     [page for page in WITH_EXAMPLES if any(block.slow for block in blocks_of(page))],
     ids=lambda page: page.name,
 )
 def test_the_slow_examples_of_a_page_print_what_it_says(page: Path, tmp_path: Path) -> None:
+    skip_without_java(page)
     with Reader(tmp_path) as reader:
         for block, output in steps_of(blocks_of(page)):
             reader.read(block, output)

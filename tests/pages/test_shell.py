@@ -69,7 +69,9 @@ problem
 ```
 
 ```python
+import sys
 print("printed", 19092)
+print("warned", file=sys.stderr)
 ```
 
 ```text
@@ -102,7 +104,9 @@ def test_a_page_is_read_in_order_and_its_marks_are_seen(tmp_path: Path) -> None:
             reader.read(block, output)
 
 
-@pytest.mark.parametrize("block", ["```console\n$ echo one\ntwo\n```", "```python\nprint(1)\n```"])
+@pytest.mark.parametrize(
+    "block", ["```console\n$ echo one\ntwo\n```", "```python\nprint(1)\n```", "```python\n1 / 0\n```"]
+)
 def test_an_example_that_prints_something_else_fails(tmp_path: Path, block: str) -> None:
     page = tmp_path / "page.md"
     page.write_text(block, encoding="utf-8")
