@@ -16,6 +16,7 @@ html_title = "replog"
 # Nothing is fetched from elsewhere, neither while the pages are built nor while they are read.
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3

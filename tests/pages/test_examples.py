@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,18 @@ def test_examples_import_nothing_of_ours_but_replog(page: Path) -> None:
         if line.strip().startswith(starts)
     ]
     assert found == []
+
+
+@pytest.mark.slow
+def test_the_examples_in_python_pass_mypy_in_strict_mode(tmp_path: Path) -> None:
+    for page in WITH_EXAMPLES:
+        for block in blocks_of(page):
+            if block.language == "python":
+                name = f"{page.stem.replace('-', '_')}_{block.line}.py"
+                (tmp_path / name).write_text(block.text, encoding="utf-8")
+    # The settings of the checkout, where the packages without types are named, hold for the examples too.
+    arguments = ["--strict", "--config-file", "pyproject.toml", *map(str, sorted(tmp_path.glob("*.py")))]
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
