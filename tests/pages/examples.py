@@ -23,9 +23,11 @@ from typing import final
 from sybil import Document, Example, Region
 from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
 
+from cluster.commands.options import BOOTSTRAP_VARIABLE
 from cluster.local.layout import CONTROLLER_PORT_DISTANCE, DEFAULT_PORT
+from cluster.shell.clients import DEFAULT_BOOTSTRAP
 from sim.scenario.model import parse_scenario
-from tests.cluster.local.real_cluster import HOST, free_port
+from tests.cluster.local.real_cluster import free_port
 from tests.pages.shell import Command, Shell, commands_of, difference, matches
 from tests.places import ROOT
 
@@ -38,7 +40,6 @@ _MARK = re.compile(r"<!-- (not run|slow): ([^\n]+?) -->\s*\Z")
 _ONLY_BLANK = re.compile(r"\s*\Z")
 _PORT = re.compile(r"\b(190(?:9[2-9]|100)|20092)\b")
 _UP = re.compile(r"\breplog up\b(?![^|;&\n]*--port)")
-_CLIENT = re.compile(r"\breplog (?:produce|consume|topics \w+)\b(?![^|;&\n]*--bootstrap-server)")
 _SCENARIO_NAME = re.compile(r"^scenario: ([a-z0-9-]+)$", re.MULTILINE)
 
 
@@ -118,6 +119,7 @@ class Reader:
             "PATH": f"{bin_directory}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
             "PYTHONWARNINGS": "error::SyntaxWarning",
+            BOOTSTRAP_VARIABLE: self._with_own_ports(DEFAULT_BOOTSTRAP),
             "COLUMNS": "120",
         }
 
@@ -125,6 +127,10 @@ class Reader:
         return self
 
     def __exit__(self, *raised: object) -> None:
+        for started in self._directory.glob("*/cluster.json"):
+            self._shell.run(
+                Command(text=f"replog down --data {started.parent}", printed=()), lambda text: True
+            )
         self._shell.close()
 
     def read(self, block: Block, printed_by_python: Block | None = None) -> None:
@@ -158,7 +164,6 @@ class Reader:
 
     def _with_own_ports(self, text: str) -> str:
         text = _UP.sub(f"replog up --port {self._port}", text)
-        text = _CLIENT.sub(rf"\g<0> --bootstrap-server {HOST}:{self._port}", text)
         return _PORT.sub(lambda match: str(int(match[1]) - DEFAULT_PORT + self._port), text)
 
     def _with_shown_ports(self, text: str) -> str:
