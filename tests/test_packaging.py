@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import json
-import subprocess
-import sys
 import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.outside.wheel import Installed, build_wheel
 from tests.places import ROOT
 
 PACKAGES = ("cluster", "pipeline", "replog", "sim", "storage")
@@ -54,12 +53,7 @@ def test_proto_folder_holds_proto_files_only() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(target), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (built,) = target.glob("*.whl")
-    return built
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.mark.slow
@@ -71,30 +65,12 @@ def test_the_wheel_holds_the_packages_and_the_scenarios_and_no_tests(wheel: Path
 
 
 def test_a_scenario_runs_from_the_installed_wheel(wheel: Path, tmp_path: Path) -> None:
-    # A fresh environment that sees our dependencies (not our checkout) plus the wheel.
-    environment = tmp_path / "environment"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
-    (site,) = environment.glob("lib/python*/site-packages")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
-    ours = Path(str(importlib.metadata.distribution("simpy").locate_file(""))).resolve()
-    linked = tmp_path / "dependencies"
-    linked.mkdir()
-    for entry in ours.iterdir():
-        if not entry.name.startswith(("replog", "_replog", "__editable__")) and entry.suffix != ".pth":
-            (linked / entry.name).symlink_to(entry)
-    (site / "dependencies.pth").write_text(f"{linked}\n")
-    python = environment / "bin" / "python"
-    command = [str(python), "-I", "-m", "replog", "sim", "run", "leader-crash"]
-    done = subprocess.run(
-        [*command, "--seed", "7", "--json"], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
+    installed = Installed(wheel, tmp_path)
+    done = installed.run("-m", "replog", "sim", "run", "leader-crash", "--seed", "7", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["verdict"] == "held"
-    where = subprocess.run(
-        [str(python), "-I", "-c", "import storage; print(storage.__file__)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert Path(where.stdout.strip()).is_relative_to(site)
+
+
+def test_every_package_says_that_it_is_typed(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)

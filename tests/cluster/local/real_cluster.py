@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from replog.cli import main
@@ -92,14 +92,21 @@ def is_running(pid: int) -> bool:
 class Up:
     """A running `replog up`."""
 
-    def __init__(self, data: Path, nodes: int, *options: str, port: int | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        nodes: int,
+        *options: str,
+        port: int | None = None,
+        command: Sequence[str] = tuple(REPLOG),
+    ) -> None:
         self.data, self.nodes, self.port = data, nodes, port or free_port(nodes)
         self.bootstrap = f"{HOST}:{self.port}"
         # One of them may be dead.
         self.bootstrap_servers = ",".join(f"{HOST}:{self.port + index}" for index in range(nodes))
         arguments = ["up", "--nodes", str(nodes), "--port", str(self.port), "--data", str(data), *options]
         self.process = subprocess.Popen(
-            [*REPLOG, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
+            [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
         )
 
     def wait_ready(self) -> None:
@@ -148,9 +155,15 @@ class Up:
 
 
 @contextlib.contextmanager
-def running(data: Path, nodes: int, *options: str, port: int | None = None) -> Iterator[Up]:
-    """Run `replog up` until the end of the block. Yields it once it is ready."""
-    up = Up(data, nodes, *options, port=port)
+def running(
+    data: Path,
+    nodes: int,
+    *options: str,
+    port: int | None = None,
+    command: Sequence[str] = tuple(REPLOG),
+) -> Iterator[Up]:
+    """Run `replog up`, the one that `command` starts, until the end of the block. Yields it once it is ready."""
+    up = Up(data, nodes, *options, port=port, command=command)
     try:
         up.wait_ready()
         yield up
