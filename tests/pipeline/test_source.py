@@ -5,6 +5,7 @@ All tests share one session, since a start costs seconds.
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import shutil
@@ -49,6 +50,19 @@ def spark() -> Iterator[SparkSession]:
     register(running)
     yield running
     running.stop()
+
+
+@pytest.mark.parametrize("module", ["replog", "pipeline"])
+def test_a_log_is_read_by_the_interpreter_that_registers(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python3")
+    register = importlib.import_module(module).register
+    register(spark)
+    logs = spark.read.format("replog").option("subscribe", "shapes-gzip")
+    assert logs.load(str(GOLDEN / "kafka-4.1" / "clean")).count() == 113
+    assert spark.sparkContext.pythonExec == "/nowhere/python3"
 
 
 def records_in_dump(topic: str) -> int:
