@@ -37,6 +37,7 @@ check: $(SETUP)
 	$(BIN)/lint-imports
 	$(BIN)/python -m cluster.rpc.generate --check
 	$(BIN)/python tools/rules_table.py --check
+	$(BIN)/python tools/picture.py --check
 	$(BIN)/python tools/prose.py
 
 format: $(SETUP)
@@ -46,6 +47,7 @@ format: $(SETUP)
 generate: $(SETUP)
 	$(BIN)/python -m cluster.rpc.generate
 	$(BIN)/python tools/rules_table.py
+	$(BIN)/python tools/picture.py
 
 # Fuzzes every decoder under atheris for SECONDS; an input that breaks one is kept in tests/fuzz/corpus, which
 # `make test` replays.
