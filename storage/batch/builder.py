@@ -87,7 +87,8 @@ def build_batch(
 ) -> bytes:
     """Build one magic-2 batch; without records the result is empty (BB3). A record's own `sequence` is ignored.
 
-    Raises InvalidRecord unless offsets rise and are within 31 bits of `base_offset`, and timestamps are -1 or more.
+    Raises InvalidRecord unless offsets rise and are within 31 bits of `base_offset`, and timestamps are -1 or more, and
+    TypeError for what is no Record of bytes.
     """
     fields = BatchFields(
         base_offset=base_offset,
@@ -105,8 +106,12 @@ def build_batch(
     )
     builder = BatchBuilder(fields)
     append = builder.append_control if is_control else builder.append
-    for record in records:
-        append(record)
+    for index, record in enumerate(records):
+        try:
+            append(record)
+        except (AttributeError, TypeError, ValueError) as error:
+            expected = "expected a Record with bytes or None as key and value"
+            raise TypeError(f"records[{index}]: {expected}, got {record!r}") from error
     return builder.build()
 
 

@@ -134,8 +134,13 @@ class PartitionLog:
         after a truncation below the recovery point: the checkpoint must go down before an append passes it again.
         With `recalls_batches` a retry of any of a producer's last five batches is recognized after a load or a
         truncation; without it, as in Kafka, only a retry of the batch in its snapshot or of a batch after the
-        snapshot. Raises StorageError with file and place for what can be neither cut nor rebuilt.
+        snapshot. Raises StorageError with file and place for what can be neither cut nor rebuilt, TypeError for a
+        directory that is no str.
         """
+        if not isinstance(directory, str):
+            raise TypeError(
+                f"directory: expected a str, got {type(directory).__name__}: write str(directory)"
+            )
         request = LoadRequest(
             file_system=file_system,
             directory=directory,

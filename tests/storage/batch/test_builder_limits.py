@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from storage.batch import BatchBuilder, Compression, Record, RecordBatch, TimestampType
+from storage.batch import BatchBuilder, Compression, Record, RecordBatch, TimestampType, build_batch
 from storage.batch.legacy.builder import MessageSetBuilder, MessageSetFields, build_message_set
 
 FIRST, SECOND = Record(0, 5, b"a", b"1"), Record(1, 6, b"b", b"2")
 magics = pytest.mark.parametrize("magic", [0, 1])
+
+
+@pytest.mark.parametrize("wrong", [b"v", "v", None, 5, Record(1, 6, None, "v"), Record(1, 6, 7, b"v")])  # type: ignore[arg-type]
+def test_what_is_no_record_of_bytes_is_named(wrong: object) -> None:
+    with pytest.raises(
+        TypeError, match=r"records\[1\]: expected a Record with bytes or None as key and value, got "
+    ):
+        build_batch([FIRST, wrong])  # type: ignore[list-item]
 
 
 def test_bb2_without_timestamps_there_is_no_greatest() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,11 @@ def test_kafka_8564_a_directory_to_be_deleted_opens_without_segments() -> None:
     file_system = new_file_system()
     file_system.make_directory(directory)
     assert open_log(file_system, directory=directory).local.segments.base_offsets == [0]
+
+
+def test_a_directory_that_is_no_text_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"directory: expected a str, got PosixPath: write str\(directory\)"):
+        open_log(new_file_system(), directory=Path("logs/topic-0"))  # type: ignore[arg-type]
 
 
 @pytest.mark.covers("UnifiedLogTest.testLogReinitializeAfterManualDelete")
