@@ -294,7 +294,9 @@ def consume(
         if has_begun:
             click.echo(f"Processed a total of {output.count} messages", err=True)
     is_short = max_messages is not None and output.count < max_messages
-    sys.exit(OUT_OF_TIME if is_short and not until_end and not output.is_closed else HELD)
+    if is_short and not until_end and not output.is_closed:
+        fail(f"--max-messages {max_messages}: no record came for {timeout_ms} ms", OUT_OF_TIME)
+    sys.exit(HELD)
 
 
 def _format(columns: tuple[str, ...], layout: str | None, as_json: bool) -> Format:

@@ -117,6 +117,7 @@ def check_types(config: ProducerConfig | ConsumerConfig | AdminConfig) -> None:
         if item.type != "int":
             continue
         if not isinstance(value, int) or isinstance(value, bool):
-            raise TypeError(f"{item.name}: expected an int, got {value!r}")
+            hint = ": -1 is all" if item.name == "acks" and value == "all" else ""
+            raise TypeError(f"{item.name}: expected an int, got {value!r}{hint}")
         if value < 0 and item.name != "acks":
             raise ConfigError(f"{item.name}: expected zero or more, got {value}")

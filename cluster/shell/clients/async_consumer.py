@@ -60,6 +60,7 @@ class AsyncConsumer(AsyncClient):
         # The partitions that only the user starts again: those that it paused, and those whose position is lost.
         self._held: set[TopicPartition] = set()
         self._arrived = asyncio.Event()
+        self._has_wanted = False
 
     def assign(self, wanted: Positions) -> None:
         """Reads these partitions from now on and no others, each from an offset, an end of its log, a time or a
@@ -69,6 +70,7 @@ class AsyncConsumer(AsyncClient):
         """
         checked = positions(wanted)
         self._forget()
+        self._has_wanted = bool(checked)
         self._run(lambda now_ms: self.core.assign(now_ms, checked))
 
     def subscribe(self, topics: Iterable[str], start: OffsetReset = OffsetReset.LATEST) -> None:
@@ -78,6 +80,7 @@ class AsyncConsumer(AsyncClient):
         """
         names, checked = topic_names(topics), reset(start)
         self._forget()
+        self._has_wanted = bool(names)
         self._run(lambda now_ms: self.core.subscribe(now_ms, names, checked))
 
     def seek(self, topic_partition: TopicPartition, start: Start) -> None:
@@ -134,10 +137,11 @@ class AsyncConsumer(AsyncClient):
     ) -> list[ConsumerRecord]:
         """Returns the next records with their partitions, at least one if any comes in time; an empty list if none.
 
-        Raises ClusterError at a lost position or a missing topic.
+        Raises ClusterError at a lost position or a missing topic, RuntimeError if there is nothing to read.
         """
         limit = integer("max_records", max_records, at_least=1)
         duration_s = seconds("timeout_s", timeout_s)
+        self._check_wanted()
         if not self._unread:
             try:
                 async with asyncio.timeout(duration_s):
@@ -147,8 +151,9 @@ class AsyncConsumer(AsyncClient):
         return [self._unread.popleft() for _ in range(min(limit, len(self._unread)))]
 
     async def records(self) -> AsyncIterator[ConsumerRecord]:
-        """Yields records with their partition, without end. Raises ClusterError at a lost position or missing topic."""
+        """Yields records with their partition, without end. Raises what `poll` raises."""
         while True:
+            self._check_wanted()
             if not self._unread:
                 await self._fill()
             yield self._unread.popleft()
@@ -165,6 +170,11 @@ class AsyncConsumer(AsyncClient):
                     raise ClusterError(missing.error, f"topic {missing.topic}")
                 case _:
                     pass
+
+    def _check_wanted(self) -> None:
+        """Raises RuntimeError where a caller would wait for records that cannot come. Kafka: IllegalStateException."""
+        if not self._has_wanted:
+            raise RuntimeError("the consumer reads no topic and no partition: call subscribe or assign first")
 
     def _known(self, topic_partition: object) -> TopicPartition:
         place = partition_of(topic_partition)

@@ -85,7 +85,7 @@ class Consumer:
     def poll(self, timeout_s: float = 1.0, *, max_records: int = MAX_POLL_RECORDS) -> list[ConsumerRecord]:
         """Returns the next records with their partitions, at least one if any comes in time; an empty list if none.
 
-        Raises ClusterError at a lost position or a missing topic.
+        Raises ClusterError at a lost position or a missing topic, RuntimeError if there is nothing to read.
         """
         duration_s, limit = seconds("timeout_s", timeout_s), integer("max_records", max_records, at_least=1)
         if not self._taken:
@@ -102,7 +102,7 @@ class Consumer:
         return self._loop.call(self._next_event(duration_s))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Yields records with their partition, without end. Raises ClusterError at a lost position or missing topic."""
+        """Yields records with their partition, without end. Raises what `poll` raises."""
         while True:
             if not self._taken:
                 self._loop.call(self._take(_WAIT_S, MAX_POLL_RECORDS))

@@ -105,6 +105,7 @@ def test_time_that_runs_out_is_exit_status_3(cluster: Up) -> None:
     cluster.run("produce", "short", given=b"one\n")
     done = cluster.run("consume", "short", "--from-beginning", "--max-messages", "2", "--timeout-ms", "500")
     assert (done.returncode, done.stdout) == (3, b"one\n")
+    assert done.stderr.splitlines()[-1] == b"error: --max-messages 2: no record came for 500 ms"
 
 
 @pytest.mark.parametrize("acks", ["1", "0"])

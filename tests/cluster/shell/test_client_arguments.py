@@ -87,7 +87,7 @@ ADMIN: list[tuple[Callable[[Any], object], type[Exception], str]] = [
 ]
 CONFIGS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: ProducerConfig(linger_ms="5"), TypeError, "linger_ms: expected an int, got '5'"),  # type: ignore[arg-type]
-    (lambda: ProducerConfig(acks="all"), TypeError, "acks: expected an int, got 'all'"),  # type: ignore[arg-type]
+    (lambda: ProducerConfig(acks="all"), TypeError, "acks: expected an int, got 'all': -1 is all"),  # type: ignore[arg-type]
     (lambda: ProducerConfig(acks=2), ConfigError, r"acks=2: must be -1 \(all\), 1 or 0"),
     (lambda: ProducerConfig(batch_size=-1), ConfigError, "batch_size: expected zero or more, got -1"),
     (lambda: ProducerConfig(compression_type="zstd"), TypeError, "such as Compression.NONE, got 'zstd'"),  # type: ignore[arg-type]

@@ -218,6 +218,17 @@ def test_a_closed_client_says_so() -> None:
         admin.list_topics()
 
 
+@pytest.mark.parametrize("forget", [lambda c: None, lambda c: c.subscribe([]), lambda c: c.assign({})])
+@pytest.mark.parametrize("read", [lambda c: c.poll(0), lambda c: next(iter(c))])
+def test_a_consumer_that_reads_nothing_says_so_instead_of_waiting(
+    forget: Callable[[Consumer], None], read: Callable[[Consumer], object]
+) -> None:
+    with Consumer(NOWHERE) as consumer:
+        forget(consumer)
+        with pytest.raises(RuntimeError, match="no topic and no partition: call subscribe or assign first"):
+            read(consumer)
+
+
 def test_an_asyncio_client_that_has_not_started_says_so() -> None:
     async def main() -> None:
         producer = AsyncProducer(NOWHERE)
