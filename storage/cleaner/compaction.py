@@ -248,13 +248,17 @@ class _Slice:
     """A piece of work that continues where its last call stopped; one call reads about `limit_bytes`."""
 
     def __init__(self, walk: Walk, limit_bytes: int) -> None:
+        # Otherwise a call would end after its first piece, whatever its size.
+        assert limit_bytes > 0, limit_bytes
         self._walk: Final = walk
         self._limit_bytes: Final = limit_bytes
         self.is_done = False
 
     def __call__(self) -> None:
+        assert not self.is_done, self._limit_bytes
         done_bytes = 0
         for read_bytes in self._walk:
+            assert read_bytes >= 0, (read_bytes, done_bytes)
             done_bytes += read_bytes
             if done_bytes >= self._limit_bytes:
                 return

@@ -153,12 +153,15 @@ class RecordFilter:
         if all_kept is None:
             self._filter_records(batch, verdict, result)
             return
+        # The marks tell nothing of a batch above the map.
+        assert batch.last_offset <= self._offsets.latest_offset, (batch, self._offsets.latest_offset)
         self._stats.records_read += batch.record_count
         if all_kept:
             self._stats.records_written += batch.record_count
             self._copy(batch, result)
         elif verdict.retention is Retention.RETAIN_EMPTY:
             result.add(empty_batch(batch), batch.last_offset)
+        assert self._stats.records_written <= self._stats.records_read, (batch, self._stats)
 
     def _all_kept(self, batch: RecordBatch, verdict: Verdict) -> bool | None:
         """Whether all records of `batch` are kept, known by the marks alone; None where the records must be read."""

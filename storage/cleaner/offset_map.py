@@ -63,10 +63,13 @@ class OffsetMap:
         if expected_keys is not None:
             self._table_slots = min(self.slots, max(4 * expected_keys, _LEAST_TABLE_SLOTS))
         self._most_held: Final = min(dictionary_bytes // HELD_BYTES, self._table_slots - 1)
+        assert self._table_slots <= self.slots, (self._table_slots, self.slots)
         self.clear()
 
     def clear(self) -> None:
         """Remove all keys."""
+        # All held keys must fit into the table with a slot left free, at which a search for a missing key ends.
+        assert self._most_held < self._table_slots, (self._most_held, self._table_slots)
         self._held: dict[bytes, int] | None = {} if self._most_held > 0 else None
         self._table = bytearray(0 if self._most_held > 0 else self._table_slots * SLOT_BYTES)
         # The number of keys in the table.

@@ -100,6 +100,7 @@ class LogManager:
     def _open_directory(self) -> None:
         assert self._lock is None, self.directory
         file_system, directory = self._file_system, self.directory
+        assert not self.logs, (self.directory, len(self.logs))
         _make_durable_directory(file_system, directory)
         self._lock = lock_directory(file_system, directory)
         try:
@@ -287,6 +288,7 @@ class LogManager:
         A log that cannot be deleted waits for the next start.
         """
         before = len(self._doomed)
+        assert self._is_loaded or before == 0, (self.directory, before)
         due = [log for due_ms, log in self._doomed if due_ms <= now_ms]
         self._doomed = [(due_ms, log) for due_ms, log in self._doomed if due_ms > now_ms]
         assert len(due) + len(self._doomed) == before, (len(due), len(self._doomed), before)
@@ -336,6 +338,7 @@ class LogManager:
             # Else the next start would open it as a log.
             assert parse_directory_name(name).suffix == suffix, (name, suffix)
             if not self._file_system.exists(join(self.directory, name)):
+                assert name not in self.logs, (self.directory, name)
                 return name
 
     def checkpoint_recovery_points(self) -> None:

@@ -213,6 +213,7 @@ class OsFile:
         """Map the whole file; the file cannot shrink until the map is closed. Raises ValueError for an empty file."""
         # A map of descriptor -1 would be a map of no file.
         self._check_open()
+        assert self._live_maps >= 0, (self._path, self._live_maps)
         try:
             mapped = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
         except OSError as error:

@@ -91,6 +91,8 @@ class OverlayFileSystem:
             node = self._new(path)
         elif is_writable and not path.endswith(_UNCOPIED_SUFFIX):
             self.copy(node)
+        # Else a write would change the file below.
+        assert node.is_copy or not is_writable or path.endswith(_UNCOPIED_SUFFIX), (path, node.path)
         if is_writable:
             self._nodes[path] = node
         return OverlayFile(self, path, node, is_writable=is_writable)
@@ -111,6 +113,8 @@ class OverlayFileSystem:
         """Let the node be a copy of its own content, unless it is one."""
         if node.is_copy:
             return
+        # A map would go on showing the file below.
+        assert node.maps == 0, (node.path, node.maps)
         source, target = self.below.open(node.path, OpenMode.READ), self._scratch_path()
         copy = self.below.open(target, OpenMode.CREATE_NEW)
         try:
@@ -159,6 +163,7 @@ class OverlayFileSystem:
         node = self._node(path)
         if node is None:
             raise _error(errno.ENOENT, path)
+        assert not self._is_directory(path), path
         node.modified_ms = modified_ms
         self._nodes[path] = node
 
@@ -308,6 +313,7 @@ class _LimitedMap:
     def __init__(self, whole: ReadMap, node: _Node, size_bytes: int) -> None:
         self._whole, self._node = whole, node
         self._view = whole.view[:size_bytes]
+        assert len(self._view) == size_bytes, (node.path, len(self._view), size_bytes)
         node.maps += 1
         self._is_closed = False
 

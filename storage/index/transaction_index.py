@@ -99,6 +99,7 @@ class TransactionIndex:
 
     def append(self, entry: AbortedTransaction) -> None:
         """Append an entry. Raises ValueError, and writes nothing, unless its last offset is above the previous one."""
+        assert self._last_offset is None or self._size_bytes > 0, (self._path, self._last_offset)
         if self._last_offset is not None and entry.last_offset <= self._last_offset:
             raise ValueError(
                 f"{self._path}: cannot append an aborted transaction that ends at {entry.last_offset} "
@@ -139,6 +140,7 @@ class TransactionIndex:
             if entry.last_offset >= offset:
                 self._cut(position)
                 self._last_offset = last_offset
+                assert (last_offset is None) == (self._size_bytes == 0), (self._path, self._size_bytes)
                 assert last_offset is None or last_offset < offset, (self._path, last_offset, offset)
                 return
             last_offset = entry.last_offset
@@ -182,6 +184,7 @@ class TransactionIndex:
 
     def rename_to(self, path: str) -> None:
         """Rename the file, if there is one; the new path is remembered in any case (IX31)."""
+        assert path != self._path, path
         try:
             self._file_system.rename(self._path, path)
         except FileNotFoundError:

@@ -86,8 +86,11 @@ def total_stats(partitions: Iterable[PartitionStats]) -> TotalStats:
     """Add up the counts of `partitions`."""
     total = TotalStats()
     for each in partitions:
+        assert each.control_records <= each.records, each
         total.partitions += 1
         total.add(each)
+    # Each segment has one file that is not mapped.
+    assert total.maps + total.segments <= total.open_files, total
     return total
 
 
@@ -133,8 +136,11 @@ class _Count:
                 stats.maps += suffix != TRANSACTION_INDEX_SUFFIX
         # Each segment has one file that is not mapped.
         assert stats.maps + stats.segments <= stats.open_files, (stats.maps, stats.segments, stats.open_files)
+        # A `.log` and at most three indexes.
+        assert stats.open_files <= 4 * stats.segments, (stats.open_files, stats.segments)
 
     def _count_segment(self, path: str) -> None:
+        assert self._stats.segments > 0, path
         records = FileRecords(self._file_system, path, read_only=True)
         try:
             self._stats.log_bytes += records.size_bytes
@@ -151,6 +157,7 @@ class _Count:
 
     def _count_batch(self, batch: RecordBatch) -> None:
         stats, codec, magic = self._stats, codec_label(batch), str(batch.magic)
+        assert len(stats.codecs) <= stats.batches, (stats.codecs, stats.batches)
         stats.batches += 1
         stats.codecs[codec] = stats.codecs.get(codec, 0) + 1
         stats.magics[magic] = stats.magics.get(magic, 0) + 1

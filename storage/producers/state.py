@@ -207,6 +207,8 @@ class ProducerStateManager:
         written, not even the rest of the set (AP12). `guard` is what `maybe_start_verification` returned for the
         append. Raises what `ProducerAppendInfo.append` raises; the producers' entries stay as they were.
         """
+        # A position without its segment would be no place.
+        assert position < 0 or segment_base_offset >= 0, (position, segment_base_offset)
         prepared = PreparedAppend()
         is_client = origin == AppendOrigin.CLIENT
         needs_verification = is_client or origin == AppendOrigin.COORDINATOR
@@ -577,6 +579,7 @@ class ProducerStateManager:
         if not offsets:
             return
         doomed, before = set(offsets), len(self._snapshots)
+        assert len(doomed) == len(offsets), (doomed, len(offsets))
         self._snapshots = [offset for offset in self._snapshots if offset not in doomed]
         # There was one for each.
         assert len(self._snapshots) + len(doomed) <= before, (self._snapshots, doomed, before)

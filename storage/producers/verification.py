@@ -33,12 +33,17 @@ class VerificationEntry:
 
     def note(self, *, sequence: int, producer_epoch: int) -> None:
         """Note another request: a higher epoch replaces sequence and epoch, a lower one is ignored."""
-        epoch_before = self.producer_epoch
+        epoch_before, lowest_before = self.producer_epoch, self.lowest_sequence
         if producer_epoch > self.producer_epoch:
             self.producer_epoch, self.lowest_sequence = producer_epoch, sequence
         elif producer_epoch == self.producer_epoch:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
         assert self.producer_epoch >= epoch_before, (self.producer_epoch, epoch_before)
+        # Within an epoch it only falls.
+        assert self.producer_epoch > epoch_before or self.lowest_sequence <= lowest_before, (
+            self.lowest_sequence,
+            lowest_before,
+        )
 
 
 @final

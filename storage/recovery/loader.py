@@ -205,6 +205,11 @@ class _Loader:
                 raise
             self.segments.add(segment)
         assert len(self.segments) <= len(files.base_offsets), (self.segments.base_offsets, self._directory)
+        # After a clean stop no segment is walked.
+        assert not self._request.is_clean or self._recover_from == LONG_MAX, (
+            self._directory,
+            self._recover_from,
+        )
 
     def _open_segment(self, base_offset: int, *, file_already_exists: bool = False) -> LogSegment:
         request = self._request

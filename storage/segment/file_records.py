@@ -89,6 +89,7 @@ class FileRecords:
         file_already_exists: bool = False,
         preallocate_bytes: int = 0,
     ) -> None:
+        assert preallocate_bytes >= 0, (path, preallocate_bytes)
         self._file_system = file_system
         self._file = file_system.open(path, OpenMode.READ if read_only else OpenMode.CREATE)
         self._path = path

@@ -169,6 +169,7 @@ class MessageSetBuilder:
             value=record.value,
             attributes=fields.attributes,
         )
+        assert self._size_bytes > 0 or not self._messages, (self._size_bytes, len(self._messages))
         self._messages.append(message)
         self._size_bytes += len(message)
         self._last_offset = record.offset

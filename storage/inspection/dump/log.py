@@ -136,6 +136,7 @@ class _LogDump:
     def _stopped(self, error: Exception) -> None:
         """Note the first damage, which may be before the batch that could not be read, and count what follows."""
         assert self._findings.damage is None, self._findings.damage
+        assert self._position <= self._log.size_bytes, (self._log.path, self._position, self._log.size_bytes)
         self._findings.is_unsupported = isinstance(
             error, UnsupportedCompression | UnsupportedForMessageFormat
         )

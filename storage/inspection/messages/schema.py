@@ -55,14 +55,18 @@ class _Parser:
 
     def fields(self, end: str = "") -> tuple[Field, ...]:
         """Parse fields up to `end`, or to the end of the line."""
+        assert len(end) <= 1, (self._text, self._at, end)
         found: list[Field] = []
         while self._at < len(self._text) and not (end and self._text[self._at] == end):
             found.append(self._field())
             if self._text[self._at : self._at + 1] == " ":
                 self._at += 1
+        assert self._at == len(self._text) or self._text[self._at] == end, (self._text, self._at, end)
         return tuple(found)
 
     def _field(self) -> Field:
+        start = self._at
+        assert start < len(self._text), (self._text, start)
         name = self._match(self._WORD)
         self._expect(":")
         field_type, tag, default = self._type(), None, ""
@@ -71,11 +75,13 @@ class _Parser:
             tag = int(self._match(self._WORD))
             self._expect("=")
             default = self._match(self._DEFAULT)
+        assert start < self._at <= len(self._text), (self._text, start, self._at)
         return Field(name=name, type=field_type, tag=tag, default=default)
 
     def _type(self) -> FieldType:
         element: FieldType | None = None
         fields: tuple[Field, ...] = ()
+        assert self._at < len(self._text), (self._text, self._at)
         match self._text[self._at]:
             case "[":
                 self._at += 1
@@ -89,6 +95,7 @@ class _Parser:
                 name = self._match(self._WORD)
         is_nullable = self._text[self._at : self._at + 1] == "?"
         self._at += is_nullable
+        assert (element is None) == (name != "array"), (self._text, self._at, name)
         return FieldType(name=name, is_nullable=is_nullable, element=element, fields=fields)
 
     def _match(self, pattern: re.Pattern[str]) -> str:

@@ -191,6 +191,7 @@ class _Verification:
 
     def _check_batch(self, batch: RecordBatch, path: str, base_offset: int, next_base: int | None) -> None:
         report, position = self._report, batch.position
+        assert report.segments > 0, (path, position)
         report.batches += 1
         if not 0 <= batch.magic <= CURRENT_MAGIC:
             report.add(path, position, "FR10", f"magic {batch.magic} is unknown")
@@ -224,13 +225,16 @@ class _Verification:
         epoch = batch.partition_leader_epoch
         if batch.magic < CURRENT_MAGIC or epoch == self._last_epoch:
             return
+        assert self._epoch_starts or self._last_epoch == -1, (path, batch.position, self._last_epoch)
         if epoch < self._last_epoch:
             message = f"leader epoch {epoch} after {self._last_epoch}"
             self._report.add(path, batch.position, "EP3", message)
         self._last_epoch = epoch
         self._epoch_starts.append((epoch, batch.base_offset, path, batch.position))
+        assert len(self._epoch_starts) <= self._report.batches, (path, batch.position, self._report.batches)
 
     def _check_records(self, batch: RecordBatch, path: str) -> None:
+        assert self._report.batches > 0, (path, batch.position)
         if not self._deep:
             self._report.records += max(batch.record_count, 0)
             return

@@ -87,6 +87,7 @@ class ProducerWatch:
 
     def batch(self, batch: RecordBatch, path: str, offset_before: int) -> Iterator[Finding]:
         """Check the next sound batch of the `.log` at `path`; `offset_before` is the last offset before it, or -1."""
+        assert offset_before >= -1, (path, batch.position, offset_before)
         if batch.base_offset > offset_before + 1 and offset_before >= 0:
             self._missing_up_to = batch.base_offset
         if batch.producer_id < 0:
