@@ -34,6 +34,8 @@ class Printer:
         Ends, too, once all partitions of `ends` (their numbers) have been read to their end; None: continue there.
         Raises ClusterError when a position or the topic is lost.
         """
+        # `_on_closed` ends one wait only.
+        assert self._wait is None, self._wait
         loop = asyncio.get_running_loop()
         last_s = loop.time()
         self._output.watch(self._on_closed)

@@ -124,6 +124,8 @@ async def produce_lines(
         )
         future.add_done_callback(on_end)
         tally.sent += 1
+        # The loop calls `on_end` in a later turn.
+        assert tally.unanswered > 0, tally
 
     async def finish() -> None:
         await producer.flush()

@@ -67,7 +67,9 @@ class Node:
             effects += self._outward(self.controller.start(now_ms), is_controller=True)
         if self.broker is not None:
             effects += self._outward(self.broker.start(now_ms), is_controller=False)
-        return [*effects, *self._run_local()]
+        effects += self._run_local()
+        assert not self._local, self._local
+        return effects
 
     def step(self, now_ms: int, event: Event) -> list[Effect]:
         self._now_ms = now_ms

@@ -76,6 +76,8 @@ class Outbox:
         self._next_job += 1
         assert self._next_job not in self._jobs, self._next_job
         self._jobs[self._next_job] = then
+        # A job without a handler has ended.
+        assert len(self._jobs) <= self._next_job, (len(self._jobs), self._next_job)
         self._effects.append(RunJob(job=self._next_job, kind=kind, work=work))
         return self._next_job
 

@@ -112,6 +112,8 @@ class Supervisor:
 
         `waits` is told what this waits for.
         """
+        # The process of another supervisor would be stopped behind its back.
+        assert node in self.nodes, node.spec.name
         if node.process is None or not node.is_alive:
             return
         node.is_stopping = True
@@ -145,6 +147,7 @@ class Supervisor:
 
     async def _spawn(self, node: ManagedNode) -> None:
         assert not node.is_alive, (node.spec.name, node.pid)
+        assert node in self.nodes, node.spec.name
         spec = node.spec
         # With several log directories the node makes them itself, and starts without one that cannot be made.
         if not spec.log_dirs:

@@ -39,6 +39,7 @@ def nodes_table(nodes: tuple[ManagedNode, ...], descriptions: Descriptions) -> T
 
 def replicas_table(descriptions: Descriptions, max_rows: int) -> Table:
     """Returns the table of replicas, at most `max_rows`, sorted by partition; the caption counts those left out."""
+    assert max_rows > 0, max_rows
     table = Table(title="replicas")
     for column in ("topic-partition", "node", "role", "epoch", "ISR"):
         table.add_column(column)
@@ -56,6 +57,7 @@ def replicas_table(descriptions: Descriptions, max_rows: int) -> Table:
         table.caption = f"{len(rows) - max_rows} more replicas: replog topics describe NAME"
     if not rows:
         table.caption = "no topics yet: replog topics create NAME --partitions 1 --replication-factor 1"
+    assert table.row_count <= max_rows, (table.row_count, max_rows)
     return table
 
 

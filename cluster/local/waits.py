@@ -22,6 +22,8 @@ class Waits:
 
     def begin(self, what: str) -> None:
         """Notes what is waited for from now on; what was waited for before is over."""
+        # Without words `ManyWaits` would not tell it to those who join later.
+        assert what, self._patience_s
         self.end()
         if self._patience_s <= 0:
             self._say(f"waiting for {what}")

@@ -99,6 +99,7 @@ class Lifecycle:
 
     def _on_registration(self, now_ms: int, body: ResponseBody | TransportError) -> None:
         assert self._is_registering, body
+        assert not self._ending.is_over, self.state
         self._is_registering = False
         match body:
             case RegisterBrokerResponse(error=ErrorCode.NONE):
@@ -138,6 +139,7 @@ class Lifecycle:
             self._is_beat_due = True
             return
         assert self.state is not BrokerState.STARTING, self._context.broker_epoch
+        assert not self._ending.is_over, self.state
         self._is_beating, self._is_beat_due = True, False
         request = BrokerHeartbeatRequest(
             broker_id=self._config.node_id,

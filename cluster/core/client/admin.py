@@ -107,7 +107,10 @@ class AdminCore:
                 return [Stop(reason="shutdown")]
             case Request() | JobDone():
                 pass
-        return [*effects, *self._run(now_ms)]
+        effects += self._run(now_ms)
+        # Nothing would ever end it.
+        assert not self._descriptions or self._descriptions[-1].calls, self._descriptions[-1]
+        return effects
 
     def _add(self, now_ms: int, body: AdminRequest, ticket: int, *, is_description: bool) -> None:
         assert ticket not in self._tasks, ticket
@@ -151,6 +154,7 @@ class AdminCore:
 
     def _on_response(self, now_ms: int, call: int, body: ResponseBody | TransportError) -> list[AdminEffect]:
         assert call < self._next_call, (call, self._next_call)
+        assert not self._is_stopped, call
         for task in self._tasks.values():
             if task.call == call:
                 task.call = None

@@ -118,8 +118,14 @@ class ConsumerCore:
 
         The leader checks `leader_epoch`, that of the record before an offset, if given.
         """
-        self._add(topic_partition, start).last_fetched_epoch = leader_epoch
-        return self._run(now_ms)
+        position = self._add(topic_partition, start)
+        # The answer to a fetch in flight is that of the old position.
+        assert not position.is_fetching, (topic_partition, start)
+        position.last_fetched_epoch = leader_epoch
+        effects = self._run(now_ms)
+        # A subscription must not replace it.
+        assert self._positions[topic_partition] is position, (topic_partition, start)
+        return effects
 
     def pause(self, topic_partition: TopicPartition) -> None:
         """Stops fetching the partition; an answer on its way is dropped, and fetched again after `resume`."""
@@ -137,6 +143,7 @@ class ConsumerCore:
         """Takes an answer, a timer or `Shutdown`; returns what it leads to, nothing after `Shutdown`."""
         if self._is_stopped:
             return []
+        assert len(self._busy_leaders) == len(self._fetches), (self._busy_leaders, len(self._fetches))
         effects: list[ConsumerEffect] = []
         match event:
             case Response():
@@ -148,7 +155,10 @@ class ConsumerCore:
                 return [Stop(reason="shutdown")]
             case Request() | JobDone():
                 pass
-        return [*effects, *self._run(now_ms)]
+        effects += self._run(now_ms)
+        # One fetch for each of these leaders.
+        assert len(self._busy_leaders) == len(self._fetches), (self._busy_leaders, len(self._fetches))
+        return effects
 
     def _add(self, topic_partition: TopicPartition, start: Start) -> _Position:
         offset: int | None = None
@@ -308,6 +318,7 @@ class ConsumerCore:
     def _on_fetched(
         self, now_ms: int, fetch: _FetchCall, body: ResponseBody | TransportError
     ) -> list[ConsumerEffect]:
+        assert fetch.leader not in self._busy_leaders, (fetch.leader, self._busy_leaders)
         error = body.error if isinstance(body, FetchResponse) else ErrorCode.NETWORK_EXCEPTION
         answers = {}
         if isinstance(body, FetchResponse):

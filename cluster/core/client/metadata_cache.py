@@ -165,6 +165,7 @@ class MetadataUpdater:
 
     def poll(self, now_ms: int, call: int) -> Send | None:
         """Returns a request under the number `call`, or None while none is due."""
+        assert self._call is None or call > self._call, (call, self._call)
         if self._fresh_until_ms is not None and now_ms >= self._fresh_until_ms:
             self._is_wanted = True
         if self._call is not None or not self._is_wanted or now_ms < self._allowed_ms:

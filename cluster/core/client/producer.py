@@ -167,6 +167,7 @@ class ProducerCore:
         """Takes a response, a timer or `Shutdown`, which ends with `Stop` once all records have their outcome."""
         if self._is_stopped:
             return []
+        assert bool(self._unfinished) == (self.buffered_bytes > 0), (self._unfinished, self.buffered_bytes)
         effects: list[ProducerEffect] = []
         match event:
             case Response():
@@ -177,7 +178,10 @@ class ProducerCore:
                 self._is_closing = True
             case Request() | JobDone():
                 pass
-        return [*effects, *self._run(now_ms)]
+        effects += self._run(now_ms)
+        # The bytes are those of the records without an outcome.
+        assert bool(self._unfinished) == (self.buffered_bytes > 0), (self._unfinished, self.buffered_bytes)
+        return effects
 
     def abort(self, now_ms: int) -> list[ProducerEffect]:
         """Ends at once: each record without an outcome fails, with `is_unknown` where it was sent."""
@@ -410,6 +414,7 @@ class ProducerCore:
             batches.append(batch)
         # The first batch fits whatever its size, so that none waits for ever.
         assert batches, (leader, len(queues))
+        assert len(batches) == 1 or size_bytes <= self.config.max_request_size, (leader, size_bytes)
         return self._request(leader, tuple(batches), now_ms)
 
     def _seal(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
@@ -482,6 +487,7 @@ class ProducerCore:
         self, now_ms: int, batch: ProducerBatch, result: ProducePartitionResponse
     ) -> list[ProducerEffect]:
         assert batch.attempts > 0, batch.number
+        assert batch.number < self._next_number, (batch.number, self._next_number)
         queue = self._queues[batch.topic_partition]
         queue.answered(batch)
         error = result.error
@@ -508,6 +514,8 @@ class ProducerCore:
     ) -> None:
         # What is in the log must not be sent again.
         assert result.error not in _DUPLICATES, (batch.number, result.error)
+        # What was given up must not come after all.
+        assert not batch.is_done, batch.number
         batch.retry_at_ms = now_ms + self.config.retry_backoff_ms
         if result.error not in _NO_NEWS_OF_LEADERS:
             if self.metadata.cache.hint(result.topic_partition, result.leader_id, result.leader_epoch):

@@ -31,6 +31,9 @@ class IdentityKeeper:
 
     def poll(self, now_ms: int, call: int, next_node: Callable[[], int]) -> Send | None:
         """Returns a request for an id under the number `call`, or None while there is an id or none may be sent yet."""
+        assert self._call is None or call > self._call, (call, self._call)
+        # While there is an id, no other one is asked for.
+        assert self.current is None or self._call is None, (self.current, self._call)
         if self.current is not None or self._call is not None or now_ms < self._allowed_ms:
             return None
         self._call = call

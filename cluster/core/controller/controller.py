@@ -158,6 +158,8 @@ class Controller:
         return effects
 
     def _dispatch(self, now_ms: int, event: Event) -> list[Effect]:
+        assert self._lock is not None, "an event before the start"
+        assert not self._is_stopped, event
         match event:
             case Request():
                 return self._on_request(now_ms, event)

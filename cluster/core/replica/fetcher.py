@@ -115,6 +115,7 @@ class Fetchers:
 
     def _wait(self, fetcher: Fetcher, until_ms: int) -> None:
         assert not fetcher.is_in_flight, (fetcher.leader_id, until_ms)
+        assert not self._is_stopped, (fetcher.leader_id, until_ms)
         fetcher.delayed_until_ms = until_ms
 
         def go_on(now_ms: int) -> None:

@@ -63,6 +63,7 @@ class Leader:
 
         New replicas count as caught up now if they are in the ISR, else as never caught up (ISR-8).
         """
+        assert self.broker_id in replicas, (self.broker_id, replicas)
         known = self.followers
         members = committed_isr(self.isr).isr
         self.followers = {
@@ -71,6 +72,8 @@ class Leader:
             for replica in replicas
             if replica != self.broker_id
         }
+        # The high watermark would wait for a fetch of its own.
+        assert self.broker_id not in self.followers, (self.broker_id, replicas)
 
     @property
     def min_isr(self) -> int:

@@ -190,6 +190,8 @@ class AsyncConsumer(AsyncClient):
 
     def _drop(self, place: TopicPartition) -> None:
         """Drops what was fetched of one partition."""
+        before = self._waiting_records
+        assert self._events or before == 0, before
         self._unread = deque(item for item in self._unread if item[0] != place)
         kept = [
             event
@@ -198,6 +200,7 @@ class AsyncConsumer(AsyncClient):
         ]
         self._events = deque(kept)
         self._waiting_records = sum(len(event.records) for event in kept if isinstance(event, Fetched))
+        assert self._waiting_records <= before, (place, self._waiting_records, before)
         self._maybe_resume()
 
     def _on_notice(self, effect: object) -> None:
@@ -211,6 +214,11 @@ class AsyncConsumer(AsyncClient):
         if isinstance(effect, Fetched):
             self._waiting_records += len(effect.records)
             self._maybe_pause()
+        # With less, nothing would resume them: only a drop below the mark does.
+        assert not self._full or self._waiting_records >= _RESUME_AT_RECORDS, (
+            self._waiting_records,
+            self._full,
+        )
 
     def _maybe_pause(self) -> None:
         if self._waiting_records > _PAUSE_AT_RECORDS and not self._full:
@@ -220,11 +228,16 @@ class AsyncConsumer(AsyncClient):
 
     def _maybe_resume(self) -> None:
         """Resumes the paused partitions, except those that wait for the user."""
+        assert self._waiting_records >= 0, self._waiting_records
         if self._waiting_records < _RESUME_AT_RECORDS:
             full, self._full = self._full, ()
             for topic_partition in full:
                 if topic_partition not in self._held:
                     self._resume(topic_partition)
+        assert not self._full or self._waiting_records >= _RESUME_AT_RECORDS, (
+            self._waiting_records,
+            self._full,
+        )
 
     def _resume(self, topic_partition: TopicPartition) -> None:
         self.runtime.run(lambda now_ms: self.core.resume(now_ms, topic_partition))

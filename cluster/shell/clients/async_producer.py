@@ -133,6 +133,7 @@ class AsyncProducer(AsyncClient):
         """Sends without lingering; returns once every record sent before has its outcome."""
         self._tickets += 1
         ticket = self._tickets
+        assert ticket not in self._flushes, ticket
         future = self._flushes[ticket] = asyncio.get_running_loop().create_future()
         self._run(lambda now_ms: self.core.flush(now_ms, ticket))
         await future
@@ -182,6 +183,7 @@ class AsyncProducer(AsyncClient):
         for future in flushes.values():
             fail(cast("asyncio.Future[object]", future), error)
         self._room.set()
+        assert not self._flushes, len(self._flushes)
 
     async def _finish(self) -> None:
         await self.flush()

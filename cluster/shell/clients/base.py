@@ -63,6 +63,7 @@ class AsyncClient:
         """Starts the client; `async with` does it. The nodes are called when there is something to ask."""
         if self._runtime is not None:
             raise RuntimeError(f"the {type(self).__name__} was started before: make a new one")
+        assert not self._is_closed, "closed before its start"
         self._runtime = Runtime(self._core_of_runtime, bootstrap=self._bootstrap, notify=self._on_notice)
         self._runtime.stopped.add_done_callback(lambda stopped: self._on_stopped(stopped.result()))
         self._runtime.start(self._entry)

@@ -15,6 +15,7 @@ def fetch_request_to_wire(value: FetchRequest) -> replica_pb2.FetchRequest:
 
 def fill_fetch_request(message: replica_pb2.FetchRequest, value: FetchRequest) -> None:
     """Fills `message` in place: passing a message to another's constructor would serialise and parse it again."""
+    assert not message.partitions, len(message.partitions)
     message.replica_id = value.replica_id
     message.broker_epoch = value.broker_epoch
     message.max_wait_ms = value.max_wait_ms

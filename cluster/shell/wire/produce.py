@@ -15,6 +15,7 @@ def produce_request_to_wire(value: ProduceRequest) -> data_pb2.ProduceRequest:
 
 def fill_produce_request(message: data_pb2.ProduceRequest, value: ProduceRequest) -> None:
     """Fills `message` in place: passing a message to another's constructor would serialise and parse it again."""
+    assert not message.partitions, len(message.partitions)
     message.acks = value.acks
     message.timeout_ms = value.timeout_ms
     for partition in value.partitions:

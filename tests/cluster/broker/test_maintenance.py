@@ -284,7 +284,6 @@ def test_an_orderly_stop_removes_what_a_round_has_written() -> None:
     job = begin_round(setup)
     setup.broker.step(setup.now_ms, Shutdown())
     effects = setup.fire("broker.shutdown", 10_000)
-    job.work()
     assert of(setup.finish(job), Stop) == []
     stopped = setup.finish(only(effects, RunJob))
     assert only(stopped, Stop).reason == "shutdown"
