@@ -228,6 +228,8 @@ def _recover_one(path: str, *, properties: tuple[str, ...], now_ms: int, dry_run
         result.error = " ".join(str(error).split())
     except OSError as error:
         result.error = reason_of(error)
+    assert dry_run or not result.changes, (path, result.changes)
+    assert result.error is not None or result.log_end_offset is not None, path
     return result
 
 

@@ -185,7 +185,9 @@ def stats(directory: str, jobs: int | None, as_json: bool) -> None:
         found.append(each)
         if not as_json:
             echo_lines(_stats_lines(each))
+    assert len(found) == len(partitions), (path, len(found), len(partitions))
     total, limits = total_stats(found), _limits(file_system)
+    assert total.partitions == len(found), (path, total.partitions, len(found))
     if as_json:
         summary = {
             "directory": path,

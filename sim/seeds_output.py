@@ -25,6 +25,7 @@ _STATUSES = ((Verdict.VIOLATED.value, 1), (ERROR, 2), (Verdict.STARVED.value, 3)
 
 def print_seeds(job: Job, seeds: Seeds, *, jobs: int, as_json: bool) -> int:
     """Run the seeds and print their results in order of seed; returns the exit status."""
+    assert jobs > 0, jobs
     tally = Tally(job, seeds)
     with ExitStack() as stack:
         bar = _bar(stack, len(seeds), job.path.stem)
@@ -41,6 +42,8 @@ def print_seeds(job: Job, seeds: Seeds, *, jobs: int, as_json: bool) -> int:
                     _echo(lines, bar)
         except KeyboardInterrupt:
             tally.is_interrupted = True
+    # A seed without a result would count as one that held.
+    assert tally.is_interrupted or tally.count == len(seeds), (tally.count, len(seeds))
     click.echo(json.dumps({"summary": tally.as_json()}) if as_json else tally.line())
     if tally.is_interrupted:
         click.echo("interrupted", err=True)
@@ -57,12 +60,13 @@ class Tally:
         self._failing: list[int] = []
         self.is_interrupted = False
 
+    @property
+    def count(self) -> int:
+        return self._verdicts.total()
+
     def add(self, result: SeedResult) -> None:
         """Count one result; they come in order of seed."""
-        assert result.seed == self._seeds.first + self._verdicts.total(), (
-            result.seed,
-            self._verdicts.total(),
-        )
+        assert result.seed == self._seeds.first + self.count, (result.seed, self.count)
         assert result.seed < self._seeds.end, (result.seed, self._seeds.end)
         self._verdicts[result.verdict] += 1
         if result.verdict != Verdict.HELD.value:
@@ -73,7 +77,7 @@ class Tally:
         counts = (
             ", ".join(f"{count} {verdict}" for verdict, count in sorted(self._verdicts.items())) or "none"
         )
-        done, wanted = self._verdicts.total(), len(self._seeds)
+        done, wanted = self.count, len(self._seeds)
         runs = f"{done} of {wanted} runs done" if self.is_interrupted else f"{done} run{'s' * (done != 1)}"
         return f"{self._job.path.stem}, seeds {self._seeds}: {runs}: {counts}"
 
@@ -83,7 +87,7 @@ class Tally:
             "scenario": self._job.path.stem,
             "first_seed": self._seeds.first,
             "end_seed": self._seeds.end,
-            "runs": self._verdicts.total(),
+            "runs": self.count,
             "verdicts": dict(sorted(self._verdicts.items())),
             "failing": self._failing,
             "interrupted": self.is_interrupted,

@@ -60,6 +60,7 @@ class Chain:
 
     def extend(self, marks: Iterable[Mark]) -> None:
         """Add batches at the end, whatever their offsets: the checkers judge these."""
+        assert not self.marks or self.end == self.marks[-1].next_offset, (self.end, self.marks[-1])
         for mark in marks:
             self.marks.append(mark)
             self._bases.append(mark.base_offset)
@@ -68,13 +69,14 @@ class Chain:
 
     def truncate_to(self, offset: int) -> list[Mark]:
         """Drop every batch that holds `offset` or a later one, as a log does. Returns the dropped marks."""
-        keep = bisect_left(self._bases, offset)
+        keep, before = bisect_left(self._bases, offset), len(self.marks)
         if keep and self.marks[keep - 1].next_offset > offset:
             keep -= 1
         dropped = self.marks[keep:]
         del self.marks[keep:], self._bases[keep:]
         self.end = self.marks[-1].next_offset if self.marks else min(self.start, offset)
         assert len(self.marks) == len(self._bases), (len(self.marks), len(self._bases))
+        assert len(self.marks) + len(dropped) == before, (len(self.marks), len(dropped), before)
         return dropped
 
     def between(self, start: int, end: int) -> list[Mark]:

@@ -58,6 +58,7 @@ class Trigger:
 
     def strikes(self, verb: str, path: str) -> bool:
         """Count the call if it matches. Returns whether this fault strikes it."""
+        assert self.countdown >= 0, (verb, path, self.countdown)
         if verb not in self.verbs or not path.endswith(self.path_suffix):
             return False
         # One that was due at a call that another fault struck is due at the next.

@@ -123,6 +123,8 @@ class FileNode:
 
     def sync(self) -> None:
         """Make pending changes durable; changes lost by a failed sync stay lost."""
+        assert self.data_end <= self.length, (self.number, self.data_end, self.length)
+        assert self.data_end <= len(self.memory), (self.number, self.data_end, len(self.memory))
         if any(change.fate is Fate.LOST for change in self.changes):
             for change in self.changes:
                 if change.fate is Fate.PENDING:

@@ -150,6 +150,8 @@ def duplicate(node: Node, copies: dict[int, Node], changes: dict[int, NameChange
                 target_name=change.target_name,
             )
         twin.changes.append(changes[change.sequence])
+    # One that is below itself would be copied twice.
+    assert copies[node.number] is twin, node.number
     return twin
 
 

@@ -209,6 +209,7 @@ class Node(Shell):
         self.life.kill()
         self.disk.crash_process()
         self._end(Ending.STOP)
+        assert self.life_number % 2 == 0, (self.name, self.life_number)
         when_stopped, self._when_stopped = self._when_stopped, None
         if when_stopped is not None:
             when_stopped()
@@ -265,6 +266,7 @@ class Node(Shell):
         """Strike the fault that waits for this side of this kind of job, if any. Returns whether the life is over."""
         if self._crash_point is None or self._crash_point[:2] != (side, kind):
             return False
+        assert not self.life.dead, (self.name, side, kind)
         assert self.core is not None, (self.name, side, kind)
         strike = self._crash_point[2]
         self._crash_point = None

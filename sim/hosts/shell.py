@@ -115,6 +115,7 @@ class Shell:
         assert exchange.target == self.node_id, (self.name, exchange.target)
         call = self._next_inbound
         self._next_inbound = call + 1
+        assert call not in self._inbound, (self.name, call)
         if exchange.expects_reply:
             self._inbound[call] = exchange
         self.feed(Request(call=call, body=exchange.body), exchange)

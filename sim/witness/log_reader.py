@@ -88,6 +88,7 @@ class LogReader:
         return tuple([place.mark for place in self.places[first:]])
 
     def _read_file(self, path: str, check: bool) -> None:
+        assert path == self._path, (path, self._path)
         file = self._eye.file_system.open(path, OpenMode.READ)
         start = self._position
         data = file.read_at(start, file.size() - start)
@@ -117,6 +118,7 @@ class LogReader:
             self.read_all()
             return
         places = self.places
+        assert self._durable_count <= len(places), (self.directory, self._durable_count, len(places))
         while places and places[-1].mark.next_offset > offset:
             places.pop()
         self._durable_count = min(self._durable_count, len(places))
