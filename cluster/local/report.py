@@ -84,6 +84,8 @@ class Report:
 
     def _go_into_background(self, log: int) -> None:
         assert not self._is_in_background, log
+        # A log that has the number of a standard stream would be closed by what follows.
+        assert log > 2, log
         os.dup2(log, sys.stderr.fileno())
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, sys.stdout.fileno())

@@ -69,6 +69,7 @@ class Producer:
             self._wait_for_room(record.size_bytes)
             is_first = not self._outgoing
             self._taken_bytes += record.size_bytes
+            assert self._taken_bytes >= record.size_bytes, (self._taken_bytes, record.size_bytes)
             self._outgoing.append((record, future))
             if is_first:
                 self._loop.soon(self._pass_on_some)
