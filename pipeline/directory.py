@@ -107,7 +107,8 @@ def _json_object(options: Mapping[str, str], name: str) -> dict[str, Any]:
     try:
         parsed = json.loads(options[name])
     except ValueError as error:
-        raise SourceError(f"option {name} is not JSON: {error}") from error
+        words = "earliest, latest or " if "offsets" in name else ""
+        raise SourceError(f"option {name}: expected {words}JSON, got {options[name]!r} ({error})") from error
     if not isinstance(parsed, dict):
         raise SourceError(f"option {name} must be a JSON object")
     return parsed

@@ -10,6 +10,7 @@ from typing import BinaryIO, final
 
 from cluster.core.messages import TopicPartition
 from sim.bugs import install
+from sim.bundled import find_scenario
 from sim.checkers.base import Jury, Violation
 from sim.checkers.ghost import Excuse, Ghost
 from sim.checkers.registry import all_checkers
@@ -21,6 +22,7 @@ from sim.hosts.history import History
 from sim.hosts.node import log_directories
 from sim.judgement import Convergence, FinalLogs, Verdict, starvation, verdict_on
 from sim.scenario.model import Scenario, load_scenario
+from sim.seed_range import check_seed
 from sim.story import Chronicle, Story
 from sim.watch import Watch
 from sim.witness.disk_logs import DiskLogs
@@ -80,18 +82,29 @@ def run_scenario(
     bug: str | None = None,
     source: str | None = None,
 ) -> RunResult:
-    """Run a scenario, or the scenario in a file, to the verdict; a bug of that name is planted meanwhile.
+    """Run a scenario to the verdict: a loaded one, a file, or a bundled one by name; `bug` is planted meanwhile.
 
-    The trace is written to `trace_file`. `source` names the scenario in the command that replays the run; by default
-    its path does. Raises ScenarioError for a file that cannot be run, BugError for an unknown bug.
+    A text is a file if it has a suffix or a slash, else a name. `seed` is from 0 to 2^63 - 1. The trace is written to
+    `trace_file`. `source` names the scenario in the command that replays the run; by default its path does. Raises
+    ScenarioError for a scenario that cannot be run, BugError for an unknown bug, TypeError or ValueError for a wrong
+    argument.
     """
+    check_seed(seed)
     if source is None:
         source = "FILE" if isinstance(scenario, Scenario) else str(scenario)
-    loaded = scenario if isinstance(scenario, Scenario) else load_scenario(Path(scenario))
+    loaded = scenario if isinstance(scenario, Scenario) else load_scenario(_path_of(scenario))
     replay = replay_command(source, seed, bug)
     planted: AbstractContextManager[None] = install(bug) if bug is not None else nullcontext()
     with planted, without_garbage_collection():
         return Run(loaded, seed, trace_file).go(replay)
+
+
+def _path_of(scenario: Path | str) -> Path:
+    if isinstance(scenario, str):
+        return find_scenario(scenario)
+    if isinstance(scenario, Path):
+        return scenario
+    raise TypeError(f"scenario: expected a path, a name or a Scenario, got {type(scenario).__name__}")
 
 
 def replay_command(source: str, seed: int, bug: str | None) -> str:

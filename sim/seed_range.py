@@ -7,6 +7,14 @@ from dataclasses import dataclass
 MOST_SEEDS = (1 << 63) - 1
 
 
+def check_seed(seed: object) -> None:
+    """Raise TypeError or ValueError unless `seed` is a whole number from 0 to MOST_SEEDS."""
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise TypeError(f"seed: expected an int, got {type(seed).__name__}")
+    if not 0 <= seed <= MOST_SEEDS:
+        raise ValueError(f"seed: expected 0 to {MOST_SEEDS}, got {seed}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seeds:
     """The seeds from `first` to `end` (exclusive)."""

@@ -32,7 +32,7 @@ ORDERS = {
     ),
     "cluster.shell": "clients server runtime transport streams wire",
     "sim": (
-        "commands seeds_output seeds seed_range bundled run judgement cluster watch story witness faults checkers"
+        "commands seeds_output seeds run seed_range bundled judgement cluster watch story witness faults checkers"
         " hosts disk world scenario bugs"
     ),
 }

@@ -173,10 +173,10 @@ class Scenario(Strict):
     steps: list[AnyStep] = Field(default_factory=list, description="What happens to them, in order.")
 
 
-def load_scenario(path: Path) -> Scenario:
+def load_scenario(path: Path | str) -> Scenario:
     """Load a scenario from its file. Raises ScenarioError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ScenarioError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     return parse_scenario(text, str(path))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -77,6 +78,32 @@ def test_importing_replog_imports_neither_grpc_nor_pyspark() -> None:
     assert done.stdout == "[]\n", done.stderr
 
 
-def test_the_bundled_scenario_runs_by_the_public_name() -> None:
-    result = replog.run_scenario(ROOT / "scenarios" / "leader-crash.yaml", seed=7)
-    assert result.verdict is replog.Verdict.HELD
+def test_a_bundled_scenario_runs_by_name_and_by_path() -> None:
+    path = ROOT / "scenarios" / "leader-crash.yaml"
+    by_name, by_path = replog.run_scenario("leader-crash", 7), replog.run_scenario(str(path), 7)
+    assert by_name.verdict is replog.Verdict.HELD
+    assert by_name.trace_hash == by_path.trace_hash
+    assert replog.load_scenario(str(path)) == replog.load_scenario(path)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "seed", "kind", "text"),
+    [
+        ("leader-crash", "7", TypeError, "seed: expected an int, got str"),
+        ("leader-crash", None, TypeError, "seed: expected an int, got NoneType"),
+        ("leader-crash", True, TypeError, "seed: expected an int, got bool"),
+        ("leader-crash", -1, ValueError, "seed: expected 0 to 9223372036854775807, got -1"),
+        (5, 7, TypeError, "scenario: expected a path, a name or a Scenario, got int"),
+        ("leader-crush", 7, replog.ScenarioError, "did you mean 'leader-crash'"),
+    ],
+)
+def test_a_wrong_argument_of_a_run_is_refused_at_the_call(
+    scenario: Any, seed: Any, kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=text):
+        replog.run_scenario(scenario, seed)
+
+
+def test_a_program_without_logging_gets_no_lines_of_ours() -> None:
+    code = "from replog import run_scenario\nrun_scenario('torn-tail-power-loss', 7)"
+    assert run_python(code).stderr == ""
