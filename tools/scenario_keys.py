@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from sim.scenario.model import (
+    SETTINGS,
     ClusterModel,
     ConsumerModel,
     NetworkModel,
@@ -155,6 +156,14 @@ def _words_of(model: type[BaseModel]) -> str:
     return "\n\n".join(" ".join(part.split()) for part in re.split(r"\n\s*\n", model.__doc__ or ""))
 
 
+def _settings() -> Iterator[str]:
+    yield "These settings have defaults of their own, so that a fail-over takes seconds of a short run:\n"
+    yield "| setting | default |"
+    yield "| --- | --- |"
+    yield from (f"| `{name}` | `{value}` |" for name, value in SETTINGS.items())
+    yield ""
+
+
 def _verbs() -> Iterator[str]:
     common = frozenset({*Step.model_fields, *Named.model_fields})
     for kind in VERBS:
@@ -170,6 +179,8 @@ def markdown() -> str:
     lines: list[str] = []
     for heading, model in PARTS:
         lines += [f"## {heading}\n", _words_of(model) + "\n", *rows(model)]
+        if model is ClusterModel:
+            lines += _settings()
     lines += ["## `steps`: each of the list\n", _words_of(Step) + "\n", *rows(Named)]
     lines += _verbs()
     return "\n".join(lines)

@@ -81,7 +81,7 @@ class Kill(Named):
     point: str | None = Field(
         default=None,
         pattern=r"^(before|after) [a-z-]+$",
-        description="The moment at which it is killed: `before` or `after`, and a kind of job of the node.",
+        description="Kills it then: `before` or `after`, and a job of the node, such as `flush` or `compact`.",
     )
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 import replog
 from replog.commands import replog as root_command
-from sim.scenario.model import Scenario
+from sim.scenario.model import SETTINGS, Scenario
 from sim.scenario.steps import VERB_NAMES, VERBS
 from sim.scenario.values import parse_condition, parse_duration, parse_link, parse_size, parse_target
 from tests.places import ROOT
@@ -47,6 +47,7 @@ def test_the_page_of_keys_has_every_part_of_a_scenario() -> None:
 
 def test_the_page_of_keys_has_every_key_and_verb() -> None:
     text = markdown()
+    assert [name for name, value in SETTINGS.items() if f"| `{name}` | `{value}` |" not in text] == []
     models = [part for _, part in PARTS] + list(VERBS)
     keys = {field.alias or name for model in models for name, field in model.model_fields.items()}
     assert [key for key in keys if f"| `{key}` |" not in text] == []
