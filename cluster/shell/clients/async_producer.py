@@ -143,7 +143,7 @@ class AsyncProducer(AsyncClient):
 
     async def _wait_for_room(self, size_bytes: int) -> None:
         limit = self.config.buffer_memory
-        self._check_alive(self.runtime)
+        self._check_open()
         if self.core.buffered_bytes + size_bytes <= limit or size_bytes > limit:
             return
         try:
@@ -151,7 +151,7 @@ class AsyncProducer(AsyncClient):
                 while self.core.buffered_bytes + size_bytes > limit:
                     self._room.clear()
                     await self._room.wait()
-                    self._check_alive(self.runtime)
+                    self._check_open()
         except TimeoutError as error:
             raise ClusterError(
                 ErrorCode.REQUEST_TIMED_OUT, "the buffer stayed full for max.block.ms"

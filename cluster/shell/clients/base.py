@@ -47,7 +47,8 @@ class AsyncClient:
         self._entry = start
         self._bootstrap = parse_bootstrap(bootstrap)
         self._runtime: Runtime | None = None
-        self._is_closed = False
+        self._is_ending = self._is_closed = False
+        self._ended = asyncio.Event()
 
     @property
     def runtime(self) -> Runtime:
@@ -89,6 +90,13 @@ class AsyncClient:
 
     async def _end(self, *, is_orderly: bool) -> None:
         runtime = self.runtime
+        if self._is_ending:
+            # Another task ends it already; an abort makes it quick.
+            if not is_orderly:
+                self._abort()
+            await self._ended.wait()
+            return
+        self._is_ending = True
         try:
             if is_orderly:
                 await self._finish()
@@ -96,15 +104,25 @@ class AsyncClient:
                 self._abort()
         finally:
             self._is_closed = True
-            # First, because a caller that is cancelled twice gets no further.
-            self._fail_open(ClusterError(ErrorCode.UNKNOWN_SERVER_ERROR, "the client was closed"))
-            await runtime.close()
+            try:
+                # First, because a caller that is cancelled twice gets no further.
+                self._fail_open(ClusterError(ErrorCode.UNKNOWN_SERVER_ERROR, "the client was closed"))
+                await runtime.close()
+            finally:
+                self._ended.set()
 
     def _run(self, advance: Entry) -> None:
         """Calls an entry of the core. Raises ClusterError, with the reason, if the core has stopped or stops in it."""
         runtime = self.runtime
         if not runtime.stopped.done():
             runtime.run(advance)
+        self._check_alive(runtime)
+
+    def _check_open(self) -> None:
+        """Raises where nothing new is taken: the client is ending, or its core has stopped."""
+        runtime = self.runtime
+        if self._is_ending:
+            raise RuntimeError(f"the {type(self).__name__} is closed")
         self._check_alive(runtime)
 
     def _check_alive(self, runtime: Runtime) -> None:

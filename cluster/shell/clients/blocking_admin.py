@@ -81,12 +81,7 @@ class Admin:
 
     def close(self) -> None:
         """Ends the client. Does nothing at the second call."""
-        if self._loop.is_closed:
-            return
-        try:
-            self._loop.call(self._admin.close())
-        finally:
-            self._loop.close()
+        self._loop.end(self._admin.close)
 
     def __enter__(self) -> Self:
         return self

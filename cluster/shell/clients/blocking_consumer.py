@@ -111,12 +111,7 @@ class Consumer:
 
     def close(self) -> None:
         """Ends the client. Does nothing at the second call."""
-        if self._loop.is_closed:
-            return
-        try:
-            self._loop.call(self._consumer.close())
-        finally:
-            self._loop.close()
+        self._loop.end(self._consumer.close)
 
     def __enter__(self) -> Self:
         return self

@@ -39,8 +39,8 @@ class Producer:
         # is never fuller than this count.
         self._room = threading.Condition()
         self._taken_bytes = 0
+        self._is_closing = False
         self._outgoing: deque[_Outgoing] = deque()
-        self._is_closed = False
         self._loop.call(self._producer.start())
 
     def send(
@@ -100,13 +100,14 @@ class Producer:
         self._loop.check_caller()
         timeout_s = self._producer.config.max_block_ms / 1000
         if not self._room.wait_for(
-            lambda: self._is_closed or self._taken_bytes + size_bytes <= limit, timeout_s
+            lambda: self._is_closing or self._taken_bytes + size_bytes <= limit, timeout_s
         ):
             raise ClusterError(ErrorCode.REQUEST_TIMED_OUT, "the buffer stayed full for max.block.ms")
         self._check_open()
 
     def _check_open(self) -> None:
-        if self._is_closed:
+        self._loop.check_open()
+        if self._is_closing:
             raise RuntimeError("the Producer is closed")
 
     def _pass_on_some(self) -> None:
@@ -141,18 +142,17 @@ class Producer:
         await self._producer.flush()
 
     def _close(self, *, is_orderly: bool) -> None:
+        if self._loop.is_closed:
+            return
         if self._loop.is_own_thread:
             self._loop.check_caller()
         with self._room:
-            if self._is_closed:
-                return
-            # From here on no record is added, so that the end finds them all.
-            self._is_closed = True
+            # From here on nothing is sent: threads that go on sending would keep the last flush from its end.
+            self._is_closing = True
             self._room.notify_all()
         try:
-            self._loop.call(self._end(is_orderly=is_orderly))
+            self._loop.end(partial(self._end, is_orderly=is_orderly))
         finally:
-            self._loop.close()
             self._fail_left()
             assert not self._taken_bytes, self._taken_bytes
 
@@ -160,8 +160,9 @@ class Producer:
         """Ends what an interrupted end left open. The loop's thread is over, so nothing else does."""
         closed = ClusterError(ErrorCode.UNKNOWN_SERVER_ERROR, "the client was closed")
         self._producer.fail_records(closed)
-        while self._outgoing:
-            record, future = self._outgoing.popleft()
+        with self._room:
+            outgoing, self._outgoing = self._outgoing, deque()
+        for record, future in outgoing:
             place = TopicPartition(record.topic, -1)
             self._on_outcome(
                 record, future, DeliveryError(closed.code, closed.detail, place, is_unknown=False)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
 from typing import Any, TypeVar, final
 
 T = TypeVar("T")
@@ -18,7 +20,10 @@ class LoopThread:
         self._owner = owner
         self._loop = asyncio.new_event_loop()
         self._is_closed = False
-        self._closing = threading.Lock()
+        # A fork copies the client, but not its thread.
+        self._process_id = os.getpid()
+        # Guards the stop: a call is passed to the loop before it or not at all. A signal's handler may come in between.
+        self._closing = threading.RLock()
         self._thread = threading.Thread(target=self._serve, name=owner, daemon=True)
         self._thread.start()
 
@@ -29,7 +34,8 @@ class LoopThread:
 
     @property
     def is_closed(self) -> bool:
-        return self._is_closed
+        """Whether no call is taken any more; True in a fork, where nothing is left to close."""
+        return self._is_closed or self._process_id != os.getpid()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the loop; returns its result or raises its error.
@@ -38,37 +44,64 @@ class LoopThread:
         client is closed, and in a callback of the client, which would wait for itself.
         """
         try:
-            self.check_caller()
+            with self._closing:
+                self.check_caller()
+                future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError:
             coroutine.close()
             raise
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
+        except CancelledError as error:
+            # Only the end of the loop cancels a call that its caller still waits for.
+            raise RuntimeError(f"the {self._owner} is closed") from error
         except BaseException:
             future.cancel()
             raise
 
     def soon(self, callback: Callable[[], None]) -> None:
         """Calls `callback` on the loop's thread. Raises RuntimeError once the client is closed."""
+        with self._closing:
+            self.check_open()
+            self._loop.call_soon_threadsafe(callback)
+
+    def check_open(self) -> None:
+        """Raises RuntimeError once the client is closed, and in a fork, where its thread does not run."""
+        if self._process_id != os.getpid():
+            raise RuntimeError(f"the {self._owner} was made before a fork: make a new one in this process")
         if self._is_closed:
             raise RuntimeError(f"the {self._owner} is closed")
-        self._loop.call_soon_threadsafe(callback)
 
     def check_caller(self) -> None:
         """Raises RuntimeError where the caller must not wait for the loop."""
-        if self._is_closed:
-            raise RuntimeError(f"the {self._owner} is closed")
+        self.check_open()
         if self.is_own_thread:
             raise RuntimeError(f"called from a callback of this {self._owner}: it would wait for itself")
 
-    def close(self) -> None:
-        """Stops the loop and waits for its thread; later calls do nothing."""
+    def end(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Runs the client's last coroutine, then stops the loop and waits for its thread; later calls do nothing.
+
+        Several threads may end a client: each returns once it has ended. Raises RuntimeError in a callback.
+        """
+        if self.is_closed:
+            return
+        # Before anything is stopped: a refused call leaves the client as it was.
+        if self.is_own_thread:
+            self.check_caller()
+        try:
+            self.call(last())
+        except RuntimeError:
+            # Unless another thread was first.
+            if not self._is_closed:
+                raise
+        finally:
+            self._close()
+
+    def _close(self) -> None:
         with self._closing:
-            if self._is_closed:
-                return
-            self._is_closed = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
+            if not self._is_closed:
+                self._is_closed = True
+                self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         assert self._loop.is_closed(), self._owner
 
