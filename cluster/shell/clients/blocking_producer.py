@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from concurrent.futures import Future
@@ -17,6 +18,7 @@ from cluster.shell.clients.base import DEFAULT_BOOTSTRAP
 from cluster.shell.clients.delivery import DeliveryError, Outcome, RecordMetadata
 from cluster.shell.clients.loop_thread import LoopThread
 
+logger = logging.getLogger(__name__)
 # The number of records after which the loop gets a turn.
 _TURN_RECORDS = 256
 _Outgoing = tuple[OutgoingRecord, "Future[RecordMetadata]"]
@@ -132,10 +134,15 @@ class Producer:
             self._taken_bytes -= record.size_bytes
             assert self._taken_bytes >= 0, (self._taken_bytes, record.size_bytes)
             self._room.notify_all()
-        if isinstance(outcome, RecordMetadata):
-            future.set_result(outcome)
-        else:
-            future.set_exception(outcome)
+        try:
+            if isinstance(outcome, RecordMetadata):
+                future.set_result(outcome)
+            else:
+                future.set_exception(outcome)
+        except BaseException:
+            # The future logs an Exception of a callback itself. sys.exit() in one would end the client's thread, and
+            # no other future would ever end.
+            logger.exception("a callback of a future raised")
 
     async def _flush(self) -> None:
         self._pass_on()

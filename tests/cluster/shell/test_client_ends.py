@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -37,6 +38,14 @@ def in_threads(works: list[Callable[[], object]]) -> list[BaseException]:
         thread.join(LIMIT_S)
         assert not thread.is_alive()
     return raised
+
+
+def test_a_callback_that_calls_sys_exit_leaves_the_other_futures_to_end() -> None:
+    with Producer(NOWHERE, FAILS_AT_ONCE) as producer:
+        first = producer.send("orders", b"v")
+        first.add_done_callback(lambda _: sys.exit(1))
+        assert isinstance(first.exception(LIMIT_S), DeliveryError)
+        assert isinstance(producer.send("orders", b"v").exception(LIMIT_S), DeliveryError)
 
 
 def test_close_in_a_callback_is_refused_and_the_client_goes_on() -> None:
