@@ -221,7 +221,8 @@ class AsyncConsumer(AsyncClient):
         )
 
     def _maybe_pause(self) -> None:
-        if self._waiting_records > _PAUSE_AT_RECORDS and not self._full:
+        if self._waiting_records > _PAUSE_AT_RECORDS:
+            # Each time all of them: `seek`, `resume` and a new partition of a topic start fetches in between.
             self._full = tuple(self.core.positions())
             for topic_partition in self._full:
                 self.core.pause(topic_partition)

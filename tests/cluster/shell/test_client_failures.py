@@ -292,3 +292,32 @@ def test_a_consumer_that_is_assigned_again_forgets_what_it_fetched() -> None:
             assert not consumer._events
 
     run(main)
+
+
+@pytest.mark.parametrize("start_again", ["seek", "resume"])
+def test_a_full_consumer_fetches_no_more_after_seek_or_resume(start_again: str) -> None:
+    from cluster.core.client.effects import Fetched
+    from cluster.shell.clients.async_consumer import _PAUSE_AT_RECORDS
+    from storage.batch.record import Record
+
+    sought, other = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+    def fetched(place: TopicPartition, count: int) -> Fetched:
+        records = (Record(offset=0, timestamp=0, key=None, value=b"v"),) * count
+        return Fetched(
+            topic_partition=place, records=records, high_watermark=0, next_offset=0, leader_epoch=0
+        )
+
+    async def main() -> None:
+        async with AsyncConsumer(NOWHERE) as consumer:
+            consumer.assign([(sought, 0), (other, 0)])
+            consumer._on_notice(fetched(other, _PAUSE_AT_RECORDS + 1))
+            if start_again == "seek":
+                consumer.seek(sought, 5)
+            else:
+                consumer.resume(sought)
+            # The answer of a fetch that was sent since then.
+            consumer._on_notice(fetched(sought, 1))
+            assert all(position.is_paused for position in consumer.core._positions.values())
+
+    run(main)
