@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from typing import TYPE_CHECKING
 
 from replog._names import check_names
-
-# As in `typing`, whose import takes longer than all else here.
-TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from cluster.core.client.config import AdminConfig as AdminConfig

@@ -21,6 +21,8 @@ from tests.pages.shell import Command, commands_of, matches
         ("c\n", ("…", "c")),
         ("a\nb\n", ("a", "…")),
         ("x (y) [z] *\n", ("x (y) [z] *",)),
+        ("waiting for node 2 to serve\na\n", ("a",)),
+        ("waiting for node 2 to serve\na\n", ("waiting for …", "a")),
     ],
 )
 def test_what_a_page_says_is_found(printed: str, wanted: tuple[str, ...]) -> None:
@@ -36,6 +38,7 @@ def test_what_a_page_says_is_found(printed: str, wanted: tuple[str, ...]) -> Non
         ("", ("a",)),
         ("pid 17\nup\n", ("pid … up",)),
         ("axb\n", ("a.b",)),
+        ("a\n", ("waiting for …", "a")),
     ],
 )
 def test_a_difference_is_not_overlooked(printed: str, wanted: tuple[str, ...]) -> None:
