@@ -57,8 +57,10 @@ class AsyncConsumer(AsyncClient):
         self._waiting_records = 0
         # The partitions whose fetching waits until more records were read.
         self._full: tuple[TopicPartition, ...] = ()
-        # The partitions that only the user starts again: those that it paused, and those whose position is lost.
+        # The partitions that only the user starts again: those that it paused, until it resumes them, and those whose
+        # position is lost, until it moves them.
         self._held: set[TopicPartition] = set()
+        self._lost: set[TopicPartition] = set()
         self._arrived = asyncio.Event()
         self._has_wanted = False
 
@@ -84,11 +86,13 @@ class AsyncConsumer(AsyncClient):
         self._run(lambda now_ms: self.core.subscribe(now_ms, names, checked))
 
     def seek(self, topic_partition: TopicPartition, start: Start) -> None:
-        """Reads the partition from `start` on. Raises ValueError if it is not read."""
+        """Reads the partition from `start` on; a paused one stays paused. Raises ValueError if it is not read."""
         place, checked = self._known(topic_partition), start_of(start)
         self._drop(place)
-        self._held.discard(place)
+        self._lost.discard(place)
         self._run(lambda now_ms: self.core.seek(now_ms, place, checked))
+        if place in self._held:
+            self.core.pause(place)
 
     def pause(self, topic_partition: TopicPartition) -> None:
         """Stops fetching the partition until `resume`; what was fetched is still returned. Raises ValueError if it is
@@ -102,6 +106,7 @@ class AsyncConsumer(AsyncClient):
         """Fetches the partition again. Raises ValueError if it is not read."""
         place = self._known(topic_partition)
         self._held.discard(place)
+        self._lost.discard(place)
         self._resume(place)
 
     def positions(self) -> dict[TopicPartition, int | None]:
@@ -186,6 +191,7 @@ class AsyncConsumer(AsyncClient):
         self._events.clear()
         self._unread.clear()
         self._held.clear()
+        self._lost.clear()
         self._waiting_records, self._full = 0, ()
 
     def _drop(self, place: TopicPartition) -> None:
@@ -210,7 +216,7 @@ class AsyncConsumer(AsyncClient):
         self._events.append(effect)
         self._arrived.set()
         if isinstance(effect, PositionLost):
-            self._held.add(effect.topic_partition)
+            self._lost.add(effect.topic_partition)
         if isinstance(effect, Fetched):
             self._waiting_records += len(effect.records)
             self._maybe_pause()
@@ -233,7 +239,7 @@ class AsyncConsumer(AsyncClient):
         if self._waiting_records < _RESUME_AT_RECORDS:
             full, self._full = self._full, ()
             for topic_partition in full:
-                if topic_partition not in self._held:
+                if topic_partition not in self._held and topic_partition not in self._lost:
                     self._resume(topic_partition)
         assert not self._full or self._waiting_records >= _RESUME_AT_RECORDS, (
             self._waiting_records,

@@ -61,7 +61,7 @@ class Consumer:
         self._taken.clear()
 
     def seek(self, topic_partition: TopicPartition, start: Start) -> None:
-        """Reads the partition from `start` on. Raises ValueError if it is not read."""
+        """Reads the partition from `start` on; a paused one stays paused. Raises ValueError if it is not read."""
         self._do(lambda: self._consumer.seek(topic_partition, start))
         self._taken = deque(item for item in self._taken if item[0] != topic_partition)
 

@@ -133,6 +133,8 @@ def test_seek_pause_and_resume(bootstrap: str) -> None:
         consumer.seek(place, 4)
         consumer.pause(place)
         assert consumer.poll(0.2) == []
+        consumer.seek(place, 4)
+        assert consumer.poll(0.2) == []
         consumer.resume(place)
         assert [offset for _, offset, _ in read(consumer, 1)] == [4]
 
