@@ -128,9 +128,10 @@ class Reader:
 
     def __exit__(self, *raised: object) -> None:
         for started in self._directory.glob("*/cluster.json"):
-            self._shell.run(
+            ended = self._shell.run(
                 Command(text=f"replog down --data {started.parent}", printed=()), lambda text: True
             )
+            assert "has ended" in ended or "no cluster is running" in ended, ended
         self._shell.close()
 
     def read(self, block: Block, printed_by_python: Block | None = None) -> None:

@@ -9,6 +9,7 @@ import difflib
 import os
 import re
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-DEADLINE_S = 240.0
+DEADLINE_S = 480.0
+# An orderly stop of a cluster takes a second, on a busy machine many.
+STOP_S = 60.0
 # The pause between two looks at what a background command has printed.
 LOOK_S = 0.05
 _END = "\x01"
@@ -97,6 +100,8 @@ class Shell:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        # A job is then a process group of its own. A signal to its first process, a shell, would spare what that runs.
+        self._run("set -m")
 
     def run(self, command: Command, is_all: Callable[[str], bool]) -> str:
         """Run the command; returns what it printed. One in the background is read until `is_all` of its output."""
@@ -129,6 +134,22 @@ class Shell:
         return chunk
 
     def close(self) -> None:
-        """Stop the background commands in order, and wait for them."""
-        self._run("kill $(jobs -p) 2> /dev/null; wait")
+        """Stop the background commands in order, and wait for them; one that does not end is killed."""
+        groups = [int(line) for line in self._run("jobs -p").split()]
+        for group in groups:
+            _signal_group(group, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_S
+        while any(_signal_group(group, 0) for group in groups) and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+        late = [group for group in groups if _signal_group(group, signal.SIGKILL)]
         self._bash.communicate(timeout=DEADLINE_S)
+        assert not late, f"background commands did not end within {STOP_S:g} s: process groups {late}"
+
+
+def _signal_group(group: int, number: int) -> bool:
+    """Send a signal to the processes of a group, 0 for none. Returns whether there are any."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    return True

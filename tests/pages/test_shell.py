@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,22 @@ def test_an_example_that_prints_something_else_fails(tmp_path: Path, block: str)
     page.write_text(block, encoding="utf-8")
     with Reader(tmp_path) as reader, pytest.raises(AssertionError, match=r"page\.md:1: \$ "):
         reader.read(blocks_of(page)[0])
+
+
+def test_what_runs_in_the_background_ends_with_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ (sleep 1000 & echo begun; wait) &\nbegun\n```", encoding="utf-8")
+    with Reader(tmp_path) as reader:
+        reader.read(blocks_of(page)[0])
+        assert sleepers_in(tmp_path)
+    assert not sleepers_in(tmp_path)
+
+
+def sleepers_in(directory: Path) -> list[int]:
+    """The processes `sleep` that run in a directory."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (process / "comm").read_text() == "sleep\n" and (process / "cwd").readlink() == directory:
+                found.append(int(process.name))
+    return found
