@@ -32,6 +32,7 @@ from storage.validation.rules import ValidationRules, check_batch_size
 # Module names, because looking up a member of an enumeration takes as long as a short call.
 _CLIENT: Final = AppendOrigin.CLIENT
 _RAFT_LEADER: Final = AppendOrigin.RAFT_LEADER
+_REPLICATION: Final = AppendOrigin.REPLICATION
 _NEW: Final = tuple.__new__
 
 
@@ -121,12 +122,12 @@ class Appends:
 
         An incomplete batch at the end is dropped. `leader_epoch` is the epoch in which the fetch was sent: the first
         batch of a later epoch and all batches after it are skipped (FET-9, KAFKA-18723). Raises CorruptBatch,
-        OffsetsOutOfOrder, UnexpectedAppendOffset for a first offset below the log end, RecordBatchTooLarge,
-        InvalidTransactionState, OffsetsExhausted; nothing is written then. Raises StorageError when the disk fails:
+        OffsetsOutOfOrder, UnexpectedAppendOffset for a first offset below the log end, InvalidTransactionState,
+        OffsetsExhausted; nothing is written then. Raises StorageError when the disk fails:
         the log is offline then, and some of the bytes may be written.
         """
         self._online.check()
-        return self._append_in_order(analyze(records, leader_epoch), now_ms, AppendOrigin.REPLICATION)
+        return self._append_in_order(analyze(records, leader_epoch), now_ms, _REPLICATION)
 
     def _append_numbered(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Write batches that the leader of a quorum has numbered and stamped itself."""
@@ -196,7 +197,7 @@ class Appends:
                 local.config.segment_bytes,
                 self._max_segment_ms,
             ):
-                has_rolled = self._maybe_roll(checked, now_ms)
+                has_rolled = self._maybe_roll(checked, now_ms, origin)
                 active = local.segments.active
             prepared = None
             if checked.producer_batches:
@@ -244,12 +245,15 @@ class Appends:
                 # Magic 0 and 1 have no leader epochs, so the known epochs would be wrong for these records.
                 self._epochs.clear_and_flush()
 
-    def _maybe_roll(self, checked: CheckedSet, now_ms: int) -> bool:
-        """Begin a new segment if the active one cannot take `checked` (LS4). Returns whether it did. Raises
-        RecordBatchTooLarge."""
+    def _maybe_roll(self, checked: CheckedSet, now_ms: int, origin: AppendOrigin) -> bool:
+        """Begin a new segment if the active one cannot take `checked` (LS4). Returns whether it did.
+
+        A follower takes what its leader has, even if segment.bytes was lowered after the leader's append: such a set
+        gets a segment of its own. From others it is refused. Raises RecordBatchTooLarge.
+        """
         local, size_bytes = self._local, len(checked.records)
         segment_bytes = local.config.segment_bytes
-        if size_bytes > segment_bytes:
+        if size_bytes > segment_bytes and origin is not _REPLICATION:
             raise RecordBatchTooLarge(
                 f"a set of {size_bytes} bytes is larger than segment.bytes={segment_bytes}"
             )

@@ -286,9 +286,14 @@ class LogSegment:
         max_segment_bytes: int,
         max_segment_ms: int,
     ) -> bool:
-        """Whether the next set must begin a new segment: by size, age, a full index, or its offset (LS4)."""
+        """Whether the next set must begin a new segment: by size, age, a full index, or its offset (LS4).
+
+        An empty segment takes a set of any size.
+        """
         size = self.records.size_bytes
-        if size > max_segment_bytes - messages_size or not self.can_hold(max_offset):
+        if 0 < size and size > max_segment_bytes - messages_size:
+            return True
+        if not self.can_hold(max_offset):
             return True
         most_ms = max_segment_ms - self._roll_jitter_ms
         if size > 0 and self.time_waited_for_roll(now_ms, max_timestamp) > most_ms:

@@ -158,9 +158,10 @@ def test_ap9_old_messages_without_known_epochs_write_no_checkpoint() -> None:
 
 def test_ap10_the_epoch_is_noted_though_the_set_is_too_large() -> None:
     _, log = disk_and_log(LogConfig(segment_bytes=2 * SIZE, segment_index_bytes=1200))
+    follow(log, batch(0, epoch=5) + batch(1, epoch=5))
     with pytest.raises(RecordBatchTooLarge):
-        follow(log, batch(0, epoch=5) + batch(1, epoch=5) + batch(2, epoch=6))
-    assert epochs(log) == [(5, 0), (6, 2)] and log.log_end_offset == 0
+        lead(log, produced(value_bytes=3 * SIZE), epoch=6)
+    assert epochs(log) == [(5, 0), (6, 2)] and log.log_end_offset == 2
 
 
 def test_ap11_a_roll_never_begins_below_the_log_end() -> None:
