@@ -12,6 +12,9 @@ from typing import Generic, TypeVar, final
 from cluster.core.messages import TopicPartition
 from cluster.core.outbox import Outbox
 
+# The deadlines of operations that were taken are cleared away once they outnumber this and those that wait.
+_SPARE_DEADLINES = 64
+
 Operation = TypeVar("Operation")
 
 
@@ -27,11 +30,17 @@ class Purgatory(Generic[Operation]):
         self._next_number = 0
         self._parked: dict[int, tuple[Operation, tuple[TopicPartition, ...]]] = {}
         self._watchers: dict[TopicPartition, dict[int, Operation]] = {}
+        # A heap of (deadline, number); it may hold those of operations that were taken.
         self._deadlines: list[tuple[int, int]] = []
         self._armed_ms: int | None = None
 
     def __len__(self) -> int:
         return len(self._parked)
+
+    @property
+    def deadlines_held(self) -> int:
+        """How many deadlines the heap holds, with those of operations that were taken."""
+        return len(self._deadlines)
 
     def park(self, operation: Operation, watched: Iterable[TopicPartition], deadline_ms: int) -> None:
         """Holds `operation` until it is taken, or until `deadline_ms`; it is found by the `watched` partitions."""
@@ -67,7 +76,16 @@ class Purgatory(Generic[Operation]):
                 numbers.pop(number, None)
                 if not numbers:
                     del self._watchers[topic_partition]
+        if len(self._deadlines) > 2 * len(self._parked) + _SPARE_DEADLINES:
+            self._clear_deadlines()
         return operation
+
+    def _clear_deadlines(self) -> None:
+        """Removes the deadlines of operations that were taken: each costs this once, whatever its deadline is."""
+        parked = self._parked
+        self._deadlines = [entry for entry in self._deadlines if entry[1] in parked]
+        heapq.heapify(self._deadlines)
+        assert len(self._deadlines) <= len(parked), (len(self._deadlines), len(parked))
 
     def _arm(self) -> None:
         while self._deadlines and self._deadlines[0][1] not in self._parked:
