@@ -210,6 +210,9 @@ class Fetchers:
         assert own_epoch == epoch, (replica.name, own_epoch, epoch)
         try:
             match answer.error:
+                case ErrorCode.NONE if answer.diverging is not None and answer.diverging.end_offset < 0:
+                    # No log ends there. The partition is asked for again, as after a damaged batch.
+                    self._delay(now_ms, follower)
                 case ErrorCode.NONE if answer.diverging is not None:
                     self.on_diverging(now_ms, replica, answer)
                 case ErrorCode.NONE:

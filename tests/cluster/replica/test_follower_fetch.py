@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from cluster.core.effects import RunJob, Send
 from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
@@ -315,3 +317,22 @@ def test_a_swallowed_fetch_does_not_hold_a_partition_that_left_and_came_back() -
     setup.place(leader=3, leader_epoch=1, partition_epoch=1)
     effects = setup.place(leader=2, leader_epoch=2, partition_epoch=2)
     assert only_sent(effects, FetchRequest).to == 2
+
+
+def test_c7_a_set_above_a_lowered_segment_bytes_does_not_fail_the_replica() -> None:
+    setup, send = following(configs={"segment.bytes": "200"})
+    large = stamped(0, 0, b"a" * 300)
+    effects = setup.answer_fetch(send, records=large, log_end_offset=1)
+    assert observed(effects, "replica.failed") == []
+    assert asked_of(only_sent(effects, FetchRequest)).fetch_offset == 1
+    assert setup.values() == [b"a" * 300]
+
+
+@pytest.mark.parametrize("end_offset", [-1, -(1 << 63)])
+def test_c10_a_negative_diverging_end_is_refused_and_asked_for_again(end_offset: int) -> None:
+    setup, send = following()
+    send = only_sent(setup.answer_fetch(send, records=stamped(0, 0, b"a"), log_end_offset=1), FetchRequest)
+    effects = setup.answer_fetch(send, diverging=diverging(0, end_offset))
+    follower = setup.replica.follower
+    assert follower is not None and follower.state is FetchState.FETCHING
+    assert setup.end == 1 and observed(effects, "replica.truncated") == []
