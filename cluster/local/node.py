@@ -130,25 +130,27 @@ def make_core(arguments: Arguments) -> NodeCore:
 
     given = BrokerConfig(node_id=arguments.node_id, host=arguments.host, port=arguments.port)
     config = configured(given, arguments.properties)
+    recovered: set[str] = set()
     for directory in directories:
-        recover_own(config, file_system, directory)
-    return Broker(config, file_system, directories, draws)
+        recovered |= recover_own(config, file_system, directory)
+    return Broker(config, file_system, directories, draws, recovered=recovered)
 
 
-def recover_own(config: BrokerConfig, file_system: OsFileSystem, directory: str) -> None:
+def recover_own(config: BrokerConfig, file_system: OsFileSystem, directory: str) -> frozenset[str]:
     """Recovers a log directory of this node after a crash, on all processors if it holds much.
 
-    Does nothing if the directory belongs to another node (the core will refuse it) or if its disk fails (the core
-    starts without it).
+    Returns the directories of the logs that need no recovery any more. Does nothing if the directory belongs to another
+    node (the core will refuse it) or if its disk fails (the core starts without it).
     """
     try:
         owner = MetaPropertiesFile(file_system, directory).read()
         if owner is not None and owner.node_id == config.node_id:
-            recover_before_start(directory, config.log, time.time_ns() // 1_000_000, log_cut)
+            return recover_before_start(directory, config.log, time.time_ns() // 1_000_000, log_cut)
     except CorruptCheckpoint:
-        return
+        pass
     except OSError as error:
         logger.warning("directory not recovered before the start: directory=%s reason=%s", directory, error)
+    return frozenset()
 
 
 def log_cut(cut: RecoveryCut) -> None:

@@ -1,7 +1,8 @@
 """Recovers a log directory before a node starts on it, in one process per partition: a core uses one processor only.
 
-Afterwards the directory is as after an orderly stop: every log is recovered, synced and closed, its end is the recovery
-point, and the clean-shutdown file is written. The simulator does not use it: its nodes start on what a crash left.
+Afterwards every log that it names is recovered, synced and closed, and its end is the recovery point. The names go to
+the node in memory, and no clean-shutdown file is written: the last stop was not in order, and where the start dies, the
+next one must recover again. The simulator does not use it: its nodes start on what a crash left.
 """
 
 from __future__ import annotations
@@ -56,21 +57,21 @@ class _Done:
 
 def recover_before_start(
     directory: str, config: LogConfig, now_ms: int, report: ReportCut, *, jobs: int | None = None
-) -> bool:
-    """Recovers the logs of `directory`; returns whether it is now as after an orderly stop.
+) -> frozenset[str]:
+    """Recovers the logs of `directory`; returns the directories of those that need no recovery any more.
 
     `report` is called with every cut. Does nothing after an orderly stop, or where a second process would save no
     time: fewer than two logs with records above their recovery points, or little data. Raises DirectoryInUse.
     """
     file_system = OsFileSystem()
     if not file_system.exists(directory) or CleanShutdownFile(file_system, directory).exists():
-        return False
+        return frozenset()
     jobs = (os.cpu_count() or 1) if jobs is None else jobs
     lock = lock_directory(file_system, directory)
     try:
         tasks = _tasks(file_system, directory, config, now_ms)
         if jobs < 2 or not _pays(file_system, tasks):
-            return False
+            return frozenset()
         logger.info(
             "recovery before the start: directory=%s logs=%d processes=%d", directory, len(tasks), jobs
         )
@@ -152,11 +153,8 @@ def _recover(tasks: dict[str, _Task], directory: str) -> _Done:
     return _Done(directory=directory, log_end_offset=end, cuts=tuple(cuts))
 
 
-def _settle(file_system: FileSystem, directory: str, results: Sequence[_Done]) -> bool:
-    """Writes the recovery points, then the clean-shutdown file if all logs were recovered; returns whether it did.
-
-    The order matters: with the clean-shutdown file the logs are not checked again.
-    """
+def _settle(file_system: FileSystem, directory: str, results: Sequence[_Done]) -> frozenset[str]:
+    """Writes the recovery points; returns the directories of the recovered logs."""
     assert results, directory
     path = join(directory, RECOVERY_POINT_CHECKPOINT)
     points = _read(file_system, path)
@@ -166,7 +164,4 @@ def _settle(file_system: FileSystem, directory: str, results: Sequence[_Done]) -
         if result.log_end_offset is not None:
             points[parsed.topic, parsed.partition] = result.log_end_offset
     OffsetCheckpoint(file_system, path).write(points)
-    if any(result.log_end_offset is None for result in results):
-        return False
-    CleanShutdownFile(file_system, directory).write()
-    return True
+    return frozenset(result.directory for result in results if result.log_end_offset is not None)

@@ -7,7 +7,7 @@ errors are raised to the caller. Kafka: LogManager, LogDirFailureChannel (KIP-11
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -64,8 +64,10 @@ class LogDirectories:
         draws: Draws,
         *,
         report: ReportCut = ignore_cut,
+        recovered: Collection[str] = (),
     ) -> None:
         self._file_system = file_system
+        self._recovered = recovered
         self.online: list[LogManager] = []
         self.offline: list[OfflineDirectory] = []
         self.on_offline: Callable[[LogManager, str], None] = _close
@@ -83,7 +85,15 @@ class LogDirectories:
         self, directory: str, default_config: LogConfig, now_ms: int, draws: Draws, report: ReportCut
     ) -> None:
         try:
-            manager = LogManager(self._file_system, directory, default_config, now_ms, draws, report=report)
+            manager = LogManager(
+                self._file_system,
+                directory,
+                default_config,
+                now_ms,
+                draws,
+                report=report,
+                recovered=self._recovered,
+            )
         except DirectoryFailed as error:
             if self._is_single:
                 raise

@@ -14,7 +14,7 @@ Kafka: LogManager, and the checkpoint of ReplicaManager; rules LL1 to LL5.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import final
 
@@ -66,7 +66,8 @@ class LogManager:
 
     It holds the lock of the directory from the constructor to `shutdown` or `close_handles`. `logs` has the open logs
     by the name of their directory, in order of loading and creation. `was_clean` and `previous_broker_epoch` describe
-    the stop before this start.
+    the stop before this start. `recovered` are the directories of logs that were recovered for this start already: they
+    are opened as after a clean stop.
 
     The constructor raises DirectoryInUse. It and all verbs raise DirectoryFailed for disk errors outside of the logs.
     """
@@ -80,10 +81,12 @@ class LogManager:
         draws: Draws,
         *,
         report: ReportCut = ignore_cut,
+        recovered: Collection[str] = (),
     ) -> None:
         self._file_system, self.directory = file_system, directory
         self._default_config, self._draws, self._report = default_config, draws, report
         self._now_ms = now_ms
+        self._recovered = frozenset(recovered)
         self.logs: dict[str, PartitionLog] = {}
         # Topic ids by directory name, for partitions that have one.
         self.topic_ids: dict[str, str] = {}
@@ -163,9 +166,8 @@ class LogManager:
                 continue
             key = (parsed.topic, parsed.partition)
             config = self._default_config if config_of is None else config_of(parsed.topic)
-            log = self._open(
-                name, config, self.was_clean, log_starts.get(key, 0), recovery_points.get(key, 0)
-            )
+            is_clean = self.was_clean or join(self.directory, name) in self._recovered
+            log = self._open(name, config, is_clean, log_starts.get(key, 0), recovery_points.get(key, 0))
             committed = max(high_watermarks.get(key, 0), 0)
             if log.marks.update_high_watermark(committed) < committed:
                 self._is_high_watermark_lowered = True

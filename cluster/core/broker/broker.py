@@ -5,7 +5,7 @@ It joins the parts: logs, replicas, the observer of metadata, the life cycle. Ka
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import assert_never, final
@@ -55,17 +55,26 @@ ACKS_NONE = 0
 
 @final
 class Broker:
-    """One life of a broker with one or several log directories on `fs`. Only one thread calls it."""
+    """One life of a broker with one or several log directories on `fs`. Only one thread calls it.
+
+    `recovered` are the directories of logs that were recovered for this start already.
+    """
 
     def __init__(
-        self, config: BrokerConfig, fs: FileSystem, directories: str | Sequence[str], draws: Draws
+        self,
+        config: BrokerConfig,
+        fs: FileSystem,
+        directories: str | Sequence[str],
+        draws: Draws,
+        *,
+        recovered: Collection[str] = (),
     ) -> None:
         self.config = config
         self.node_id = config.node_id
         self.image = MetadataImage()
         self._outbox = Outbox()
         failures = DirectoryFailures()
-        self._logs = BrokerLogs(config, fs, directories, draws, self._outbox, failures)
+        self._logs = BrokerLogs(config, fs, directories, draws, self._outbox, failures, recovered=recovered)
         self._ending = Ending(self._outbox, self._logs)
         self._context = context = ReplicaContext(config, self.image, self._outbox, self._logs)
         self.maintenance = LogMaintenance(context, self._logs)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import final
 
 from cluster.core.config import BrokerConfig
@@ -75,6 +75,8 @@ class BrokerLogs:
         draws: Draws,
         outbox: Outbox,
         failures: DirectoryFailures,
+        *,
+        recovered: Collection[str] = (),
     ) -> None:
         self._config = config
         self._file_system = fs
@@ -82,6 +84,7 @@ class BrokerLogs:
         self._draws = draws
         self._outbox = outbox
         self._failures = failures
+        self._recovered = recovered
         self._directories: LogDirectories | None = None
         # The directories whose `meta.properties` name a cluster.
         self._marked: set[str] = set()
@@ -113,6 +116,7 @@ class BrokerLogs:
             now_ms,
             self._draws.child("logs"),
             report=self._cuts.append,
+            recovered=self._recovered,
         )
         try:
             self._check_owner()
