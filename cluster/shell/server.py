@@ -20,7 +20,9 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from cluster.core.messages import FetchResponse, ProduceRequest, ProduceResponse, ResponseBody
+from cluster.core.errors import ClusterError
+from cluster.core.messages import FetchResponse, ProduceRequest, ProduceResponse, RequestBody, ResponseBody
+from cluster.core.refusals import refusal
 from cluster.rpc.methods import ADMIN, CONTROLLER, DATA, METHODS, REPLICA, Method
 from cluster.shell import streams, wire
 from cluster.shell.runtime import Runtime
@@ -67,7 +69,15 @@ def check_port_free(host: str, port: int) -> None:
 
 # A constant, because a union written in the check would be built for each answer.
 _STREAMED = (FetchResponse, ProduceResponse)
-StreamContext = grpc.aio.ServicerContext[streams.Calls, streams.Answers]
+StreamContext = grpc.aio.ServicerContext[streams.ReceivedCalls, streams.Answers]
+UnaryContext = grpc.aio.ServicerContext[Message, Message]
+
+
+def refuse(refused: wire.OutOfBounds, sender: str) -> ResponseBody:
+    """Logs a request that is out of bounds with its sender's address, and returns the answer to it."""
+    logger.warning("request refused: sender=%s %s", sender, refused)
+    request = cast("RequestBody", refused.body)
+    return refusal(request, ClusterError(refused.code, refused.detail))
 
 
 @final
@@ -91,6 +101,12 @@ class IncomingStream:
         self._wake.set()
         if len(self.unanswered) < UNANSWERED_LIMIT:
             self._room.set()
+
+    def refuse(self, call: int, refused: wire.OutOfBounds) -> None:
+        """Answers a call that is out of bounds; with acks=0 it only logs, because nobody waits for an answer."""
+        answer = refuse(refused, self._context.peer())
+        if not (isinstance(refused.body, ProduceRequest) and refused.body.acks == 0):
+            self.answer(call, answer)
 
     async def room(self) -> None:
         """Returns once fewer than UNANSWERED_LIMIT of this stream's calls are in the core."""
@@ -169,12 +185,14 @@ class NodeServer:
             response_serializer=method.response.SerializeToString,
         )
 
-    async def _answer_unary(self, message: Message, context: object) -> Message:
+    async def _answer_unary(self, message: Message, context: UnaryContext) -> Message:
         await self._runtime.started.wait()
         future: asyncio.Future[ResponseBody] = asyncio.get_running_loop().create_future()
-        call = self._runtime.ask(
-            wire.request_from_wire(message), lambda body: None if future.done() else future.set_result(body)
-        )
+        try:
+            request = wire.request_from_wire(message)
+        except wire.OutOfBounds as refused:
+            return wire.response_to_wire(refuse(refused, context.peer()))
+        call = self._runtime.ask(request, lambda body: None if future.done() else future.set_result(body))
         try:
             return wire.response_to_wire(await future)
         finally:
@@ -194,9 +212,12 @@ class NodeServer:
         writer = asyncio.get_running_loop().create_task(stream.write())
         try:
             while (calls := await read_or_end(context)) is not None:
-                for call, body in cast("streams.Calls", calls):
+                for call, body in cast("streams.ReceivedCalls", calls):
                     await stream.room()
-                    self._ask(stream, call, body)
+                    if isinstance(body, wire.OutOfBounds):
+                        stream.refuse(call, body)
+                    else:
+                        self._ask(stream, call, body)
         finally:
             writer.cancel()
             stream.forget_all(self._runtime)

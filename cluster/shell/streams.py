@@ -19,6 +19,7 @@ from cluster.shell.wire.fetch import (
     fill_fetch_request,
     fill_fetch_response,
 )
+from cluster.shell.wire.limits import OutOfBounds, out_of_bounds
 from cluster.shell.wire.produce import (
     fill_produce_request,
     fill_produce_response,
@@ -31,6 +32,9 @@ StreamResponse = FetchResponse | ProduceResponse
 Body = TypeVar("Body", StreamRequest, StreamResponse)
 Calls = list[tuple[int, StreamRequest]]
 Answers = list[tuple[int, StreamResponse]]
+# As they are received: what is out of bounds stands in the place of its body.
+ReceivedCalls = list[tuple[int, StreamRequest | OutOfBounds]]
+ReceivedAnswers = list[tuple[int, StreamResponse | OutOfBounds]]
 
 # gRPC's default is 4 MiB, overhead included: too little for one large batch.
 MAX_MESSAGE_BYTES = 64 << 20
@@ -67,9 +71,13 @@ class StreamCodec:
             self.fill_request(item.request, body)
         return message.SerializeToString()
 
-    def calls_from_bytes(self, data: bytes) -> Calls:
-        from_wire = self.request_from_wire
-        return [(item.call, from_wire(item.request)) for item in self.call_list.FromString(data).calls]
+    def calls_from_bytes(self, data: bytes) -> ReceivedCalls:
+        """Returns the calls of a serialised message, each with its body or with what is out of bounds in it."""
+        received: ReceivedCalls = []
+        for item in self.call_list.FromString(data).calls:
+            body = self.request_from_wire(item.request)
+            received.append((item.call, out_of_bounds(body) or body))
+        return received
 
     def answers_to_bytes(self, answers: Answers) -> bytes:
         """Returns the answers as one serialised message."""
@@ -81,9 +89,13 @@ class StreamCodec:
             self.fill_response(item.response, body)
         return message.SerializeToString()
 
-    def answers_from_bytes(self, data: bytes) -> Answers:
-        from_wire = self.response_from_wire
-        return [(item.call, from_wire(item.response)) for item in self.answer_list.FromString(data).answers]
+    def answers_from_bytes(self, data: bytes) -> ReceivedAnswers:
+        """Returns the answers of a serialised message, each with its body or with what is out of bounds in it."""
+        received: ReceivedAnswers = []
+        for item in self.answer_list.FromString(data).answers:
+            body = self.response_from_wire(item.response)
+            received.append((item.call, out_of_bounds(body) or body))
+        return received
 
 
 REPLICA_FETCH = StreamCodec(

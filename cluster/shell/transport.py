@@ -24,6 +24,7 @@ from cluster.core.messages import FetchRequest, MetadataResponse, ProduceRequest
 from cluster.rpc.methods import UNARY_BY_REQUEST
 from cluster.shell import streams, wire
 from cluster.shell.streams import StreamCodec, StreamRequest
+from cluster.shell.wire import OutOfBounds
 
 logger = logging.getLogger(__name__)
 
@@ -175,9 +176,9 @@ class OutgoingStream:
         reason = "the peer ended the stream"
         try:
             while (answers := await read_or_end(self._call)) is not None:
-                for call, body in cast("streams.Answers", answers):
+                for call, body in cast("streams.ReceivedAnswers", answers):
                     if self._unanswered.pop(call, None) is not None:
-                        self._deliver(call, body)
+                        self._deliver(call, _refused(body) if isinstance(body, OutOfBounds) else body)
         except grpc.aio.AioRpcError as error:
             reason = _reason(error)
         except asyncio.CancelledError:
@@ -229,6 +230,8 @@ class Peer:
             body = TransportError(reason=_reason(error))
         except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
             body = TransportError(reason=str(error))
+        except OutOfBounds as error:
+            body = _refused(error)
         finally:
             self._deliver(effect.call, body)
 
@@ -315,6 +318,12 @@ def _has_failed(body: ResponseBody | TransportError) -> bool:
 
 def _to_bytes(message: Message) -> bytes:
     return message.SerializeToString()
+
+
+def _refused(refused: OutOfBounds) -> TransportError:
+    """Returns the end of an exchange whose answer cannot be used; others on the stream go on."""
+    logger.warning("answer out of bounds: %s", refused)
+    return TransportError(reason=f"the answer is out of bounds: {refused}")
 
 
 def _reason(error: grpc.aio.AioRpcError) -> str:

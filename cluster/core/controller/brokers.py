@@ -5,6 +5,8 @@ Kafka: ClusterControlManager.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cluster.core.controller.config import ControllerConfig
 from cluster.core.controller.decisions import Decision
 from cluster.core.controller.partitions import PartitionControl
@@ -17,6 +19,7 @@ from cluster.core.messages import (
     BrokerHeartbeatResponse,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
+    RequestBody,
 )
 from cluster.core.metadata.image import BrokerRegistration, MetadataImage
 from cluster.core.metadata.records import (
@@ -27,6 +30,10 @@ from cluster.core.metadata.records import (
 )
 
 MAX_PRODUCER_ID = (1 << 63) - 1
+
+
+def _nothing() -> None:
+    return None
 
 
 class BrokerControl:
@@ -40,12 +47,29 @@ class BrokerControl:
         self.partitions = partitions
         self.sessions = sessions
 
+    def undo_of(self, request: RequestBody) -> Callable[[], None]:
+        """Returns what takes back all that a decision on `request` notes outside of the log, if it is not appended."""
+        if not isinstance(request, (RegisterBrokerRequest, BrokerHeartbeatRequest)):
+            return _nothing
+        broker_id, offline = request.broker_id, self.partitions.offline
+        known, restore = offline.get(broker_id), self.sessions.restorer(request.broker_id)
+
+        def undo() -> None:
+            restore()
+            if known is None:
+                offline.pop(broker_id, None)
+            else:
+                offline[broker_id] = known
+
+        return undo
+
     def register(self, request: RegisterBrokerRequest, now_ms: int) -> Decision:
         """Registers a new life of a broker; a repeated request gets its first answer again (BRK-1).
 
         Raises ClusterError.
         """
         self.check_cluster(request)
+        self.check_is_not_controller(request)
         known = self.image.brokers.get(request.broker_id)
         if known is not None and known.incarnation == request.incarnation:
             return Decision(reply=self._registered(known.broker_epoch))
@@ -72,6 +96,11 @@ class BrokerControl:
                 ErrorCode.INVALID_REQUEST,
                 f"broker {request.broker_id} is of cluster {request.cluster_id}, not {self.image.cluster_id}",
             )
+
+    def check_is_not_controller(self, request: RegisterBrokerRequest) -> None:
+        """Raises ClusterError for the controller's own id: brokers would take the sender for the controller."""
+        if request.broker_id == self.config.node_id:
+            raise ClusterError(ErrorCode.INVALID_REQUEST, f"{request.broker_id} is the controller's own id")
 
     def check_no_live_session(self, request: RegisterBrokerRequest, now_ms: int) -> None:
         if self.sessions.is_live(request.broker_id, now_ms):

@@ -28,11 +28,15 @@ class ControllerConfig:
     max_partitions_per_topic: int = 10_000
     max_topics: int = 100_000
     max_parked_fetches: int = 1_000
+    # The longest that a fetch of metadata waits, whatever it asks for.
+    max_fetch_wait_ms: int = 30_000
 
     def __post_init__(self) -> None:
         if self.broker_session_timeout_ms <= 0:
             raise ConfigError(f"broker_session_timeout_ms={self.broker_session_timeout_ms}: must be positive")
         if self.num_partitions < 1 or self.default_replication_factor < 1:
             raise ConfigError("num.partitions and default.replication.factor must be at least 1")
+        if self.max_fetch_wait_ms <= 0:
+            raise ConfigError(f"max_fetch_wait_ms={self.max_fetch_wait_ms}: must be positive")
         if self.producer_id_block_size < 1:
             raise ConfigError(f"producer_id_block_size={self.producer_id_block_size}: must be at least 1")

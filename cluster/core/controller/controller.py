@@ -13,6 +13,7 @@ A failed write or flush ends the node: recovery at the next start finds out what
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import final
 
@@ -54,6 +55,8 @@ from storage.draws import Draws
 from storage.errors import DirectoryInUse, StorageError
 from storage.log import RecoveryCut
 
+logger = logging.getLogger(__name__)
+
 SESSION_TIMER = "controller.session"
 FETCH_TIMER = "controller.fetch:"
 NO_CALL = -1
@@ -91,7 +94,7 @@ class Controller:
         self.partitions = PartitionControl(self._pending_image, self.election)
         self.brokers = BrokerControl(config, self._pending_image, self.partitions, self.sessions)
         self.topics = TopicControl(config, self._pending_image, self.partitions, draws)
-        self._fetches = ParkedFetches(config.max_parked_fetches)
+        self._fetches = ParkedFetches(config.max_parked_fetches, config.max_fetch_wait_ms)
         self._uncommitted: list[_Uncommitted] = []
         # The flush that runs: its job, and the end offset (exclusive) that it makes durable.
         self._flushing: tuple[int, int] | None = None
@@ -156,6 +159,10 @@ class Controller:
         if not self._is_stopped:
             effects += self._arm_sessions(now_ms)
         return effects
+
+    def forget(self, call: int) -> None:
+        """Drops a waiting fetch whose sender has left."""
+        self._fetches.forget(call)
 
     def _dispatch(self, now_ms: int, event: Event) -> list[Effect]:
         assert self._lock is not None, "an event before the start"
@@ -224,8 +231,18 @@ class Controller:
                 state = DescribeReplicasResponse(broker_id=self.node_id, state="running")
                 return [Reply(call=request.call, body=state)]
             case _:
-                decision = self._decide(body, now_ms)
-                return self._append(decision.records, request.call, decision.reply, now_ms)
+                return self._change(request.call, body, now_ms)
+
+    def _change(self, call: int, body: RequestBody, now_ms: int) -> list[Effect]:
+        """Decides on the request and appends the decision. One that is too large for the log is refused."""
+        undo = self.brokers.undo_of(body)
+        decision = self._decide(body, now_ms)
+        try:
+            return self._append(decision.records, call, decision.reply, now_ms)
+        except ClusterError as error:
+            undo()
+            logger.warning("decision refused: request=%s reason=%s", type(body).__name__, error)
+            return self._append((), call, refusal(body, error), now_ms)
 
     def _decide(self, body: RequestBody, now_ms: int) -> Decision:
         try:
@@ -266,7 +283,13 @@ class Controller:
         if broker_id is None:
             return []
         assert not self.sessions.is_live(broker_id, now_ms), (broker_id, now_ms)
-        return self._append(self.brokers.records_for_fencing(broker_id), NO_CALL, None, now_ms)
+        try:
+            return self._append(self.brokers.records_for_fencing(broker_id), NO_CALL, None, now_ms)
+        except ClusterError as error:
+            # It leads more partitions than one batch can hold. The controller tries again when its session ends again.
+            logger.error("broker not fenced: broker=%d reason=%s", broker_id, error)
+            self.sessions.begin(broker_id, now_ms)
+            return []
 
     def _arm_sessions(self, now_ms: int) -> list[Effect]:
         first = self.sessions.longest_silent()
@@ -279,7 +302,10 @@ class Controller:
     def _append(
         self, records: tuple[MetadataRecord, ...], call: int, reply: ResponseBody | None, now_ms: int
     ) -> list[Effect]:
-        """Appends the records and parks the reply. Later decisions build on the records, which are not public yet."""
+        """Appends the records and parks the reply. Later decisions build on the records, which are not public yet.
+
+        Raises ClusterError if the records are too large for one batch; nothing is changed then.
+        """
         offset = self.log.append(records, now_ms) if records else self.log.end_offset
         numbered = tuple(enumerate(records, offset))
         for record_offset, record in numbered:

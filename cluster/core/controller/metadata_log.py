@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import final
 
 from cluster.core.controller.metadata_damage import check_nothing_committed_is_damaged, committed_header
+from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.metadata.batches import build_metadata_batch, read_metadata_batches, whole_batches_size
 from cluster.core.metadata.records import MetadataRecord
 from storage.config import LogConfig
@@ -62,9 +63,18 @@ class MetadataLog:
         return self._log.log_end_offset
 
     def append(self, records: Sequence[MetadataRecord], now_ms: int) -> int:
-        """Appends the records as one batch, whole or absent after a crash. Returns the offset of the first record."""
+        """Appends the records as one batch, whole or absent after a crash. Returns the offset of the first record.
+
+        Raises ClusterError for records that are too large for one batch; nothing is changed then.
+        """
         headers = (committed_header(self.committed_offset),)
         batch = build_metadata_batch(records, timestamp_ms=now_ms, headers=headers)
+        most = METADATA_LOG_CONFIG.max_message_bytes
+        if len(batch) > most:
+            raise ClusterError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"the change takes {len(batch)} bytes in the metadata log, the limit is {most}",
+            )
         first_offset = self.end_offset
         assert self.committed_offset <= first_offset, (self.committed_offset, first_offset)
         self._log.append_as_leader(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)

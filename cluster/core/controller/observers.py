@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from cluster.core.controller.metadata_log import MetadataLog
+from cluster.core.controller.metadata_log import READ_BLOCK_BYTES, MetadataLog
 from cluster.core.effects import CancelTimer, Effect, Reply, SetTimer
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import FetchMetadataRequest, FetchMetadataResponse
@@ -24,11 +24,12 @@ class _Parked:
 class ParkedFetches:
     """Fetches that wait, by call and in order of arrival: at most one for each broker, and `limit` in all.
 
-    A newer fetch takes the place of an older one, which is answered without records.
+    A newer fetch takes the place of an older one, which is answered without records. None waits longer than
+    `max_wait_ms`, whatever it asks for.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, limit: int, max_wait_ms: int) -> None:
+        self._limit, self._max_wait_ms = limit, max_wait_ms
         self._parked: dict[int, _Parked] = {}
 
     def fetch(
@@ -42,12 +43,13 @@ class ParkedFetches:
             return [Reply(call=call, body=refused)]
         if request.offset < log.committed_offset or request.max_wait_ms <= 0:
             return [self._answer(call, request, log)]
+        wait_ms = min(request.max_wait_ms, self._max_wait_ms)
         effects = self._make_room(request.broker_id, log)
         timer = f"{timer_prefix}{call}"
         assert call not in self._parked, call
         self._parked[call] = _Parked(request=request, timer=timer)
         assert len(self._parked) <= self._limit, (len(self._parked), self._limit)
-        return [*effects, SetTimer(key=timer, at_ms=now_ms + request.max_wait_ms)]
+        return [*effects, SetTimer(key=timer, at_ms=now_ms + wait_ms)]
 
     def _make_room(self, broker_id: int, log: MetadataLog) -> list[Effect]:
         superseded = [call for call, parked in self._parked.items() if parked.request.broker_id == broker_id]
@@ -67,6 +69,10 @@ class ParkedFetches:
         parked = self._parked.pop(call, None)
         return [] if parked is None else [self._answer(call, parked.request, log)]
 
+    def forget(self, call: int) -> None:
+        """Drops a fetch whose sender has left. Its timer finds nothing then."""
+        self._parked.pop(call, None)
+
     def answer_all(self, log: MetadataLog) -> list[Effect]:
         return [effect for call in list(self._parked) for effect in self._release(call, log)]
 
@@ -76,7 +82,8 @@ class ParkedFetches:
 
     def _answer(self, call: int, request: FetchMetadataRequest, log: MetadataLog) -> Reply:
         is_behind = request.offset < log.committed_offset
-        records = log.read(request.offset, request.max_bytes) if is_behind else b""
+        max_bytes = min(max(0, request.max_bytes), READ_BLOCK_BYTES)
+        records = log.read(request.offset, max_bytes) if is_behind else b""
         return Reply(
             call=call, body=FetchMetadataResponse(high_watermark=log.committed_offset, records=records)
         )

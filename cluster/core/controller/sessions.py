@@ -5,7 +5,8 @@ Kafka: BrokerHeartbeatManager.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import final
 
 # The broker has sent no heartbeat yet in this life of the controller.
@@ -36,6 +37,18 @@ class Sessions:
         # That of a fenced broker has ended.
         assert broker_id not in self._sessions, (broker_id, now_ms)
         self._sessions[broker_id] = Session(last_contact_ms=now_ms, metadata_offset=metadata_offset)
+
+    def restorer(self, broker_id: int) -> Callable[[], None]:
+        """Returns what makes the broker's session as it is now again."""
+        session = self._sessions.get(broker_id)
+        kept = None if session is None else replace(session)
+
+        def restore() -> None:
+            self._sessions.pop(broker_id, None)
+            if kept is not None:
+                self._sessions[broker_id] = kept
+
+        return restore
 
     def end(self, broker_id: int) -> None:
         """Ends the session of a broker that is fenced, if there is one: it cannot expire any more."""

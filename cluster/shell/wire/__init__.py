@@ -9,11 +9,14 @@ from cluster.shell.wire.bodies import (
     response_from_wire,
     response_to_wire,
 )
+from cluster.shell.wire.limits import OutOfBounds, out_of_bounds
 
 __all__ = [
     "REQUESTS",
     "RESPONSES",
+    "OutOfBounds",
     "UnknownMessage",
+    "out_of_bounds",
     "request_from_wire",
     "request_to_wire",
     "response_from_wire",

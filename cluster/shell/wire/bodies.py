@@ -12,6 +12,7 @@ from cluster.core import messages
 from cluster.core.messages import RequestBody, ResponseBody
 from cluster.rpc import admin_pb2, controller_pb2, data_pb2, replica_pb2
 from cluster.shell.wire import admin, controller, fetch, metadata, produce
+from cluster.shell.wire.limits import out_of_bounds
 
 Body = TypeVar("Body")
 Wire = TypeVar("Wire", bound=Message)
@@ -120,16 +121,22 @@ def response_to_wire(body: ResponseBody) -> Message:
 
 
 def request_from_wire(message: Message) -> RequestBody:
-    """Returns the body that `message` carries. Raises UnknownMessage."""
+    """Returns the body that `message` carries. Raises UnknownMessage, OutOfBounds."""
     from_wire = _REQUEST_FROM_WIRE.get(type(message))
     if from_wire is None:
         raise UnknownMessage(message.DESCRIPTOR.full_name)
-    return from_wire(message)
+    body = from_wire(message)
+    if refused := out_of_bounds(body):
+        raise refused
+    return body
 
 
 def response_from_wire(message: Message) -> ResponseBody:
-    """Returns the body that `message` carries. Raises UnknownMessage."""
+    """Returns the body that `message` carries. Raises UnknownMessage, OutOfBounds."""
     from_wire = _RESPONSE_FROM_WIRE.get(type(message))
     if from_wire is None:
         raise UnknownMessage(message.DESCRIPTOR.full_name)
-    return from_wire(message)
+    body = from_wire(message)
+    if refused := out_of_bounds(body):
+        raise refused
+    return body

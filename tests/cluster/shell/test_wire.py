@@ -7,66 +7,21 @@ import typing
 from collections import Counter
 
 import pytest
-from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.core import messages
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import FetchResponse, MetadataRequest, RequestBody, ResponseBody
 from cluster.rpc import common_pb2, data_pb2, methods, replica_pb2
 from cluster.shell import streams, wire
 from cluster.shell.wire.common import error_from_wire
+from tests.cluster.shell.bounded import within
 
 REQUESTS = typing.get_args(RequestBody)
 RESPONSES = typing.get_args(ResponseBody)
-_NARROW = frozenset({FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_UINT32})
 _FILES = (common_pb2.DESCRIPTOR, *methods.FILES)
 _DESCRIPTORS = {name: message for file in _FILES for name, message in file.message_types_by_name.items()}
-_TEXT = st.text("az09._-é日", max_size=8)
-
-
-def _integers(owner: type, name: str) -> st.SearchStrategy[int]:
-    """Draw integers of the width of the wire's field. Ports, waits and sizes are plain int32, so mostly small."""
-    field = _DESCRIPTORS[owner.__name__].fields_by_name[name]
-    bits = 31 if field.cpp_type in _NARROW else 63
-    return st.integers(-(1 << bits), (1 << bits) - 1)
-
-
-def _values(owner: type, name: str, hint: object) -> st.SearchStrategy[object]:
-    if hint is int:
-        return _integers(owner, name)
-    if hint is bool:
-        return st.booleans()
-    if hint is str:
-        return _TEXT
-    if hint is bytes:
-        return st.binary(max_size=16)
-    if hint is ErrorCode:
-        return st.sampled_from(ErrorCode)
-    if hint is messages.TopicPartition:
-        return st.builds(messages.TopicPartition, _TEXT, st.integers(0, (1 << 31) - 1))
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return bodies(hint)
-    arguments = typing.get_args(hint)
-    if type(None) in arguments:
-        return st.none() | _values(owner, name, arguments[0])
-    assert typing.get_origin(hint) is tuple, (owner, name, hint)
-    if arguments[-1] is Ellipsis:
-        item = arguments[0]
-        numbers = st.integers(-1, 1 << 20)
-        items = numbers if item is int else _values(owner, name, item)
-        if item == tuple[int, ...]:
-            items = st.lists(numbers, max_size=3).map(tuple)
-        return st.lists(items, max_size=3).map(tuple)
-    return st.tuples(*(_values(owner, name, argument) for argument in arguments))
-
-
-def bodies(cls: type) -> st.SearchStrategy[object]:
-    hints = typing.get_type_hints(cls)
-    values = {field.name: _values(cls, field.name, hints[field.name]) for field in dataclasses.fields(cls)}
-    return st.builds(cls, **values)
 
 
 def through_bytes(message: Message) -> Message:
@@ -83,7 +38,7 @@ def test_the_tables_hold_exactly_the_bodies_that_there_are_and_each_once() -> No
 @pytest.mark.parametrize("cls", REQUESTS, ids=lambda cls: cls.__name__)
 def test_every_request_survives_the_wire(cls: type) -> None:
     @settings(max_examples=25, deadline=None)
-    @given(bodies(cls))
+    @given(within(cls))
     def round_trip(body: RequestBody) -> None:
         assert wire.request_from_wire(through_bytes(wire.request_to_wire(body))) == body
 
@@ -93,7 +48,7 @@ def test_every_request_survives_the_wire(cls: type) -> None:
 @pytest.mark.parametrize("cls", RESPONSES, ids=lambda cls: cls.__name__)
 def test_every_response_survives_the_wire(cls: type) -> None:
     @settings(max_examples=25, deadline=None)
-    @given(bodies(cls))
+    @given(within(cls))
     def round_trip(body: ResponseBody) -> None:
         assert wire.response_from_wire(through_bytes(wire.response_to_wire(body))) == body
 
@@ -112,7 +67,7 @@ def test_a_list_of_a_stream_survives_in_its_order_under_its_calls(codec: streams
 
 
 def _listed(cls: type) -> st.SearchStrategy[list[tuple[int, object]]]:
-    return st.lists(st.tuples(st.integers(0, (1 << 31) - 1), bodies(cls)), max_size=3)
+    return st.lists(st.tuples(st.integers(0, (1 << 31) - 1), within(cls)), max_size=3)
 
 
 def test_every_dataclass_field_has_a_wire_field_of_its_name() -> None:
