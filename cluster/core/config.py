@@ -32,6 +32,7 @@ _POSITIVE = (
     "retry_backoff_max_ms",
     "fetch_max_bytes",
     "max_parked_requests",
+    "max_fetch_wait_ms",
 )
 
 
@@ -80,8 +81,10 @@ class BrokerConfig:
     retry_backoff_max_ms: int = 1_000
     # The most that one fetch answer holds, whatever the request allows.
     fetch_max_bytes: int = 55 << 20
-    # How many requests may wait in each purgatory.
+    # How many requests may wait: produce requests, fetches of consumers and fetches of followers each.
     max_parked_requests: int = 100_000
+    # The longest that a fetch waits, whatever it asks for.
+    max_fetch_wait_ms: int = 30_000
 
     def __post_init__(self) -> None:
         if self.node_id < 0:

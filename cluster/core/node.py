@@ -77,6 +77,12 @@ class Node:
         effects = self._feed(is_controller, inner)
         return [*effects, *self._run_local()]
 
+    def forget(self, call: int) -> None:
+        """Drops what waits for a client that has left. Only one of both cores knows the call."""
+        for core in (self.broker, self.controller):
+            if core is not None:
+                core.forget(call)
+
     def _feed(self, is_controller: bool, event: Event) -> list[Effect]:
         core = self.controller if is_controller else self.broker
         assert core is not None, event

@@ -52,6 +52,13 @@ class ManyStepping(Protocol):
     def steps(self, now_ms: int, events: Sequence[Event]) -> Sequence[Effect | object]: ...
 
 
+@runtime_checkable
+class Forgetting(Protocol):
+    """A core with requests that wait in it, which it can drop when their sender has left."""
+
+    def forget(self, call: int) -> None: ...
+
+
 @final
 class Clock:
     """Milliseconds since the Unix epoch that never decrease: the wall clock once, then the loop's clock."""
@@ -113,6 +120,7 @@ class Runtime:
         self._core = core
         # The check is made once, because a check against a protocol costs more than a small step.
         self._many: ManyStepping | None = core if isinstance(core, ManyStepping) else None
+        self._forgetting: Forgetting | None = core if isinstance(core, Forgetting) else None
         self._loop = asyncio.get_running_loop()
         self.clock = Clock(self._loop)
         self.peers = Peers(self._on_response, bootstrap=bootstrap)
@@ -184,8 +192,12 @@ class Runtime:
             self._step(request)
 
     def forget(self, call: int) -> None:
-        """Drops the core's reply to `call`, because its caller has left."""
-        self._answers.pop(call, None)
+        """Drops the core's reply to `call`, because its caller has left, and what waits for it in the core."""
+        if self._answers.pop(call, None) is None or self._forgetting is None:
+            return
+        # A request that arrived a moment ago would be parked after it was forgotten.
+        self._drain()
+        self._forgetting.forget(call)
 
     def shut_down(self) -> None:
         self.feed(Shutdown())

@@ -124,6 +124,11 @@ class Broker:
                 self.lifecycle.beat(now_ms)
         return self._outbox.take()
 
+    def forget(self, call: int) -> None:
+        """Drops what waits here for a client that has left: a parked fetch, or a request for a producer id."""
+        self.manager.fetches.forget(call)
+        self._producer_ids.forget(call)
+
     def _survive(self, work: Callable[[], None]) -> None:
         """Does `work`, unless the broker has ended. A disk that fails ends the broker only with its last directory."""
         if self._ending.is_over:

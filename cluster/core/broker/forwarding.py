@@ -71,6 +71,11 @@ class ProducerIds:
         self._waiting.append(call)
         self._serve()
 
+    def forget(self, call: int) -> None:
+        """Takes the call out of those that wait: its caller has left, and an id for it would be lost."""
+        if call in self._waiting:
+            self._waiting.remove(call)
+
     def _serve(self) -> None:
         most = self._context.config.max_parked_requests
         assert len(self._waiting) <= most, (len(self._waiting), most)
@@ -103,7 +108,7 @@ class ProducerIds:
         # A new block would replace ids that are left.
         assert self._next_id >= self._end_id, (self._next_id, self._end_id)
         self._is_asking = False
-        if isinstance(body, AllocateProducerIdsResponse) and body.error is ErrorCode.NONE:
+        if isinstance(body, AllocateProducerIdsResponse) and body.error is ErrorCode.NONE and body.count > 0:
             self._next_id, self._end_id = body.first_producer_id, body.first_producer_id + body.count
             self._serve()
             return

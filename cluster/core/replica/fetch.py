@@ -40,6 +40,8 @@ class ParkedFetch:
     request: FetchRequest
     # The leader epochs of the replicas when the fetch was parked, in the order of its partitions.
     leader_epochs: tuple[int, ...]
+    # The fetches of its kind that are parked, itself too: their numbers by call.
+    parked: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,9 @@ class FetchHandler:
         self._isr_changes = isr_changes
         self._shared = SharedRead()
         self.purgatory: Purgatory[ParkedFetch] = Purgatory(context.outbox, EXPIRY_TIMER, self._on_expired)
+        # The numbers of the parked fetches by call.
+        self._consumers: dict[int, int] = {}
+        self._followers: dict[int, int] = {}
 
     def on_request(self, now_ms: int, call: int, request: FetchRequest) -> None:
         """Answers the fetch, or parks it if there is less than `min_bytes` to read and it may wait.
@@ -71,13 +76,31 @@ class FetchHandler:
         """
         reading = self._read_all(now_ms, request, counts=is_from_follower(request))
         may_wait = request.max_wait_ms > 0 and request.partitions
-        has_room = len(self.purgatory) < self._context.config.max_parked_requests
+        parked = self.parked_beside(request)
+        has_room = len(parked) < self._context.config.max_parked_requests
         if reading.is_final or self._is_enough(request, reading) or not may_wait or not has_room:
             self._answer(call, reading)
             return
-        parked = ParkedFetch(call=call, request=request, leader_epochs=self._leader_epochs(request))
+        operation = ParkedFetch(
+            call=call, request=request, leader_epochs=self._leader_epochs(request), parked=parked
+        )
         watched = [asked.topic_partition for asked in request.partitions]
-        self.purgatory.park(parked, watched, now_ms + request.max_wait_ms)
+        wait_ms = min(request.max_wait_ms, self._context.config.max_fetch_wait_ms)
+        parked[call] = self.purgatory.park(operation, watched, now_ms + wait_ms)
+
+    def parked_beside(self, request: FetchRequest) -> dict[int, int]:
+        """Returns the parked fetches that share their room with this one.
+
+        Consumers have no part in the room of followers: a follower that cannot wait would ask without rest.
+        """
+        return self._followers if request.replica_id >= 0 else self._consumers
+
+    def forget(self, call: int) -> None:
+        """Drops a parked fetch whose sender has left; does nothing if it is not parked."""
+        for parked in (self._consumers, self._followers):
+            number = parked.pop(call, None)
+            if number is not None:
+                self.purgatory.take(number)
 
     def _is_enough(self, request: FetchRequest, reading: _Reading) -> bool:
         return reading.size_bytes >= max(0, request.min_bytes)
@@ -123,9 +146,11 @@ class FetchHandler:
         is_same = parked.leader_epochs == self._leader_epochs(parked.request)
         if not is_same or reading.is_final or self._is_enough(parked.request, reading):
             self.purgatory.take(number)
+            del parked.parked[parked.call]
             self._answer(parked.call, reading)
 
     def _on_expired(self, now_ms: int, parked: ParkedFetch) -> None:
+        del parked.parked[parked.call]
         self._answer(parked.call, self._read_all(now_ms, parked.request, counts=False))
 
     def answer_all(self, now_ms: int) -> None:

@@ -42,8 +42,11 @@ class Purgatory(Generic[Operation]):
         """How many deadlines the heap holds, with those of operations that were taken."""
         return len(self._deadlines)
 
-    def park(self, operation: Operation, watched: Iterable[TopicPartition], deadline_ms: int) -> None:
-        """Holds `operation` until it is taken, or until `deadline_ms`; it is found by the `watched` partitions."""
+    def park(self, operation: Operation, watched: Iterable[TopicPartition], deadline_ms: int) -> int:
+        """Holds `operation` until it is taken, or until `deadline_ms`; it is found by the `watched` partitions.
+
+        Returns its number.
+        """
         self._next_number += 1
         number = self._next_number
         watched = tuple(watched)
@@ -55,6 +58,7 @@ class Purgatory(Generic[Operation]):
         self._arm()
         assert self._armed_ms is not None, (number, deadline_ms)
         assert self._armed_ms <= deadline_ms, (self._armed_ms, deadline_ms)
+        return number
 
     def watching(self, topic_partition: TopicPartition) -> list[tuple[int, Operation]]:
         """Returns (number, operation) of all that watch the partition, in order of arrival."""

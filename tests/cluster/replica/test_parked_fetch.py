@@ -8,8 +8,8 @@ from cluster.core.messages import NO_EPOCH
 from tests.cluster.replica.setup import Setup, fetched, first_values, of
 
 
-def leading() -> Setup:
-    setup = Setup()
+def leading(**settings: int) -> Setup:
+    setup = Setup(**settings)
     setup.place(leader=1, isr=(1, 2))
     return setup
 
@@ -103,3 +103,32 @@ def test_both_followers_that_wait_for_the_same_append_are_answered() -> None:
     setup.fetch_effects(3, 0, max_wait_ms=500)
     # The producer is answered too.
     assert len(of(setup.request_append(b"a"), Reply)) == 3
+
+
+def test_c8_a_fetch_waits_no_longer_than_the_broker_allows() -> None:
+    setup = leading(max_fetch_wait_ms=700)
+    setup.fetch_effects(-1, 0, max_wait_ms=(1 << 31) - 1, last_fetched_epoch=NO_EPOCH)
+    assert fetched(setup.wait(699, "nothing")) is None
+    answer = fetched(setup.wait(1, "fetch.expiry"))
+    assert answer is not None and answer.error is ErrorCode.NONE and answer.records == b""
+
+
+def test_c8_consumers_that_fill_their_room_take_none_from_followers() -> None:
+    setup = leading(max_parked_requests=3)
+    for _ in range(5):
+        setup.fetch_effects(-1, 0, max_wait_ms=500, last_fetched_epoch=NO_EPOCH)
+    assert len(setup.manager.fetches.purgatory) == 3
+    assert fetched(setup.fetch_effects(2, 0, max_wait_ms=500)) is None
+    assert fetched(setup.request_append(b"a")) is not None
+
+
+def test_c8_what_a_client_left_behind_makes_room() -> None:
+    setup = leading(max_parked_requests=1)
+    setup.fetch_effects(-1, 0, max_wait_ms=500, last_fetched_epoch=NO_EPOCH)
+    setup.manager.fetches.forget(1)
+    setup.manager.fetches.forget(2)
+    assert len(setup.manager.fetches.purgatory) == 0
+    assert fetched(setup.fetch_effects(-1, 0, max_wait_ms=500, last_fetched_epoch=NO_EPOCH)) is None
+    setup.append(b"a")
+    replies = of(setup.fetch_effects(2, 1, max_wait_ms=500), Reply)
+    assert [reply.call for reply in replies] == [2]
