@@ -30,7 +30,7 @@ ORDERS = {
     "cluster.core": (
         "node broker controller replica client metadata refusals outbox effects events config messages errors"
     ),
-    "cluster.shell": "clients server runtime transport streams wire",
+    "cluster.shell": "clients server incoming runtime transport streams wire",
     "sim": (
         "commands seeds_output seeds run seed_range bundled judgement cluster watch story witness faults checkers"
         " hosts disk world scenario bugs"

@@ -10,7 +10,6 @@ import asyncio
 import errno
 import logging
 import socket
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import cast, final
 
@@ -20,21 +19,19 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from cluster.core.errors import ClusterError
-from cluster.core.messages import FetchResponse, ProduceRequest, ProduceResponse, RequestBody, ResponseBody
-from cluster.core.refusals import refusal
+from cluster.core.messages import RequestBody, ResponseBody
 from cluster.rpc.methods import ADMIN, CONTROLLER, DATA, METHODS, REPLICA, Method
 from cluster.shell import streams, wire
+from cluster.shell.incoming import UNARY_BYTES, IncomingStream, Rooms, StreamContext, refuse
 from cluster.shell.runtime import Runtime
-from cluster.shell.streams import CODECS, StreamCodec, StreamRequest, StreamResponse
+from cluster.shell.streams import CODECS, StreamCodec
 from cluster.shell.transport import read_or_end
 
 logger = logging.getLogger(__name__)
 
 BROKER_SERVICES = (REPLICA, DATA, ADMIN)
 CONTROLLER_SERVICES = (CONTROLLER, ADMIN)
-# The most calls of one stream that may wait in the core; at this number the stream is not read.
-UNANSWERED_LIMIT = 256
+UNARY = "unary"
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.so_reuseport", 0),
@@ -43,6 +40,8 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     # Peers ping every 10 s; by default that is too often for an idle connection.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # The streams and unary calls of one connection; gRPC keeps others waiting at the client.
+    ("grpc.max_concurrent_streams", 512),
 )
 
 
@@ -67,68 +66,7 @@ def check_port_free(host: str, port: int) -> None:
             raise
 
 
-# A constant, because a union written in the check would be built for each answer.
-_STREAMED = (FetchResponse, ProduceResponse)
-StreamContext = grpc.aio.ServicerContext[streams.ReceivedCalls, streams.Answers]
 UnaryContext = grpc.aio.ServicerContext[Message, Message]
-
-
-def refuse(refused: wire.OutOfBounds, sender: str) -> ResponseBody:
-    """Logs a request that is out of bounds with its sender's address, and returns the answer to it."""
-    logger.warning("request refused: sender=%s %s", sender, refused)
-    request = cast("RequestBody", refused.body)
-    return refusal(request, ClusterError(refused.code, refused.detail))
-
-
-@final
-class IncomingStream:
-    """One client's stream: answers wait here until the writer task has sent those before them."""
-
-    def __init__(self, context: StreamContext) -> None:
-        self._context = context
-        self._waiting: deque[tuple[int, StreamResponse]] = deque()
-        self._wake = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
-        # The runtime's number of each call, by the client's number.
-        self.unanswered: dict[int, int] = {}
-
-    def answer(self, call: int, body: ResponseBody) -> None:
-        """Queues the answer to the client's `call` for the writer task."""
-        assert isinstance(body, _STREAMED), body
-        self.unanswered.pop(call, None)
-        self._waiting.append((call, body))
-        self._wake.set()
-        if len(self.unanswered) < UNANSWERED_LIMIT:
-            self._room.set()
-
-    def refuse(self, call: int, refused: wire.OutOfBounds) -> None:
-        """Answers a call that is out of bounds; with acks=0 it only logs, because nobody waits for an answer."""
-        answer = refuse(refused, self._context.peer())
-        if not (isinstance(refused.body, ProduceRequest) and refused.body.acks == 0):
-            self.answer(call, answer)
-
-    async def room(self) -> None:
-        """Returns once fewer than UNANSWERED_LIMIT of this stream's calls are in the core."""
-        while len(self.unanswered) >= UNANSWERED_LIMIT:
-            self._room.clear()
-            await self._room.wait()
-
-    def forget_all(self, runtime: Runtime) -> None:
-        for ours in self.unanswered.values():
-            runtime.forget(ours)
-
-    async def write(self) -> None:
-        """Writes answers as they come, several in one message, until the client has left or the task is cancelled."""
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                while self._waiting:
-                    await self._context.write(streams.take_merged(self._waiting))
-        except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:
-            # The client has left; the reader learns it too.
-            logger.debug("write failed error=%r", error)
 
 
 @final
@@ -137,6 +75,7 @@ class NodeServer:
 
     def __init__(self, runtime: Runtime, services: Sequence[str]) -> None:
         self._runtime = runtime
+        self.rooms = Rooms()
         # `health.aio` is set when the module is imported, depending on the version of gRPC.
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
@@ -187,50 +126,48 @@ class NodeServer:
 
     async def _answer_unary(self, message: Message, context: UnaryContext) -> Message:
         await self._runtime.started.wait()
-        future: asyncio.Future[ResponseBody] = asyncio.get_running_loop().create_future()
+        peer = context.peer()
         try:
             request = wire.request_from_wire(message)
         except wire.OutOfBounds as refused:
-            return wire.response_to_wire(refuse(refused, context.peer()))
+            return wire.response_to_wire(refuse(refused, peer))
+        room = self.rooms.enter(peer, UNARY)
+        try:
+            await room.take(UNARY_BYTES)
+            try:
+                return wire.response_to_wire(await self._ask(request))
+            finally:
+                room.release(UNARY_BYTES)
+        finally:
+            self.rooms.leave(peer, UNARY)
+
+    async def _ask(self, request: RequestBody) -> ResponseBody:
+        """Asks the core; if the client leaves before the answer, the core drops the call."""
+        future: asyncio.Future[ResponseBody] = asyncio.get_running_loop().create_future()
         call = self._runtime.ask(request, lambda body: None if future.done() else future.set_result(body))
         try:
-            return wire.response_to_wire(await future)
+            return await future
         finally:
             self._runtime.forget(call)
 
     def _stream_handler(self, codec: StreamCodec) -> Callable[[object, StreamContext], Awaitable[None]]:
         # grpc.aio inspects the function: only a coroutine function gets the interface with `read` and `write`.
         async def serve(_: object, context: StreamContext) -> None:
-            await self._serve_stream(context)
+            await self._serve_stream(context, codec.path)
 
         serve.__name__ = codec.path
         return serve
 
-    async def _serve_stream(self, context: StreamContext) -> None:
+    async def _serve_stream(self, context: StreamContext, path: str) -> None:
         await self._runtime.started.wait()
-        stream = IncomingStream(context)
+        peer = context.peer()
+        stream = IncomingStream(context, self.rooms.enter(peer, path))
         writer = asyncio.get_running_loop().create_task(stream.write())
         try:
             while (calls := await read_or_end(context)) is not None:
                 for call, body in cast("streams.ReceivedCalls", calls):
-                    await stream.room()
-                    if isinstance(body, wire.OutOfBounds):
-                        stream.refuse(call, body)
-                    else:
-                        self._ask(stream, call, body)
+                    await stream.ask(self._runtime, call, body)
         finally:
             writer.cancel()
-            stream.forget_all(self._runtime)
-
-    def _ask(self, stream: IncomingStream, call: int, body: StreamRequest) -> None:
-        if isinstance(body, ProduceRequest) and body.acks == 0:
-            self._runtime.ask_without_reply(body)
-            return
-        waiting = len(stream.unanswered)
-        assert waiting < UNANSWERED_LIMIT, waiting
-        stream.unanswered[call] = 0
-        ours = self._runtime.ask(body, lambda answer: stream.answer(call, answer))
-        # 0 stands for a number that is not known yet.
-        assert ours > 0, ours
-        if call in stream.unanswered:
-            stream.unanswered[call] = ours
+            stream.end(self._runtime)
+            self.rooms.leave(peer, path)

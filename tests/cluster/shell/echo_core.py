@@ -12,6 +12,7 @@ from cluster.core.messages import (
     CreateTopicResponse,
     DeleteTopicRequest,
     DeleteTopicResponse,
+    FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
@@ -63,16 +64,21 @@ def answer_to(body: RequestBody) -> ResponseBody:
 class EchoCore:
     """A core that echoes. The name of a topic chooses its answer.
 
-    `wait` is answered by a timer, `job` by a job, `never` not at all, and `bug` raises.
+    `wait` is answered by a timer, `job` by a job, `never` not at all, and `bug` raises. So is a fetch of `never`.
     """
 
     learn: tuple[LearnEndpoint, ...] = ()
     events: list[Event] = field(default_factory=list)
     jobs_run: list[int] = field(default_factory=list)
     refuses_metadata: bool = False
+    # The calls that the shell told the core to drop.
+    forgotten: list[int] = field(default_factory=list)
 
     def start(self, now_ms: int) -> list[Effect]:
         return list(self.learn)
+
+    def forget(self, call: int) -> None:
+        self.forgotten.append(call)
 
     def step(self, now_ms: int, event: Event) -> list[Effect]:
         """Answer a request as the name of its topic or its type says."""
@@ -83,6 +89,8 @@ class EchoCore:
             case Request(call=call, body=MetadataRequest()) if self.refuses_metadata:
                 return [Reply(call=call, body=MetadataResponse(error=ErrorCode.BROKER_NOT_AVAILABLE))]
             case Request(call=call, body=ProduceRequest(acks=0)):
+                return []
+            case Request(body=FetchRequest(partitions=(FetchPartition(topic_partition=("never", _)),))):
                 return []
             case Request(call=call, body=body):
                 return [Reply(call=call, body=answer_to(body))]

@@ -1,0 +1,210 @@
+"""What a client may have in flight: its calls and bytes are bounded, whether it reads or not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import cast
+
+import grpc.aio
+import pytest
+
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import (
+    AlterTopicConfigsRequest,
+    AlterTopicConfigsResponse,
+    CreateTopicRequest,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+    RequestBody,
+    TopicPartition,
+)
+from cluster.rpc import methods
+from cluster.shell import incoming, streams
+from cluster.shell.incoming import MOST_BYTES, MOST_CALLS, Room, Rooms, bytes_held_by
+from tests.cluster.shell.test_server import HOST, Client, Node, client, node, produce, run
+
+MIB = 1 << 20
+RawStream = grpc.aio.StreamStreamCall[streams.Calls, streams.Answers]
+
+
+def fetch_of(topic: str, size_bytes: int, *, max_bytes: int = MIB) -> FetchRequest:
+    item = FetchPartition(
+        topic_partition=TopicPartition(topic, 0), fetch_offset=size_bytes, max_bytes=max_bytes
+    )
+    return FetchRequest(replica_id=-1, partitions=(item,))
+
+
+@contextlib.asynccontextmanager
+async def raw_stream(port: int, codec: streams.StreamCodec) -> AsyncIterator[RawStream]:
+    """A stream of a client that writes lists of calls, and reads only what the test reads."""
+    async with grpc.aio.insecure_channel(
+        f"{HOST}:{port}", options=[("grpc.max_receive_message_length", 64 * MIB)]
+    ) as channel:
+        method = channel.stream_stream(
+            codec.path,
+            request_serializer=codec.calls_to_bytes,
+            response_deserializer=codec.answers_from_bytes,
+        )
+        yield method(None)
+
+
+async def answers_of(call: RawStream) -> streams.Answers:
+    """The answers in the next message of the stream."""
+    return cast("streams.Answers", await call.read())
+
+
+async def turns(asking: Client, count: int = 20) -> None:
+    """Lets the server work: each round trip of another connection takes several turns of its loop."""
+    for _ in range(count):
+        assert isinstance(await asking.send(MetadataRequest()), MetadataResponse)
+
+
+def fetches_seen(serving: Node) -> int:
+    return sum(1 for event in serving.core.events if isinstance(getattr(event, "body", None), FetchRequest))
+
+
+def test_c6_a_client_that_does_not_read_holds_a_bounded_number_of_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(incoming, "MOST_BYTES", 2 * MIB)
+
+    async def check(serving: Node, asking: Client) -> None:
+        count = 40
+        async with raw_stream(serving.port, streams.CONSUMER_FETCH) as call:
+            await call.write([(number, fetch_of("t", MIB)) for number in range(count)])
+            await turns(asking)
+            # HTTP/2 may have taken some answers, which hold no place any more.
+            assert fetches_seen(serving) < count // 2
+            (room,) = [each for key, each in serving.server.rooms.items() if key[1] == methods.CONSUMER_FETCH]
+            assert 0 < room.held_bytes <= 2 * MIB
+            # Another client is served meanwhile, and once this one reads, it gets all.
+            assert isinstance(await asking.send(fetch_of("t", 7)), FetchResponse)
+            numbers: list[int] = []
+            while len(numbers) < count:
+                numbers += [number for number, _ in await answers_of(call)]
+            assert numbers == list(range(count))
+        await turns(asking)
+        assert all(each.calls == 0 for _, each in serving.server.rooms.items())
+
+    run(check)
+
+
+def test_c8_what_a_client_left_is_dropped_in_the_core() -> None:
+    async def check(serving: Node, asking: Client) -> None:
+        async with raw_stream(serving.port, streams.CONSUMER_FETCH) as call:
+            await call.write([(number, fetch_of("never", 0)) for number in range(1, 6)])
+            await turns(asking)
+            assert serving.core.forgotten == [] and fetches_seen(serving) == 5
+        await turns(asking)
+        assert len(serving.core.forgotten) == 5
+
+    run(check)
+
+
+def test_c8_a_unary_call_whose_client_left_is_dropped_in_the_core() -> None:
+    async def check(serving: Node, asking: Client) -> None:
+        asking.send(CreateTopicRequest(name="never"), timeout_ms=20)
+        await asking.futures[1]
+        await turns(asking)
+        assert len(serving.core.forgotten) == 1
+
+    run(check)
+
+
+def test_c8_a_connection_has_a_bounded_number_of_calls_in_the_core() -> None:
+    async def check(serving: Node, asking: Client) -> None:
+        async with raw_stream(serving.port, streams.CONSUMER_FETCH) as call:
+            await call.write([(number, fetch_of("never", 0, max_bytes=1)) for number in range(300)])
+            await turns(asking)
+            assert fetches_seen(serving) == MOST_CALLS
+
+    run(check)
+
+
+def test_a_number_that_a_client_uses_twice_is_answered_twice() -> None:
+    async def check(serving: Node, asking: Client) -> None:
+        async with raw_stream(serving.port, streams.CONSUMER_FETCH) as call:
+            await call.write([(1, fetch_of("t", 3)), (1, fetch_of("t", 4))])
+            assert [number for number, _ in await answers_of(call)] == [1, 1]
+
+    run(check)
+
+
+@pytest.mark.parametrize(
+    "body", [FetchRequest(replica_id=-7, partitions=()), ProduceRequest(acks=9, partitions=())]
+)
+def test_c5_a_call_out_of_bounds_is_answered_and_the_stream_goes_on(
+    body: RequestBody, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check(serving: Node, asking: Client) -> None:
+        refused = await asking.send(body)
+        code = (
+            ErrorCode.INVALID_REQUEST if isinstance(body, FetchRequest) else ErrorCode.INVALID_REQUIRED_ACKS
+        )
+        assert isinstance(refused, (FetchResponse, ProduceResponse)) and refused.error is code
+        assert isinstance(await asking.send(produce(1)), ProduceResponse)
+        assert len(serving.core.events) == 1
+
+    run(check)
+    (line,) = [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
+    assert "sender=ipv4:127.0.0.1:" in line and type(body).__name__ in line
+
+
+def test_c5_a_unary_request_out_of_bounds_is_answered_with_the_field() -> None:
+    async def check(serving: Node, asking: Client) -> None:
+        refused = await asking.send(AlterTopicConfigsRequest(name="t", configs=(("a", "x" * (17 << 20)),)))
+        assert isinstance(refused, AlterTopicConfigsResponse)
+        assert refused.error is ErrorCode.INVALID_CONFIG and refused.message.startswith("configs[0].value=")
+        assert serving.core.events == []
+
+    run(check)
+
+
+def test_a_room_takes_one_call_of_any_size_and_then_waits() -> None:
+    async def check() -> None:
+        rooms = Rooms()
+        room = rooms.enter("peer", "kind")
+        assert rooms.enter("peer", "kind") is room
+        await room.take(2 * MOST_BYTES)
+        second = asyncio.ensure_future(room.take(1))
+        third = asyncio.ensure_future(room.take(1))
+        await asyncio.sleep(0)
+        assert not second.done() and not third.done()
+        room.release(2 * MOST_BYTES)
+        await asyncio.gather(second, third)
+        room.release(1)
+        room.release(1)
+        rooms.leave("peer", "kind")
+        rooms.leave("peer", "kind")
+        assert rooms.items() == []
+
+    asyncio.run(check())
+
+
+def test_a_fetch_holds_no_more_than_its_answer_may_have() -> None:
+    assert bytes_held_by(fetch_of("t", 0, max_bytes=5)) == 5
+    assert bytes_held_by(FetchRequest(replica_id=1, partitions=(), max_bytes=1 << 30)) == 0
+    large = fetch_of("t", 0, max_bytes=(1 << 31) - 1)
+    assert bytes_held_by(large) == 10 << 20
+    assert bytes_held_by(produce(70)) == 70
+    assert isinstance(Room(), incoming.Room)
+
+
+def test_a_client_without_a_stream_leaves_no_room_behind() -> None:
+    async def check() -> None:
+        async with node() as serving:
+            async with client(serving.port) as asking:
+                await asking.send(produce(1))
+                await asking.send(MetadataRequest())
+            async with client(serving.port) as other:
+                await turns(other)
+                assert all(kind == "unary" for (_, kind), _ in serving.server.rooms.items())
+
+    asyncio.run(check())
