@@ -10,18 +10,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from dataclasses import replace
 from typing import cast, final
 
 import grpc.aio
 
 from cluster.core.errors import ClusterError
 from cluster.core.messages import (
+    AlterPartitionResponse,
     FetchRequest,
     FetchResponse,
+    ListOffsetsResponse,
     ProduceRequest,
     ProduceResponse,
     RequestBody,
     ResponseBody,
+    TopicPartition,
 )
 from cluster.core.refusals import refusal
 from cluster.shell import streams, wire
@@ -48,7 +52,11 @@ def refuse(refused: wire.OutOfBounds, sender: str) -> ResponseBody:
     """Logs a request that is out of bounds with its sender's address, and returns the answer to it."""
     logger.warning("request refused: sender=%s %s", sender, refused)
     request = cast("RequestBody", refused.body)
-    return refusal(request, ClusterError(refused.code, refused.detail))
+    answer = refusal(request, ClusterError(refused.code, refused.detail))
+    if isinstance(answer, (AlterPartitionResponse, ListOffsetsResponse)) and wire.out_of_bounds(answer):
+        # It would repeat the very name that is too long, and be refused by the sender.
+        return replace(answer, topic_partition=TopicPartition("", 0))
+    return answer
 
 
 def bytes_held_by(body: StreamRequest) -> int:

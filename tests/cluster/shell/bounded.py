@@ -14,6 +14,8 @@ from cluster.shell.wire.limits import BOUNDS
 
 Values = st.SearchStrategy[typing.Any]
 
+# The topics of the tests, so that a name is often one that there is.
+TOPICS = ("t", "u")
 # Longer values are left to tests of their own: one text or list of these sizes takes longer than all else.
 LONGEST_TEXT = 33_000
 LONGEST_LIST = 1_500
@@ -61,11 +63,15 @@ def _within(hint: typing.Any, bound: Bound) -> Values:
         case Anything():
             return st.sampled_from(ErrorCode) if hint is ErrorCode else st.booleans()
         case Whole(low=low, high=high):
-            return st.sampled_from((low, high)) | st.integers(low, high)
+            # Small numbers are those of brokers, partitions and epochs that there are.
+            return (
+                st.sampled_from((low, high)) | st.integers(low, min(low + 3, high)) | st.integers(low, high)
+            )
         case Text(most=most):
             long = st.just(_text(hint, most)) if most <= LONGEST_TEXT else st.nothing()
-            drawn = st.binary(max_size=16) if hint is bytes else st.text("az09._-é日", max_size=min(most, 8))
-            return drawn | long
+            if hint is bytes:
+                return st.binary(max_size=16) | long
+            return st.sampled_from(TOPICS) | st.text("az09._-é日", max_size=min(most, 8)) | long
         case Many(of=of):
             return st.lists(_within(_element(hint), of), max_size=3).map(tuple)
         case Pair(first=first, second=second):
