@@ -54,6 +54,18 @@ class ProducerConfig:
             )
 
     @property
+    def replication_timeout_ms(self) -> int:
+        """The longest wait of a leader for replication, before it answers for each partition what it knows.
+
+        It is shorter than `request_timeout_ms`: when a request ends without an answer, nothing is known of any of its
+        partitions, and all other requests of the connection end with it. Where repetitions cannot double records it is
+        half of it, because the answers of all other partitions of the request wait as long. Kafka: request.timeout.ms.
+        """
+        if self.is_idempotent:
+            return self.request_timeout_ms // 2
+        return self.request_timeout_ms * 9 // 10
+
+    @property
     def is_idempotent(self) -> bool:
         return self.acks == ACKS_ALL and self.enable_idempotence is not False
 

@@ -3,9 +3,17 @@
 It is idempotent by default (KIP-98): retries and fail-overs neither reorder nor duplicate records, because
 
 - a partition's batches are sent again in their order, each under the sequence of its first sending, and only
-  while no earlier one is in flight; a broker may know at most five at a time, as many as it remembers;
+  while no earlier one is in flight;
+- at most five are under way, counted from the oldest one without an outcome: a broker remembers five;
+- an acknowledgement also proves all earlier batches of the partition and epoch, whatever became of their answers;
 - after a batch was refused, or was given up while its outcome is unknown, no new batch is sent until the
   outcomes of all sent batches are known; then the epoch grows and sequences begin again (KIP-360).
+
+A request is answered whole, as in Kafka, so its slowest partition withholds the answers of the others. This costs
+them little: a later acknowledgement in another request proves theirs; the broker ends its wait before the request
+times out here, with an answer for each partition; and a partition whose replication timed out then travels apart,
+until one of its batches is acknowledged. Kafka has none of the three: there a connection handles one request at a
+time.
 
 Kafka: KafkaProducer, Sender, TransactionManager.
 """
@@ -16,22 +24,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from cluster.core.client.accumulator import NUMBER_STEP, Entry, PartitionQueue, ProducerBatch
+from cluster.core.client.accumulator import NUMBER_STEP, Entry, ProducerBatch
 from cluster.core.client.config import ACKS_NONE, ProducerConfig
 from cluster.core.client.effects import Delivered, Flushed, ProducerEffect
 from cluster.core.client.metadata_cache import MetadataUpdater
+from cluster.core.client.partition_queue import PartitionQueue
 from cluster.core.client.partitioner import StickyPartitioner, partition_for_key
+from cluster.core.client.produce_answers import (
+    DUPLICATES,
+    LOST_SEQUENCES,
+    NO_NEWS_OF_LEADERS,
+    leaves_doubt,
+    missing_result,
+    results_of,
+)
 from cluster.core.client.producer_identity import IdentityKeeper
 from cluster.core.client.waiting_records import PendingRecord, WaitingRecords, size_bound
 from cluster.core.effects import Send, SetTimer, Stop
 from cluster.core.errors import ErrorCode
-from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired, TransportError
+from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired
 from cluster.core.messages import (
     ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
-    ProduceResponse,
-    ResponseBody,
     TopicPartition,
 )
 from storage.batch.record import Header, Record
@@ -40,28 +55,13 @@ from storage.draws import Draws
 
 WAKE_TIMER = "producer.wake"
 NO_PARTITION = -1
-_DUPLICATES = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
-_LOST_SEQUENCES = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
-_UNKNOWN_OUTCOME = (
-    ErrorCode.NETWORK_EXCEPTION,
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    # The leader may have appended the batch and lost its leadership while the reply waited (PRO-4).
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.UNKNOWN_SERVER_ERROR,
-)
-_NO_NEWS_OF_LEADERS = (
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.CORRUPT_MESSAGE,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ProduceCall:
     leader: int
+    # Whether its partitions are slow ones.
+    is_slow: bool
     batches: tuple[ProducerBatch, ...]
 
 
@@ -85,6 +85,8 @@ class ProducerCore:
         self._calls: dict[int, _ProduceCall] = {}
         # The number of requests in flight, by leader.
         self._in_flight: dict[int, int] = {}
+        # Those of them with slow partitions.
+        self._slow_in_flight: dict[int, int] = {}
         self._next_call = 0
         self._next_number = 0
         self._turn = 0
@@ -331,13 +333,13 @@ class ProducerCore:
             while queue.queue and queue.queue[0].created_ms <= before_ms:
                 batch = queue.queue.popleft()
                 assert not batch.is_done, batch.number
-                queue.is_unresolved |= batch.is_sequenced
+                queue.given_up(batch)
                 effects += self._fail(batch, ErrorCode.REQUEST_TIMED_OUT, "delivery.timeout.ms passed")
         return effects
 
     def _resolve(self) -> None:
         for queue in self._queues.values():
-            queue.unsequence_followers()
+            queue.unsequence_cut_off()
             if queue.may_resolve:
                 if queue.is_complete or not self.config.is_idempotent:
                     queue.resolved()
@@ -347,7 +349,7 @@ class ProducerCore:
     def _drain(self, now_ms: int) -> list[ProducerEffect]:
         """Sends due batches to each leader that may have one more request in flight, until none is due."""
         effects: list[ProducerEffect] = []
-        by_leader: dict[int, list[PartitionQueue]] = {}
+        by_leader: dict[tuple[int, bool], list[PartitionQueue]] = {}
         for queue in self._queues.values():
             batch = self._due_batch(queue, now_ms)
             if batch is not None:
@@ -355,12 +357,18 @@ class ProducerCore:
                 if leader is None:
                     self.metadata.request()
                 elif queue.is_free_for(leader.leader):
-                    by_leader.setdefault(leader.leader, []).append(queue)
-        for leader_id, queues in by_leader.items():
-            while queues and self._in_flight.get(leader_id, 0) < self._max_in_flight:
+                    by_leader.setdefault((leader.leader, queue.is_slow), []).append(queue)
+        for (leader_id, is_slow), queues in by_leader.items():
+            while queues and self._may_ask(leader_id, is_slow=is_slow):
                 effects += self._send_to(leader_id, queues, now_ms)
                 queues = [queue for queue in queues if self._due_batch(queue, now_ms) is not None]
         return effects
+
+    def _may_ask(self, leader: int, *, is_slow: bool) -> bool:
+        """Whether the leader may have one more request; slow partitions leave one to the others, if there are two."""
+        if self._in_flight.get(leader, 0) >= self._max_in_flight:
+            return False
+        return not is_slow or self._slow_in_flight.get(leader, 0) < max(1, self._max_in_flight - 1)
 
     @property
     def _max_in_flight(self) -> int:
@@ -386,7 +394,7 @@ class ProducerCore:
         """Whether sending `batch` now keeps the order.
 
         A repetition waits for all batches before it. A new batch waits for an identity, for sequences to be resolved,
-        and while too many are outstanding.
+        and while the oldest batch without an outcome is too far back.
         """
         if batch.is_sequenced:
             return all(other.number > batch.number for other in queue.in_flight)
@@ -396,7 +404,7 @@ class ProducerCore:
             return False
         if queue.is_unproven:
             return False
-        return queue.outstanding_count < self._max_in_flight
+        return queue.has_room_for_new(self._max_in_flight)
 
     def _send_to(self, leader: int, queues: list[PartitionQueue], now_ms: int) -> list[ProducerEffect]:
         """Sends one request with a batch of each partition, as many as fit; another partition is first each time."""
@@ -415,7 +423,7 @@ class ProducerCore:
         # The first batch fits whatever its size, so that none waits for ever.
         assert batches, (leader, len(queues))
         assert len(batches) == 1 or size_bytes <= self.config.max_request_size, (leader, size_bytes)
-        return self._request(leader, tuple(batches), now_ms)
+        return self._request(leader, tuple(batches), is_slow=queues[0].is_slow)
 
     def _seal(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         if not self.config.is_idempotent:
@@ -424,7 +432,9 @@ class ProducerCore:
             assert self.identity.current is not None
             queue.sequence(batch, self.identity.current)
 
-    def _request(self, leader: int, batches: tuple[ProducerBatch, ...], now_ms: int) -> list[ProducerEffect]:
+    def _request(
+        self, leader: int, batches: tuple[ProducerBatch, ...], *, is_slow: bool
+    ) -> list[ProducerEffect]:
         expects_reply = self.config.acks != ACKS_NONE
         call = self._next_call
         self._next_call += 1
@@ -433,7 +443,7 @@ class ProducerCore:
             call=call,
             body=ProduceRequest(
                 acks=self.config.acks,
-                timeout_ms=self.config.request_timeout_ms,
+                timeout_ms=self.config.replication_timeout_ms,
                 partitions=tuple(
                     ProducePartition(topic_partition=batch.topic_partition, records=batch.data)
                     for batch in batches
@@ -444,15 +454,17 @@ class ProducerCore:
         )
         if expects_reply:
             assert call not in self._calls, call
-            self._calls[call] = _ProduceCall(leader=leader, batches=batches)
+            self._calls[call] = _ProduceCall(leader=leader, is_slow=is_slow, batches=batches)
             self._in_flight[leader] = self._in_flight.get(leader, 0) + 1
+            if is_slow:
+                self._slow_in_flight[leader] = self._slow_in_flight.get(leader, 0) + 1
             assert self._in_flight[leader] <= self._max_in_flight, (leader, self._in_flight)
             return [sent]
         effects: list[ProducerEffect] = [sent]
         # With acks=0 no answer will come.
         for batch in batches:
             self._queues[batch.topic_partition].answered(batch)
-            effects += self._deliver(batch, ProducePartitionResponse(topic_partition=batch.topic_partition))
+            effects += self._deliver(batch, -1)
         return effects
 
     def _on_response(self, now_ms: int, response: Response) -> list[ProducerEffect]:
@@ -470,16 +482,13 @@ class ProducerCore:
             return []
         self._in_flight[sent.leader] -= 1
         assert self._in_flight[sent.leader] >= 0, (sent.leader, self._in_flight)
+        if sent.is_slow:
+            self._slow_in_flight[sent.leader] -= 1
+            assert self._slow_in_flight[sent.leader] >= 0, (sent.leader, self._slow_in_flight)
         effects: list[ProducerEffect] = []
-        results = _results(body)
+        results = results_of(body)
         for batch in sent.batches:
-            result = results.get(batch.topic_partition)
-            if result is None:
-                result = ProducePartitionResponse(
-                    topic_partition=batch.topic_partition,
-                    error=_whole_error(body),
-                    message=body.reason if isinstance(body, TransportError) else "",
-                )
+            result = results.get(batch.topic_partition) or missing_result(batch.topic_partition, body)
             effects += self._on_result(now_ms, batch, result)
         return effects
 
@@ -491,33 +500,42 @@ class ProducerCore:
         queue = self._queues[batch.topic_partition]
         queue.answered(batch)
         error = result.error
-        if error in _DUPLICATES:
-            queue.acked(batch)
-            return self._deliver(batch, result)
-        batch.may_be_appended |= error in _UNKNOWN_OUTCOME
-        # The batch was given up while it was in flight.
+        if error in DUPLICATES:
+            return self._on_acked(queue, batch, result)
+        # The batch was given up while it was in flight, or was proven to be in the log.
         if batch.is_done:
             return []
+        batch.may_be_appended |= leaves_doubt(error)
+        queue.is_slow |= error is ErrorCode.REQUEST_TIMED_OUT
         if error is ErrorCode.MESSAGE_TOO_LARGE and batch.may_split:
             return self._split(queue, batch)
-        if batch.is_sequenced and error in _LOST_SEQUENCES:
-            self._on_lost_sequence(now_ms, queue, batch)
-            return []
+        if batch.is_sequenced and error in LOST_SEQUENCES:
+            return self._on_lost_sequence(now_ms, queue, batch, result)
         if error.is_retriable or error is ErrorCode.NETWORK_EXCEPTION:
             self._retry(now_ms, queue, batch, result)
             return []
-        queue.has_gap |= batch.is_sequenced
+        queue.given_up(batch)
         return self._fail(batch, error, result.message)
+
+    def _on_acked(
+        self, queue: PartitionQueue, batch: ProducerBatch, result: ProducePartitionResponse
+    ) -> list[ProducerEffect]:
+        """Delivers the batch, and before it all earlier ones that its acknowledgement proves to be in the log."""
+        queue.is_slow = False
+        effects: list[ProducerEffect] = []
+        for earlier, base_offset in queue.acked(batch, result.base_offset):
+            effects += self._deliver(earlier, base_offset, result.log_append_time_ms)
+        return [*effects, *self._deliver(batch, result.base_offset, result.log_append_time_ms)]
 
     def _retry(
         self, now_ms: int, queue: PartitionQueue, batch: ProducerBatch, result: ProducePartitionResponse
     ) -> None:
         # What is in the log must not be sent again.
-        assert result.error not in _DUPLICATES, (batch.number, result.error)
+        assert result.error not in DUPLICATES, (batch.number, result.error)
         # What was given up must not come after all.
         assert not batch.is_done, batch.number
         batch.retry_at_ms = now_ms + self.config.retry_backoff_ms
-        if result.error not in _NO_NEWS_OF_LEADERS:
+        if result.error not in NO_NEWS_OF_LEADERS:
             if self.metadata.cache.hint(result.topic_partition, result.leader_id, result.leader_epoch):
                 # The leader is known, so there is no reason to wait (KIP-951).
                 batch.retry_at_ms = now_ms
@@ -525,22 +543,32 @@ class ProducerCore:
                 self.metadata.request()
         queue.put_back(batch)
 
-    def _on_lost_sequence(self, now_ms: int, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Queues a batch again that the leader certainly lacks, because it misses a predecessor.
+    def _on_lost_sequence(
+        self, now_ms: int, queue: PartitionQueue, batch: ProducerBatch, result: ProducePartitionResponse
+    ) -> list[ProducerEffect]:
+        """Queues a batch again that the leader lacks, because it misses a predecessor.
 
-        If the predecessor will be sent again, the batch follows it unchanged. If not (it was given up, or was
-        acknowledged and then lost by an unclean election), only a new epoch helps.
+        Where the answer is old news, the batch follows its predecessors unchanged. If all of them had their outcome
+        and the leader still misses one (it was given up, or acknowledged and then lost by an unclean election), only a
+        new epoch helps; but a batch in doubt is given up, never sent under a second sequence.
         """
         assert batch.is_sequenced, batch.number
-        if queue.needs_resolution or queue.is_next_expected(batch):
-            queue.has_gap = True
+        batch.retry_at_ms = now_ms
+        if queue.is_cut_off(batch):
             batch.unsequence()
-            batch.retry_at_ms = now_ms
-        else:
+        elif queue.is_old_news(batch):
+            batch.may_be_appended = True
             batch.retry_at_ms = now_ms + self.config.retry_backoff_ms
+        elif queue.is_in_doubt(batch):
+            queue.given_up(batch)
+            return self._fail(batch, result.error, result.message)
+        else:
+            queue.given_up(batch)
+            batch.unsequence()
         # A batch that lost its sequence gets another only after a resolution.
         assert batch.is_sequenced or queue.has_gap, batch.number
         queue.put_back(batch)
+        return []
 
     def _split(self, queue: PartitionQueue, batch: ProducerBatch) -> list[ProducerEffect]:
         """Queues the two halves of a batch that is too large for the topic, under the same sequences."""
@@ -548,17 +576,17 @@ class ProducerCore:
             queue.put_back(part)
         return []
 
-    def _deliver(self, batch: ProducerBatch, result: ProducePartitionResponse) -> list[ProducerEffect]:
+    def _deliver(
+        self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int = -1
+    ) -> list[ProducerEffect]:
         if batch.is_done:
             return []
         delivered: list[ProducerEffect] = [
             Delivered(
                 ticket=entry.ticket,
                 topic_partition=batch.topic_partition,
-                offset=result.base_offset + index if result.base_offset >= 0 else -1,
-                timestamp_ms=result.log_append_time_ms
-                if result.log_append_time_ms >= 0
-                else entry.timestamp_ms,
+                offset=base_offset + index if base_offset >= 0 else -1,
+                timestamp_ms=log_append_time_ms if log_append_time_ms >= 0 else entry.timestamp_ms,
             )
             for index, entry in enumerate(batch.entries)
         ]
@@ -632,17 +660,3 @@ class ProducerCore:
                 linger_end_ms = batch.created_ms + self.config.linger_ms
                 wakes.append(batch.retry_at_ms if batch.attempts else linger_end_ms)
         return wakes
-
-
-def _results(body: ResponseBody | TransportError) -> dict[TopicPartition, ProducePartitionResponse]:
-    if not isinstance(body, ProduceResponse) or body.error is not ErrorCode.NONE:
-        return {}
-    return {result.topic_partition: result for result in body.partitions}
-
-
-def _whole_error(body: ResponseBody | TransportError) -> ErrorCode:
-    """Returns the error of each batch that the answer does not mention: the answer's own error, else that of a
-    missing answer."""
-    if isinstance(body, ProduceResponse) and body.error is not ErrorCode.NONE:
-        return body.error
-    return ErrorCode.NETWORK_EXCEPTION

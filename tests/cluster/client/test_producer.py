@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.core.client.config import ProducerConfig
-from cluster.core.client.effects import Delivered, Flushed, ProducerEffect
+from cluster.core.client.effects import Flushed
 from cluster.core.client.partitioner import partition_for_key
 from cluster.core.client.producer import ProducerCore
-from cluster.core.effects import BOOTSTRAP, LearnEndpoint, Send, Stop
+from cluster.core.effects import BOOTSTRAP, LearnEndpoint, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Response, Shutdown, TimerFired, TransportError
 from cluster.core.messages import (
@@ -23,72 +23,21 @@ from cluster.core.messages import (
     ProduceResponse,
     TopicPartition,
 )
-from storage.batch import RecordBatch, iterate_batches
 from storage.batch.record import Header
 from storage.codec.compression import Compression
 from storage.draws import Draws
 from storage.errors import ConfigError
 from tests.cluster.client.fake_cluster import FATES, FakeCluster, FakeShell
-
-T0 = TopicPartition("t", 0)
-
-
-def ready_producer(
-    *, config: ProducerConfig | None = None, partitions: int = 1
-) -> tuple[ProducerCore, FakeCluster]:
-    """Return a producer that knows the topic `t` and has an id."""
-    producer = ProducerCore(config or ProducerConfig(linger_ms=0), Draws(1))
-    cluster = FakeCluster({"t": partitions}, broker_count=2)
-    producer.metadata.watch(("t",))
-    answer_all(producer, cluster, producer.start(0))
-    return producer, cluster
-
-
-def answer_all(producer: ProducerCore, cluster: FakeCluster, effects: list[ProducerEffect]) -> None:
-    for send in sends(effects):
-        body = cluster.answer(1 if send.to == BOOTSTRAP else send.to, send.body)
-        producer.step(0, Response(call=send.call, body=body))
-
-
-def sends(effects: list[ProducerEffect]) -> list[Send]:
-    return [effect for effect in effects if isinstance(effect, Send)]
-
-
-def produced(effects: list[ProducerEffect]) -> list[Send]:
-    return [send for send in sends(effects) if isinstance(send.body, ProduceRequest)]
-
-
-def batch_of(send: Send) -> RecordBatch:
-    assert isinstance(send.body, ProduceRequest)
-    (batch,) = iterate_batches(send.body.partitions[0].records)
-    return batch
-
-
-def delivered(effects: list[ProducerEffect]) -> list[Delivered]:
-    return [effect for effect in effects if isinstance(effect, Delivered)]
-
-
-def failed(
-    send: Send, error: ErrorCode, *, base_offset: int = -1, leader_id: int = -1, leader_epoch: int = -1
-) -> Response:
-    answer = ProducePartitionResponse(
-        topic_partition=T0,
-        error=error,
-        base_offset=base_offset,
-        leader_id=leader_id,
-        leader_epoch=leader_epoch,
-    )
-    return Response(call=send.call, body=ProduceResponse(partitions=(answer,)))
-
-
-def accepted(send: Send, base_offset: int) -> Response:
-    return failed(send, ErrorCode.NONE, base_offset=base_offset)
-
-
-def proven(producer: ProducerCore, ticket: int = 1000) -> None:
-    """Return a producer whose first batch is acknowledged, so that more than one may be in flight."""
-    (first,) = produced(producer.send(0, "t", None, b"first", ticket=ticket))
-    producer.step(0, accepted(first, 0))
+from tests.cluster.client.producer_by_hand import (
+    accepted,
+    batch_of,
+    delivered,
+    failed,
+    produced,
+    proven,
+    ready_producer,
+    sends,
+)
 
 
 def test_start_asks_the_bootstrap_address_for_brokers_and_an_id() -> None:

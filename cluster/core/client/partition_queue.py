@@ -1,0 +1,232 @@
+"""The batches of one partition on their way, in order, and what is known of their fate. Kafka: TxnPartitionEntry.
+
+A partition's batches are in `queue` (never sent, or to be sent again) or in `in_flight`, each in order of
+sending.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import final
+
+from cluster.core.client.accumulator import NO_SEQUENCE, ProducerBatch, ProducerIdentity
+from cluster.core.messages import TopicPartition
+from storage.batch.record import MAX_INT32, add_to_sequence
+
+
+@final
+class PartitionQueue:
+    """The batches of one partition, and the sequences under which its broker knows them."""
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.queue: deque[ProducerBatch] = deque()
+        # The batches without an answer, by number; without those that a later acknowledgement proved to be in the log.
+        self.in_flight: list[ProducerBatch] = []
+        # The leader to which the batches in flight were sent.
+        self.leader = -1
+        self.identity: ProducerIdentity | None = None
+        self.next_sequence = 0
+        self.last_acked_sequence = NO_SEQUENCE
+        self._last_acked_number = -1
+        # The offset after the last acknowledged batch; -1 while it is unknown.
+        self._acked_end_offset = -1
+        self._next_ordinal = 0
+        # The least number of a batch of this identity that is not in the log and will not be: no batch after it can be
+        # appended without a new producer epoch.
+        self._refused_number: int | None = None
+        # A batch that was given up may be in the log.
+        self.is_unresolved = False
+        # Its replication timed out, and nothing was acknowledged since: it shares no request with others.
+        self.is_slow = False
+
+    def is_free_for(self, leader: int) -> bool:
+        """Whether a batch may be sent to `leader`: two leaders at a time could append batches out of order."""
+        return not self.in_flight or self.leader == leader
+
+    @property
+    def oldest_outstanding(self) -> ProducerBatch | None:
+        """The first batch without an outcome that a broker may know: in flight, or to be sent again."""
+        waiting = self.queue[0] if self.queue and self.queue[0].is_sequenced else None
+        if not self.in_flight:
+            return waiting
+        first = self.in_flight[0]
+        return first if waiting is None or first.number < waiting.number else waiting
+
+    def has_room_for_new(self, limit: int) -> bool:
+        """Whether a new batch is within `limit` batches, counted from the oldest one without an outcome.
+
+        The answers may come in any order. If only the unanswered batches counted, any number of later ones could be
+        acknowledged before an old one is repeated, and the broker, which remembers five batches, would no longer know
+        the old one.
+        """
+        oldest = self.oldest_outstanding
+        return oldest is None or self._next_ordinal - oldest.ordinal < limit
+
+    @property
+    def is_unproven(self) -> bool:
+        """Whether the first batch of an identity is still to be acknowledged: until then it is sent alone.
+
+        A broker that knows nothing of a producer accepts any sequence, as Kafka's does, because its state may have
+        expired. A second batch that arrived without the first would be appended before it.
+        """
+        return self.last_acked_sequence == NO_SEQUENCE and self.oldest_outstanding is not None
+
+    def sequence(self, batch: ProducerBatch, producer: ProducerIdentity) -> None:
+        """Seals `batch` before it is first sent, with the partition's next sequence: 0 for a new producer."""
+        assert batch.record_count > 0, batch.number
+        if self.identity is None:
+            self.restart(producer)
+        assert self.identity is not None
+        batch.seal_as(self.identity, self.next_sequence)
+        self.next_sequence = add_to_sequence(self.next_sequence, batch.record_count)
+        batch.ordinal = self._next_ordinal
+        self._next_ordinal += 1
+
+    def sent(self, batch: ProducerBatch, leader: int) -> None:
+        """Moves the first batch of `queue` to `in_flight`: it was sent to `leader`."""
+        assert self.queue[0] is batch, batch.number
+        self.queue.popleft()
+        assert all(other.number != batch.number for other in self.in_flight), batch.number
+        batch.was_sent_in_turn = not self.in_flight or batch.number < self.in_flight[0].number
+        self.in_flight.append(batch)
+        self.in_flight.sort(key=_number)
+        self.leader = leader
+        batch.attempts += 1
+
+    def answered(self, batch: ProducerBatch) -> None:
+        """Removes the batch from `in_flight`, whatever the answer was; does nothing where it was proven before."""
+        if batch in self.in_flight:
+            self.in_flight.remove(batch)
+
+    def acked(self, batch: ProducerBatch, base_offset: int) -> list[tuple[ProducerBatch, int]]:
+        """Notes that the batch is in the log, from `base_offset` on (-1 if the leader did not say).
+
+        Returns the batches that this proves to be in the log too, in order, each with its offset, or -1 where it is
+        unknown. They are no longer outstanding. A leader appends a batch of an epoch only after the batch with the
+        sequence before it, so all earlier ones are there.
+        """
+        is_news = batch.is_sequenced and batch.identity == self.identity
+        if not is_news or batch.number <= self._last_acked_number:
+            return []
+        proven: list[tuple[ProducerBatch, int]] = []
+        oldest = self.oldest_outstanding
+        if oldest is not None and oldest.number < batch.number:
+            proven = self._take_proven(batch, base_offset)
+        self.last_acked_sequence, self._last_acked_number = batch.last_sequence, batch.number
+        self._acked_end_offset = base_offset + batch.record_count if base_offset >= 0 else -1
+        return proven
+
+    def _take_proven(self, batch: ProducerBatch, base_offset: int) -> list[tuple[ProducerBatch, int]]:
+        spare = self._spare_offsets(batch, base_offset)
+        # Without an acknowledged batch before, the leader may have accepted any sequence. With too few offsets, the log
+        # has lost records that were acknowledged: the earlier batches may be lost with them.
+        if self.last_acked_sequence == NO_SEQUENCE or (spare is not None and spare < 0):
+            return []
+        earlier = [other for other in self.in_flight if other.number < batch.number]
+        while self.queue and self.queue[0].is_sequenced and self.queue[0].number < batch.number:
+            earlier.append(self.queue.popleft())
+        self.in_flight = [other for other in self.in_flight if other.number >= batch.number]
+        earlier.sort(key=_number)
+        assert all(other.identity == batch.identity for other in earlier), batch.number
+        # Only where no other record can be in between are the offsets known.
+        if spare != 0:
+            return [(other, -1) for other in earlier]
+        return [
+            (other, base_offset - _distance(other.base_sequence, batch.base_sequence)) for other in earlier
+        ]
+
+    def _spare_offsets(self, batch: ProducerBatch, base_offset: int) -> int | None:
+        """Returns how many offsets between the last acknowledged batch and `batch` are not this producer's."""
+        if base_offset < 0 or self._acked_end_offset < 0:
+            return None
+        between = _distance(add_to_sequence(self.last_acked_sequence, 1), batch.base_sequence)
+        return base_offset - self._acked_end_offset - between
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """Queues a batch again, by its number: before all that came after it."""
+        assert not batch.is_done, batch.number
+        position = 0
+        while position < len(self.queue) and self.queue[position].number < batch.number:
+            position += 1
+        following = self.queue[position].number if position < len(self.queue) else None
+        assert following != batch.number, batch.number
+        self.queue.insert(position, batch)
+
+    def given_up(self, batch: ProducerBatch) -> None:
+        """Notes that a batch will not be sent again under its sequence: no new batch may follow it in this epoch."""
+        if not batch.is_sequenced:
+            return
+        if batch.may_be_appended:
+            self.is_unresolved = True
+        elif self._refused_number is None or batch.number < self._refused_number:
+            self._refused_number = batch.number
+
+    @property
+    def has_gap(self) -> bool:
+        """Whether a sequence of this identity was lost for certain."""
+        return self._refused_number is not None
+
+    def is_cut_off(self, batch: ProducerBatch) -> bool:
+        """Whether an earlier batch of the identity was refused for certain.
+
+        Then no copy of this one, however late, can be appended: its leader misses a predecessor for good.
+        """
+        return self._refused_number is not None and batch.number > self._refused_number
+
+    def is_old_news(self, batch: ProducerBatch) -> bool:
+        """Whether an answer that the leader misses a predecessor may be out of date.
+
+        It is where a predecessor had no outcome yet when the batch was sent: the network may have overtaken it. It may
+        have arrived since, and after it a second copy of this batch, which the network made.
+        """
+        return not batch.was_sent_in_turn
+
+    def is_in_doubt(self, batch: ProducerBatch) -> bool:
+        """Whether the batch may be in the log, or reach it yet: under another sequence it would be there twice."""
+        return batch.may_be_appended and not self.is_cut_off(batch)
+
+    @property
+    def needs_resolution(self) -> bool:
+        return self.has_gap or self.is_unresolved
+
+    @property
+    def may_resolve(self) -> bool:
+        """Whether sequences may restart: no batch is left that the broker may know under an old one."""
+        if not self.needs_resolution or self.in_flight:
+            return False
+        return not any(batch.is_sequenced for batch in self.queue)
+
+    def unsequence_cut_off(self) -> None:
+        """Takes the sequences away from the queued batches after one that was refused for certain."""
+        if self.has_gap:
+            for batch in self.queue:
+                if batch.is_sequenced and self.is_cut_off(batch):
+                    batch.unsequence()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last sequence in use was acknowledged: then the batch given up is in the log after all."""
+        expected = 0 if self.last_acked_sequence < 0 else add_to_sequence(self.last_acked_sequence, 1)
+        return not self.has_gap and self.next_sequence == expected
+
+    def resolved(self) -> None:
+        self._refused_number, self.is_unresolved = None, False
+
+    def restart(self, producer: ProducerIdentity) -> None:
+        """Begins again at sequence 0 under a new id or epoch: the broker refuses late batches of the old one."""
+        assert not self.in_flight, len(self.in_flight)
+        assert not any(batch.is_sequenced for batch in self.queue), self.topic_partition
+        self.identity = producer
+        self.next_sequence, self.last_acked_sequence = 0, NO_SEQUENCE
+        self._last_acked_number = self._acked_end_offset = -1
+        self.resolved()
+
+
+def _number(batch: ProducerBatch) -> int:
+    return batch.number
+
+
+def _distance(earlier: int, later: int) -> int:
+    """Returns how many records have the sequences from `earlier` to `later` (exclusive)."""
+    return (later - earlier) & MAX_INT32

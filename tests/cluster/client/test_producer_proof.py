@@ -1,0 +1,237 @@
+"""What an answer proves, what it leaves open, and which partitions share a request.
+
+Each rule here was broken once: records were written twice, or were reported as refused and were in the log.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.core.client.config import ProducerConfig
+from cluster.core.client.producer import ProducerCore
+from cluster.core.effects import Send
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Response, TransportError
+from cluster.core.messages import ProducePartitionResponse, ProduceRequest, ProduceResponse, TopicPartition
+from tests.cluster.client.producer_by_hand import (
+    T0,
+    accepted,
+    batch_of,
+    delivered,
+    failed,
+    produced,
+    proven,
+    ready_producer,
+)
+
+T1, T2, T4 = TopicPartition("t", 1), TopicPartition("t", 2), TopicPartition("t", 4)
+
+
+def in_flight(producer: ProducerCore, count: int) -> list[Send]:
+    """Return the requests of `count` new batches of one record, each sent alone."""
+    return [produced(producer.send(0, "t", None, b"x", ticket=n))[0] for n in range(count)]
+
+
+def unanswered(send: Send) -> Response:
+    return Response(call=send.call, body=TransportError(reason="cut"))
+
+
+def answer(send: Send, errors: dict[TopicPartition, ErrorCode]) -> Response:
+    partitions = tuple(ProducePartitionResponse(topic_partition=key, error=errors[key]) for key in errors)
+    return Response(call=send.call, body=ProduceResponse(partitions=partitions))
+
+
+def partitions_of(send: Send) -> list[TopicPartition]:
+    assert isinstance(send.body, ProduceRequest)
+    return [each.topic_partition for each in send.body.partitions]
+
+
+def ready_with_audit() -> tuple[ProducerCore, Send]:
+    """Return a producer with partitions 0 (busy) and 2 (audit) at one leader, and a request of both, unanswered."""
+    producer, _ = ready_producer(config=ProducerConfig(linger_ms=10), partitions=3)
+    for key in (T0, T2):
+        producer.send(0, "t", None, b"first", partition=key.partition, ticket=100 + key.partition)
+    (first,) = produced(producer.flush(0, 1))
+    producer.step(0, answer(first, {T0: ErrorCode.NONE, T2: ErrorCode.NONE}))
+    for key in (T0, T2):
+        producer.send(0, "t", None, b"both", partition=key.partition, ticket=200 + key.partition)
+    (both,) = produced(producer.flush(0, 2))
+    assert set(partitions_of(both)) == {T0, T2}
+    return producer, both
+
+
+def test_acknowledgement_delivers_all_earlier_batches_first_with_their_offsets() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    requests = in_flight(producer, 3)
+    told = delivered(producer.step(0, accepted(requests[2], 3)))
+    assert [(each.ticket, each.error, each.offset) for each in told] == [
+        (0, ErrorCode.NONE, 1),
+        (1, ErrorCode.NONE, 2),
+        (2, ErrorCode.NONE, 3),
+    ]
+
+
+def test_proven_batch_has_no_offset_where_records_of_others_may_lie_between() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    requests = in_flight(producer, 3)
+    told = delivered(producer.step(0, accepted(requests[2], 4)))
+    assert [(each.ticket, each.offset) for each in told] == [(0, -1), (1, -1), (2, 4)]
+
+
+def test_acknowledgement_below_the_known_end_proves_nothing() -> None:
+    """The log has lost acknowledged records, and may have lost the earlier batches with them."""
+    producer, _ = ready_producer()
+    proven(producer)
+    requests = in_flight(producer, 3)
+    told = delivered(producer.step(0, accepted(requests[2], 2)))
+    assert [each.ticket for each in told] == [2]
+
+
+def test_late_answer_to_a_proven_batch_changes_nothing() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    requests = in_flight(producer, 2)
+    producer.step(0, accepted(requests[1], 2))
+    effects = producer.step(0, failed(requests[0], ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    (then,) = produced([*effects, *producer.send(500, "t", None, b"x", ticket=9)])
+    assert not delivered(effects)
+    assert (batch_of(then).producer_epoch, batch_of(then).base_sequence) == (0, 3)
+
+
+def test_proven_batch_that_waits_for_a_repetition_is_not_repeated() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    requests = in_flight(producer, 2)
+    producer.step(0, unanswered(requests[0]))
+    told = delivered(producer.step(0, accepted(requests[1], 2)))
+    assert [(each.ticket, each.offset) for each in told] == [(0, 1), (1, 2)]
+    assert not produced(producer.flush(1000, 1))
+
+
+def test_withheld_answer_neither_stops_a_partition_nor_doubles_its_batch() -> None:
+    """Sixty later batches are acknowledged; then the first one's request fails."""
+    producer, both = ready_with_audit()
+    for ticket in range(60):
+        (send,) = produced(producer.send(0, "t", None, b"later", partition=0, ticket=ticket))
+        told = delivered(producer.step(0, answer(send, {T0: ErrorCode.NONE})))
+        assert [each.ticket for each in told] == ([200, 0] if ticket == 0 else [ticket])
+    producer.step(0, unanswered(both))
+    (again,) = produced(producer.flush(1000, 99))
+    assert partitions_of(again) == [T2]
+
+
+def test_at_most_five_batches_are_under_way_counted_from_the_oldest_without_an_outcome() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    requests = in_flight(producer, 5)
+    # Their offsets show that the log has lost records, so that they prove nothing of the first one.
+    for place, send in enumerate(requests[1:]):
+        producer.step(0, accepted(send, place - 4 if place > 3 else 0))
+        assert not produced(producer.send(0, "t", None, b"x", ticket=10 + place))
+    (then,) = produced(producer.step(0, accepted(requests[0], 1)))
+    assert batch_of(then).base_sequence == 6
+
+
+def test_batch_that_may_be_in_the_log_is_never_reported_as_refused() -> None:
+    """Its first attempt has no answer, and a predecessor was given up; the leader then misses that predecessor."""
+    config = ProducerConfig(linger_ms=0, request_timeout_ms=100, delivery_timeout_ms=200)
+    producer, _ = ready_producer(config=config)
+    proven(producer)
+    (first,) = produced(producer.send(0, "t", None, b"x", ticket=1))
+    (second,) = produced(producer.send(150, "t", None, b"y", ticket=2))
+    producer.step(160, unanswered(second))
+    producer.step(200, unanswered(first))
+    (again,) = produced(producer.flush(300, 1))
+    (told,) = delivered(producer.step(301, failed(again, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)))
+    assert (told.ticket, told.is_unknown) == (2, True)
+    (then,) = produced(producer.send(302, "t", None, b"z", ticket=3))
+    assert (batch_of(then).producer_epoch, batch_of(then).base_sequence) == (1, 0)
+
+
+def test_doubt_about_a_batch_outlasts_a_new_epoch() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    first, second = in_flight(producer, 2)
+    producer.step(0, unanswered(second))
+    (again,) = produced(producer.step(1000, failed(first, ErrorCode.INVALID_RECORD)))
+    assert batch_of(again).producer_epoch == 1
+    (told,) = delivered(producer.step(1000, failed(again, ErrorCode.INVALID_RECORD)))
+    assert told.is_unknown
+
+
+def test_out_of_order_answer_from_before_the_predecessor_arrived_keeps_the_sequence() -> None:
+    """The network overtook the first batch, and may deliver the second once more after it."""
+    producer, _ = ready_producer()
+    proven(producer)
+    first, second = in_flight(producer, 2)
+    producer.step(0, accepted(first, 1))
+    producer.step(0, failed(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    (again,) = produced(producer.flush(100, 1))
+    assert (batch_of(again).producer_epoch, batch_of(again).base_sequence) == (0, 2)
+
+
+def test_batch_whose_acknowledged_predecessor_the_leader_lost_gets_a_new_epoch() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    (send,) = in_flight(producer, 1)
+    (again,) = produced(producer.step(0, failed(send, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)))
+    assert (batch_of(again).producer_epoch, batch_of(again).base_sequence) == (1, 0)
+
+
+def test_refused_batch_leaves_the_ones_before_it_their_sequences() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    first, second = in_flight(producer, 2)
+    producer.step(0, failed(second, ErrorCode.INVALID_RECORD))
+    producer.step(0, unanswered(first))
+    (again,) = produced(producer.flush(1000, 1))
+    assert (batch_of(again).producer_epoch, batch_of(again).base_sequence) == (0, 1)
+
+
+@pytest.mark.parametrize(("is_idempotent", "wait_ms"), [(True, 15_000), (False, 27_000)])
+def test_leader_answers_before_the_request_times_out(is_idempotent: bool, wait_ms: int) -> None:
+    config = ProducerConfig(linger_ms=0, enable_idempotence=is_idempotent)
+    producer, _ = ready_producer(config=config)
+    (send,) = produced(producer.send(0, "t", None, b"x", ticket=1))
+    assert isinstance(send.body, ProduceRequest)
+    assert (send.body.timeout_ms, send.timeout_ms) == (wait_ms, 30_000)
+
+
+def test_partition_whose_replication_timed_out_travels_apart_until_it_is_acknowledged() -> None:
+    producer, both = ready_with_audit()
+    producer.step(0, answer(both, {T0: ErrorCode.NONE, T2: ErrorCode.REQUEST_TIMED_OUT}))
+    apart = produced(producer.send(1000, "t", None, b"x", partition=0, ticket=1))
+    assert sorted(map(partitions_of, apart)) == [[T0], [T2]]
+    for send in apart:
+        producer.step(1000, answer(send, {partitions_of(send)[0]: ErrorCode.NONE}))
+    for key in (T0, T2):
+        producer.send(1000, "t", None, b"x", partition=key.partition, ticket=300 + key.partition)
+    (again,) = produced(producer.flush(1000, 3))
+    assert set(partitions_of(again)) == {T0, T2}
+
+
+def test_slow_partitions_leave_one_request_to_the_others() -> None:
+    config = ProducerConfig(linger_ms=0, max_in_flight_requests_per_connection=2)
+    producer, _ = ready_producer(config=config, partitions=5)
+    slow = [produced(producer.send(0, "t", None, b"x", partition=n, ticket=n))[0] for n in (2, 4)]
+    for send in slow:
+        producer.step(0, answer(send, {partitions_of(send)[0]: ErrorCode.REQUEST_TIMED_OUT}))
+    (one,) = produced(producer.flush(1000, 1))
+    assert set(partitions_of(one)) == {T2, T4}
+    (other,) = produced(producer.send(1000, "t", None, b"x", partition=0, ticket=9))
+    assert partitions_of(other) == [T0]
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER])
+def test_batch_refused_for_the_moment_is_not_reported_as_refused(error: ErrorCode) -> None:
+    """The network may have doubled its request, and the second copy arrives when the reason is over."""
+    config = ProducerConfig(linger_ms=0, request_timeout_ms=100, delivery_timeout_ms=200)
+    producer, _ = ready_producer(config=config)
+    proven(producer)
+    in_flight(producer, 1)
+    (second,) = produced(producer.send(1, "t", None, b"y", ticket=1))
+    producer.step(2, failed(second, error))
+    told = delivered(producer.flush(500, 1))
+    assert [(each.ticket, each.is_unknown) for each in told] == [(0, True), (1, True)]
