@@ -9,11 +9,15 @@ from typing import final
 from cluster.core.broker.broker import Broker
 from cluster.core.messages import TopicPartition
 from sim.checkers.base import Jury, Violation
+from sim.checkers.client_history import ClientHistoryCheck
 from sim.checkers.history import HistoryCheck
+from sim.checkers.producer_sequences import NAME as PRODUCER_SEQUENCES
+from sim.checkers.producer_sequences import sequence_findings
 from sim.cluster import Cluster
 from sim.hosts.history import History, Outcome
 from sim.story import Chronicle
 from sim.witness.disk_logs import DiskLogs
+from sim.witness.log_reader import LogReader
 from storage.batch import RecordBatch
 
 # The interval of the checks whether everything is at rest.
@@ -93,28 +97,54 @@ class FinalLogs:
 
     def judge(self) -> dict[str, int]:
         """Report every violation. Returns the number of acknowledged records that are lost and excused, by reason."""
-        logs = {name: self._content(name) for name in self._names}
+        readers = {name: self._read(name, self._leader(name)) for name in self._names}
+        kept = {name: self._values(reader) for name, reader in readers.items()}
+        logs = {name: self._content(name, readers[name]) | kept[name] for name in self._names}
         check = HistoryCheck(self._history, self._jury.ghost, logs)
         for what in check.findings():
             self._jury.report(check.name, what)
+        clients = ClientHistoryCheck(self._history, self._jury.ghost, logs)
+        for what in clients.findings(kept):
+            self._jury.report(clients.name, what)
         for name in self._names:
+            self._judge_sequences(name, readers[name])
             self._compare_replicas(name)
         return check.excused
 
-    def _content(self, name: str) -> dict[int, str]:
-        """Returns the leader's values by offset; without a leader, those of the longest log on any disk."""
+    def _leader(self, name: str) -> int:
+        """Returns the broker that leads; without a leader, the one with the longest log on its disk."""
         ghost = self._jury.ghost.partition(name)
-        leader = (
-            ghost.leader if ghost.leader >= 0 else max(ghost.images, key=lambda b: ghost.images[b].chain.end)
-        )
-        reader = self._logs.reader(leader, name)
-        marks = self._logs.whole(leader, name, reader.read_all())
+        if ghost.leader >= 0:
+            return ghost.leader
+        return max(ghost.images, key=lambda broker: ghost.images[broker].chain.end)
+
+    def _read(self, name: str, broker: int) -> LogReader:
+        """Returns the broker's log, read to its end."""
+        reader = self._logs.reader(broker, name)
+        reader.read_all()
+        return reader
+
+    def _values(self, reader: LogReader) -> dict[int, str]:
+        """Returns the values of a log by offset, as far as compaction has left them."""
+        return {
+            record.offset: (record.value or b"").decode()
+            for place, data in reader.batches()
+            for record in RecordBatch(data, 0, place.size_bytes).records()
+        }
+
+    def _content(self, name: str, reader: LogReader) -> dict[int, str]:
+        """Returns the values that a compacted log had before compaction, by offset; nothing for other logs."""
+        if not self._logs.is_compacted(name):
+            return {}
+        marks = self._logs.whole(self._leader(name), name, [place.mark for place in reader.places])
         taken = self._logs.content(name, marks)
-        content = {offset: (record.value or b"").decode() for offset, record in taken.items()}
-        for place, data in reader.batches():
-            for record in RecordBatch(data, 0, place.size_bytes).records():
-                content[record.offset] = (record.value or b"").decode()
-        return content
+        return {offset: (record.value or b"").decode() for offset, record in taken.items()}
+
+    def _judge_sequences(self, name: str, reader: LogReader) -> None:
+        if not self._logs.is_compacted(name):
+            batches = (RecordBatch(data, 0, place.size_bytes) for place, data in reader.batches())
+            for what in sequence_findings(name, batches):
+                self._jury.report(PRODUCER_SEQUENCES, what)
 
     def _compare_replicas(self, name: str) -> None:
         """Check that the disks hold the logs that the checkers believe, and that all replicas are equal (R1)."""

@@ -9,6 +9,7 @@ from cluster.core.messages import NO_EPOCH
 from cluster.core.replica.isr import PendingShrinkIsr, committed_isr
 from cluster.core.replica.leader import Leader
 from cluster.core.replica.progress import FollowerProgress
+from sim.bugs.client_bugs import CLIENT_BUGS
 from sim.bugs.planting import Bug, Replacement
 from storage.log import PartitionLog
 from storage.segment import LogSegment
@@ -131,4 +132,5 @@ CATALOGUE: tuple[Bug, ...] = (
         ),
         found_by="cut-leader-acks-1",
     ),
+    *CLIENT_BUGS,
 )

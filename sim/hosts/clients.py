@@ -239,17 +239,20 @@ class ConsumerShell(Shell):
                     at_us=self.world.now_us,
                 )
             )  # fmt: skip
-        self.positions[partition] = effect.next_offset
+        self._move_to(partition, effect.next_offset)
+
+    def _move_to(self, partition: str, position: int) -> None:
+        self.positions[partition] = self._history.positions[self.name, partition] = position
 
     def _on_position(self, effect: PositionReset) -> None:
-        self.positions[str(effect.topic_partition)] = effect.offset
+        self._move_to(str(effect.topic_partition), effect.offset)
 
     def _on_truncated(self, effect: Truncated) -> None:
         partition = str(effect.topic_partition)
         position = self.positions[partition]
         assert effect.from_offset == position, (self.name, partition, effect.from_offset, position)
         assert effect.to_offset <= position, (self.name, partition, effect.to_offset, position)
-        self.positions[partition] = effect.to_offset
+        self._move_to(partition, effect.to_offset)
         self.trace.fields(
             self.world.now_us, self.name, "consumer_truncated",
             (("partition", partition), ("from", effect.from_offset), ("to", effect.to_offset)),

@@ -54,6 +54,8 @@ class History:
     def __init__(self) -> None:
         self.sends: list[SendOperation] = []
         self.reads: list[ReadOperation] = []
+        # The offset that a consumer will read next, by consumer and partition.
+        self.positions: dict[tuple[str, str], int] = {}
         self.ok_count = 0
         # The number of acknowledged sends, by partition.
         self.acknowledged: dict[str, int] = {}

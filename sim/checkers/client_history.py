@@ -1,0 +1,90 @@
+"""Judges what the clients of a run claim: what was delivered, refused, sent in order, and read without gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import final
+
+from sim.checkers.ghost import Ghost
+from sim.checkers.history import FinalLog
+from sim.hosts.history import History, Outcome, SendOperation
+
+
+@final
+class ClientHistoryCheck:
+    """Four rules over the whole history.
+
+    A record that was acknowledged without an offset is in the log. A record whose send was refused, or that nobody
+    sent, was never read. The records of an idempotent producer are in each log in the order of their sends. A consumer
+    read every record below its position. Excused losses (see the ghost) break no rule.
+    """
+
+    name = "client-history"
+
+    def __init__(self, history: History, ghost: Ghost, final_logs: Mapping[str, FinalLog]) -> None:
+        self._history, self._ghost, self._logs = history, ghost, final_logs
+        self._sends = {send.value: send for send in history.sends}
+
+    def findings(self, kept: Mapping[str, FinalLog]) -> Iterator[str]:
+        """Yields what is wrong. `kept` has the records of each log that compaction has left."""
+        yield from self._unplaced()
+        yield from self._refused_but_read()
+        yield from self._out_of_order()
+        yield from self._skipped(kept)
+
+    def _unplaced(self) -> Iterator[str]:
+        placed = {partition: set(log.values()) for partition, log in self._logs.items()}
+        exposed = {(read.partition, read.value) for read in self._history.reads}
+        for send in self._history.sends:
+            if send.outcome is not Outcome.OK or send.offset >= 0 or send.acks == 0:
+                continue
+            is_kept = send.value in placed.get(send.partition, set())
+            may_be_lost = send.acks == 1 and (send.partition, send.value) not in exposed
+            if not is_kept and not may_be_lost and not self._has_excuse(send.partition):
+                yield f"{send.partition}: {send.value!r}, acknowledged without an offset, is nowhere in the log"
+
+    def _has_excuse(self, partition: str) -> bool:
+        """Whether any record of the partition may be lost: which offset this one had is not known."""
+        return any(excuse.partition == partition for excuse in self._ghost.excuses)
+
+    def _refused_but_read(self) -> Iterator[str]:
+        for read in self._history.reads:
+            send = self._sends.get(read.value)
+            if send is None:
+                yield f"{read.partition}: {read.consumer} read {read.value!r}, which nobody sent"
+            elif send.outcome is Outcome.FAIL:
+                yield f"{read.partition}: {read.consumer} read {read.value!r}, whose send was refused"
+
+    def _out_of_order(self) -> Iterator[str]:
+        places = {send.value: place for place, send in enumerate(self._history.sends)}
+        for partition, log in self._logs.items():
+            latest: dict[str, SendOperation] = {}
+            for offset in sorted(log):
+                send = self._sends.get(log[offset])
+                if send is None or not send.is_idempotent:
+                    continue
+                before = latest.setdefault(send.producer, send)
+                if places[send.value] < places[before.value]:
+                    yield f"{partition}: offset {offset} holds {send.value!r}, sent before {before.value!r}"
+                latest[send.producer] = send
+
+    def _skipped(self, kept: Mapping[str, FinalLog]) -> Iterator[str]:
+        seen: dict[tuple[str, str], set[int]] = {reader: set() for reader in self._history.positions}
+        for read in self._history.reads:
+            seen[read.consumer, read.partition].add(read.offset)
+        for (consumer, partition), position in self._history.positions.items():
+            log = kept.get(partition, {})
+            missing = [offset for offset in sorted(log) if offset < position]
+            missing = [offset for offset in missing if offset not in seen[consumer, partition]]
+            missing = [offset for offset in missing if not self._is_excused(partition, offset)]
+            if missing:
+                yield (
+                    f"{partition}: {consumer} is at {position} and has never read {len(missing)} of the records "
+                    f"before it, the first at offset {missing[0]}"
+                )
+
+    def _is_excused(self, partition: str, offset: int) -> bool:
+        return any(
+            excuse.partition == partition and excuse.start <= offset < excuse.end
+            for excuse in self._ghost.excuses
+        )

@@ -1,0 +1,115 @@
+"""Each rule about the clients' history has one that must pass and one that must fail it."""
+
+from __future__ import annotations
+
+from sim.checkers.client_history import ClientHistoryCheck
+from sim.checkers.ghost import Excuse, Ghost
+from sim.checkers.producer_sequences import sequence_findings
+from sim.hosts.history import History, Outcome, ReadOperation, SendOperation
+from storage.batch import RecordBatch, build_batch
+from storage.batch.record import Record
+
+P = "t-0"
+
+
+def sent(value: str, outcome: Outcome, *, offset: int = -1, acks: int = -1) -> SendOperation:
+    return SendOperation(
+        producer="p",
+        value=value,
+        acks=acks,
+        is_idempotent=acks == -1,
+        invoked_us=0,
+        outcome=outcome,
+        partition=P,
+        offset=offset,
+    )
+
+
+def history_of(*sends: SendOperation, read: dict[int, str] | None = None, position: int = 0) -> History:
+    """Return a history in which one consumer is at `position` and has read the records in `read`."""
+    history = History()
+    history.sends += sends
+    history.positions["c", P] = position
+    for offset, value in (read or {}).items():
+        history.reads.append(
+            ReadOperation(consumer="c", partition=P, offset=offset, value=value, high_watermark=100, at_us=0)
+        )
+    return history
+
+
+def found(history: History, log: dict[int, str], *excuses: Excuse) -> list[str]:
+    ghost = Ghost()
+    ghost.excuses += excuses
+    return list(ClientHistoryCheck(history, ghost, {P: log}).findings({P: log}))
+
+
+def test_acknowledgement_without_an_offset_needs_its_record_in_the_log() -> None:
+    history = history_of(sent("a", Outcome.OK))
+    assert not found(history, {7: "a"})
+    assert found(history, {}) == ["t-0: 'a', acknowledged without an offset, is nowhere in the log"]
+
+
+def test_record_acknowledged_without_an_offset_may_be_lost_with_an_excuse_or_acks_below_all() -> None:
+    assert not found(history_of(sent("a", Outcome.OK)), {}, Excuse(P, 3, 5, "unclean election"))
+    assert found(history_of(sent("a", Outcome.OK)), {}, Excuse("t-1", 3, 5, "unclean election"))
+    assert not found(history_of(sent("a", Outcome.OK, acks=1)), {})
+    assert not found(history_of(sent("a", Outcome.OK, acks=0)), {})
+
+
+def test_what_is_read_was_sent_and_not_refused() -> None:
+    """It counts even where the record is gone by the end of the run."""
+    unknown, refused = sent("a", Outcome.INFO), sent("a", Outcome.FAIL)
+    assert not found(history_of(unknown, read={0: "a"}, position=1), {0: "a"})
+    assert found(history_of(refused, read={0: "a"}, position=1), {}) == [
+        "t-0: c read 'a', whose send was refused"
+    ]
+    assert found(history_of(read={0: "b"}, position=1), {}) == ["t-0: c read 'b', which nobody sent"]
+
+
+def test_records_of_an_idempotent_producer_are_in_the_order_of_their_sends() -> None:
+    history = history_of(*(sent(value, Outcome.INFO) for value in "abc"))
+    assert not found(history, {0: "a", 5: "c"})
+    assert found(history, {0: "b", 1: "a", 2: "c"}) == ["t-0: offset 1 holds 'a', sent before 'b'"]
+
+
+def test_order_is_not_promised_without_idempotence() -> None:
+    history = history_of(*(sent(value, Outcome.INFO, acks=1) for value in "ab"))
+    assert not found(history, {0: "b", 1: "a"})
+
+
+def test_consumer_reads_every_record_below_its_position() -> None:
+    sends = [sent(value, Outcome.INFO) for value in "abc"]
+    log = {0: "a", 1: "b", 2: "c"}
+    assert not found(history_of(*sends, read={0: "a", 1: "b"}, position=2), log)
+    skipping = history_of(*sends, read={0: "a", 2: "c"}, position=3)
+    assert found(skipping, log) == [
+        "t-0: c is at 3 and has never read 1 of the records before it, the first at offset 1"
+    ]
+    assert not found(skipping, log, Excuse(P, 1, 2, "unclean election"))
+    assert not found(skipping, {0: "a", 2: "c"})
+
+
+def batch_of(epoch: int, sequence: int, count: int = 1, *, producer_id: int = 5) -> RecordBatch:
+    records = [Record(place, 0, None, b"v") for place in range(count)]
+    data = build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    return RecordBatch(data, 0, len(data))
+
+
+def faults(*batches: RecordBatch) -> int:
+    return len(list(sequence_findings(P, batches)))
+
+
+def test_sequences_of_a_producer_have_no_gap_and_nothing_twice() -> None:
+    assert not faults(batch_of(0, 3, 2), batch_of(0, 9, producer_id=6), batch_of(0, 5), batch_of(0, 6))
+    assert faults(batch_of(0, 3), batch_of(0, 5)) == 1
+    assert faults(batch_of(0, 3), batch_of(0, 4), batch_of(0, 4)) == 1
+
+
+def test_later_epoch_begins_with_sequence_0() -> None:
+    assert not faults(batch_of(0, 3), batch_of(2, 0), batch_of(2, 1))
+    assert faults(batch_of(0, 3), batch_of(1, 4)) == 1
+    assert faults(batch_of(1, 0), batch_of(0, 0)) == 1
+
+
+def test_sequence_after_the_highest_is_0() -> None:
+    assert not faults(batch_of(0, (1 << 31) - 1), batch_of(0, 0), batch_of(0, 1))
