@@ -11,6 +11,10 @@ from cluster.core.errors import ErrorCode
 CONTROLLER_ID = 1000
 NO_LEADER = -1
 NO_EPOCH = -1
+# A request that names its topic by name alone, as a client may that has no metadata yet.
+NO_TOPIC_ID = ""
+# The broker epoch of a sender that is not registered yet.
+NO_BROKER_EPOCH = -1
 # The number in a request that leaves it to the controller's configuration.
 DEFAULT_COUNT = -1
 
@@ -26,10 +30,24 @@ class TopicPartition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """The sender of a request between nodes, which the receiver compares with what it knows (G-4)."""
+
+    # Empty on a broker that was never registered.
+    cluster_id: str = ""
+    broker_id: int
+    broker_epoch: int = NO_BROKER_EPOCH
+    # 32 hex digits, drawn at each start.
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPartition:
     """The place from which one partition is read, and what the reader knows of it (KIP-320, KIP-595)."""
 
     topic_partition: TopicPartition
+    # 32 hex digits, as in the metadata log. A consumer may leave it empty, a follower may not.
+    topic_id: str = NO_TOPIC_ID
     fetch_offset: int
     # -1: the sender does not know the epoch, and is not fenced.
     current_leader_epoch: int = NO_EPOCH
@@ -46,6 +64,8 @@ class FetchRequest:
 
     replica_id: int
     broker_epoch: int = -1
+    # None: a consumer.
+    header: Header | None = None
     max_wait_ms: int = 500
     min_bytes: int = 1
     max_bytes: int = 10 << 20
@@ -91,6 +111,7 @@ class ProducePartition:
     """The batch to append to one partition."""
 
     topic_partition: TopicPartition
+    topic_id: str = NO_TOPIC_ID
     # One magic-2 batch with base offset 0.
     records: bytes = field(repr=False)
 
@@ -137,6 +158,7 @@ class ListOffsetsRequest:
     """Asks which offset a partition has at a point in time."""
 
     topic_partition: TopicPartition
+    topic_id: str = NO_TOPIC_ID
     # -1: the latest (the high watermark), -2: the earliest, else milliseconds.
     timestamp: int
     current_leader_epoch: int = NO_EPOCH
@@ -186,6 +208,7 @@ class TopicMetadata:
     """A topic with its partitions, or the error if there is no such topic."""
 
     name: str
+    topic_id: str = NO_TOPIC_ID
     error: ErrorCode = ErrorCode.NONE
     configs: tuple[tuple[str, str], ...] = ()
     partitions: tuple[PartitionMetadata, ...] = ()
@@ -258,6 +281,7 @@ class InitProducerIdResponse:
 class AllocateProducerIdsRequest:
     """A broker asks the controller for a block of producer ids."""
 
+    header: Header | None = None
     broker_id: int
     broker_epoch: int
 
@@ -283,6 +307,8 @@ class CreateTopicRequest:
     configs: tuple[tuple[str, str], ...] = ()
     # The replicas of each partition; empty: the controller assigns them.
     assignment: tuple[tuple[int, ...], ...] = ()
+    # The broker that forwards the request; None: a client.
+    header: Header | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,6 +325,7 @@ class DeleteTopicRequest:
     """A topic to delete. Any broker forwards the request to the controller."""
 
     name: str
+    header: Header | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,6 +343,7 @@ class AlterTopicConfigsRequest:
     name: str
     # What to set; an empty value restores the default.
     configs: tuple[tuple[str, str], ...]
+    header: Header | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,6 +361,7 @@ class CreatePartitionsRequest:
     name: str
     # The number of partitions afterwards, which must be larger than the present one.
     count: int
+    header: Header | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,6 +376,7 @@ class CreatePartitionsResponse:
 class RegisterBrokerRequest:
     """Registers a new life of a broker, to which the controller assigns a new broker epoch."""
 
+    header: Header | None = None
     broker_id: int
     # 32 hex digits, drawn at each start.
     incarnation: str
@@ -367,9 +397,18 @@ class RegisterBrokerResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OfflinePartition:
+    """A partition of a very topic that a broker cannot read."""
+
+    topic_partition: TopicPartition
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerHeartbeatRequest:
     """A sign of life from a broker, with what it wants from the controller."""
 
+    header: Header | None = None
     broker_id: int
     broker_epoch: int
     # The next offset of the metadata log that this broker will read.
@@ -377,7 +416,7 @@ class BrokerHeartbeatRequest:
     want_fence: bool = False
     want_shutdown: bool = False
     # Every heartbeat names all that were found offline in this life (KIP-858).
-    offline_partitions: tuple[TopicPartition, ...] = ()
+    offline_partitions: tuple[OfflinePartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -403,9 +442,11 @@ class IsrMember:
 class AlterPartitionRequest:
     """The leader proposes a new ISR to replace the one of `partition_epoch` (KIP-497)."""
 
+    header: Header | None = None
     broker_id: int
     broker_epoch: int
     topic_partition: TopicPartition
+    topic_id: str
     leader_epoch: int
     partition_epoch: int
     new_isr: tuple[IsrMember, ...]
@@ -427,6 +468,7 @@ class AlterPartitionResponse:
 class FetchMetadataRequest:
     """A broker asks for the committed records of the metadata log from `offset` on."""
 
+    header: Header | None = None
     broker_id: int
     offset: int
     max_wait_ms: int = 500

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from cluster.rpc import common_pb2 as replog_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15replog/v1/admin.proto\x12\treplog.v1\x1a\x16replog/v1/common.proto\"\xad\x01\n\x12\x43reateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\x11\x12\x1a\n\x12replication_factor\x18\x03 \x01(\x11\x12\'\n\x07\x63onfigs\x18\x04 \x03(\x0b\x32\x16.replog.v1.ConfigEntry\x12\x30\n\nassignment\x18\x05 \x03(\x0b\x32\x1c.replog.v1.ReplicaAssignment\"%\n\x11ReplicaAssignment\x12\x10\n\x08replicas\x18\x01 \x03(\x11\"]\n\x13\x43reateTopicResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x10\n\x08topic_id\x18\x03 \x01(\t\"\"\n\x12\x44\x65leteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"K\n\x13\x44\x65leteTopicResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x0f\n\x07message\x18\x02 \x01(\t\"Q\n\x18\x41lterTopicConfigsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x07\x63onfigs\x18\x02 \x03(\x0b\x32\x16.replog.v1.ConfigEntry\"Q\n\x19\x41lterTopicConfigsResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x0f\n\x07message\x18\x02 \x01(\t\"6\n\x17\x43reatePartitionsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x11\"P\n\x18\x43reatePartitionsResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x0f\n\x07message\x18\x02 \x01(\t2\xe0\x02\n\x05\x41\x64min\x12L\n\x0b\x43reateTopic\x12\x1d.replog.v1.CreateTopicRequest\x1a\x1e.replog.v1.CreateTopicResponse\x12L\n\x0b\x44\x65leteTopic\x12\x1d.replog.v1.DeleteTopicRequest\x1a\x1e.replog.v1.DeleteTopicResponse\x12^\n\x11\x41lterTopicConfigs\x12#.replog.v1.AlterTopicConfigsRequest\x1a$.replog.v1.AlterTopicConfigsResponse\x12[\n\x10\x43reatePartitions\x12\".replog.v1.CreatePartitionsRequest\x1a#.replog.v1.CreatePartitionsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15replog/v1/admin.proto\x12\treplog.v1\x1a\x16replog/v1/common.proto\"\xd0\x01\n\x12\x43reateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\x11\x12\x1a\n\x12replication_factor\x18\x03 \x01(\x11\x12\'\n\x07\x63onfigs\x18\x04 \x03(\x0b\x32\x16.replog.v1.ConfigEntry\x12\x30\n\nassignment\x18\x05 \x03(\x0b\x32\x1c.replog.v1.ReplicaAssignment\x12!\n\x06header\x18\x0f \x01(\x0b\x32\x11.replog.v1.Header\"%\n\x11ReplicaAssignment\x12\x10\n\x08replicas\x18\x01 \x03(\x11\"]\n\x13\x43reateTopicResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x10\n\x08topic_id\x18\x03 \x01(\t\"E\n\x12\x44\x65leteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12!\n\x06header\x18\x0f \x01(\x0b\x32\x11.replog.v1.Header\"K\n\x13\x44\x65leteTopicResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x0f\n\x07message\x18\x02 \x01(\t\"t\n\x18\x41lterTopicConfigsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x07\x63onfigs\x18\x02 \x03(\x0b\x32\x16.replog.v1.ConfigEntry\x12!\n\x06header\x18\x0f \x01(\x0b\x32\x11.replog.v1.Header\"Q\n\x19\x41lterTopicConfigsResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x0f\n\x07message\x18\x02 \x01(\t\"Y\n\x17\x43reatePartitionsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x11\x12!\n\x06header\x18\x0f \x01(\x0b\x32\x11.replog.v1.Header\"P\n\x18\x43reatePartitionsResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x0f\n\x07message\x18\x02 \x01(\t2\xe0\x02\n\x05\x41\x64min\x12L\n\x0b\x43reateTopic\x12\x1d.replog.v1.CreateTopicRequest\x1a\x1e.replog.v1.CreateTopicResponse\x12L\n\x0b\x44\x65leteTopic\x12\x1d.replog.v1.DeleteTopicRequest\x1a\x1e.replog.v1.DeleteTopicResponse\x12^\n\x11\x41lterTopicConfigs\x12#.replog.v1.AlterTopicConfigsRequest\x1a$.replog.v1.AlterTopicConfigsResponse\x12[\n\x10\x43reatePartitions\x12\".replog.v1.CreatePartitionsRequest\x1a#.replog.v1.CreatePartitionsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,23 +33,23 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'replog.v1.admin_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CREATETOPICREQUEST']._serialized_start=61
-  _globals['_CREATETOPICREQUEST']._serialized_end=234
-  _globals['_REPLICAASSIGNMENT']._serialized_start=236
-  _globals['_REPLICAASSIGNMENT']._serialized_end=273
-  _globals['_CREATETOPICRESPONSE']._serialized_start=275
-  _globals['_CREATETOPICRESPONSE']._serialized_end=368
-  _globals['_DELETETOPICREQUEST']._serialized_start=370
-  _globals['_DELETETOPICREQUEST']._serialized_end=404
-  _globals['_DELETETOPICRESPONSE']._serialized_start=406
-  _globals['_DELETETOPICRESPONSE']._serialized_end=481
-  _globals['_ALTERTOPICCONFIGSREQUEST']._serialized_start=483
-  _globals['_ALTERTOPICCONFIGSREQUEST']._serialized_end=564
-  _globals['_ALTERTOPICCONFIGSRESPONSE']._serialized_start=566
-  _globals['_ALTERTOPICCONFIGSRESPONSE']._serialized_end=647
-  _globals['_CREATEPARTITIONSREQUEST']._serialized_start=649
-  _globals['_CREATEPARTITIONSREQUEST']._serialized_end=703
-  _globals['_CREATEPARTITIONSRESPONSE']._serialized_start=705
-  _globals['_CREATEPARTITIONSRESPONSE']._serialized_end=785
-  _globals['_ADMIN']._serialized_start=788
-  _globals['_ADMIN']._serialized_end=1140
+  _globals['_CREATETOPICREQUEST']._serialized_end=269
+  _globals['_REPLICAASSIGNMENT']._serialized_start=271
+  _globals['_REPLICAASSIGNMENT']._serialized_end=308
+  _globals['_CREATETOPICRESPONSE']._serialized_start=310
+  _globals['_CREATETOPICRESPONSE']._serialized_end=403
+  _globals['_DELETETOPICREQUEST']._serialized_start=405
+  _globals['_DELETETOPICREQUEST']._serialized_end=474
+  _globals['_DELETETOPICRESPONSE']._serialized_start=476
+  _globals['_DELETETOPICRESPONSE']._serialized_end=551
+  _globals['_ALTERTOPICCONFIGSREQUEST']._serialized_start=553
+  _globals['_ALTERTOPICCONFIGSREQUEST']._serialized_end=669
+  _globals['_ALTERTOPICCONFIGSRESPONSE']._serialized_start=671
+  _globals['_ALTERTOPICCONFIGSRESPONSE']._serialized_end=752
+  _globals['_CREATEPARTITIONSREQUEST']._serialized_start=754
+  _globals['_CREATEPARTITIONSREQUEST']._serialized_end=843
+  _globals['_CREATEPARTITIONSRESPONSE']._serialized_start=845
+  _globals['_CREATEPARTITIONSRESPONSE']._serialized_end=925
+  _globals['_ADMIN']._serialized_start=928
+  _globals['_ADMIN']._serialized_end=1280
 # @@protoc_insertion_point(module_scope)

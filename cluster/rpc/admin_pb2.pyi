@@ -8,18 +8,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CreateTopicRequest(_message.Message):
-    __slots__ = ("name", "partitions", "replication_factor", "configs", "assignment")
+    __slots__ = ("name", "partitions", "replication_factor", "configs", "assignment", "header")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
     CONFIGS_FIELD_NUMBER: _ClassVar[int]
     ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    HEADER_FIELD_NUMBER: _ClassVar[int]
     name: str
     partitions: int
     replication_factor: int
     configs: _containers.RepeatedCompositeFieldContainer[_common_pb2.ConfigEntry]
     assignment: _containers.RepeatedCompositeFieldContainer[ReplicaAssignment]
-    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ..., configs: _Optional[_Iterable[_Union[_common_pb2.ConfigEntry, _Mapping]]] = ..., assignment: _Optional[_Iterable[_Union[ReplicaAssignment, _Mapping]]] = ...) -> None: ...
+    header: _common_pb2.Header
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ..., configs: _Optional[_Iterable[_Union[_common_pb2.ConfigEntry, _Mapping]]] = ..., assignment: _Optional[_Iterable[_Union[ReplicaAssignment, _Mapping]]] = ..., header: _Optional[_Union[_common_pb2.Header, _Mapping]] = ...) -> None: ...
 
 class ReplicaAssignment(_message.Message):
     __slots__ = ("replicas",)
@@ -38,10 +40,12 @@ class CreateTopicResponse(_message.Message):
     def __init__(self, error: _Optional[_Union[_common_pb2.ErrorCode, str]] = ..., message: _Optional[str] = ..., topic_id: _Optional[str] = ...) -> None: ...
 
 class DeleteTopicRequest(_message.Message):
-    __slots__ = ("name",)
+    __slots__ = ("name", "header")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    HEADER_FIELD_NUMBER: _ClassVar[int]
     name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
+    header: _common_pb2.Header
+    def __init__(self, name: _Optional[str] = ..., header: _Optional[_Union[_common_pb2.Header, _Mapping]] = ...) -> None: ...
 
 class DeleteTopicResponse(_message.Message):
     __slots__ = ("error", "message")
@@ -52,12 +56,14 @@ class DeleteTopicResponse(_message.Message):
     def __init__(self, error: _Optional[_Union[_common_pb2.ErrorCode, str]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class AlterTopicConfigsRequest(_message.Message):
-    __slots__ = ("name", "configs")
+    __slots__ = ("name", "configs", "header")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    HEADER_FIELD_NUMBER: _ClassVar[int]
     name: str
     configs: _containers.RepeatedCompositeFieldContainer[_common_pb2.ConfigEntry]
-    def __init__(self, name: _Optional[str] = ..., configs: _Optional[_Iterable[_Union[_common_pb2.ConfigEntry, _Mapping]]] = ...) -> None: ...
+    header: _common_pb2.Header
+    def __init__(self, name: _Optional[str] = ..., configs: _Optional[_Iterable[_Union[_common_pb2.ConfigEntry, _Mapping]]] = ..., header: _Optional[_Union[_common_pb2.Header, _Mapping]] = ...) -> None: ...
 
 class AlterTopicConfigsResponse(_message.Message):
     __slots__ = ("error", "message")
@@ -68,12 +74,14 @@ class AlterTopicConfigsResponse(_message.Message):
     def __init__(self, error: _Optional[_Union[_common_pb2.ErrorCode, str]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class CreatePartitionsRequest(_message.Message):
-    __slots__ = ("name", "count")
+    __slots__ = ("name", "count", "header")
     NAME_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    HEADER_FIELD_NUMBER: _ClassVar[int]
     name: str
     count: int
-    def __init__(self, name: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+    header: _common_pb2.Header
+    def __init__(self, name: _Optional[str] = ..., count: _Optional[int] = ..., header: _Optional[_Union[_common_pb2.Header, _Mapping]] = ...) -> None: ...
 
 class CreatePartitionsResponse(_message.Message):
     __slots__ = ("error", "message")

@@ -24,23 +24,25 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16replog/v1/common.proto\x12\treplog.v1\"2\n\x0eTopicPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"-\n\x08\x45pochEnd\x12\r\n\x05\x65poch\x18\x01 \x01(\x11\x12\x12\n\nend_offset\x18\x02 \x01(\x12\"?\n\x0e\x42rokerEndpoint\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\"*\n\x0b\x43onfigEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\x1b\n\nTopicNames\x12\r\n\x05names\x18\x01 \x03(\t*\xf2\t\n\tErrorCode\x12\x08\n\x04NONE\x10\x00\x12!\n\x14UNKNOWN_SERVER_ERROR\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x12\x17\n\x13OFFSET_OUT_OF_RANGE\x10\x01\x12\x13\n\x0f\x43ORRUPT_MESSAGE\x10\x02\x12\x1e\n\x1aUNKNOWN_TOPIC_OR_PARTITION\x10\x03\x12\x18\n\x14LEADER_NOT_AVAILABLE\x10\x05\x12\x1a\n\x16NOT_LEADER_OR_FOLLOWER\x10\x06\x12\x15\n\x11REQUEST_TIMED_OUT\x10\x07\x12\x18\n\x14\x42ROKER_NOT_AVAILABLE\x10\x08\x12\x19\n\x15REPLICA_NOT_AVAILABLE\x10\t\x12\x15\n\x11MESSAGE_TOO_LARGE\x10\n\x12\x15\n\x11NETWORK_EXCEPTION\x10\r\x12\x1b\n\x17INVALID_TOPIC_EXCEPTION\x10\x11\x12\x19\n\x15RECORD_LIST_TOO_LARGE\x10\x12\x12\x17\n\x13NOT_ENOUGH_REPLICAS\x10\x13\x12$\n NOT_ENOUGH_REPLICAS_AFTER_APPEND\x10\x14\x12\x19\n\x15INVALID_REQUIRED_ACKS\x10\x15\x12\x15\n\x11INVALID_TIMESTAMP\x10 \x12\x18\n\x14TOPIC_ALREADY_EXISTS\x10$\x12\x16\n\x12INVALID_PARTITIONS\x10%\x12\x1e\n\x1aINVALID_REPLICATION_FACTOR\x10&\x12\x1e\n\x1aINVALID_REPLICA_ASSIGNMENT\x10\'\x12\x12\n\x0eINVALID_CONFIG\x10(\x12\x12\n\x0eNOT_CONTROLLER\x10)\x12\x13\n\x0fINVALID_REQUEST\x10*\x12\"\n\x1eUNSUPPORTED_FOR_MESSAGE_FORMAT\x10+\x12 \n\x1cOUT_OF_ORDER_SEQUENCE_NUMBER\x10-\x12\x1d\n\x19\x44UPLICATE_SEQUENCE_NUMBER\x10.\x12\x1a\n\x16INVALID_PRODUCER_EPOCH\x10/\x12\x15\n\x11INVALID_TXN_STATE\x10\x30\x12\"\n\x1eTRANSACTION_COORDINATOR_FENCED\x10\x34\x12\x1b\n\x17OPERATION_NOT_ATTEMPTED\x10\x37\x12\x17\n\x13KAFKA_STORAGE_ERROR\x10\x38\x12\x17\n\x13UNKNOWN_PRODUCER_ID\x10;\x12\x17\n\x13\x46\x45NCED_LEADER_EPOCH\x10J\x12\x18\n\x14UNKNOWN_LEADER_EPOCH\x10K\x12 \n\x1cUNSUPPORTED_COMPRESSION_TYPE\x10L\x12\x16\n\x12STALE_BROKER_EPOCH\x10M\x12\x18\n\x14OFFSET_NOT_AVAILABLE\x10N\x12\x12\n\x0eINVALID_RECORD\x10W\x12\x1a\n\x16INVALID_UPDATE_VERSION\x10_\x12\x14\n\x10UNKNOWN_TOPIC_ID\x10\x64\x12!\n\x1d\x44UPLICATE_BROKER_REGISTRATION\x10\x65\x12\x1c\n\x18\x42ROKER_ID_NOT_REGISTERED\x10\x66\x12\x19\n\x15INCONSISTENT_TOPIC_ID\x10g\x12\x16\n\x12INELIGIBLE_REPLICA\x10k\x12\x16\n\x12NEW_LEADER_ELECTED\x10lb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16replog/v1/common.proto\x12\treplog.v1\"2\n\x0eTopicPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"Z\n\x06Header\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x12\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\"-\n\x08\x45pochEnd\x12\r\n\x05\x65poch\x18\x01 \x01(\x11\x12\x12\n\nend_offset\x18\x02 \x01(\x12\"?\n\x0e\x42rokerEndpoint\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\"*\n\x0b\x43onfigEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\x1b\n\nTopicNames\x12\r\n\x05names\x18\x01 \x03(\t*\x8f\n\n\tErrorCode\x12\x08\n\x04NONE\x10\x00\x12!\n\x14UNKNOWN_SERVER_ERROR\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x12\x17\n\x13OFFSET_OUT_OF_RANGE\x10\x01\x12\x13\n\x0f\x43ORRUPT_MESSAGE\x10\x02\x12\x1e\n\x1aUNKNOWN_TOPIC_OR_PARTITION\x10\x03\x12\x18\n\x14LEADER_NOT_AVAILABLE\x10\x05\x12\x1a\n\x16NOT_LEADER_OR_FOLLOWER\x10\x06\x12\x15\n\x11REQUEST_TIMED_OUT\x10\x07\x12\x18\n\x14\x42ROKER_NOT_AVAILABLE\x10\x08\x12\x19\n\x15REPLICA_NOT_AVAILABLE\x10\t\x12\x15\n\x11MESSAGE_TOO_LARGE\x10\n\x12\x15\n\x11NETWORK_EXCEPTION\x10\r\x12\x1b\n\x17INVALID_TOPIC_EXCEPTION\x10\x11\x12\x19\n\x15RECORD_LIST_TOO_LARGE\x10\x12\x12\x17\n\x13NOT_ENOUGH_REPLICAS\x10\x13\x12$\n NOT_ENOUGH_REPLICAS_AFTER_APPEND\x10\x14\x12\x19\n\x15INVALID_REQUIRED_ACKS\x10\x15\x12\x15\n\x11INVALID_TIMESTAMP\x10 \x12\x18\n\x14TOPIC_ALREADY_EXISTS\x10$\x12\x16\n\x12INVALID_PARTITIONS\x10%\x12\x1e\n\x1aINVALID_REPLICATION_FACTOR\x10&\x12\x1e\n\x1aINVALID_REPLICA_ASSIGNMENT\x10\'\x12\x12\n\x0eINVALID_CONFIG\x10(\x12\x12\n\x0eNOT_CONTROLLER\x10)\x12\x13\n\x0fINVALID_REQUEST\x10*\x12\"\n\x1eUNSUPPORTED_FOR_MESSAGE_FORMAT\x10+\x12 \n\x1cOUT_OF_ORDER_SEQUENCE_NUMBER\x10-\x12\x1d\n\x19\x44UPLICATE_SEQUENCE_NUMBER\x10.\x12\x1a\n\x16INVALID_PRODUCER_EPOCH\x10/\x12\x15\n\x11INVALID_TXN_STATE\x10\x30\x12\"\n\x1eTRANSACTION_COORDINATOR_FENCED\x10\x34\x12\x1b\n\x17OPERATION_NOT_ATTEMPTED\x10\x37\x12\x17\n\x13KAFKA_STORAGE_ERROR\x10\x38\x12\x17\n\x13UNKNOWN_PRODUCER_ID\x10;\x12\x17\n\x13\x46\x45NCED_LEADER_EPOCH\x10J\x12\x18\n\x14UNKNOWN_LEADER_EPOCH\x10K\x12 \n\x1cUNSUPPORTED_COMPRESSION_TYPE\x10L\x12\x16\n\x12STALE_BROKER_EPOCH\x10M\x12\x18\n\x14OFFSET_NOT_AVAILABLE\x10N\x12\x12\n\x0eINVALID_RECORD\x10W\x12\x1a\n\x16INVALID_UPDATE_VERSION\x10_\x12\x14\n\x10UNKNOWN_TOPIC_ID\x10\x64\x12!\n\x1d\x44UPLICATE_BROKER_REGISTRATION\x10\x65\x12\x1c\n\x18\x42ROKER_ID_NOT_REGISTERED\x10\x66\x12\x19\n\x15INCONSISTENT_TOPIC_ID\x10g\x12\x1b\n\x17INCONSISTENT_CLUSTER_ID\x10h\x12\x16\n\x12INELIGIBLE_REPLICA\x10k\x12\x16\n\x12NEW_LEADER_ELECTED\x10lb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'replog.v1.common_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ERRORCODE']._serialized_start=275
-  _globals['_ERRORCODE']._serialized_end=1541
+  _globals['_ERRORCODE']._serialized_start=367
+  _globals['_ERRORCODE']._serialized_end=1662
   _globals['_TOPICPARTITION']._serialized_start=37
   _globals['_TOPICPARTITION']._serialized_end=87
-  _globals['_EPOCHEND']._serialized_start=89
-  _globals['_EPOCHEND']._serialized_end=134
-  _globals['_BROKERENDPOINT']._serialized_start=136
-  _globals['_BROKERENDPOINT']._serialized_end=199
-  _globals['_CONFIGENTRY']._serialized_start=201
-  _globals['_CONFIGENTRY']._serialized_end=243
-  _globals['_TOPICNAMES']._serialized_start=245
-  _globals['_TOPICNAMES']._serialized_end=272
+  _globals['_HEADER']._serialized_start=89
+  _globals['_HEADER']._serialized_end=179
+  _globals['_EPOCHEND']._serialized_start=181
+  _globals['_EPOCHEND']._serialized_end=226
+  _globals['_BROKERENDPOINT']._serialized_start=228
+  _globals['_BROKERENDPOINT']._serialized_end=291
+  _globals['_CONFIGENTRY']._serialized_start=293
+  _globals['_CONFIGENTRY']._serialized_end=335
+  _globals['_TOPICNAMES']._serialized_start=337
+  _globals['_TOPICNAMES']._serialized_end=364
 # @@protoc_insertion_point(module_scope)

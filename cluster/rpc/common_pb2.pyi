@@ -54,6 +54,7 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DUPLICATE_BROKER_REGISTRATION: _ClassVar[ErrorCode]
     BROKER_ID_NOT_REGISTERED: _ClassVar[ErrorCode]
     INCONSISTENT_TOPIC_ID: _ClassVar[ErrorCode]
+    INCONSISTENT_CLUSTER_ID: _ClassVar[ErrorCode]
     INELIGIBLE_REPLICA: _ClassVar[ErrorCode]
     NEW_LEADER_ELECTED: _ClassVar[ErrorCode]
 NONE: ErrorCode
@@ -101,6 +102,7 @@ UNKNOWN_TOPIC_ID: ErrorCode
 DUPLICATE_BROKER_REGISTRATION: ErrorCode
 BROKER_ID_NOT_REGISTERED: ErrorCode
 INCONSISTENT_TOPIC_ID: ErrorCode
+INCONSISTENT_CLUSTER_ID: ErrorCode
 INELIGIBLE_REPLICA: ErrorCode
 NEW_LEADER_ELECTED: ErrorCode
 
@@ -111,6 +113,18 @@ class TopicPartition(_message.Message):
     topic: str
     partition: int
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class Header(_message.Message):
+    __slots__ = ("cluster_id", "broker_id", "broker_epoch", "incarnation")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    broker_id: int
+    broker_epoch: int
+    incarnation: str
+    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class EpochEnd(_message.Message):
     __slots__ = ("epoch", "end_offset")

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from cluster.rpc import common_pb2 as replog_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1areplog/v1/controller.proto\x12\treplog.v1\x1a\x16replog/v1/common.proto\"\x8e\x01\n\x15RegisterBrokerRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\x0c\n\x04port\x18\x04 \x01(\x05\x12\x1d\n\x15previous_broker_epoch\x18\x05 \x01(\x12\x12\x12\n\ncluster_id\x18\x06 \x01(\t\"g\n\x16RegisterBrokerResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\x12\x12\n\ncluster_id\x18\x03 \x01(\t\"\xbc\x01\n\x16\x42rokerHeartbeatRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\x12\x17\n\x0fmetadata_offset\x18\x03 \x01(\x12\x12\x12\n\nwant_fence\x18\x04 \x01(\x08\x12\x15\n\rwant_shutdown\x18\x05 \x01(\x08\x12\x35\n\x12offline_partitions\x18\x06 \x03(\x0b\x32\x19.replog.v1.TopicPartition\"\x81\x01\n\x17\x42rokerHeartbeatResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x11\n\tis_fenced\x18\x02 \x01(\x08\x12\x14\n\x0cis_caught_up\x18\x03 \x01(\x08\x12\x18\n\x10should_shut_down\x18\x04 \x01(\x08\"4\n\tIsrMember\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\"\xca\x01\n\x15\x41lterPartitionRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\x12\x32\n\x0ftopic_partition\x18\x03 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x11\x12%\n\x07new_isr\x18\x06 \x03(\x0b\x32\x14.replog.v1.IsrMember\"\xbd\x01\n\x16\x41lterPartitionResponse\x12\x32\n\x0ftopic_partition\x18\x01 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12#\n\x05\x65rror\x18\x02 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x0e\n\x06leader\x18\x03 \x01(\x11\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x11\x12\x0b\n\x03isr\x18\x06 \x03(\x11\"E\n\x1a\x41llocateProducerIdsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\"l\n\x1b\x41llocateProducerIdsResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x19\n\x11\x66irst_producer_id\x18\x02 \x01(\x12\x12\r\n\x05\x63ount\x18\x03 \x01(\x05\"a\n\x14\x46\x65tchMetadataRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x0e\n\x06offset\x18\x02 \x01(\x12\x12\x13\n\x0bmax_wait_ms\x18\x03 \x01(\x05\x12\x11\n\tmax_bytes\x18\x04 \x01(\x05\"e\n\x15\x46\x65tchMetadataResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x16\n\x0ehigh_watermark\x18\x02 \x01(\x12\x12\x0f\n\x07records\x18\x03 \x01(\x0c\x32\xce\x03\n\nController\x12U\n\x0eRegisterBroker\x12 .replog.v1.RegisterBrokerRequest\x1a!.replog.v1.RegisterBrokerResponse\x12X\n\x0f\x42rokerHeartbeat\x12!.replog.v1.BrokerHeartbeatRequest\x1a\".replog.v1.BrokerHeartbeatResponse\x12U\n\x0e\x41lterPartition\x12 .replog.v1.AlterPartitionRequest\x1a!.replog.v1.AlterPartitionResponse\x12\x64\n\x13\x41llocateProducerIds\x12%.replog.v1.AllocateProducerIdsRequest\x1a&.replog.v1.AllocateProducerIdsResponse\x12R\n\rFetchMetadata\x12\x1f.replog.v1.FetchMetadataRequest\x1a .replog.v1.FetchMetadataResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1areplog/v1/controller.proto\x12\treplog.v1\x1a\x16replog/v1/common.proto\"\xb1\x01\n\x15RegisterBrokerRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\x0c\n\x04port\x18\x04 \x01(\x05\x12\x1d\n\x15previous_broker_epoch\x18\x05 \x01(\x12\x12\x12\n\ncluster_id\x18\x06 \x01(\t\x12!\n\x06header\x18\x0f \x01(\x0b\x32\x11.replog.v1.Header\"g\n\x16RegisterBrokerResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\x12\x12\n\ncluster_id\x18\x03 \x01(\t\"X\n\x10OfflinePartition\x12\x32\n\x0ftopic_partition\x18\x01 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12\x10\n\x08topic_id\x18\x02 \x01(\t\"\xe1\x01\n\x16\x42rokerHeartbeatRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\x12\x17\n\x0fmetadata_offset\x18\x03 \x01(\x12\x12\x12\n\nwant_fence\x18\x04 \x01(\x08\x12\x15\n\rwant_shutdown\x18\x05 \x01(\x08\x12\x37\n\x12offline_partitions\x18\x06 \x03(\x0b\x32\x1b.replog.v1.OfflinePartition\x12!\n\x06header\x18\x0f \x01(\x0b\x32\x11.replog.v1.Header\"\x81\x01\n\x17\x42rokerHeartbeatResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x11\n\tis_fenced\x18\x02 \x01(\x08\x12\x14\n\x0cis_caught_up\x18\x03 \x01(\x08\x12\x18\n\x10should_shut_down\x18\x04 \x01(\x08\"4\n\tIsrMember\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\"\xff\x01\n\x15\x41lterPartitionRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\x12\x32\n\x0ftopic_partition\x18\x03 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x11\x12%\n\x07new_isr\x18\x06 \x03(\x0b\x32\x14.replog.v1.IsrMember\x12\x10\n\x08topic_id\x18\x07 \x01(\t\x12!\n\x06header\x18\x0f \x01(\x0b\x32\x11.replog.v1.Header\"\xbd\x01\n\x16\x41lterPartitionResponse\x12\x32\n\x0ftopic_partition\x18\x01 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12#\n\x05\x65rror\x18\x02 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x0e\n\x06leader\x18\x03 \x01(\x11\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x11\x12\x0b\n\x03isr\x18\x06 \x03(\x11\"h\n\x1a\x41llocateProducerIdsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\x12!\n\x06header\x18\x0f \x01(\x0b\x32\x11.replog.v1.Header\"l\n\x1b\x41llocateProducerIdsResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x19\n\x11\x66irst_producer_id\x18\x02 \x01(\x12\x12\r\n\x05\x63ount\x18\x03 \x01(\x05\"\x84\x01\n\x14\x46\x65tchMetadataRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\x0e\n\x06offset\x18\x02 \x01(\x12\x12\x13\n\x0bmax_wait_ms\x18\x03 \x01(\x05\x12\x11\n\tmax_bytes\x18\x04 \x01(\x05\x12!\n\x06header\x18\x0f \x01(\x0b\x32\x11.replog.v1.Header\"e\n\x15\x46\x65tchMetadataResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x16\n\x0ehigh_watermark\x18\x02 \x01(\x12\x12\x0f\n\x07records\x18\x03 \x01(\x0c\x32\xce\x03\n\nController\x12U\n\x0eRegisterBroker\x12 .replog.v1.RegisterBrokerRequest\x1a!.replog.v1.RegisterBrokerResponse\x12X\n\x0f\x42rokerHeartbeat\x12!.replog.v1.BrokerHeartbeatRequest\x1a\".replog.v1.BrokerHeartbeatResponse\x12U\n\x0e\x41lterPartition\x12 .replog.v1.AlterPartitionRequest\x1a!.replog.v1.AlterPartitionResponse\x12\x64\n\x13\x41llocateProducerIds\x12%.replog.v1.AllocateProducerIdsRequest\x1a&.replog.v1.AllocateProducerIdsResponse\x12R\n\rFetchMetadata\x12\x1f.replog.v1.FetchMetadataRequest\x1a .replog.v1.FetchMetadataResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,27 +33,29 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'replog.v1.controller_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_REGISTERBROKERREQUEST']._serialized_start=66
-  _globals['_REGISTERBROKERREQUEST']._serialized_end=208
-  _globals['_REGISTERBROKERRESPONSE']._serialized_start=210
-  _globals['_REGISTERBROKERRESPONSE']._serialized_end=313
-  _globals['_BROKERHEARTBEATREQUEST']._serialized_start=316
-  _globals['_BROKERHEARTBEATREQUEST']._serialized_end=504
-  _globals['_BROKERHEARTBEATRESPONSE']._serialized_start=507
-  _globals['_BROKERHEARTBEATRESPONSE']._serialized_end=636
-  _globals['_ISRMEMBER']._serialized_start=638
-  _globals['_ISRMEMBER']._serialized_end=690
-  _globals['_ALTERPARTITIONREQUEST']._serialized_start=693
-  _globals['_ALTERPARTITIONREQUEST']._serialized_end=895
-  _globals['_ALTERPARTITIONRESPONSE']._serialized_start=898
-  _globals['_ALTERPARTITIONRESPONSE']._serialized_end=1087
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=1089
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=1158
-  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_start=1160
-  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_end=1268
-  _globals['_FETCHMETADATAREQUEST']._serialized_start=1270
-  _globals['_FETCHMETADATAREQUEST']._serialized_end=1367
-  _globals['_FETCHMETADATARESPONSE']._serialized_start=1369
-  _globals['_FETCHMETADATARESPONSE']._serialized_end=1470
-  _globals['_CONTROLLER']._serialized_start=1473
-  _globals['_CONTROLLER']._serialized_end=1935
+  _globals['_REGISTERBROKERREQUEST']._serialized_end=243
+  _globals['_REGISTERBROKERRESPONSE']._serialized_start=245
+  _globals['_REGISTERBROKERRESPONSE']._serialized_end=348
+  _globals['_OFFLINEPARTITION']._serialized_start=350
+  _globals['_OFFLINEPARTITION']._serialized_end=438
+  _globals['_BROKERHEARTBEATREQUEST']._serialized_start=441
+  _globals['_BROKERHEARTBEATREQUEST']._serialized_end=666
+  _globals['_BROKERHEARTBEATRESPONSE']._serialized_start=669
+  _globals['_BROKERHEARTBEATRESPONSE']._serialized_end=798
+  _globals['_ISRMEMBER']._serialized_start=800
+  _globals['_ISRMEMBER']._serialized_end=852
+  _globals['_ALTERPARTITIONREQUEST']._serialized_start=855
+  _globals['_ALTERPARTITIONREQUEST']._serialized_end=1110
+  _globals['_ALTERPARTITIONRESPONSE']._serialized_start=1113
+  _globals['_ALTERPARTITIONRESPONSE']._serialized_end=1302
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=1304
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=1408
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_start=1410
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_end=1518
+  _globals['_FETCHMETADATAREQUEST']._serialized_start=1521
+  _globals['_FETCHMETADATAREQUEST']._serialized_end=1653
+  _globals['_FETCHMETADATARESPONSE']._serialized_start=1655
+  _globals['_FETCHMETADATARESPONSE']._serialized_end=1756
+  _globals['_CONTROLLER']._serialized_start=1759
+  _globals['_CONTROLLER']._serialized_end=2221
 # @@protoc_insertion_point(module_scope)

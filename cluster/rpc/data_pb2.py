@@ -26,7 +26,7 @@ from cluster.rpc import common_pb2 as replog_dot_v1_dot_common__pb2
 from cluster.rpc import replica_pb2 as replog_dot_v1_dot_replica__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14replog/v1/data.proto\x12\treplog.v1\x1a\x16replog/v1/common.proto\x1a\x17replog/v1/replica.proto\"5\n\x0cProduceCalls\x12%\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x16.replog.v1.ProduceCall\"G\n\x0bProduceCall\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\x04\x12*\n\x07request\x18\x02 \x01(\x0b\x32\x19.replog.v1.ProduceRequest\";\n\x0eProduceAnswers\x12)\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x18.replog.v1.ProduceAnswer\"K\n\rProduceAnswer\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\x04\x12,\n\x08response\x18\x02 \x01(\x0b\x32\x1a.replog.v1.ProduceResponse\"c\n\x0eProduceRequest\x12\x0c\n\x04\x61\x63ks\x18\x01 \x01(\x11\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12/\n\npartitions\x18\x03 \x03(\x0b\x32\x1b.replog.v1.ProducePartition\"W\n\x10ProducePartition\x12\x32\n\x0ftopic_partition\x18\x01 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12\x0f\n\x07records\x18\x02 \x01(\x0c\"o\n\x0fProduceResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x37\n\npartitions\x18\x02 \x03(\x0b\x32#.replog.v1.ProducePartitionResponse\"\x8d\x02\n\x18ProducePartitionResponse\x12\x32\n\x0ftopic_partition\x18\x01 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12#\n\x05\x65rror\x18\x02 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x13\n\x0b\x62\x61se_offset\x18\x04 \x01(\x12\x12\x13\n\x0blast_offset\x18\x05 \x01(\x12\x12\x1a\n\x12log_append_time_ms\x18\x06 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x12\x12\x11\n\tleader_id\x18\x08 \x01(\x11\x12\x14\n\x0cleader_epoch\x18\t \x01(\x11\"y\n\x12ListOffsetsRequest\x12\x32\n\x0ftopic_partition\x18\x01 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12\x11\n\ttimestamp\x18\x02 \x01(\x12\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x11\"\xa7\x01\n\x13ListOffsetsResponse\x12\x32\n\x0ftopic_partition\x18\x01 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12#\n\x05\x65rror\x18\x02 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x0e\n\x06offset\x18\x03 \x01(\x12\x12\x11\n\ttimestamp\x18\x04 \x01(\x12\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x11\"8\n\x0fMetadataRequest\x12%\n\x06topics\x18\x01 \x01(\x0b\x32\x15.replog.v1.TopicNames\"\xe9\x01\n\x10MetadataResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12-\n\ncontroller\x18\x03 \x01(\x0b\x32\x19.replog.v1.BrokerEndpoint\x12*\n\x07\x62rokers\x18\x04 \x03(\x0b\x32\x19.replog.v1.BrokerEndpoint\x12(\n\x06topics\x18\x05 \x03(\x0b\x32\x18.replog.v1.TopicMetadata\x12\x17\n\x0fmetadata_offset\x18\x06 \x01(\x12\"\x9d\x01\n\rTopicMetadata\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x05\x65rror\x18\x02 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\'\n\x07\x63onfigs\x18\x03 \x03(\x0b\x32\x16.replog.v1.ConfigEntry\x12\x30\n\npartitions\x18\x04 \x03(\x0b\x32\x1c.replog.v1.PartitionMetadata\"k\n\x11PartitionMetadata\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x11\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\x10\n\x08replicas\x18\x04 \x03(\x11\x12\x0b\n\x03isr\x18\x05 \x03(\x11\"@\n\x17\x44\x65scribeReplicasRequest\x12%\n\x06topics\x18\x01 \x01(\x0b\x32\x15.replog.v1.TopicNames\"m\n\x18\x44\x65scribeReplicasResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\r\n\x05state\x18\x02 \x01(\t\x12/\n\x08replicas\x18\x03 \x03(\x0b\x32\x1d.replog.v1.ReplicaDescription\"\xf0\x01\n\x12ReplicaDescription\x12\x32\n\x0ftopic_partition\x18\x01 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x0e\n\x06leader\x18\x03 \x01(\x11\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x0b\n\x03isr\x18\x05 \x03(\x11\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x12\x12\x16\n\x0ehigh_watermark\x18\x07 \x01(\x12\x12\x16\n\x0elog_end_offset\x18\x08 \x01(\x12\x12\x1b\n\x13min_insync_replicas\x18\t \x01(\x11\"\x17\n\x15InitProducerIdRequest\"j\n\x16InitProducerIdResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x12\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x11\x32\xcd\x03\n\x04\x44\x61ta\x12\x41\n\x07Produce\x12\x17.replog.v1.ProduceCalls\x1a\x19.replog.v1.ProduceAnswers(\x01\x30\x01\x12;\n\x05\x46\x65tch\x12\x15.replog.v1.FetchCalls\x1a\x17.replog.v1.FetchAnswers(\x01\x30\x01\x12L\n\x0bListOffsets\x12\x1d.replog.v1.ListOffsetsRequest\x1a\x1e.replog.v1.ListOffsetsResponse\x12\x43\n\x08Metadata\x12\x1a.replog.v1.MetadataRequest\x1a\x1b.replog.v1.MetadataResponse\x12[\n\x10\x44\x65scribeReplicas\x12\".replog.v1.DescribeReplicasRequest\x1a#.replog.v1.DescribeReplicasResponse\x12U\n\x0eInitProducerId\x12 .replog.v1.InitProducerIdRequest\x1a!.replog.v1.InitProducerIdResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14replog/v1/data.proto\x12\treplog.v1\x1a\x16replog/v1/common.proto\x1a\x17replog/v1/replica.proto\"5\n\x0cProduceCalls\x12%\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x16.replog.v1.ProduceCall\"G\n\x0bProduceCall\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\x04\x12*\n\x07request\x18\x02 \x01(\x0b\x32\x19.replog.v1.ProduceRequest\";\n\x0eProduceAnswers\x12)\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x18.replog.v1.ProduceAnswer\"K\n\rProduceAnswer\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\x04\x12,\n\x08response\x18\x02 \x01(\x0b\x32\x1a.replog.v1.ProduceResponse\"c\n\x0eProduceRequest\x12\x0c\n\x04\x61\x63ks\x18\x01 \x01(\x11\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12/\n\npartitions\x18\x03 \x03(\x0b\x32\x1b.replog.v1.ProducePartition\"i\n\x10ProducePartition\x12\x32\n\x0ftopic_partition\x18\x01 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12\x0f\n\x07records\x18\x02 \x01(\x0c\x12\x10\n\x08topic_id\x18\x03 \x01(\t\"o\n\x0fProduceResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x37\n\npartitions\x18\x02 \x03(\x0b\x32#.replog.v1.ProducePartitionResponse\"\x8d\x02\n\x18ProducePartitionResponse\x12\x32\n\x0ftopic_partition\x18\x01 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12#\n\x05\x65rror\x18\x02 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x13\n\x0b\x62\x61se_offset\x18\x04 \x01(\x12\x12\x13\n\x0blast_offset\x18\x05 \x01(\x12\x12\x1a\n\x12log_append_time_ms\x18\x06 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x12\x12\x11\n\tleader_id\x18\x08 \x01(\x11\x12\x14\n\x0cleader_epoch\x18\t \x01(\x11\"\x8b\x01\n\x12ListOffsetsRequest\x12\x32\n\x0ftopic_partition\x18\x01 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12\x11\n\ttimestamp\x18\x02 \x01(\x12\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x11\x12\x10\n\x08topic_id\x18\x04 \x01(\t\"\xa7\x01\n\x13ListOffsetsResponse\x12\x32\n\x0ftopic_partition\x18\x01 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12#\n\x05\x65rror\x18\x02 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x0e\n\x06offset\x18\x03 \x01(\x12\x12\x11\n\ttimestamp\x18\x04 \x01(\x12\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x11\"8\n\x0fMetadataRequest\x12%\n\x06topics\x18\x01 \x01(\x0b\x32\x15.replog.v1.TopicNames\"\xe9\x01\n\x10MetadataResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12-\n\ncontroller\x18\x03 \x01(\x0b\x32\x19.replog.v1.BrokerEndpoint\x12*\n\x07\x62rokers\x18\x04 \x03(\x0b\x32\x19.replog.v1.BrokerEndpoint\x12(\n\x06topics\x18\x05 \x03(\x0b\x32\x18.replog.v1.TopicMetadata\x12\x17\n\x0fmetadata_offset\x18\x06 \x01(\x12\"\xaf\x01\n\rTopicMetadata\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x05\x65rror\x18\x02 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\'\n\x07\x63onfigs\x18\x03 \x03(\x0b\x32\x16.replog.v1.ConfigEntry\x12\x30\n\npartitions\x18\x04 \x03(\x0b\x32\x1c.replog.v1.PartitionMetadata\x12\x10\n\x08topic_id\x18\x05 \x01(\t\"k\n\x11PartitionMetadata\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x11\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x11\x12\x10\n\x08replicas\x18\x04 \x03(\x11\x12\x0b\n\x03isr\x18\x05 \x03(\x11\"@\n\x17\x44\x65scribeReplicasRequest\x12%\n\x06topics\x18\x01 \x01(\x0b\x32\x15.replog.v1.TopicNames\"m\n\x18\x44\x65scribeReplicasResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x11\x12\r\n\x05state\x18\x02 \x01(\t\x12/\n\x08replicas\x18\x03 \x03(\x0b\x32\x1d.replog.v1.ReplicaDescription\"\xf0\x01\n\x12ReplicaDescription\x12\x32\n\x0ftopic_partition\x18\x01 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x0e\n\x06leader\x18\x03 \x01(\x11\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x0b\n\x03isr\x18\x05 \x03(\x11\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x12\x12\x16\n\x0ehigh_watermark\x18\x07 \x01(\x12\x12\x16\n\x0elog_end_offset\x18\x08 \x01(\x12\x12\x1b\n\x13min_insync_replicas\x18\t \x01(\x11\"\x17\n\x15InitProducerIdRequest\"j\n\x16InitProducerIdResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x12\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x11\x32\xcd\x03\n\x04\x44\x61ta\x12\x41\n\x07Produce\x12\x17.replog.v1.ProduceCalls\x1a\x19.replog.v1.ProduceAnswers(\x01\x30\x01\x12;\n\x05\x46\x65tch\x12\x15.replog.v1.FetchCalls\x1a\x17.replog.v1.FetchAnswers(\x01\x30\x01\x12L\n\x0bListOffsets\x12\x1d.replog.v1.ListOffsetsRequest\x1a\x1e.replog.v1.ListOffsetsResponse\x12\x43\n\x08Metadata\x12\x1a.replog.v1.MetadataRequest\x1a\x1b.replog.v1.MetadataResponse\x12[\n\x10\x44\x65scribeReplicas\x12\".replog.v1.DescribeReplicasRequest\x1a#.replog.v1.DescribeReplicasResponse\x12U\n\x0eInitProducerId\x12 .replog.v1.InitProducerIdRequest\x1a!.replog.v1.InitProducerIdResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,33 +44,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PRODUCEREQUEST']._serialized_start=350
   _globals['_PRODUCEREQUEST']._serialized_end=449
   _globals['_PRODUCEPARTITION']._serialized_start=451
-  _globals['_PRODUCEPARTITION']._serialized_end=538
-  _globals['_PRODUCERESPONSE']._serialized_start=540
-  _globals['_PRODUCERESPONSE']._serialized_end=651
-  _globals['_PRODUCEPARTITIONRESPONSE']._serialized_start=654
-  _globals['_PRODUCEPARTITIONRESPONSE']._serialized_end=923
-  _globals['_LISTOFFSETSREQUEST']._serialized_start=925
-  _globals['_LISTOFFSETSREQUEST']._serialized_end=1046
-  _globals['_LISTOFFSETSRESPONSE']._serialized_start=1049
-  _globals['_LISTOFFSETSRESPONSE']._serialized_end=1216
-  _globals['_METADATAREQUEST']._serialized_start=1218
-  _globals['_METADATAREQUEST']._serialized_end=1274
-  _globals['_METADATARESPONSE']._serialized_start=1277
-  _globals['_METADATARESPONSE']._serialized_end=1510
-  _globals['_TOPICMETADATA']._serialized_start=1513
-  _globals['_TOPICMETADATA']._serialized_end=1670
-  _globals['_PARTITIONMETADATA']._serialized_start=1672
-  _globals['_PARTITIONMETADATA']._serialized_end=1779
-  _globals['_DESCRIBEREPLICASREQUEST']._serialized_start=1781
-  _globals['_DESCRIBEREPLICASREQUEST']._serialized_end=1845
-  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_start=1847
-  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_end=1956
-  _globals['_REPLICADESCRIPTION']._serialized_start=1959
-  _globals['_REPLICADESCRIPTION']._serialized_end=2199
-  _globals['_INITPRODUCERIDREQUEST']._serialized_start=2201
-  _globals['_INITPRODUCERIDREQUEST']._serialized_end=2224
-  _globals['_INITPRODUCERIDRESPONSE']._serialized_start=2226
-  _globals['_INITPRODUCERIDRESPONSE']._serialized_end=2332
-  _globals['_DATA']._serialized_start=2335
-  _globals['_DATA']._serialized_end=2796
+  _globals['_PRODUCEPARTITION']._serialized_end=556
+  _globals['_PRODUCERESPONSE']._serialized_start=558
+  _globals['_PRODUCERESPONSE']._serialized_end=669
+  _globals['_PRODUCEPARTITIONRESPONSE']._serialized_start=672
+  _globals['_PRODUCEPARTITIONRESPONSE']._serialized_end=941
+  _globals['_LISTOFFSETSREQUEST']._serialized_start=944
+  _globals['_LISTOFFSETSREQUEST']._serialized_end=1083
+  _globals['_LISTOFFSETSRESPONSE']._serialized_start=1086
+  _globals['_LISTOFFSETSRESPONSE']._serialized_end=1253
+  _globals['_METADATAREQUEST']._serialized_start=1255
+  _globals['_METADATAREQUEST']._serialized_end=1311
+  _globals['_METADATARESPONSE']._serialized_start=1314
+  _globals['_METADATARESPONSE']._serialized_end=1547
+  _globals['_TOPICMETADATA']._serialized_start=1550
+  _globals['_TOPICMETADATA']._serialized_end=1725
+  _globals['_PARTITIONMETADATA']._serialized_start=1727
+  _globals['_PARTITIONMETADATA']._serialized_end=1834
+  _globals['_DESCRIBEREPLICASREQUEST']._serialized_start=1836
+  _globals['_DESCRIBEREPLICASREQUEST']._serialized_end=1900
+  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_start=1902
+  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_end=2011
+  _globals['_REPLICADESCRIPTION']._serialized_start=2014
+  _globals['_REPLICADESCRIPTION']._serialized_end=2254
+  _globals['_INITPRODUCERIDREQUEST']._serialized_start=2256
+  _globals['_INITPRODUCERIDREQUEST']._serialized_end=2279
+  _globals['_INITPRODUCERIDRESPONSE']._serialized_start=2281
+  _globals['_INITPRODUCERIDRESPONSE']._serialized_end=2387
+  _globals['_DATA']._serialized_start=2390
+  _globals['_DATA']._serialized_end=2851
 # @@protoc_insertion_point(module_scope)

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from cluster.rpc import common_pb2 as replog_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17replog/v1/replica.proto\x12\treplog.v1\x1a\x16replog/v1/common.proto\"1\n\nFetchCalls\x12#\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x14.replog.v1.FetchCall\"C\n\tFetchCall\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\x04\x12(\n\x07request\x18\x02 \x01(\x0b\x32\x17.replog.v1.FetchRequest\"7\n\x0c\x46\x65tchAnswers\x12\'\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x16.replog.v1.FetchAnswer\"G\n\x0b\x46\x65tchAnswer\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\x04\x12*\n\x08response\x18\x02 \x01(\x0b\x32\x18.replog.v1.FetchResponse\"\xa2\x01\n\x0c\x46\x65tchRequest\x12\x12\n\nreplica_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\x12\x13\n\x0bmax_wait_ms\x18\x03 \x01(\x05\x12\x11\n\tmin_bytes\x18\x04 \x01(\x05\x12\x11\n\tmax_bytes\x18\x05 \x01(\x05\x12-\n\npartitions\x18\x06 \x03(\x0b\x32\x19.replog.v1.FetchPartition\"\xc1\x01\n\x0e\x46\x65tchPartition\x12\x32\n\x0ftopic_partition\x18\x01 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12\x14\n\x0c\x66\x65tch_offset\x18\x02 \x01(\x12\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x11\x12\x1a\n\x12last_fetched_epoch\x18\x04 \x01(\x11\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x12\x12\x11\n\tmax_bytes\x18\x06 \x01(\x05\"k\n\rFetchResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x35\n\npartitions\x18\x02 \x03(\x0b\x32!.replog.v1.FetchPartitionResponse\"\x9d\x02\n\x16\x46\x65tchPartitionResponse\x12\x32\n\x0ftopic_partition\x18\x01 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12#\n\x05\x65rror\x18\x02 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x16\n\x0ehigh_watermark\x18\x03 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x04 \x01(\x12\x12\x16\n\x0elog_end_offset\x18\x05 \x01(\x12\x12&\n\tdiverging\x18\x06 \x01(\x0b\x32\x13.replog.v1.EpochEnd\x12\x11\n\tleader_id\x18\x07 \x01(\x11\x12\x14\n\x0cleader_epoch\x18\x08 \x01(\x11\x12\x0f\n\x07records\x18\t \x01(\x0c\x32\x46\n\x07Replica\x12;\n\x05\x46\x65tch\x12\x15.replog.v1.FetchCalls\x1a\x17.replog.v1.FetchAnswers(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17replog/v1/replica.proto\x12\treplog.v1\x1a\x16replog/v1/common.proto\"1\n\nFetchCalls\x12#\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x14.replog.v1.FetchCall\"C\n\tFetchCall\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\x04\x12(\n\x07request\x18\x02 \x01(\x0b\x32\x17.replog.v1.FetchRequest\"7\n\x0c\x46\x65tchAnswers\x12\'\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x16.replog.v1.FetchAnswer\"G\n\x0b\x46\x65tchAnswer\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\x04\x12*\n\x08response\x18\x02 \x01(\x0b\x32\x18.replog.v1.FetchResponse\"\xc5\x01\n\x0c\x46\x65tchRequest\x12\x12\n\nreplica_id\x18\x01 \x01(\x11\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x12\x12\x13\n\x0bmax_wait_ms\x18\x03 \x01(\x05\x12\x11\n\tmin_bytes\x18\x04 \x01(\x05\x12\x11\n\tmax_bytes\x18\x05 \x01(\x05\x12-\n\npartitions\x18\x06 \x03(\x0b\x32\x19.replog.v1.FetchPartition\x12!\n\x06header\x18\x0f \x01(\x0b\x32\x11.replog.v1.Header\"\xd3\x01\n\x0e\x46\x65tchPartition\x12\x32\n\x0ftopic_partition\x18\x01 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12\x14\n\x0c\x66\x65tch_offset\x18\x02 \x01(\x12\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x11\x12\x1a\n\x12last_fetched_epoch\x18\x04 \x01(\x11\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x12\x12\x11\n\tmax_bytes\x18\x06 \x01(\x05\x12\x10\n\x08topic_id\x18\x07 \x01(\t\"k\n\rFetchResponse\x12#\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x35\n\npartitions\x18\x02 \x03(\x0b\x32!.replog.v1.FetchPartitionResponse\"\x9d\x02\n\x16\x46\x65tchPartitionResponse\x12\x32\n\x0ftopic_partition\x18\x01 \x01(\x0b\x32\x19.replog.v1.TopicPartition\x12#\n\x05\x65rror\x18\x02 \x01(\x0e\x32\x14.replog.v1.ErrorCode\x12\x16\n\x0ehigh_watermark\x18\x03 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x04 \x01(\x12\x12\x16\n\x0elog_end_offset\x18\x05 \x01(\x12\x12&\n\tdiverging\x18\x06 \x01(\x0b\x32\x13.replog.v1.EpochEnd\x12\x11\n\tleader_id\x18\x07 \x01(\x11\x12\x14\n\x0cleader_epoch\x18\x08 \x01(\x11\x12\x0f\n\x07records\x18\t \x01(\x0c\x32\x46\n\x07Replica\x12;\n\x05\x46\x65tch\x12\x15.replog.v1.FetchCalls\x1a\x17.replog.v1.FetchAnswers(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,13 +41,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FETCHANSWER']._serialized_start=239
   _globals['_FETCHANSWER']._serialized_end=310
   _globals['_FETCHREQUEST']._serialized_start=313
-  _globals['_FETCHREQUEST']._serialized_end=475
-  _globals['_FETCHPARTITION']._serialized_start=478
-  _globals['_FETCHPARTITION']._serialized_end=671
-  _globals['_FETCHRESPONSE']._serialized_start=673
-  _globals['_FETCHRESPONSE']._serialized_end=780
-  _globals['_FETCHPARTITIONRESPONSE']._serialized_start=783
-  _globals['_FETCHPARTITIONRESPONSE']._serialized_end=1068
-  _globals['_REPLICA']._serialized_start=1070
-  _globals['_REPLICA']._serialized_end=1140
+  _globals['_FETCHREQUEST']._serialized_end=510
+  _globals['_FETCHPARTITION']._serialized_start=513
+  _globals['_FETCHPARTITION']._serialized_end=724
+  _globals['_FETCHRESPONSE']._serialized_start=726
+  _globals['_FETCHRESPONSE']._serialized_end=833
+  _globals['_FETCHPARTITIONRESPONSE']._serialized_start=836
+  _globals['_FETCHPARTITIONRESPONSE']._serialized_end=1121
+  _globals['_REPLICA']._serialized_start=1123
+  _globals['_REPLICA']._serialized_end=1193
 # @@protoc_insertion_point(module_scope)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sim.bugs.catalogue import CATALOGUE
+from sim.bugs.fencing import FENCING_BUGS
 from sim.bugs.planting import Bug, BugError, Make, Replacement, planted, replaced
 
 __all__ = ["Bug", "BugError", "Make", "Replacement", "bugs", "install", "planted", "replaced"]
@@ -13,7 +14,7 @@ __all__ = ["Bug", "BugError", "Make", "Replacement", "bugs", "install", "planted
 
 def bugs() -> dict[str, Bug]:
     """Returns every bug of the catalogue by its name."""
-    return {bug.name: bug for bug in CATALOGUE}
+    return {bug.name: bug for bug in (*CATALOGUE, *FENCING_BUGS)}
 
 
 @contextmanager

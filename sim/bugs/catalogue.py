@@ -100,9 +100,7 @@ CATALOGUE: tuple[Bug, ...] = (
     Bug(
         name="fetch-without-epoch-check",
         story="A leader counts a follower's fetch of another leader epoch (KIP-320).",
-        replacements=(
-            Replacement(target="cluster.core.replica.replica:Replica.check_leader_epoch", make=_does_nothing),
-        ),
+        replacements=(Replacement(target="cluster.core.fencing:check_leader_epoch", make=_does_nothing),),
         found_by="stale-leader-epoch",
     ),
     Bug(

@@ -219,6 +219,8 @@ class LogManager:
     ) -> PartitionLog:
         """Return the partition's log; where there is none, create one, whose directory is durable on return.
 
+        A log without a topic id takes `topic_id` (LL26).
+
         Raises InvalidTopic; InconsistentTopicId when the directory belongs to another topic with that name.
         """
         assert self._lock is not None, self.directory
@@ -226,6 +228,9 @@ class LogManager:
         name = directory_name(topic, partition)
         if (log := self.logs.get(name)) is not None:
             self._check_topic_id(name, topic_id)
+            if topic_id is not None and name not in self.topic_ids:
+                with self._disk("create"):
+                    self._note_topic_id(name, log.directory, topic_id)
             return log
         self._now_ms = self._now_ms if now_ms is None else now_ms
         path = join(self.directory, name)
@@ -233,12 +238,17 @@ class LogManager:
             self._file_system.make_directory(path)
             self._file_system.sync_directory(self.directory)
             if topic_id is not None:
-                PartitionMetadataFile(self._file_system, path).write(topic_id)
-                self.topic_ids[name] = topic_id
+                self._note_topic_id(name, path, topic_id)
         log = self._open(name, config or self._default_config, True, 0, 0)
         # What the name says is what a start will read from it.
         assert (log.topic, log.partition) == (topic, partition), (log, topic, partition)
         return log
+
+    def _note_topic_id(self, name: str, path: str, topic_id: str) -> None:
+        """Write the topic id beside the log, so that the next topic of the name does not take the log for its own."""
+        assert name not in self.topic_ids, (name, self.topic_ids[name], topic_id)
+        PartitionMetadataFile(self._file_system, path).write(topic_id)
+        self.topic_ids[name] = topic_id
 
     def _check_topic_id(self, name: str, topic_id: str | None) -> None:
         known = self.topic_ids.get(name)

@@ -10,6 +10,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import assert_never, final
 
+from cluster.core import fencing
 from cluster.core.broker.ending import Ending, OrderlyStop
 from cluster.core.broker.forwarding import Forwarding, ProducerIds
 from cluster.core.broker.lifecycle import BrokerState, Lifecycle
@@ -22,6 +23,7 @@ from cluster.core.effects import Effect
 from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired
 from cluster.core.messages import (
+    NO_BROKER_EPOCH,
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
     AlterTopicConfigsRequest,
@@ -43,7 +45,7 @@ from cluster.core.messages import (
 from cluster.core.metadata.image import MetadataImage
 from cluster.core.outbox import Outbox
 from cluster.core.refusals import refusal
-from cluster.core.replica.context import NO_BROKER_EPOCH, ReplicaContext
+from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.manager import ReplicaManager
 from cluster.core.replica.replica import Replica
 from storage.disk.filesystem import FileSystem
@@ -163,7 +165,7 @@ class Broker:
             return
         match body:
             case FetchRequest():
-                self.manager.fetches.on_request(now_ms, call, body)
+                self._on_fetch(now_ms, call, body)
             case ProduceRequest():
                 self.manager.produces.on_request(now_ms, call, body)
             case ListOffsetsRequest():
@@ -193,6 +195,25 @@ class Broker:
                 )
             case _:
                 assert_never(body)
+
+    def _on_fetch(self, now_ms: int, call: int, body: FetchRequest) -> None:
+        """Compares the sender of a follower's fetch before anything else (G-4); a consumer has no header."""
+        if body.replica_id >= 0:
+            try:
+                self._check_sender(body)
+            except ClusterError as error:
+                self._outbox.reply(call, refusal(body, error))
+                return
+        self.manager.fetches.on_request(now_ms, call, body)
+
+    def _check_sender(self, body: FetchRequest) -> None:
+        fencing.check_names_itself(body.header, body.replica_id, body.broker_epoch)
+        assert body.header is not None, body.replica_id
+        fencing.check_cluster(body.replica_id, body.header.cluster_id, self._context.header.cluster_id)
+        known = self.image.brokers.get(body.replica_id)
+        if known is not None:
+            named = (body.broker_epoch, body.header.incarnation)
+            fencing.check_life(body.replica_id, named, (known.broker_epoch, known.incarnation))
 
     def _describe_metadata(self, call: int, body: MetadataRequest) -> None:
         """Answers with the metadata, once the image is published.

@@ -5,6 +5,7 @@ Kafka: ForwardingManager, ProducerIdManager.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import final
 
 from cluster.core.errors import ClusterError, ErrorCode
@@ -46,7 +47,10 @@ class Forwarding:
 
         config = self._context.config
         self._context.outbox.send(
-            config.controller_id, body, timeout_ms=config.controller_socket_timeout_ms, then=then
+            config.controller_id,
+            replace(body, header=self._context.header),
+            timeout_ms=config.controller_socket_timeout_ms,
+            then=then,
         )
 
 
@@ -94,7 +98,7 @@ class ProducerIds:
         config = self._context.config
         self._is_asking = True
         request = AllocateProducerIdsRequest(
-            broker_id=config.node_id, broker_epoch=self._context.broker_epoch
+            header=self._context.header, broker_id=config.node_id, broker_epoch=self._context.broker_epoch
         )
         self._context.outbox.send(
             config.controller_id,

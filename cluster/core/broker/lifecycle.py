@@ -14,13 +14,15 @@ from cluster.core.broker.publication import Publication
 from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
 from cluster.core.messages import (
+    NO_BROKER_EPOCH,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
+    Header,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
     ResponseBody,
 )
-from cluster.core.replica.context import NO_BROKER_EPOCH, ReplicaContext
+from cluster.core.replica.context import ReplicaContext
 from storage.draws import Draws
 
 REGISTER_TIMER = "broker.register"
@@ -73,7 +75,17 @@ class Lifecycle:
         self._leave_beats = 0
 
     def start(self, now_ms: int) -> None:
+        self._name_itself()
         self._register(now_ms)
+
+    def _name_itself(self) -> None:
+        """Makes the header of all requests to other nodes, at the start and when the broker epoch is new (G-4)."""
+        self._context.header = Header(
+            cluster_id=self._logs.cluster_id,
+            broker_id=self._config.node_id,
+            broker_epoch=self._context.broker_epoch,
+            incarnation=self.incarnation,
+        )
 
     def _register(self, now_ms: int) -> None:
         if self._is_registering or self.state is BrokerState.SHUTTING_DOWN:
@@ -83,6 +95,7 @@ class Lifecycle:
         assert own_epoch == NO_BROKER_EPOCH or self.state is not BrokerState.STARTING, own_epoch
         self._is_registering = True
         request = RegisterBrokerRequest(
+            header=self._context.header,
             broker_id=self._config.node_id,
             incarnation=self.incarnation,
             host=self._config.host,
@@ -104,7 +117,7 @@ class Lifecycle:
         match body:
             case RegisterBrokerResponse(error=ErrorCode.NONE):
                 self._on_registered(now_ms, body)
-            case RegisterBrokerResponse(error=ErrorCode.INVALID_REQUEST):
+            case RegisterBrokerResponse(error=ErrorCode.INCONSISTENT_CLUSTER_ID):
                 self._ending.fail(
                     "the controller refused the registration: this broker belongs to another cluster"
                 )
@@ -122,6 +135,7 @@ class Lifecycle:
             self.state = BrokerState.RECOVERY
         self._context.outbox.observe("broker.registered", broker_epoch=body.broker_epoch)
         self._logs.remember_cluster(body.cluster_id)
+        self._name_itself()
         if self._publication.maybe_publish_first(now_ms):
             self.beat(now_ms)
         self.beat(now_ms)
@@ -142,12 +156,13 @@ class Lifecycle:
         assert not self._ending.is_over, self.state
         self._is_beating, self._is_beat_due = True, False
         request = BrokerHeartbeatRequest(
+            header=self._context.header,
             broker_id=self._config.node_id,
             broker_epoch=self._context.broker_epoch,
             metadata_offset=self._context.image.next_offset,
             want_fence=self.wants_fence(),
             want_shutdown=self.state is BrokerState.PENDING_SHUTDOWN,
-            offline_partitions=tuple(sorted(self._context.offline)),
+            offline_partitions=self._context.offline_partitions(),
         )
         self._context.outbox.cancel_timer(HEARTBEAT_TIMER)
         self._context.outbox.send(

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import final
 
+from cluster.core import fencing
 from cluster.core.config import BrokerConfig
 from cluster.core.messages import TopicPartition
 from cluster.core.metadata.image import TopicImage
@@ -194,18 +195,18 @@ class BrokerLogs:
     ) -> PartitionLog:
         """Returns the log of that very topic, created if there is none. Raises OSError, StorageError.
 
-        The log of an earlier topic of the same name is deleted first (ROL-5).
+        The log of an earlier topic of the same name, which no removal has deleted, is set aside first (ROL-5, LL4).
         """
         topic_id = text_topic_id(topic.topic_id)
         manager = self.directories.manager_of(topic.name, partition)
         if manager is not None:
             known_id = manager.topic_ids.get(directory_name(topic.name, partition))
-            if known_id is not None and known_id != topic_id:
-                manager.delete(topic.name, partition)
-        log = self.get(topic.name, partition)
-        if log is None:
-            return self.directories.create(topic.name, partition, config, topic_id, now_ms)
-        log.update_config(config)
+            if known_id is not None and not fencing.is_same_topic(topic_id, known_id):
+                self._set_aside(manager, TopicPartition(topic.name, partition))
+        is_known = self.get(topic.name, partition) is not None
+        log = self.directories.create(topic.name, partition, config, topic_id, now_ms)
+        if is_known:
+            log.update_config(config)
         return log
 
     def delete(self, replica: Replica) -> None:
@@ -227,12 +228,14 @@ class BrokerLogs:
             topic_partition = TopicPartition(parsed.topic, parsed.partition)
             wanted_id = expected.get(topic_partition)
             known_id = manager.topic_ids.get(name)
-            is_other = wanted_id is not None and known_id not in (None, text_topic_id(wanted_id))
-            if wanted_id is None or is_other:
-                path = manager.set_aside(parsed.topic, parsed.partition)
-                self._outbox.observe(
-                    "replica.set_aside", topic_partition=str(topic_partition), path=path or ""
-                )
+            if wanted_id is None or not (
+                known_id is None or fencing.is_same_topic(text_topic_id(wanted_id), known_id)
+            ):
+                self._set_aside(manager, topic_partition)
+
+    def _set_aside(self, manager: LogManager, topic_partition: TopicPartition) -> None:
+        path = manager.set_aside(topic_partition.topic, topic_partition.partition)
+        self._outbox.observe("replica.set_aside", topic_partition=str(topic_partition), path=path or "")
 
     def new_cleaners(self) -> dict[str, CleanerManager]:
         """Makes one cleaner for each directory, which follows the logs that are added to and removed from it."""

@@ -41,6 +41,7 @@ class MetadataObserver:
     def _fetch(self, now_ms: int) -> None:
         config = self._context.config
         request = FetchMetadataRequest(
+            header=self._context.header,
             broker_id=config.node_id,
             offset=self._image.next_offset,
             max_wait_ms=config.replica_fetch_wait_max_ms,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import final
 
-from cluster.core.replica.context import NO_BROKER_EPOCH, ReplicaContext
+from cluster.core.messages import NO_BROKER_EPOCH
+from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.roles import Roles
 
 

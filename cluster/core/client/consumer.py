@@ -226,6 +226,7 @@ class ConsumerCore:
             call=position.lookup_call,
             body=ListOffsetsRequest(
                 topic_partition=position.topic_partition,
+                topic_id=self.metadata.cache.topic_id(position.topic_partition.topic),
                 timestamp=asked_timestamp(position.reset),
                 current_leader_epoch=leader.leader_epoch,
             ),
@@ -244,6 +245,7 @@ class ConsumerCore:
             partitions.append(
                 FetchPartition(
                     topic_partition=position.topic_partition,
+                    topic_id=self.metadata.cache.topic_id(position.topic_partition.topic),
                     fetch_offset=position.offset,
                     current_leader_epoch=leader.leader_epoch,
                     last_fetched_epoch=position.last_fetched_epoch,

@@ -14,6 +14,7 @@ from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
 from cluster.core.messages import (
     NO_LEADER,
+    NO_TOPIC_ID,
     BrokerEndpoint,
     MetadataRequest,
     MetadataResponse,
@@ -37,6 +38,7 @@ class KnownTopic:
 
     # The metadata offset of the newest answer that named the topic.
     metadata_offset: int
+    topic_id: str = NO_TOPIC_ID
     leaders: dict[int, LeaderAndEpoch] = field(default_factory=dict)
 
 
@@ -86,6 +88,9 @@ class MetadataCache:
         known = self.topics.setdefault(topic.name, KnownTopic(metadata_offset=metadata_offset))
         is_newer_view = metadata_offset > known.metadata_offset
         known.metadata_offset = max(metadata_offset, known.metadata_offset)
+        # A broker that lags may still know an earlier topic of the name.
+        if is_newer_view or known.topic_id == NO_TOPIC_ID:
+            known.topic_id = topic.topic_id
         for partition in topic.partitions:
             old = known.leaders.get(partition.partition)
             if old is None or is_newer_view or partition.leader_epoch >= old.leader_epoch:
@@ -108,6 +113,11 @@ class MetadataCache:
         known = self.topics.get(topic_partition.topic)
         found = None if known is None else known.leaders.get(topic_partition.partition)
         return found if found is not None and found.leader in self.brokers else None
+
+    def topic_id(self, topic: str) -> str:
+        """Returns the topic's id, NO_TOPIC_ID where the topic is not known."""
+        known = self.topics.get(topic)
+        return NO_TOPIC_ID if known is None else known.topic_id
 
     def _forget_lists(self) -> None:
         self._partitions.clear()

@@ -445,7 +445,11 @@ class ProducerCore:
                 acks=self.config.acks,
                 timeout_ms=self.config.replication_timeout_ms,
                 partitions=tuple(
-                    ProducePartition(topic_partition=batch.topic_partition, records=batch.data)
+                    ProducePartition(
+                        topic_partition=batch.topic_partition,
+                        topic_id=self.metadata.cache.topic_id(batch.topic_partition.topic),
+                        records=batch.data,
+                    )
                     for batch in batches
                 ),
             ),

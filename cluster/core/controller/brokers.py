@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cluster.core import fencing
 from cluster.core.controller.config import ControllerConfig
 from cluster.core.controller.decisions import Decision
 from cluster.core.controller.partitions import PartitionControl
@@ -68,10 +69,10 @@ class BrokerControl:
 
         Raises ClusterError.
         """
-        self.check_cluster(request)
+        fencing.check_cluster(request.broker_id, request.cluster_id, self.image.cluster_id)
         self.check_is_not_controller(request)
         known = self.image.brokers.get(request.broker_id)
-        if known is not None and known.incarnation == request.incarnation:
+        if known is not None and fencing.is_same_incarnation(request.incarnation, known.incarnation):
             return Decision(reply=self._registered(known.broker_epoch))
         self.check_no_live_session(request, now_ms)
         self.sessions.end(request.broker_id)
@@ -88,14 +89,6 @@ class BrokerControl:
             )
         )
         return Decision(reply=self._registered(broker_epoch), records=tuple(records))
-
-    def check_cluster(self, request: RegisterBrokerRequest) -> None:
-        """Raises ClusterError for a broker of another cluster, which must not bring its logs here."""
-        if request.cluster_id not in ("", self.image.cluster_id):
-            raise ClusterError(
-                ErrorCode.INVALID_REQUEST,
-                f"broker {request.broker_id} is of cluster {request.cluster_id}, not {self.image.cluster_id}",
-            )
 
     def check_is_not_controller(self, request: RegisterBrokerRequest) -> None:
         """Raises ClusterError for the controller's own id: brokers would take the sender for the controller."""

@@ -25,6 +25,7 @@ from cluster.core.controller.metadata_log import MetadataLog, make_directory_dur
 from cluster.core.controller.observations import observations, observe
 from cluster.core.controller.observers import ParkedFetches
 from cluster.core.controller.partitions import PartitionControl
+from cluster.core.controller.senders import check_sender
 from cluster.core.controller.sessions import Sessions
 from cluster.core.controller.topics import TopicControl
 from cluster.core.effects import Effect, Observe, Reply, RunJob, SetTimer, Stop
@@ -221,6 +222,11 @@ class Controller:
         if self._is_closing:
             closing = ClusterError(ErrorCode.NOT_CONTROLLER, "the controller is shutting down")
             return [Reply(call=request.call, body=refusal(body, closing))]
+        try:
+            # By the pending image, as decisions are made: a registration that is not committed yet counts.
+            check_sender(body, self._pending_image)
+        except ClusterError as error:
+            return [Reply(call=request.call, body=refusal(body, error))]
         match body:
             case FetchMetadataRequest():
                 return self._fetches.fetch(request.call, body, self.log, now_ms, FETCH_TIMER)

@@ -6,10 +6,18 @@ decisions in a row never build on the same state (KAFKA-13173). Kafka: Replicati
 
 from __future__ import annotations
 
+from cluster.core import fencing
 from cluster.core.controller.decisions import Decision
 from cluster.core.controller.elections import Election, IsActive, LeaderElection
 from cluster.core.errors import ClusterError, ErrorCode
-from cluster.core.messages import NO_LEADER, AlterPartitionRequest, AlterPartitionResponse, TopicPartition
+from cluster.core.messages import (
+    NO_LEADER,
+    NO_TOPIC_ID,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    OfflinePartition,
+    TopicPartition,
+)
 from cluster.core.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from cluster.core.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord
 
@@ -27,7 +35,7 @@ class PartitionControl:
         self.election = election
         # By broker: its partitions in log directories that failed, as its last heartbeat said (KIP-858). They are not
         # in the log, because a restarted controller learns of them with the next heartbeat.
-        self.offline: dict[int, frozenset[TopicPartition]] = {}
+        self.offline: dict[int, frozenset[OfflinePartition]] = {}
 
     def alter_partition(self, request: AlterPartitionRequest) -> Decision:
         """Decides about a proposed ISR. Raises the ClusterError of the first check that fails, in Kafka's order."""
@@ -58,31 +66,30 @@ class PartitionControl:
 
     def check_broker_epoch(self, broker_id: int, broker_epoch: int) -> None:
         """Refuses a request from an earlier life of the broker (KR-CTL-4)."""
-        current = self.image.broker_epoch(broker_id)
-        if broker_epoch < 0 or broker_epoch != current:
-            raise ClusterError(
-                ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {current}, not {broker_epoch}"
-            )
+        fencing.check_broker_epoch(broker_id, broker_epoch, self.image.broker_epoch(broker_id))
 
     def _known_partition(self, request: AlterPartitionRequest) -> PartitionRegistration:
-        partition = self.image.partition(request.topic_partition)
+        """Returns the partition of that very topic: the leader of a deleted topic knows nothing of the next one."""
+        topic_partition = request.topic_partition
+        topic = self.image.topics.get(topic_partition.topic)
+        known_id = NO_TOPIC_ID if topic is None else topic.topic_id
+        fencing.check_known_topic_id(topic_partition, request.topic_id, known_id)
+        partition = self.image.partition(topic_partition)
         if partition is None:
-            raise ClusterError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(request.topic_partition))
+            raise ClusterError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(topic_partition))
         return partition
 
     def check_not_ahead(self, request: AlterPartitionRequest, partition: PartitionRegistration) -> None:
         """Refuses a sender that knows of a newer change: then this controller is the stale one (KAFKA-14154)."""
-        leader_ahead = request.leader_epoch > partition.leader_epoch
-        if leader_ahead or request.partition_epoch > partition.partition_epoch:
-            raise ClusterError(ErrorCode.NOT_CONTROLLER, f"{request.topic_partition}: the sender is ahead")
+        named = (request.leader_epoch, request.partition_epoch)
+        current = (partition.leader_epoch, partition.partition_epoch)
+        fencing.check_proposal_not_ahead(request.topic_partition, named, current)
 
     def check_leader_epoch(self, request: AlterPartitionRequest, partition: PartitionRegistration) -> None:
         """Refuses a sender that is in an older leader epoch."""
-        if request.leader_epoch < partition.leader_epoch:
-            raise ClusterError(
-                ErrorCode.FENCED_LEADER_EPOCH,
-                f"{request.topic_partition} is at leader epoch {partition.leader_epoch}",
-            )
+        fencing.check_proposal_of_leader_epoch(
+            request.topic_partition, request.leader_epoch, partition.leader_epoch
+        )
 
     def check_sender_leads(self, request: AlterPartitionRequest, partition: PartitionRegistration) -> None:
         if request.broker_id != partition.leader:
@@ -92,11 +99,9 @@ class PartitionControl:
 
     def check_partition_epoch(self, request: AlterPartitionRequest, partition: PartitionRegistration) -> None:
         """Refuses a proposal that does not build on the present ISR: changes are compare-and-set."""
-        if request.partition_epoch < partition.partition_epoch:
-            raise ClusterError(
-                ErrorCode.INVALID_UPDATE_VERSION,
-                f"{request.topic_partition} is at partition epoch {partition.partition_epoch}",
-            )
+        fencing.check_proposal_builds_on(
+            request.topic_partition, request.partition_epoch, partition.partition_epoch
+        )
 
     def check_isr_is_of_replicas(
         self, request: AlterPartitionRequest, partition: PartitionRegistration
@@ -113,7 +118,8 @@ class PartitionControl:
     def check_members_eligible(self, request: AlterPartitionRequest) -> None:
         """Refuses a member that is not active, or not in the life that the leader saw fetching (KIP-841, KIP-903)."""
         for member in request.new_isr:
-            is_same_life = self.image.broker_epoch(member.broker_id) == member.broker_epoch
+            current = self.image.broker_epoch(member.broker_id)
+            is_same_life = fencing.is_same_life(member.broker_epoch, current)
             is_offline = self.is_offline(member.broker_id, request.topic_partition)
             if not self.image.is_active(member.broker_id) or not is_same_life or is_offline:
                 raise ClusterError(
@@ -121,21 +127,28 @@ class PartitionControl:
                 )
 
     def is_offline(self, broker_id: int, topic_partition: TopicPartition) -> bool:
-        return topic_partition in self.offline.get(broker_id, ())
+        """Returns whether the broker cannot read the partition; that of an earlier topic of the name does not count."""
+        topic = self.image.topics.get(topic_partition.topic)
+        if topic is None:
+            return False
+        named = OfflinePartition(topic_partition=topic_partition, topic_id=topic.topic_id)
+        return named in self.offline.get(broker_id, ())
 
     def records_for_offline(
-        self, broker_id: int, topic_partitions: tuple[TopicPartition, ...]
+        self, broker_id: int, offline: tuple[OfflinePartition, ...]
     ) -> list[PartitionChangeRecord]:
         """Notes what the broker cannot read, and returns the changes by which it leaves these ISRs and leads none.
 
         The last member of an ISR stays (ELE-5, KIP-858).
         """
         assert broker_id in self.image.brokers, broker_id
-        self.offline[broker_id] = frozenset(topic_partitions)
+        self.offline[broker_id] = frozenset(offline)
         records = []
-        for topic_partition in topic_partitions:
-            partition = self.image.partition(topic_partition)
-            if partition is not None and (broker_id in partition.isr or partition.leader == broker_id):
+        for each in offline:
+            partition = self.image.partition(each.topic_partition)
+            if partition is None or not self.is_offline(broker_id, each.topic_partition):
+                continue
+            if broker_id in partition.isr or partition.leader == broker_id:
                 isr = self.election.isr_without(partition, broker_id)
                 records.append(self._elect(partition, isr, self.image.is_active))
         return [record for record in records if record is not None]

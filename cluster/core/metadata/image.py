@@ -96,6 +96,7 @@ class TopicImage:
         """Returns the topic as metadata answers carry it."""
         return TopicMetadata(
             name=self.name,
+            topic_id=self.topic_id,
             configs=self.configs,
             partitions=tuple(
                 PartitionMetadata(

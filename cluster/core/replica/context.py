@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from typing import final
 
+from cluster.core import fencing
 from cluster.core.config import BrokerConfig
 from cluster.core.errors import ClusterError, ErrorCode
-from cluster.core.messages import NO_EPOCH, NO_LEADER, TopicPartition
+from cluster.core.messages import (
+    NO_BROKER_EPOCH,
+    NO_EPOCH,
+    NO_LEADER,
+    NO_TOPIC_ID,
+    Header,
+    OfflinePartition,
+    TopicPartition,
+)
 from cluster.core.metadata.image import MetadataImage
 from cluster.core.outbox import Outbox
 from cluster.core.replica.logs import Logs
 from cluster.core.replica.replica import Replica
 from storage.errors import StorageError
-
-NO_BROKER_EPOCH = -1
 
 
 @final
@@ -36,9 +43,12 @@ class ReplicaContext:
         self.logs = logs
         # The broker epoch of this life, once it is registered.
         self.broker_epoch = NO_BROKER_EPOCH
+        # This broker as its requests to other nodes name it.
+        self.header = Header(broker_id=config.node_id, incarnation="")
         self.is_shutting_down = False
         self.replicas: dict[TopicPartition, Replica] = {}
-        self.offline: set[TopicPartition] = set()
+        # By offline partition: the id of its topic.
+        self.offline: dict[TopicPartition, str] = {}
         # Whether there are offline partitions that no heartbeat has named yet.
         self.has_newly_offline = False
         # By touched partition: whether more than its log end moved.
@@ -52,20 +62,36 @@ class ReplicaContext:
         touched, self._touched = self._touched, {}
         return touched
 
-    def replica(self, topic_partition: TopicPartition) -> Replica:
-        """Returns the replica of the partition.
+    def replica(self, topic_partition: TopicPartition, topic_id: str) -> Replica:
+        """Returns the replica of the partition, whose topic id the caller compares.
 
         Raises ClusterError, with different codes for a partition that is offline here, that other brokers have, or
-        that the metadata does not know.
+        that the metadata does not know by this name, or by this id.
         """
         replica = self.replicas.get(topic_partition)
         if replica is not None:
             return replica
+        if topic_id != NO_TOPIC_ID:
+            fencing.check_known_topic_id(topic_partition, topic_id, self.topic_id(topic_partition.topic))
         if topic_partition in self.offline:
             raise ClusterError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} is in an offline directory")
         if self.image.partition(topic_partition) is not None:
             raise ClusterError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic_partition} is not here")
         raise ClusterError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic_partition} is not known")
+
+    def topic_id(self, topic: str) -> str:
+        """Returns the id of the topic that has the name in the metadata, NO_TOPIC_ID if there is none."""
+        known = self.image.topics.get(topic)
+        return NO_TOPIC_ID if known is None else known.topic_id
+
+    def offline_partitions(self) -> tuple[OfflinePartition, ...]:
+        """Returns the offline partitions in order, as heartbeats name them."""
+        return tuple(
+            [
+                OfflinePartition(topic_partition=each, topic_id=self.offline[each])
+                for each in sorted(self.offline)
+            ]
+        )
 
     def leader_hint(self, topic_partition: TopicPartition) -> tuple[int, int]:
         """Returns (leader, leader epoch), for a client that asked the wrong broker."""
@@ -84,20 +110,24 @@ class ReplicaContext:
         if replica is not None and replica.log.online.reason is not None:
             self.logs.on_disk_failed(replica.log, error)
 
-    def take_offline(self, topic_partition: TopicPartition) -> None:
+    def take_offline(self, topic_partition: TopicPartition, topic_id: str) -> None:
         """Notes that the partition is offline.
 
         At the end of the step the requests that wait for it are answered, and the controller is informed.
         """
         assert topic_partition not in self.replicas, topic_partition
         assert topic_partition not in self.offline, topic_partition
-        self.offline.add(topic_partition)
+        self.offline[topic_partition] = topic_id
         self.has_newly_offline = True
         self.touch(topic_partition)
 
-    def forget_offline(self, topic: str) -> None:
+    def forget_offline(self, topic_id: str) -> None:
         """Forgets a deleted topic: a new topic of the same name has nothing in an offline directory."""
-        self.offline = {each for each in self.offline if each.topic != topic}
+        kept = {
+            each: known for each, known in self.offline.items() if not fencing.is_same_topic(known, topic_id)
+        }
+        assert len(kept) <= len(self.offline), (topic_id, len(kept))
+        self.offline = kept
 
     def advance_high_watermark(self, replica: Replica, now_ms: int) -> bool:
         """Raises a leader's high watermark as far as allowed; called after each event that can move it (HWM-5).

@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from cluster.core import fencing
 from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.fencing import LogView
 from cluster.core.messages import (
     NO_EPOCH,
+    NO_TOPIC_ID,
     EpochEnd,
     FetchPartition,
     FetchPartitionResponse,
@@ -32,14 +35,17 @@ from storage.segment.place import LogOffsetMetadata
 EXPIRY_TIMER = "fetch.expiry"
 
 
+_NO_LOG: LogView = (NO_TOPIC_ID, NO_EPOCH)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedFetch:
     """A fetch that waits until there are enough records, or until its time is over."""
 
     call: int
     request: FetchRequest
-    # The leader epochs of the replicas when the fetch was parked, in the order of its partitions.
-    leader_epochs: tuple[int, ...]
+    # The topic ids and leader epochs of the replicas when the fetch was parked, in the order of its partitions.
+    views: tuple[LogView, ...]
     # The fetches of its kind that are parked, itself too: their numbers by call.
     parked: dict[int, int]
 
@@ -81,9 +87,7 @@ class FetchHandler:
         if reading.is_final or self._is_enough(request, reading) or not may_wait or not has_room:
             self._answer(call, reading)
             return
-        operation = ParkedFetch(
-            call=call, request=request, leader_epochs=self._leader_epochs(request), parked=parked
-        )
+        operation = ParkedFetch(call=call, request=request, views=self._views(request), parked=parked)
         watched = [asked.topic_partition for asked in request.partitions]
         wait_ms = min(request.max_wait_ms, self._context.config.max_fetch_wait_ms)
         parked[call] = self.purgatory.park(operation, watched, now_ms + wait_ms)
@@ -105,12 +109,12 @@ class FetchHandler:
     def _is_enough(self, request: FetchRequest, reading: _Reading) -> bool:
         return reading.size_bytes >= max(0, request.min_bytes)
 
-    def _leader_epochs(self, request: FetchRequest) -> tuple[int, ...]:
-        leader_epochs: list[int] = []
+    def _views(self, request: FetchRequest) -> tuple[LogView, ...]:
+        views: list[LogView] = []
         for asked in request.partitions:
             replica = self._context.replicas.get(asked.topic_partition)
-            leader_epochs.append(NO_EPOCH if replica is None else replica.leader_epoch)
-        return tuple(leader_epochs)
+            views.append(_NO_LOG if replica is None else replica.view)
+        return tuple(views)
 
     def _answer(self, call: int, reading: _Reading) -> None:
         self._context.outbox.reply(call, FetchResponse(partitions=reading.answers))
@@ -128,13 +132,13 @@ class FetchHandler:
     def _is_quiet(self, replica: Replica, parked: ParkedFetch) -> bool:
         """Returns whether there is nothing new in this partition for the parked fetch; finds out without a read."""
         request = parked.request
-        for asked, leader_epoch in zip(request.partitions, parked.leader_epochs, strict=True):
+        for asked, view in zip(request.partitions, parked.views, strict=True):
             if asked.topic_partition == replica.topic_partition:
                 log = replica.log
                 log_end_offset = log.local.log_end_offset
                 end = log_end_offset if is_from_follower(request) else log.marks.high_watermark
                 is_waiting = max(end, log.marks.log_start_offset) <= asked.fetch_offset <= log_end_offset
-                return is_waiting and leader_epoch == replica.leader_epoch
+                return is_waiting and fencing.is_same_log(view, replica.view)
         return False
 
     def _look_again(self, now_ms: int, number: int, parked: ParkedFetch) -> None:
@@ -143,8 +147,8 @@ class FetchHandler:
         The follower's progress was counted when the fetch came, and is not counted a second time (LED-6).
         """
         reading = self._read_all(now_ms, parked.request, counts=False)
-        is_same = parked.leader_epochs == self._leader_epochs(parked.request)
-        if not is_same or reading.is_final or self._is_enough(parked.request, reading):
+        is_ready = reading.is_final or self._is_enough(parked.request, reading)
+        if is_ready or not all(map(fencing.is_same_log, parked.views, self._views(parked.request))):
             self.purgatory.take(number)
             del parked.parked[parked.call]
             self._answer(parked.call, reading)
@@ -195,7 +199,7 @@ class FetchHandler:
         replica: Replica | None = None
         place: LogOffsetMetadata | None = None
         try:
-            replica = self._context.replica(asked.topic_partition)
+            replica = self._context.replica(asked.topic_partition, asked.topic_id)
             self._check(replica, request, asked)
             diverging = self.find_divergence(replica, asked)
             if diverging is None:
@@ -214,12 +218,15 @@ class FetchHandler:
         return answer
 
     def _check(self, replica: Replica, request: FetchRequest, asked: FetchPartition) -> None:
-        # The leader epoch is checked before everything else (LED-1).
-        replica.check_leader_epoch(asked.current_leader_epoch)
-        if is_from_follower(request):
+        # Epochs of another topic say nothing; then the leader epoch is checked before everything else (LED-1).
+        topic_partition, is_follower = replica.topic_partition, is_from_follower(request)
+        fencing.check_topic_id(topic_partition, asked.topic_id, replica.topic_id, may_omit=not is_follower)
+        fencing.check_leader_epoch(topic_partition, asked.current_leader_epoch, replica.leader_epoch)
+        if is_follower:
             leader = replica.check_leads()
             self.check_is_replica(leader, request)
-            self.check_incarnation(request)
+            current = self._context.image.broker_epoch(request.replica_id)
+            fencing.check_fetch_of_present_life(request.replica_id, request.broker_epoch, current)
         else:
             self.check_serves_consumers(replica)
 
@@ -238,17 +245,6 @@ class FetchHandler:
         if request.replica_id not in leader.followers:
             raise ClusterError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {request.replica_id} is no replica of the partition"
-            )
-
-    def check_incarnation(self, request: FetchRequest) -> None:
-        """Raises ClusterError for a fetch from an earlier life of the broker (LED-7, KAFKA-15221).
-
-        It says nothing about what the present life holds.
-        """
-        if request.broker_epoch < self._context.image.broker_epoch(request.replica_id):
-            raise ClusterError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"broker {request.replica_id} has a newer epoch than {request.broker_epoch}",
             )
 
     def check_serves_consumers(self, replica: Replica) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import final
 
+from cluster.core import fencing
 from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
 from cluster.core.messages import (
@@ -130,6 +131,7 @@ class Fetchers:
         for replica in ready:
             asked[replica.topic_partition] = self._ask(replica)
         request = FetchRequest(
+            header=self._context.header,
             replica_id=self._context.broker_id,
             broker_epoch=self._context.broker_epoch,
             max_wait_ms=config.replica_fetch_wait_max_ms,
@@ -151,6 +153,7 @@ class Fetchers:
         log = replica.log
         return FetchPartition(
             topic_partition=replica.topic_partition,
+            topic_id=replica.topic_id,
             fetch_offset=log.local.log_end_offset,
             current_leader_epoch=replica.leader_epoch,
             last_fetched_epoch=self._truncations.strategy.last_fetched_epoch(log),
@@ -181,13 +184,13 @@ class Fetchers:
         assert not fetcher.is_in_flight, fetcher.leader_id
 
     def is_current(self, now_ms: int, replica: Replica, asked: FetchPartition) -> bool:
-        """Returns whether the replica is still in the leader epoch and at the log end of the fetch.
+        """Returns whether the replica is still of the topic, in the leader epoch and at the log end of the fetch.
 
         If not, the answer is not used at all (FET-4, KAFKA-7786).
         """
         follower = replica.follower
         is_same_state = (
-            replica.leader_epoch == asked.current_leader_epoch
+            fencing.is_same_log((asked.topic_id, asked.current_leader_epoch), replica.view)
             and replica.log.local.log_end_offset == asked.fetch_offset
         )
         return follower is not None and follower.is_ready(now_ms) and is_same_state

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import final
 
+from cluster.core import fencing
 from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
 from cluster.core.messages import AlterPartitionRequest, AlterPartitionResponse, IsrMember, ResponseBody
@@ -26,6 +27,7 @@ _SUPERSEDED = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.INVALID_UPDATE_VERSION,
         ErrorCode.INVALID_REQUEST,
@@ -90,9 +92,11 @@ class IsrChanges:
         assert leader.proposal_call is None, (replica.name, leader.proposal_call)
         own_epoch = self._context.broker_epoch
         request = AlterPartitionRequest(
+            header=self._context.header,
             broker_id=self._context.broker_id,
             broker_epoch=own_epoch,
             topic_partition=replica.topic_partition,
+            topic_id=replica.topic_id,
             leader_epoch=leader.leader_epoch,
             partition_epoch=proposal.committed.partition_epoch,
             new_isr=tuple(
@@ -153,7 +157,8 @@ class IsrChanges:
         Any other answer is out of date (ISR-6, KAFKA-12751).
         """
         assert replica.leader is leader, replica.name
-        if body.leader_epoch != leader.leader_epoch or body.partition_epoch < replica.partition_epoch:
+        is_of_epoch = fencing.is_same_leader_epoch(body.leader_epoch, leader.leader_epoch)
+        if not is_of_epoch or fencing.is_older_partition_epoch(body.partition_epoch, replica.partition_epoch):
             return
         if body.partition_epoch == replica.partition_epoch:
             if not isinstance(leader.isr, CommittedIsr) and frozenset(body.isr) == leader.isr.committed.isr:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import final
 
+from cluster.core import fencing
 from cluster.core.metadata.image import MetadataImage, PartitionRegistration
 from cluster.core.replica.isr import (
     CommittedIsr,
@@ -188,7 +189,7 @@ class Leader:
         The same partition epoch again changes nothing: it must not drop a proposal that may be committed next.
         """
         current = committed_isr(self.isr).partition_epoch
-        if partition_epoch <= current:
+        if not fencing.is_newer_partition_epoch(partition_epoch, current):
             return False
         self._note_removed(frozenset(isr))
         self.isr = CommittedIsr(isr=frozenset(isr), partition_epoch=partition_epoch)

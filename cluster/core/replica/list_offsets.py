@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import final
 
+from cluster.core import fencing
 from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.messages import (
     EARLIEST_TIMESTAMP,
@@ -39,8 +40,10 @@ class ListOffsetsHandler:
         self._context.outbox.reply(call, answer)
 
     def _look_up(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        replica = self._context.replica(request.topic_partition)
-        replica.check_leader_epoch(request.current_leader_epoch)
+        replica = self._context.replica(request.topic_partition, request.topic_id)
+        topic_partition = replica.topic_partition
+        fencing.check_topic_id(topic_partition, request.topic_id, replica.topic_id)
+        fencing.check_leader_epoch(topic_partition, request.current_leader_epoch, replica.leader_epoch)
         leader = replica.check_leads()
         log = replica.log
         timestamp = -1

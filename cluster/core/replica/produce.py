@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from cluster.core import fencing
 from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.fencing import LogView
 from cluster.core.messages import (
     ProducePartition,
     ProducePartitionResponse,
@@ -33,11 +35,12 @@ ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
 class Waiting:
     """One partition of a parked produce request: acknowledged once all below `required_offset` is safe.
 
-    This holds only in the leader epoch of the append: in another epoch, the same offset may hold another record
-    (PRO-5, KAFKA-1148).
+    This holds only in the topic and leader epoch of the append: in another epoch, the same offset may hold another
+    record (PRO-5, KAFKA-1148), and another topic of the same name begins with epoch 0 too (C1).
     """
 
-    leader_epoch: int
+    # The topic and the leader epoch of the append.
+    view: LogView
     required_offset: int
     success: ProducePartitionResponse
 
@@ -92,7 +95,8 @@ class ProduceHandler:
         try:
             self.check_acks(acks)
             self.check_room()
-            replica = self._context.replica(topic_partition)
+            replica = self._context.replica(topic_partition, asked.topic_id)
+            fencing.check_topic_id(topic_partition, asked.topic_id, replica.topic_id)
             # In the same step as the append, so that leadership cannot end in between (PRO-6).
             leader = replica.check_leads()
             if acks == ACKS_ALL:
@@ -151,7 +155,9 @@ class ProduceHandler:
         if acks == ACKS_LEADER and not promises_flush(replica.log):
             return success
         return Waiting(
-            leader_epoch=leader.leader_epoch, required_offset=info.last_offset + 1, success=success
+            view=replica.view,
+            required_offset=info.last_offset + 1,
+            success=success,
         )
 
     def _settle(self, parked: ParkedProduce) -> None:
@@ -170,7 +176,7 @@ class ProduceHandler:
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 "its log directory failed while it waited",
             )
-        if self.has_lost_leadership(leader, waiting):
+        if self.has_lost_leadership(replica, waiting):
             return self._refuse(
                 topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership ended while it waited"
             )
@@ -185,9 +191,14 @@ class ProduceHandler:
             )
         return waiting.success
 
-    def has_lost_leadership(self, leader: Leader | None, waiting: Waiting) -> bool:
-        """Returns whether the epoch of the append is over: no other may acknowledge its records (PRO-5, E4, B-13)."""
-        return leader is None or leader.leader_epoch != waiting.leader_epoch
+    def has_lost_leadership(self, replica: Replica | None, waiting: Waiting) -> bool:
+        """Returns whether the epoch of the append is over: no other may acknowledge its records (PRO-5, E4, B-13).
+
+        It is also over if the topic was deleted, whatever the next topic of that name has at the offset.
+        """
+        return (
+            replica is None or replica.leader is None or not fencing.is_same_log(waiting.view, replica.view)
+        )
 
     def is_safe(self, acks: int, leader: Leader, required_offset: int) -> bool:
         """Returns whether all below `required_offset` is as safe as `acks` asks (PRO-1).

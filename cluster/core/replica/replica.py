@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import final
 
 from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.fencing import LogView
 from cluster.core.messages import NO_EPOCH, NO_LEADER, ReplicaDescription, TopicPartition
 from cluster.core.metadata.image import PartitionRegistration
 from cluster.core.replica.follower import Follower
@@ -42,6 +43,8 @@ class Replica:
         self.follower: Follower | None = None
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_EPOCH
+        # The history that the log's offsets belong to now.
+        self.view: LogView = (topic_id, NO_EPOCH)
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.is_flushing = False
@@ -70,20 +73,8 @@ class Replica:
         self.replicas = registration.replicas
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
+        self.view = (self.topic_id, self.leader_epoch)
         self.partition_epoch = registration.partition_epoch
-
-    def check_leader_epoch(self, leader_epoch: int) -> None:
-        """Raises ClusterError if a request names another leader epoch than the replica's (LED-1, EPC-4, KIP-320).
-
-        A request without an epoch is not checked.
-        """
-        if leader_epoch == NO_EPOCH or leader_epoch == self.leader_epoch:
-            return
-        is_old = leader_epoch < self.leader_epoch
-        code = ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
-        raise ClusterError(
-            code, f"{self.topic_partition} is at leader epoch {self.leader_epoch}, not {leader_epoch}"
-        )
 
     def check_leads(self) -> Leader:
         """Returns the state as leader. Raises ClusterError if this broker does not lead the partition."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import final
 
+from cluster.core import fencing
 from cluster.core.messages import NO_LEADER, TopicPartition
 from cluster.core.metadata.image import MetadataDelta, PartitionRegistration, TopicImage
 from cluster.core.replica.context import ReplicaContext
@@ -51,8 +52,10 @@ class Roles:
             {each.topic_partition: image.topics[each.topic_partition.topic].topic_id for each in mine}
         )
         for registration in mine:
-            if self._logs.may_be_offline(registration.topic_partition):
-                self._report_offline(registration.topic_partition, registration.leader_epoch)
+            topic_partition = registration.topic_partition
+            if self._logs.may_be_offline(topic_partition):
+                topic_id = self._context.topic_id(topic_partition.topic)
+                self._report_offline(topic_partition, topic_id, registration.leader_epoch)
             else:
                 self.apply(now_ms, registration)
         here, offline = len(self._context.replicas), len(self._context.offline)
@@ -87,6 +90,9 @@ class Roles:
         if registration.topic_partition in self._context.offline:
             return
         replica = self._context.replicas.get(registration.topic_partition)
+        assert replica is None or fencing.is_same_topic(
+            replica.topic_id, self._context.topic_id(registration.topic_partition.topic)
+        ), (replica.name, replica.topic_id, registration)
         if self._context.broker_id not in registration.replicas:
             if replica is not None:
                 self.remove(replica)
@@ -102,7 +108,7 @@ class Roles:
 
     def is_stale(self, replica: Replica, registration: PartitionRegistration) -> bool:
         """Returns whether the registration is older than what the replica knows, and so ignored (ROL-1)."""
-        return registration.partition_epoch < replica.partition_epoch
+        return fencing.is_older_partition_epoch(registration.partition_epoch, replica.partition_epoch)
 
     def _open(self, now_ms: int, registration: PartitionRegistration) -> Replica:
         topic_partition = registration.topic_partition
@@ -137,7 +143,9 @@ class Roles:
         """
         assert registration.leader == self._context.broker_id, (registration, self._context.broker_id)
         leader = replica.leader
-        if leader is not None and leader.leader_epoch == registration.leader_epoch:
+        if leader is not None and fencing.is_same_leader_epoch(
+            leader.leader_epoch, registration.leader_epoch
+        ):
             replica.adopt(registration)
             leader.adopt_replicas(registration.replicas, now_ms)
             self._isr_changes.adopt(now_ms, replica, leader, registration.isr, registration.partition_epoch)
@@ -183,7 +191,9 @@ class Roles:
         Raises StorageError.
         """
         assert registration.leader != self._context.broker_id, (registration, self._context.broker_id)
-        is_new_epoch = registration.leader_epoch > replica.leader_epoch or replica.follower is None
+        is_new_epoch = replica.follower is None or fencing.is_newer_leader_epoch(
+            registration.leader_epoch, replica.leader_epoch
+        )
         replica.adopt(registration)
         if not is_new_epoch:
             follower = replica.follower
@@ -222,11 +232,11 @@ class Roles:
         self._fetchers.remove(replica.topic_partition)
         replica.leader = replica.follower = None
         del self._context.replicas[replica.topic_partition]
-        self._report_offline(replica.topic_partition, replica.leader_epoch)
+        self._report_offline(replica.topic_partition, replica.topic_id, replica.leader_epoch)
         assert replica.topic_partition in self._context.offline, replica.name
 
-    def _report_offline(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
-        self._context.take_offline(topic_partition)
+    def _report_offline(self, topic_partition: TopicPartition, topic_id: str, leader_epoch: int) -> None:
+        self._context.take_offline(topic_partition, topic_id)
         self._context.outbox.observe(
             "replica.offline", topic_partition=str(topic_partition), leader_epoch=leader_epoch
         )
@@ -234,12 +244,12 @@ class Roles:
     def _remove_topic(self, name: str, topic_id: str) -> None:
         """Removes the replicas of a deleted topic by its id: the same delta may create a new topic of that name."""
         for topic_partition, replica in list(self._context.replicas.items()):
-            if topic_partition.topic != name or replica.topic_id != topic_id:
+            if topic_partition.topic != name or not fencing.is_same_topic(replica.topic_id, topic_id):
                 continue
             # A deletion that fails takes the other replicas of its directory out of the table.
             if self._context.replicas.get(topic_partition) is replica:
                 self.remove(replica)
-        self._context.forget_offline(name)
+        self._context.forget_offline(topic_id)
 
     def remove(self, replica: Replica) -> None:
         """Ends the role of a replica that is not placed here any more, and deletes its log (ROL-5).

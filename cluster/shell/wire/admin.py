@@ -19,6 +19,7 @@ from cluster.shell.wire import common
 def create_topic_request_to_wire(value: CreateTopicRequest) -> admin_pb2.CreateTopicRequest:
     """Returns `value` as a protobuf message."""
     return admin_pb2.CreateTopicRequest(
+        header=common.header_to_wire(value.header),
         name=value.name,
         partitions=value.partitions,
         replication_factor=value.replication_factor,
@@ -30,6 +31,7 @@ def create_topic_request_to_wire(value: CreateTopicRequest) -> admin_pb2.CreateT
 def create_topic_request_from_wire(message: admin_pb2.CreateTopicRequest) -> CreateTopicRequest:
     """Returns the request that `message` carries."""
     return CreateTopicRequest(
+        header=common.header_from_wire(message),
         name=message.name,
         partitions=message.partitions,
         replication_factor=message.replication_factor,
@@ -51,11 +53,11 @@ def create_topic_response_from_wire(message: admin_pb2.CreateTopicResponse) -> C
 
 
 def delete_topic_request_to_wire(value: DeleteTopicRequest) -> admin_pb2.DeleteTopicRequest:
-    return admin_pb2.DeleteTopicRequest(name=value.name)
+    return admin_pb2.DeleteTopicRequest(header=common.header_to_wire(value.header), name=value.name)
 
 
 def delete_topic_request_from_wire(message: admin_pb2.DeleteTopicRequest) -> DeleteTopicRequest:
-    return DeleteTopicRequest(name=message.name)
+    return DeleteTopicRequest(header=common.header_from_wire(message), name=message.name)
 
 
 def delete_topic_response_to_wire(value: DeleteTopicResponse) -> admin_pb2.DeleteTopicResponse:
@@ -69,13 +71,23 @@ def delete_topic_response_from_wire(message: admin_pb2.DeleteTopicResponse) -> D
 def alter_topic_configs_request_to_wire(
     value: AlterTopicConfigsRequest,
 ) -> admin_pb2.AlterTopicConfigsRequest:
-    return admin_pb2.AlterTopicConfigsRequest(name=value.name, configs=common.configs_to_wire(value.configs))
+    """Returns `value` as a protobuf message."""
+    return admin_pb2.AlterTopicConfigsRequest(
+        header=common.header_to_wire(value.header),
+        name=value.name,
+        configs=common.configs_to_wire(value.configs),
+    )
 
 
 def alter_topic_configs_request_from_wire(
     message: admin_pb2.AlterTopicConfigsRequest,
 ) -> AlterTopicConfigsRequest:
-    return AlterTopicConfigsRequest(name=message.name, configs=common.configs_from_wire(message.configs))
+    """Returns the request that `message` carries."""
+    return AlterTopicConfigsRequest(
+        header=common.header_from_wire(message),
+        name=message.name,
+        configs=common.configs_from_wire(message.configs),
+    )
 
 
 def alter_topic_configs_response_to_wire(
@@ -91,13 +103,18 @@ def alter_topic_configs_response_from_wire(
 
 
 def create_partitions_request_to_wire(value: CreatePartitionsRequest) -> admin_pb2.CreatePartitionsRequest:
-    return admin_pb2.CreatePartitionsRequest(name=value.name, count=value.count)
+    return admin_pb2.CreatePartitionsRequest(
+        header=common.header_to_wire(value.header), name=value.name, count=value.count
+    )
 
 
 def create_partitions_request_from_wire(
     message: admin_pb2.CreatePartitionsRequest,
 ) -> CreatePartitionsRequest:
-    return CreatePartitionsRequest(name=message.name, count=message.count)
+    """Returns the request that `message` carries."""
+    return CreatePartitionsRequest(
+        header=common.header_from_wire(message), name=message.name, count=message.count
+    )
 
 
 def create_partitions_response_to_wire(

@@ -7,10 +7,10 @@ one file per service; `bodies.py` finds the pair of a message. Only these files 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
+from typing import Protocol, cast
 
 from cluster.core.errors import ErrorCode
-from cluster.core.messages import BrokerEndpoint, EpochEnd, TopicPartition
+from cluster.core.messages import BrokerEndpoint, EpochEnd, Header, TopicPartition
 from cluster.rpc import common_pb2
 
 _ERRORS: dict[int, ErrorCode] = {int(code): code for code in ErrorCode}
@@ -26,6 +26,45 @@ def error_from_wire(number: int) -> ErrorCode:
     Kafka: Errors.forCode.
     """
     return _ERRORS.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+class HasHeader(Protocol):
+    """A message that may carry the header of its sender."""
+
+    @property
+    def header(self) -> common_pb2.Header: ...
+
+    def HasField(self, field_name: str) -> bool: ...
+
+
+def header_to_wire(value: Header | None) -> common_pb2.Header | None:
+    """Returns the header as a message; None (a client) stays None, which leaves the field absent."""
+    if value is None:
+        return None
+    message = common_pb2.Header()
+    fill_header(message, value)
+    return message
+
+
+def fill_header(message: common_pb2.Header, value: Header) -> None:
+    """Fills `message` in place: passing a message to another's constructor would serialise and parse it again."""
+    message.cluster_id = value.cluster_id
+    message.broker_id = value.broker_id
+    message.broker_epoch = value.broker_epoch
+    message.incarnation = value.incarnation
+
+
+def header_from_wire(message: HasHeader) -> Header | None:
+    """Returns the header that `message` carries, None if it carries none."""
+    if not message.HasField("header"):
+        return None
+    header = message.header
+    return Header(
+        cluster_id=header.cluster_id,
+        broker_id=header.broker_id,
+        broker_epoch=header.broker_epoch,
+        incarnation=header.incarnation,
+    )
 
 
 def topic_partition_to_wire(value: TopicPartition) -> common_pb2.TopicPartition:

@@ -12,6 +12,7 @@ from cluster.core.messages import (
     FetchMetadataRequest,
     FetchMetadataResponse,
     IsrMember,
+    OfflinePartition,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
@@ -22,6 +23,7 @@ from cluster.shell.wire import common
 def register_broker_request_to_wire(value: RegisterBrokerRequest) -> controller_pb2.RegisterBrokerRequest:
     """Returns `value` as a protobuf message."""
     return controller_pb2.RegisterBrokerRequest(
+        header=common.header_to_wire(value.header),
         broker_id=value.broker_id,
         incarnation=value.incarnation,
         host=value.host,
@@ -34,6 +36,7 @@ def register_broker_request_to_wire(value: RegisterBrokerRequest) -> controller_
 def register_broker_request_from_wire(message: controller_pb2.RegisterBrokerRequest) -> RegisterBrokerRequest:
     """Returns the request that `message` carries."""
     return RegisterBrokerRequest(
+        header=common.header_from_wire(message),
         broker_id=message.broker_id,
         incarnation=message.incarnation,
         host=message.host,
@@ -63,12 +66,18 @@ def register_broker_response_from_wire(
 def broker_heartbeat_request_to_wire(value: BrokerHeartbeatRequest) -> controller_pb2.BrokerHeartbeatRequest:
     """Returns `value` as a protobuf message."""
     return controller_pb2.BrokerHeartbeatRequest(
+        header=common.header_to_wire(value.header),
         broker_id=value.broker_id,
         broker_epoch=value.broker_epoch,
         metadata_offset=value.metadata_offset,
         want_fence=value.want_fence,
         want_shutdown=value.want_shutdown,
-        offline_partitions=[common.topic_partition_to_wire(each) for each in value.offline_partitions],
+        offline_partitions=[
+            controller_pb2.OfflinePartition(
+                topic_partition=common.topic_partition_to_wire(each.topic_partition), topic_id=each.topic_id
+            )
+            for each in value.offline_partitions
+        ],
     )
 
 
@@ -77,13 +86,20 @@ def broker_heartbeat_request_from_wire(
 ) -> BrokerHeartbeatRequest:
     """Returns the request that `message` carries."""
     return BrokerHeartbeatRequest(
+        header=common.header_from_wire(message),
         broker_id=message.broker_id,
         broker_epoch=message.broker_epoch,
         metadata_offset=message.metadata_offset,
         want_fence=message.want_fence,
         want_shutdown=message.want_shutdown,
         offline_partitions=tuple(
-            [common.topic_partition_from_wire(each) for each in message.offline_partitions]
+            [
+                OfflinePartition(
+                    topic_partition=common.topic_partition_from_wire(each.topic_partition),
+                    topic_id=each.topic_id,
+                )
+                for each in message.offline_partitions
+            ]
         ),
     )
 
@@ -115,9 +131,11 @@ def broker_heartbeat_response_from_wire(
 def alter_partition_request_to_wire(value: AlterPartitionRequest) -> controller_pb2.AlterPartitionRequest:
     """Returns `value` as a protobuf message."""
     return controller_pb2.AlterPartitionRequest(
+        header=common.header_to_wire(value.header),
         broker_id=value.broker_id,
         broker_epoch=value.broker_epoch,
         topic_partition=common.topic_partition_to_wire(value.topic_partition),
+        topic_id=value.topic_id,
         leader_epoch=value.leader_epoch,
         partition_epoch=value.partition_epoch,
         new_isr=[
@@ -130,9 +148,11 @@ def alter_partition_request_to_wire(value: AlterPartitionRequest) -> controller_
 def alter_partition_request_from_wire(message: controller_pb2.AlterPartitionRequest) -> AlterPartitionRequest:
     """Returns the request that `message` carries."""
     return AlterPartitionRequest(
+        header=common.header_from_wire(message),
         broker_id=message.broker_id,
         broker_epoch=message.broker_epoch,
         topic_partition=common.topic_partition_from_wire(message.topic_partition),
+        topic_id=message.topic_id,
         leader_epoch=message.leader_epoch,
         partition_epoch=message.partition_epoch,
         new_isr=tuple(
@@ -173,14 +193,19 @@ def allocate_producer_ids_request_to_wire(
 ) -> controller_pb2.AllocateProducerIdsRequest:
     """Returns `value` as a protobuf message."""
     return controller_pb2.AllocateProducerIdsRequest(
-        broker_id=value.broker_id, broker_epoch=value.broker_epoch
+        header=common.header_to_wire(value.header), broker_id=value.broker_id, broker_epoch=value.broker_epoch
     )
 
 
 def allocate_producer_ids_request_from_wire(
     message: controller_pb2.AllocateProducerIdsRequest,
 ) -> AllocateProducerIdsRequest:
-    return AllocateProducerIdsRequest(broker_id=message.broker_id, broker_epoch=message.broker_epoch)
+    """Returns the request that `message` carries."""
+    return AllocateProducerIdsRequest(
+        header=common.header_from_wire(message),
+        broker_id=message.broker_id,
+        broker_epoch=message.broker_epoch,
+    )
 
 
 def allocate_producer_ids_response_to_wire(
@@ -206,6 +231,7 @@ def allocate_producer_ids_response_from_wire(
 def fetch_metadata_request_to_wire(value: FetchMetadataRequest) -> controller_pb2.FetchMetadataRequest:
     """Returns `value` as a protobuf message."""
     return controller_pb2.FetchMetadataRequest(
+        header=common.header_to_wire(value.header),
         broker_id=value.broker_id,
         offset=value.offset,
         max_wait_ms=value.max_wait_ms,
@@ -216,6 +242,7 @@ def fetch_metadata_request_to_wire(value: FetchMetadataRequest) -> controller_pb
 def fetch_metadata_request_from_wire(message: controller_pb2.FetchMetadataRequest) -> FetchMetadataRequest:
     """Returns the request that `message` carries."""
     return FetchMetadataRequest(
+        header=common.header_from_wire(message),
         broker_id=message.broker_id,
         offset=message.offset,
         max_wait_ms=message.max_wait_ms,

@@ -21,6 +21,8 @@ def fill_fetch_request(message: replica_pb2.FetchRequest, value: FetchRequest) -
     message.max_wait_ms = value.max_wait_ms
     message.min_bytes = value.min_bytes
     message.max_bytes = value.max_bytes
+    if value.header is not None:
+        common.fill_header(message.header, value.header)
     for partition in value.partitions:
         _fill_partition(message.partitions.add(), partition)
 
@@ -30,6 +32,7 @@ def fetch_request_from_wire(message: replica_pb2.FetchRequest) -> FetchRequest:
     return FetchRequest(
         replica_id=message.replica_id,
         broker_epoch=message.broker_epoch,
+        header=common.header_from_wire(message),
         max_wait_ms=message.max_wait_ms,
         min_bytes=message.min_bytes,
         max_bytes=message.max_bytes,
@@ -40,6 +43,7 @@ def fetch_request_from_wire(message: replica_pb2.FetchRequest) -> FetchRequest:
 def _fill_partition(message: replica_pb2.FetchPartition, value: FetchPartition) -> None:
     place = message.topic_partition
     place.topic, place.partition = value.topic_partition.topic, value.topic_partition.partition
+    message.topic_id = value.topic_id
     message.fetch_offset = value.fetch_offset
     message.current_leader_epoch = value.current_leader_epoch
     message.last_fetched_epoch = value.last_fetched_epoch
@@ -50,6 +54,7 @@ def _fill_partition(message: replica_pb2.FetchPartition, value: FetchPartition) 
 def _partition_from_wire(message: replica_pb2.FetchPartition) -> FetchPartition:
     return FetchPartition(
         topic_partition=common.topic_partition_from_wire(message.topic_partition),
+        topic_id=message.topic_id,
         fetch_offset=message.fetch_offset,
         current_leader_epoch=message.current_leader_epoch,
         last_fetched_epoch=message.last_fetched_epoch,

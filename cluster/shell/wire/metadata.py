@@ -26,6 +26,7 @@ def list_offsets_request_to_wire(value: ListOffsetsRequest) -> data_pb2.ListOffs
     """Returns `value` as a protobuf message."""
     return data_pb2.ListOffsetsRequest(
         topic_partition=common.topic_partition_to_wire(value.topic_partition),
+        topic_id=value.topic_id,
         timestamp=value.timestamp,
         current_leader_epoch=value.current_leader_epoch,
     )
@@ -35,6 +36,7 @@ def list_offsets_request_from_wire(message: data_pb2.ListOffsetsRequest) -> List
     """Returns the request that `message` carries."""
     return ListOffsetsRequest(
         topic_partition=common.topic_partition_from_wire(message.topic_partition),
+        topic_id=message.topic_id,
         timestamp=message.timestamp,
         current_leader_epoch=message.current_leader_epoch,
     )
@@ -99,6 +101,7 @@ def metadata_response_from_wire(message: data_pb2.MetadataResponse) -> MetadataR
 def _topic_to_wire(value: TopicMetadata) -> data_pb2.TopicMetadata:
     return data_pb2.TopicMetadata(
         name=value.name,
+        topic_id=value.topic_id,
         error=common.error_to_wire(value.error),
         configs=common.configs_to_wire(value.configs),
         partitions=[_partition_to_wire(partition) for partition in value.partitions],
@@ -108,6 +111,7 @@ def _topic_to_wire(value: TopicMetadata) -> data_pb2.TopicMetadata:
 def _topic_from_wire(message: data_pb2.TopicMetadata) -> TopicMetadata:
     return TopicMetadata(
         name=message.name,
+        topic_id=message.topic_id,
         error=common.error_from_wire(message.error),
         configs=common.configs_from_wire(message.configs),
         partitions=tuple(_partition_from_wire(partition) for partition in message.partitions),

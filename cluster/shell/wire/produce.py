@@ -22,6 +22,7 @@ def fill_produce_request(message: data_pb2.ProduceRequest, value: ProduceRequest
         item = message.partitions.add()
         place = item.topic_partition
         place.topic, place.partition = partition.topic_partition.topic, partition.topic_partition.partition
+        item.topic_id = partition.topic_id
         item.records = partition.records
 
 
@@ -33,6 +34,7 @@ def produce_request_from_wire(message: data_pb2.ProduceRequest) -> ProduceReques
         partitions=tuple(
             ProducePartition(
                 topic_partition=common.topic_partition_from_wire(partition.topic_partition),
+                topic_id=partition.topic_id,
                 records=partition.records,
             )
             for partition in message.partitions

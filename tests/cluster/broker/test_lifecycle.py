@@ -100,7 +100,7 @@ def test_brk1_a_lost_answer_is_asked_for_again_with_the_same_incarnation() -> No
 def test_another_clusters_controller_ends_the_broker() -> None:
     setup = BrokerSetup()
     call = only_sent(setup.start(), RegisterBrokerRequest).call
-    effects = setup.answer(call, RegisterBrokerResponse(error=ErrorCode.INVALID_REQUEST))
+    effects = setup.answer(call, RegisterBrokerResponse(error=ErrorCode.INCONSISTENT_CLUSTER_ID))
     assert "another cluster" in only(effects, Stop).reason
     assert setup.ask(MetadataRequest()) == []
 

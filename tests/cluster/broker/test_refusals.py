@@ -46,6 +46,7 @@ BODIES: dict[type, RequestBody] = {
             broker_id=1,
             broker_epoch=1,
             topic_partition=PARTITION,
+            topic_id="1f" * 16,
             leader_epoch=0,
             partition_epoch=0,
             new_isr=(),

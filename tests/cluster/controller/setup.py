@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cluster.core.controller.config import ControllerConfig
 from cluster.core.controller.controller import Controller
 from cluster.core.effects import Effect, Observe, Reply, RunJob, SetTimer
 from cluster.core.events import JobDone, Request, Shutdown, TimerFired
 from cluster.core.messages import (
+    NO_BROKER_EPOCH,
+    AllocateProducerIdsRequest,
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     CreateTopicRequest,
     CreateTopicResponse,
+    FetchMetadataRequest,
+    Header,
     IsrMember,
+    OfflinePartition,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
     RequestBody,
@@ -86,8 +92,29 @@ class ControllerBench:
     def step(self, body: RequestBody) -> tuple[int, list[Effect]]:
         """Do one request and no job. Returns its call number."""
         self._next_call += 1
-        request = Request(call=self._next_call, body=body)
+        request = Request(call=self._next_call, body=self._with_header(body))
         return self._next_call, self._take(self.controller.step(self.now_ms, request))
+
+    def _with_header(self, body: RequestBody) -> RequestBody:
+        """Name the sender of a broker's request, unless the test does."""
+        match body:
+            case AllocateProducerIdsRequest() | AlterPartitionRequest() | BrokerHeartbeatRequest():
+                return replace(body, header=body.header or self.header_of(body.broker_id, body.broker_epoch))
+            case FetchMetadataRequest():
+                return replace(body, header=body.header or self.header_of(body.broker_id, NO_BROKER_EPOCH))
+            case _:
+                return body
+
+    def header_of(self, broker_id: int, broker_epoch: int) -> Header:
+        """Return the header of the broker's registered incarnation, with that epoch."""
+        image = self.controller._pending_image
+        known = image.brokers.get(broker_id)
+        return Header(
+            cluster_id=image.cluster_id,
+            broker_id=broker_id,
+            broker_epoch=broker_epoch,
+            incarnation="" if known is None else known.incarnation,
+        )
 
     def ask(self, body: RequestBody) -> ResponseBody:
         call, effects = self.step(body)
@@ -123,6 +150,7 @@ class ControllerBench:
         want_fence: bool = False,
         want_shutdown: bool = False,
         offline: tuple[TopicPartition, ...] = (),
+        topic_id: str | None = None,
     ) -> BrokerHeartbeatResponse:
         """Send a heartbeat of the broker's current incarnation, by default as caught up."""
         image = self.controller.image
@@ -133,7 +161,13 @@ class ControllerBench:
                 metadata_offset=image.next_offset if metadata_offset is None else metadata_offset,
                 want_fence=want_fence,
                 want_shutdown=want_shutdown,
-                offline_partitions=offline,
+                offline_partitions=tuple(
+                    OfflinePartition(
+                        topic_partition=each,
+                        topic_id=self.topic_id(each.topic) if topic_id is None else topic_id,
+                    )
+                    for each in offline
+                ),
             )
         )
         assert isinstance(answer, BrokerHeartbeatResponse)
@@ -179,6 +213,7 @@ class ControllerBench:
         partition_epoch: int | None = None,
         member_epochs: dict[int, int] | None = None,
         topic_partition: TopicPartition = T0,
+        topic_id: str | None = None,
     ) -> AlterPartitionResponse:
         """Ask for a change of the ISR by default as a leader that knows the present state."""
         image = self.controller.image
@@ -190,6 +225,7 @@ class ControllerBench:
                 broker_id=sender,
                 broker_epoch=image.broker_epoch(sender) if broker_epoch is None else broker_epoch,
                 topic_partition=topic_partition,
+                topic_id=self.topic_id(topic_partition.topic) if topic_id is None else topic_id,
                 leader_epoch=known[0] if leader_epoch is None else leader_epoch,
                 partition_epoch=known[1] if partition_epoch is None else partition_epoch,
                 new_isr=tuple(
@@ -200,6 +236,10 @@ class ControllerBench:
         )
         assert isinstance(answer, AlterPartitionResponse)
         return answer
+
+    def topic_id(self, topic: str) -> str:
+        known = self.controller.image.topics.get(topic)
+        return "" if known is None else known.topic_id
 
     def partition(self, topic_partition: TopicPartition = T0) -> PartitionRegistration:
         partition = self.controller.image.partition(topic_partition)

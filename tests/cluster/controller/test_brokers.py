@@ -75,7 +75,7 @@ def test_registration_for_another_cluster_is_refused() -> None:
         RegisterBrokerRequest(broker_id=1, incarnation="i", host="h", port=1, cluster_id="theirs")
     )
     assert isinstance(answer, RegisterBrokerResponse)
-    assert answer.error is ErrorCode.INVALID_REQUEST
+    assert answer.error is ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
 def test_brk2_broker_unfences_when_it_has_read_its_registration() -> None:

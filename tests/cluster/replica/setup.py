@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeVar, final
+from typing import Any, TypeVar, final
 
 from cluster.core.broker.logs import BrokerLogs, DirectoryFailures
 from cluster.core.broker.maintenance import LogMaintenance
@@ -212,6 +212,7 @@ class Setup:
         max_wait_ms: int = 0,
         max_bytes: int = 1 << 20,
         min_bytes: int = 1,
+        topic_id: str | None = None,
     ) -> list[Effect]:
         """Fetch as broker `broker_id`, or as a consumer with -1. Epochs are the right ones unless given."""
         log = self.replica.log
@@ -222,6 +223,7 @@ class Setup:
             broker_epoch = broker_epoch_of(broker_id) if broker_id >= 0 else -1
         asked = FetchPartition(
             topic_partition=T0,
+            topic_id=self.replica.topic_id if topic_id is None else topic_id,
             fetch_offset=fetch_offset,
             current_leader_epoch=self.replica.leader_epoch if leader_epoch is None else leader_epoch,
             last_fetched_epoch=last_fetched_epoch,
@@ -237,12 +239,12 @@ class Setup:
             )
         )
 
-    def fetch(self, broker_id: int, fetch_offset: int, **asked: int) -> FetchPartitionResponse:
+    def fetch(self, broker_id: int, fetch_offset: int, **asked: Any) -> FetchPartitionResponse:
         answer = fetched(self.fetch_effects(broker_id, fetch_offset, **asked))
         assert answer is not None, "parked"
         return answer
 
-    def consume(self, fetch_offset: int, **asked: int) -> FetchPartitionResponse:
+    def consume(self, fetch_offset: int, **asked: Any) -> FetchPartitionResponse:
         return self.fetch(-1, fetch_offset, **{"last_fetched_epoch": NO_EPOCH, **asked})
 
     def list_offsets(self, timestamp: int, *, leader_epoch: int = NO_EPOCH) -> ListOffsetsResponse:

@@ -29,6 +29,7 @@ def asked(setup: Setup, epoch: int, *, topic_partition: TopicPartition = T0) -> 
     replica = setup.manager.context.replicas.get(topic_partition)
     partition = FetchPartition(
         topic_partition=topic_partition,
+        topic_id="1f" * 16,
         fetch_offset=FAR,
         current_leader_epoch=0 if replica is None else replica.leader_epoch,
         last_fetched_epoch=epoch,
@@ -125,4 +126,4 @@ def test_a_replica_that_does_not_lead_reports_no_epochs(leader: int) -> None:
 def test_no_epochs_are_reported_for_an_unknown_partition() -> None:
     setup = Setup()
     answer = asked(setup, 5)
-    assert (answer.error, answer.diverging) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+    assert (answer.error, answer.diverging) == (ErrorCode.UNKNOWN_TOPIC_ID, None)

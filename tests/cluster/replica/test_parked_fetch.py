@@ -81,7 +81,7 @@ def test_pro8_deletion_ends_the_wait() -> None:
     setup.image.topics.clear()
     setup.manager.roles.remove(setup.replica)
     answer = fetched(setup.settle())
-    assert answer is not None and answer.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert answer is not None and answer.error is ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_a_full_purgatory_answers_at_once() -> None:
