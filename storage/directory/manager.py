@@ -94,6 +94,8 @@ class LogManager:
         # Whether a load has lowered a high watermark: its log ends below the checkpoint.
         self._is_high_watermark_lowered = False
         self._deleted_count = 0
+        # How often the offsets of a removed log were forgotten.
+        self._forgotten_count = 0
         # Renamed logs, each with the time at which its files are to be deleted.
         self._doomed: list[tuple[int, PartitionLog]] = []
         self._lock: Lock | None = None
@@ -338,6 +340,7 @@ class LogManager:
     def _forget_offsets(self) -> None:
         """Remove a deleted log's offsets from the checkpoints: a later topic with its name must not begin with them."""
         self.checkpoint_recovery_points()
+        self._forgotten_count += 1
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()
 
@@ -375,12 +378,17 @@ class LogManager:
     def prepare_checkpoint(self) -> Callable[[], None]:
         """Take the high watermarks and log starts of this moment. Returns a call that writes them, on any thread.
 
-        Recovery points are left out: a late write must not raise again what a truncation has lowered.
+        Recovery points are left out: a late write must not raise again what a truncation has lowered. The call writes
+        nothing if a log was removed since: the next log of its name would begin with the offsets of the removed one.
         """
+        forgotten_count = self._forgotten_count
         high_watermarks = self._offsets(lambda log: log.high_watermark)
         log_starts = self._log_start_offsets()
 
         def write() -> None:
+            # A removal has written both, later than this was taken.
+            if self._forgotten_count != forgotten_count:
+                return
             with self._disk("checkpoint"):
                 self._high_watermarks.write(high_watermarks)
                 self._log_starts.write(log_starts)
