@@ -7,9 +7,10 @@ from typing import Protocol, final
 
 from cluster.core.broker.broker import Broker
 from cluster.core.controller.controller import Controller
-from cluster.core.messages import CONTROLLER_ID, CreateTopicRequest, TopicPartition
+from cluster.core.messages import CONTROLLER_ID, TopicPartition
 from sim.disk import SimDisk
-from sim.hosts.clients import ConsumerShell, ProducerShell, ProducerWatcher, TopicMakerShell
+from sim.faults.topics import create_request
+from sim.hosts.clients import ConsumerShell, ProducerShell, ProducerWatcher, TopicAdminShell
 from sim.hosts.history import History
 from sim.hosts.node import MakeCore, Node, NodeCore, NodeWatcher, log_directories, new_disk
 from sim.scenario.model import Scenario, TopicModel, broker_config, controller_config, property_text
@@ -58,7 +59,7 @@ class Cluster:
             number: self._broker(number, disk) for number, disk in disks.items()
         }
         self.controller = self._controller()
-        self._topic_maker = TopicMakerShell(
+        self.admin = TopicAdminShell(
             world, self.network, trace, watcher, name="admin", node_id=FIRST_CLIENT_ID - 1
         )
         self.producers = self._make_producers(FIRST_CLIENT_ID)
@@ -126,13 +127,9 @@ class Cluster:
     def create_topics(self) -> None:
         """Ask for the topics of the scenario; the clients begin once all of them exist."""
         requests = [
-            CreateTopicRequest(
-                name=name, partitions=topic.partitions, replication_factor=topic.replicas,
-                configs=tuple(sorted(topic_properties(topic).items())),
-            )
-            for name, topic in self.scenario.topics.items()
-        ]  # fmt: skip
-        self._topic_maker.begin(requests, self._begin_clients)
+            create_request(name, topic) for name, topic in self.scenario.topics.items() if topic.exists
+        ]
+        self.admin.begin(requests, self._begin_clients)
 
     def _begin_clients(self) -> None:
         for client in self.clients:

@@ -18,6 +18,7 @@ from sim.hosts.history import History, Outcome
 from sim.story import Chronicle
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.log_reader import LogReader
+from sim.witness.topic_lives import TopicLives
 from storage.batch import RecordBatch
 
 # The interval of the checks whether everything is at rest.
@@ -38,8 +39,8 @@ class Verdict(Enum):
 class Convergence:
     """Checks that a healed cluster comes to rest: all replicas in sync, their logs equal, and all records read."""
 
-    def __init__(self, cluster: Cluster, jury: Jury, chronicle: Chronicle) -> None:
-        self._cluster, self._jury, self._chronicle = cluster, jury, chronicle
+    def __init__(self, cluster: Cluster, jury: Jury, chronicle: Chronicle, lives: TopicLives) -> None:
+        self._cluster, self._jury, self._chronicle, self._lives = cluster, jury, chronicle, lives
 
     def await_rest(self, within_us: int) -> None:
         """Run the world until everything is at rest. Reports a violation if it is not after `within_us`."""
@@ -58,6 +59,8 @@ class Convergence:
             if not producer.is_done:
                 return f"{producer.name} still waits for answers"
         for topic_partition in self._cluster.partitions:
+            if not self._lives.exists(topic_partition.topic):
+                continue
             if lacking := self._partition_lacks(topic_partition):
                 return f"{topic_partition}: {lacking}"
         for consumer in self._cluster.consumers:
@@ -90,9 +93,15 @@ class FinalLogs:
     """Judges the logs on the disks at the end by what the clients saw and by what the checkers believe."""
 
     def __init__(
-        self, partitions: Sequence[TopicPartition], history: History, logs: DiskLogs, jury: Jury
+        self,
+        partitions: Sequence[TopicPartition],
+        history: History,
+        logs: DiskLogs,
+        jury: Jury,
+        lives: TopicLives,
     ) -> None:
-        self._names = [str(each) for each in partitions]
+        self._names = [str(each) for each in partitions if lives.exists(each.topic)]
+        self._lives = lives
         self._history, self._logs, self._jury = history, logs, jury
 
     def judge(self) -> dict[str, int]:
@@ -100,7 +109,7 @@ class FinalLogs:
         readers = {name: self._read(name, self._leader(name)) for name in self._names}
         kept = {name: self._values(reader) for name, reader in readers.items()}
         logs = {name: self._content(name, readers[name]) | kept[name] for name in self._names}
-        check = HistoryCheck(self._history, self._jury.ghost, logs)
+        check = HistoryCheck(self._history, self._jury.ghost, logs, self._lives)
         for what in check.findings():
             self._jury.report(check.name, what)
         clients = ClientHistoryCheck(self._history, self._jury.ghost, logs)

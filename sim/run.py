@@ -22,6 +22,7 @@ from sim.hosts.history import History
 from sim.hosts.node import log_directories
 from sim.judgement import Convergence, FinalLogs, Verdict, starvation, verdict_on
 from sim.scenario.model import Scenario, load_scenario
+from sim.scenario.steps import DeleteTopic
 from sim.seed_range import check_seed
 from sim.story import Chronicle, Story
 from sim.watch import Watch
@@ -130,12 +131,14 @@ class Run:
         disks = broker_disks(scenario, self.world)
         self.logs = DiskLogs(self.jury, disks, log_directories(scenario.cluster.directories))
         self.witness = Witness(self.jury, self.logs)
+        self.witness.reads_values = any(isinstance(step, DeleteTopic) for step in scenario.steps)
         lookout = Lookout(self.ghost, self.history)
         watch = Watch(self.chronicle, self.witness, lookout)
         self.cluster = Cluster(scenario, self.world, self.trace, self.history, watch, disks)
         site = Site(
             world=self.world, network=self.cluster.network, ghost=self.ghost, brokers=self.cluster.brokers,
-            controller=self.cluster.controller, clients=self.cluster.clients, tell=self.chronicle.tell,
+            controller=self.cluster.controller, clients=self.cluster.clients, admin=self.cluster.admin,
+            topics=scenario.topics, tell=self.chronicle.tell,
         )  # fmt: skip
         self.faults = Faults(site, scenario.steps, lookout)
 
@@ -172,8 +175,12 @@ class Run:
         self.faults.heal_all()
         for producer in self.cluster.producers:
             producer.finish()
-        Convergence(self.cluster, self.jury, self.chronicle).await_rest(self.scenario.converge)
-        excused = FinalLogs(self.cluster.partitions, self.history, self.logs, self.jury).judge()
+        Convergence(self.cluster, self.jury, self.chronicle, self.witness.lives).await_rest(
+            self.scenario.converge
+        )
+        excused = FinalLogs(
+            self.cluster.partitions, self.history, self.logs, self.jury, self.witness.lives
+        ).judge()
         return self._result(replay, unfired, excused)
 
     def _result(self, replay: str, unfired: list[int], excused: dict[str, int]) -> RunResult:

@@ -127,6 +127,8 @@ class Ghost:
 
     def __init__(self) -> None:
         self.partitions: dict[str, PartitionGhost] = {}
+        # By partition whose topic was deleted: the name of the state that it has now.
+        self._present: dict[str, str] = {}
         self.excuses: list[Excuse] = []
         self._updates: dict[type, Callable[..., None]] = {
             Created: self._on_created,
@@ -143,11 +145,22 @@ class Ghost:
         }
 
     def partition(self, name: str) -> PartitionGhost:
-        """Returns the state of the partition `topic-number`, which is empty at first."""
-        partition = self.partitions.get(name)
+        """Returns the state of the partition `topic-number`, which is empty at first.
+
+        After `begin_again` it is that of the newest topic of the name, and is called `topic-number~life`.
+        """
+        key = self._present.get(name, name)
+        partition = self.partitions.get(key)
         if partition is None:
-            partition = self.partitions[name] = PartitionGhost(name)
+            partition = self.partitions[key] = PartitionGhost(key)
         return partition
+
+    def begin_again(self, name: str) -> None:
+        """Forget the partition of a deleted topic: none of its promises binds the next topic of that name."""
+        old = self.partition(name)
+        life = int(old.name.rpartition("~")[2]) if "~" in old.name else 1
+        self._present[name] = f"{name}~{life + 1}"
+        assert self.partition(name) is not old, name
 
     def apply(self, sighting: Sighting) -> None:
         update = self._updates.get(type(sighting))

@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import final
+from typing import Protocol, final
 
 from sim.checkers.ghost import Excuse, Ghost
 from sim.hosts.history import History, Outcome, ReadOperation, SendOperation
 
+
+class Lives(Protocol):
+    """Says whether a promise was made by the topic that exists, or by a deleted one of its name."""
+
+    def was_acknowledged_by_present(self, partition: str, value: str) -> bool: ...
+
+    def was_read_from_present(self, partition: str, offset: int, value: str) -> bool: ...
+
+
+@final
+class OneLife:
+    """The lives of topics that no step deletes."""
+
+    def was_acknowledged_by_present(self, partition: str, value: str) -> bool:
+        return True
+
+    def was_read_from_present(self, partition: str, offset: int, value: str) -> bool:
+        return True
+
+
+ONE_LIFE = OneLife()
 # The values of a log, by offset.
 FinalLog = Mapping[int, str]
 
@@ -23,8 +44,10 @@ class HistoryCheck:
 
     name = "history"
 
-    def __init__(self, history: History, ghost: Ghost, final_logs: Mapping[str, FinalLog]) -> None:
-        self._history, self._ghost, self._logs = history, ghost, final_logs
+    def __init__(
+        self, history: History, ghost: Ghost, final_logs: Mapping[str, FinalLog], lives: Lives = ONE_LIFE
+    ) -> None:
+        self._history, self._ghost, self._logs, self._lives = history, ghost, final_logs, lives
         self.excused: dict[str, int] = {}
         self._read = frozenset((read.partition, read.offset, read.value) for read in history.reads)
 
@@ -35,7 +58,10 @@ class HistoryCheck:
 
     def _excuse(self, partition: str, offset: int) -> Excuse | None:
         for excuse in self._ghost.excuses:
-            if excuse.partition == partition and excuse.start <= offset < excuse.end:
+            if (
+                excuse.partition == self._ghost.partition(partition).name
+                and excuse.start <= offset < excuse.end
+            ):
                 return excuse
         return None
 
@@ -44,6 +70,8 @@ class HistoryCheck:
             if send.outcome is not Outcome.OK or send.acks == 0 or send.offset < 0:
                 continue
             if self._logs.get(send.partition, {}).get(send.offset) == send.value:
+                continue
+            if not self._lives.was_acknowledged_by_present(send.partition, send.value):
                 continue
             reason = self._reason(send)
             if reason is None:
@@ -85,6 +113,8 @@ class HistoryCheck:
 
     def _misread(self) -> Iterator[str]:
         for read in self._history.reads:
+            if not self._lives.was_read_from_present(read.partition, read.offset, read.value):
+                continue
             if read.offset >= read.high_watermark:
                 yield f"{_described(read)} at high watermark {read.high_watermark}"
             elif self._logs.get(read.partition, {}).get(read.offset) != read.value:

@@ -28,12 +28,10 @@ class OneLeader(Checker):
         return None
 
     def _on_elected(self, partition: PartitionGhost, sighting: Elected) -> str | None:
-        return (
-            None if sighting.leader < 0 else self._claim(sighting.partition, sighting.epoch, sighting.leader)
-        )
+        return None if sighting.leader < 0 else self._claim(partition.name, sighting.epoch, sighting.leader)
 
     def _on_became_leader(self, partition: PartitionGhost, sighting: BecameLeader) -> str | None:
-        if (broken := self._claim(sighting.partition, sighting.epoch, sighting.broker)) is not None:
+        if (broken := self._claim(partition.name, sighting.epoch, sighting.broker)) is not None:
             return broken
         if partition.elected.get(sighting.epoch) != sighting.broker:
             return f"{partition.name}: broker {sighting.broker} leads epoch {sighting.epoch} without being elected"

@@ -13,12 +13,17 @@ from sim.faults.conditions import Lookout
 from sim.faults.links import LinkFaults
 from sim.faults.nodes import NodeFaults
 from sim.faults.targets import Site, Targets
+from sim.faults.topics import TopicFaults
 from sim.scenario.steps import (
+    AlterTopic,
     BreakDisk,
+    CreateTopic,
     Cut,
+    DeleteTopic,
     Heal,
     Isolate,
     Kill,
+    LagMetadata,
     Lose,
     PartialWrite,
     Pause,
@@ -45,6 +50,7 @@ class Faults:
         targets = Targets(site)
         self._links = LinkFaults(site, targets, self._actor)
         self._nodes = NodeFaults(site, targets)
+        self._topics = TopicFaults(site, targets)
         self._next = 0
         self._last_us = 0
         # Grows when everything is healed: a step that was scheduled before must not strike then.
@@ -63,6 +69,10 @@ class Faults:
             Lose: self._links.lose,
             PartialWrite: self._nodes.partial_write,
             BreakDisk: self._nodes.break_disk,
+            CreateTopic: self._topics.create,
+            DeleteTopic: self._topics.delete,
+            AlterTopic: self._topics.alter,
+            LagMetadata: self._topics.lag_metadata,
         }
 
     @property
@@ -112,4 +122,5 @@ class Faults:
         self._generation += 1
         self._lookout.give_up()
         self._links.heal_all()
+        self._topics.heal_all()
         self._nodes.heal_all()

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import final
 
 from sim.checkers.ghost import Ghost
+from sim.hosts.clients import TopicAdminShell
 from sim.hosts.node import Node
 from sim.hosts.shell import Shell
+from sim.scenario.model import TopicModel
 from sim.scenario.steps import Named, Step
 from sim.scenario.values import LinkPair, Target
 from sim.world.network import Link, Network
@@ -25,6 +27,9 @@ class Site:
     brokers: Mapping[int, Node]
     controller: Node
     clients: Sequence[Shell]
+    # The client that creates, deletes and alters topics, and the topics as the scenario describes them.
+    admin: TopicAdminShell
+    topics: Mapping[str, TopicModel]
     tell: Callable[[str], None]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Protocol, final
 
 from cluster.core.client.config import ConsumerConfig, OffsetReset, ProducerConfig
@@ -20,7 +21,16 @@ from cluster.core.client.producer import ProducerCore
 from cluster.core.effects import Effect, Send, SetTimer
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Response, TimerFired
-from cluster.core.messages import CONTROLLER_ID, CreateTopicRequest, CreateTopicResponse, TopicPartition
+from cluster.core.messages import (
+    CONTROLLER_ID,
+    AlterTopicConfigsRequest,
+    AlterTopicConfigsResponse,
+    CreateTopicRequest,
+    CreateTopicResponse,
+    DeleteTopicRequest,
+    DeleteTopicResponse,
+    TopicPartition,
+)
 from sim.hosts.history import History, Outcome, ReadOperation, SendOperation
 from sim.hosts.shell import Shell, Watcher
 from sim.scenario.model import ConsumerModel, ProducerModel
@@ -39,50 +49,68 @@ class ProducerWatcher(Watcher, Protocol):
         """Receives the partition of a record whenever a producer gets its acknowledgement."""
 
 
-@final
-class TopicMaker:
-    """A core that asks the controller for each topic until the topic exists, then calls `on_done`."""
+TopicRequest = CreateTopicRequest | DeleteTopicRequest | AlterTopicConfigsRequest
+# The answers after which a request is not repeated: it is done, or an earlier try has done it.
+_DONE: Mapping[type, frozenset[ErrorCode]] = {
+    CreateTopicResponse: frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}),
+    DeleteTopicResponse: frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+    AlterTopicConfigsResponse: frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+}
 
-    def __init__(self, requests: list[CreateTopicRequest], on_done: Callable[[], None]) -> None:
-        self._requests, self._on_done = requests, on_done
+
+@final
+class TopicAdmin:
+    """A core that sends the controller one request about a topic after the other, each until it is done."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[TopicRequest, Callable[[], None] | None]] = deque()
         self._call = 0
 
-    def start(self, now_ms: int) -> list[Effect]:
-        return self._ask()
+    def ask(self, request: TopicRequest, on_done: Callable[[], None] | None) -> list[Effect]:
+        """Queues the request; `on_done` is called once it is done."""
+        self._waiting.append((request, on_done))
+        return self._send() if len(self._waiting) == 1 else []
 
     def step(self, now_ms: int, event: Event) -> list[Effect]:
-        """Takes an answer or a timer; asks again after a failure, or for the next topic."""
+        """Takes an answer or a timer; asks again after a failure, or for the next request."""
         if isinstance(event, TimerFired):
-            return self._ask()
+            return self._send()
         assert isinstance(event, Response), event
         assert event.call == self._call, (event.call, self._call)
         body = event.body
-        done = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-        if not isinstance(body, CreateTopicResponse) or body.error not in done:
+        error = getattr(body, "error", None)
+        if error not in _DONE.get(type(body), frozenset()):
             return [SetTimer(key="again", at_ms=now_ms + RETRY_MS)]
-        self._requests.pop(0)
-        if self._requests:
-            return self._ask()
-        self._on_done()
-        return []
+        _, on_done = self._waiting.popleft()
+        effects = self._send() if self._waiting else []
+        if on_done is not None:
+            on_done()
+        return effects
 
-    def _ask(self) -> list[Effect]:
+    def _send(self) -> list[Effect]:
+        assert self._waiting, self._call
         self._call += 1
-        return [Send(to=CONTROLLER_ID, call=self._call, body=self._requests[0], timeout_ms=2_000)]
+        return [Send(to=CONTROLLER_ID, call=self._call, body=self._waiting[0][0], timeout_ms=2_000)]
 
 
 @final
-class TopicMakerShell(Shell):
-    """The shell of the client that creates the scenario's topics."""
+class TopicAdminShell(Shell):
+    """The shell of the client that creates the scenario's topics, and that steps use."""
 
     def begin(self, requests: list[CreateTopicRequest], on_done: Callable[[], None]) -> None:
         """Start a core that makes the topics of `requests` and then calls `on_done`."""
         assert self.core is None, f"{self.name} began twice"
-        assert requests, "a scenario has topics"
         self.life_number = 1
-        core = TopicMaker(requests, on_done)
-        self.core = core
-        self.perform(core.start(self.world.now_ms))
+        self._admin = TopicAdmin()
+        self.core = self._admin
+        if not requests:
+            on_done()
+        for request in requests:
+            self.ask(request, on_done if request is requests[-1] else None)
+
+    def ask(self, request: TopicRequest, on_done: Callable[[], None] | None = None) -> None:
+        self._wait_us = 0
+        self.perform(self._admin.ask(request, on_done))
 
 
 @final

@@ -8,7 +8,8 @@ from enum import Enum
 from typing import Protocol, final
 
 from cluster.core.effects import RunJob, Stop
-from cluster.core.events import Event, JobDone, Shutdown
+from cluster.core.events import Event, JobDone, Shutdown, TransportError
+from cluster.core.messages import FetchMetadataResponse, ResponseBody
 from sim.disk import PowerLoss, SimDisk
 from sim.disk.life import Dead, Life
 from sim.hosts.shell import Core, Shell, Watcher
@@ -83,6 +84,8 @@ class Node(Shell):
         self.starts = 0
         self.has_power = True
         self.is_stopping = False
+        # Whether answers with metadata wait until `release_metadata`.
+        self.holds_metadata = False
         self._when_stopped: Callable[[], None] | None = None
         # The call that ends the node after an armed partial write.
         self._ending_of_write: Callable[[], None] | None = None
@@ -217,6 +220,7 @@ class Node(Shell):
     def _begin_memory(self) -> None:
         super()._begin_memory()
         self._jobs: deque[RunJob] = deque()
+        self._held_metadata: list[tuple[Exchange, FetchMetadataResponse]] = []
         # Whether the first job became due while the node was paused.
         self._is_job_due = False
 
@@ -272,6 +276,25 @@ class Node(Shell):
         self._crash_point = None
         strike()
         return self.core is None
+
+    def hold_metadata(self) -> None:
+        """Replay no metadata from now on: the answers with it wait inside the process, and are not lost."""
+        self.holds_metadata = True
+
+    def release_metadata(self) -> None:
+        """Replay the metadata that waits; what a life that has ended waited for is gone with it."""
+        self.holds_metadata = False
+        held, self._held_metadata = self._held_metadata, []
+        for exchange, body in held:
+            self.answered(exchange, body)
+
+    def answered(self, exchange: Exchange, body: ResponseBody | TransportError) -> None:
+        """Receives an answer; one with metadata may have to wait."""
+        if self.holds_metadata and isinstance(body, FetchMetadataResponse):
+            assert exchange.is_over, (self.name, exchange.call)
+            self._held_metadata.append((exchange, body))
+        else:
+            super().answered(exchange, body)
 
     def resume(self) -> None:
         super().resume()

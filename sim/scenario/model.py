@@ -14,12 +14,16 @@ from cluster.core.controller.config import ControllerConfig
 from sim.scenario.source import Location, Source, parse_yaml
 from sim.scenario.steps import (
     VERB_NAMES,
+    AlterTopic,
     AnyStep,
     BreakDisk,
+    CreateTopic,
     Cut,
+    DeleteTopic,
     Heal,
     Isolate,
     Kill,
+    LagMetadata,
     Lose,
     Named,
     PartialWrite,
@@ -86,6 +90,9 @@ class ClusterModel(Strict):
 class TopicModel(Strict):
     """A topic of a scenario."""
 
+    exists: bool = Field(
+        default=True, description="Whether it is created at the start; if not, a step creates it."
+    )
     partitions: int = Field(default=1, ge=1, le=50, description="The number of partitions, numbered from 0.")
     replicas: int = Field(
         default=3, ge=1, le=9, description="The number of replicas of each partition, at most one per broker."
@@ -284,10 +291,7 @@ def _check_topic(scenario: Scenario, name: str, topic: TopicModel) -> Iterator[F
     if topic.replicas > scenario.cluster.brokers:
         yield ("topics", name, "replicas"), f"{topic.replicas} replicas need as many brokers"
     for key, value in topic.config.items():
-        try:
-            LogConfig.from_properties({key: property_text(value)})
-        except ConfigError as error:
-            yield ("topics", name, "config", key), str(error)
+        yield from _check_property(("topics", name, "config", key), key, value)
 
 
 def property_text(value: int | str | bool) -> str:
@@ -308,6 +312,7 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: list[str]) ->
         topic, partition = step.log.rsplit("/", 1)
         if what := _unknown_partition(scenario, topic, int(partition)):
             yield ("steps", index, "log"), what
+    yield from _check_topic_step(scenario, index, step)
     if isinstance(step, BreakDisk) and step.directory > scenario.cluster.directories:
         yield ("steps", index, "directory"), f"the brokers have {scenario.cluster.directories}"
     if step.at is not None and not step.at.is_relative and step.at.us >= scenario.duration:
@@ -315,6 +320,34 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: list[str]) ->
             ("steps", index, "at"),
             f"a step at {step.at.us} us is after the end of the steps at {scenario.duration} us",
         )
+
+
+# What the checkers of a run believe about a topic from its start to its end.
+_LASTING_PROPERTIES = frozenset({"min.insync.replicas", "flush.messages", "cleanup.policy"})
+
+
+def _check_topic_step(scenario: Scenario, index: int, step: Step) -> Iterator[Finding]:
+    match step:
+        case CreateTopic(create_topic=name) | DeleteTopic(delete_topic=name) | AlterTopic(alter_topic=name):
+            if name not in scenario.topics:
+                yield ("steps", index, step.verb), f"unknown topic {name!r}"
+        case LagMetadata() if step.lag_metadata.kind == "controller":
+            yield ("steps", index, step.verb), "the controller replays no metadata"
+        case _:
+            pass
+    if isinstance(step, AlterTopic):
+        for key, value in step.config.items():
+            if key in _LASTING_PROPERTIES:
+                yield ("steps", index, "config", key), f"{key} cannot change in a run: checkers rely on it"
+            elif value != "":
+                yield from _check_property(("steps", index, "config", key), key, value)
+
+
+def _check_property(location: Location, key: str, value: int | str | bool) -> Iterator[Finding]:
+    try:
+        LogConfig.from_properties({key: property_text(value)})
+    except ConfigError as error:
+        yield location, str(error)
 
 
 def _targets(step: Step) -> list[Target]:
@@ -345,6 +378,12 @@ def _targets(step: Step) -> list[Target]:
             found = [step.partial_write]
         case BreakDisk():
             found = [step.break_disk]
+        case CreateTopic():
+            found = [step.leader]
+        case LagMetadata():
+            found = [step.lag_metadata]
+        case DeleteTopic() | AlterTopic():
+            found = []
         case _:
             raise AssertionError(f"unknown step {type(step).__name__}: its targets are not listed here")
     sides: list[Target] = []

@@ -197,8 +197,50 @@ class BreakDisk(Named):
     directory: int = Field(ge=1, le=9, description="The log directory that fails; 1 is the first.")
 
 
+class CreateTopic(Step):
+    """Creates a topic as `topics` describes it: again after a `delete_topic`, or for the first time (`exists: false`).
+
+    The request is repeated until the controller has answered it, and waits for the topic requests before it.
+    """
+
+    verb = "create_topic"
+    create_topic: str = Field(description="The topic, one of `topics`.")
+    leader: TargetField | None = Field(
+        default=None,
+        description="The broker that leads every partition; without it the controller places them.",
+    )
+
+
+class DeleteTopic(Step):
+    """Deletes a topic. Promises about its records end with it; those of the next topic of its name begin."""
+
+    verb = "delete_topic"
+    delete_topic: str = Field(description="The topic, one of `topics`.")
+
+
+class AlterTopic(Step):
+    """Changes properties of a topic, those left out stay."""
+
+    verb = "alter_topic"
+    alter_topic: str = Field(description="The topic, one of `topics`.")
+    config: dict[str, int | str | bool] = Field(
+        min_length=1,
+        description="Properties under Kafka's names; an empty text restores the default. What checkers rely on "
+        "(min.insync.replicas, flush.messages, cleanup.policy) cannot change.",
+    )
+
+
+class LagMetadata(Named):
+    """Lets a broker replay no metadata for a while. Its heartbeats go on, so it stays in the cluster."""
+
+    verb = "lag_metadata"
+    lag_metadata: TargetField = Field(description="The broker.")
+    lasting: Duration = Field(alias="for", description="How long; then all that waited is replayed in order.")
+
+
 VERBS: tuple[type[Step], ...] = (
     Kill, Power, Pause, Stop, Pick, Restart, Cut, Heal, Isolate, Slow, Lose, PartialWrite, BreakDisk,
+    CreateTopic, DeleteTopic, AlterTopic, LagMetadata,
 )  # fmt: skip
 VERB_NAMES = tuple(kind.verb for kind in VERBS)
 
@@ -223,6 +265,10 @@ AnyStep = Annotated[
     | Annotated[Slow, Tag("slow")]
     | Annotated[Lose, Tag("lose")]
     | Annotated[PartialWrite, Tag("partial_write")]
-    | Annotated[BreakDisk, Tag("break_disk")],
+    | Annotated[BreakDisk, Tag("break_disk")]
+    | Annotated[CreateTopic, Tag("create_topic")]
+    | Annotated[DeleteTopic, Tag("delete_topic")]
+    | Annotated[AlterTopic, Tag("alter_topic")]
+    | Annotated[LagMetadata, Tag("lag_metadata")],
     Discriminator(_verb_of, custom_error_type="verb", custom_error_message="verb"),
 ]

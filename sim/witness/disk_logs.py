@@ -11,6 +11,7 @@ from sim.disk import SimDisk
 from sim.witness.compacted import CompactedPartition
 from sim.witness.log_reader import DiskEye, LogReader
 from storage.batch import Record
+from storage.disk.checkpoints import PartitionMetadataFile
 from storage.disk.filesystem import join
 
 Marks = tuple[Mark, ...]
@@ -33,6 +34,21 @@ class DiskLogs:
     def expect_compaction(self, partition: str) -> None:
         """Remember the records of this partition's log from now on, because it may be compacted."""
         self._compacted[partition] = CompactedPartition(self._jury.ghost.partition(partition).truth)
+
+    def forget(self, broker: int, partition: str) -> None:
+        """Read the log of this replica from its start again: it is that of another topic of the name."""
+        self._readers.pop((broker, partition), None)
+
+    def begin_again(self, partition: str) -> None:
+        """Forget the records of a deleted topic."""
+        if partition in self._compacted:
+            self.expect_compaction(partition)
+
+    def written_topic_id(self, broker: int, partition: str) -> str | None:
+        """Returns the topic id beside the log on the broker's disk, None if there is none."""
+        file_system = self._eyes[broker].file_system
+        directory = self._directory_of(broker, partition)
+        return PartitionMetadataFile(file_system, directory).read() if file_system.exists(directory) else None
 
     def is_compacted(self, partition: str) -> bool:
         return partition in self._compacted

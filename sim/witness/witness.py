@@ -38,7 +38,9 @@ from sim.checkers.sightings import (
     Truncated,
 )
 from sim.witness.disk_logs import DiskLogs
+from sim.witness.topic_lives import TopicLives
 from sim.world.network import Exchange
+from storage.batch import iterate_batches
 
 Values = dict[str, int | str]
 
@@ -62,6 +64,9 @@ class EpochCache(Protocol):
 
 class ReplicaView(Protocol):
     """The part of a replica that the witness reads."""
+
+    @property
+    def topic_id(self) -> str: ...
 
     @property
     def log(self) -> ReplicaLog: ...
@@ -97,6 +102,10 @@ class Witness:
         # Records of the controller's log below this offset were seen when they were committed.
         self._reported_metadata_end = 0
         self._names: dict[str, TopicPartition] = {}
+        self._created: dict[str, Created] = {}
+        self.lives = TopicLives()
+        # Whether a step deletes a topic, so that the values of requests and answers are read.
+        self.reads_values = False
         self._handlers: dict[str, Callable[[Member, str, Values], None]] = {
             "replica.appended": self._on_appended,
             "replica.high_watermark": self._on_high_watermark,
@@ -120,7 +129,8 @@ class Witness:
         self._names[name] = topic_partition
         if is_compacted:
             self._logs.expect_compaction(name)
-        self.jury.see(Created(name, min_isr, flush_promised))
+        self._created[name] = Created(name, min_isr, flush_promised)
+        self.jury.see(self._created[name])
 
     def on_observes(self, node: Member, observes: list[Observe]) -> None:
         """Turn all observations of one step of a node into sightings."""
@@ -133,7 +143,7 @@ class Witness:
             if handler is not None:
                 values = dict(observe.fields)
                 partition = str(values["topic_partition"])
-                if partition in self._names:
+                if partition in self._names and self._is_present(node, partition):
                     if observe.kind.startswith(("replica.became", "replica.truncated")):
                         looked_at[partition] = None
                     handler(node, partition, values)
@@ -141,6 +151,27 @@ class Witness:
                 self._on_loaded(node.node_id)
         for partition in looked_at:
             self._look_at_epochs(node, partition)
+
+    def _is_present(self, node: Member, partition: str) -> bool:
+        """Whether the replica that the node has after this step is of the topic that exists, not of a deleted one."""
+        replica = (
+            node.core.replicas().get(self._names[partition]) if isinstance(node.core, HasReplicas) else None
+        )
+        if replica is not None and self.lives.hold(node.node_id, partition, replica.topic_id):
+            self._logs.forget(node.node_id, partition)
+        return self.lives.is_present(node.node_id, partition)
+
+    def _on_topic(self, kind: str, values: Values) -> None:
+        topic = str(values["topic"])
+        if kind == "controller.topic_created":
+            self.lives.begin(topic, str(values["topic_id"]))
+            return
+        self.lives.end(topic)
+        for name, topic_partition in self._names.items():
+            if topic_partition.topic == topic:
+                self.jury.ghost.begin_again(name)
+                self._logs.begin_again(name)
+                self.jury.see(self._created[name])
 
     def _on_controller_step(self, core: object, observes: list[Observe]) -> None:
         assert isinstance(core, Controller), core
@@ -165,6 +196,8 @@ class Witness:
         ]
         for observe in observes:
             values = dict(observe.fields)
+            if observe.kind in ("controller.topic_created", "controller.topic_deleted"):
+                self._on_topic(observe.kind, values)
             partition = str(values.get("topic_partition", ""))
             if partition not in self._names:
                 continue
@@ -237,6 +270,8 @@ class Witness:
     def on_died(self, broker: int, *, lost_power: bool) -> None:
         """Read what a crash or a power loss left of each log, and show it."""
         for partition in self._names:
+            if not self.lives.is_present(broker, partition):
+                continue
             reader = self._logs.reader(broker, partition)
             reader.power_lost()
             marks = self._logs.whole(broker, partition, reader.read_all())
@@ -244,6 +279,9 @@ class Witness:
 
     def _on_loaded(self, broker: int) -> None:
         for partition in self._names:
+            written_id = self._logs.written_topic_id(broker, partition) if self.reads_values else None
+            if not self.lives.may_be_present(partition, written_id):
+                continue
             reader = self._logs.reader(broker, partition)
             marks = self._logs.whole(broker, partition, reader.read_all())
             self.jury.see(Loaded(broker, partition, marks, reader.unsound))
@@ -253,16 +291,30 @@ class Witness:
         """Show what a node answers to producers, followers and consumers."""
         request = exchange.body
         if isinstance(request, ProduceRequest) and isinstance(body, ProduceResponse):
+            self._note_acknowledged(node_id, request, body)
             self._on_produced(node_id, request.acks, body)
         elif isinstance(request, FetchRequest) and isinstance(body, FetchResponse):
             self._on_fetched(node_id, request, body)
             if request.replica_id < 0:
                 self._on_served(node_id, body)
 
+    def _note_acknowledged(self, broker: int, request: ProduceRequest, body: ProduceResponse) -> None:
+        """Note which life of each topic has acknowledged the values, where a topic has several."""
+        if not self.reads_values:
+            return
+        for asked, answer in zip(request.partitions, body.partitions, strict=False):
+            if answer.error is ErrorCode.NONE:
+                for each in iterate_batches(asked.records):
+                    for record in each.records():
+                        value = (record.value or b"").decode()
+                        self.lives.note_acknowledged(broker, str(answer.topic_partition), value)
+
     def _on_produced(self, broker: int, acks: int, body: ProduceResponse) -> None:
         for answer in body.partitions:
             if answer.error is ErrorCode.NONE and answer.base_offset >= 0:
                 name = str(answer.topic_partition)
+                if not self.lives.is_present(broker, name):
+                    continue
                 durable_on: tuple[int, ...] = ()
                 if acks == -1 and self.jury.ghost.partition(name).flush_promised:
                     durable_on = tuple(
@@ -277,13 +329,18 @@ class Witness:
     def _on_fetched(self, broker: int, request: FetchRequest, body: FetchResponse) -> None:
         for asked, answer in zip(request.partitions, body.partitions, strict=False):
             epoch = asked.current_leader_epoch
-            if epoch >= 0 and answer.error is ErrorCode.NONE:
-                name = str(answer.topic_partition)
+            name = str(answer.topic_partition)
+            if epoch >= 0 and answer.error is ErrorCode.NONE and self.lives.is_present(broker, name):
                 self.jury.see(Fetched(broker, name, request.replica_id, epoch, answer.leader_epoch))
 
     def _on_served(self, broker: int, body: FetchResponse) -> None:
         for answer in body.partitions:
-            if answer.records:
-                partition = str(answer.topic_partition)
+            partition = str(answer.topic_partition)
+            if answer.records and self.reads_values:
+                for each in iterate_batches(answer.records):
+                    for record in each.records():
+                        value = (record.value or b"").decode()
+                        self.lives.note_served(broker, partition, record.offset, value)
+            if answer.records and self.lives.is_present(broker, partition):
                 marks = self._logs.originals(partition, marks_of(answer.records))
                 self.jury.see(Served(broker, partition, answer.high_watermark, marks))

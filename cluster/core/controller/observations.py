@@ -32,10 +32,10 @@ def observations(record: MetadataRecord, offset: int, before: MetadataImage) -> 
             return [observe("controller.broker_registered", broker=broker, broker_epoch=offset)]
         case BrokerChangeRecord():
             return _of_broker(record)
-        case TopicRecord(name=topic):
-            return [observe("controller.topic_created", topic=topic)]
-        case RemoveTopicRecord(name=topic):
-            return [observe("controller.topic_deleted", topic=topic)]
+        case TopicRecord(name=topic, topic_id=topic_id):
+            return [observe("controller.topic_created", topic=topic, topic_id=topic_id)]
+        case RemoveTopicRecord(name=topic, topic_id=topic_id):
+            return [observe("controller.topic_deleted", topic=topic, topic_id=topic_id)]
         case TopicConfigRecord(topic=topic):
             return [observe("controller.topic_configured", topic=topic)]
         case PartitionRecord():

@@ -49,7 +49,7 @@ def test_created_topic_is_led_and_in_sync() -> None:
     partitions = list(bench.controller.image.partitions())
     assert sorted(each.leader for each in partitions) == [1, 1, 2, 2, 3, 3]
     assert all(sorted(each.isr) == [1, 2, 3] and each.leader == each.replicas[0] for each in partitions)
-    assert bench.observed("controller.topic_created") == [{"topic": "t"}]
+    assert bench.observed("controller.topic_created") == [{"topic": "t", "topic_id": answer.topic_id}]
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a" * 250, "sp ace"])

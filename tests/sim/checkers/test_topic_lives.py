@@ -1,0 +1,68 @@
+"""The lives of a topic's name: promises of a deleted topic bind nobody."""
+
+from __future__ import annotations
+
+from cluster.core.broker.logs import text_topic_id
+from sim.checkers.ghost import Ghost
+from sim.witness.topic_lives import TopicLives
+
+OLD, NEW = "1f" * 16, "2e" * 16
+
+
+def recreated() -> TopicLives:
+    """Return the lives of a topic of which broker 2 still has the deleted one."""
+    lives = TopicLives()
+    lives.begin("t", OLD)
+    for broker in (1, 2):
+        assert not lives.hold(broker, "t-0", OLD)
+    lives.note_acknowledged(1, "t-0", "old")
+    lives.note_served(1, "t-0", 0, "old")
+    lives.end("t")
+    lives.begin("t", NEW)
+    assert lives.hold(1, "t-0", NEW)
+    lives.note_acknowledged(1, "t-0", "new")
+    lives.note_served(1, "t-0", 0, "new")
+    return lives
+
+
+def test_a_replica_of_the_deleted_topic_is_not_judged() -> None:
+    lives = recreated()
+    assert lives.is_present(1, "t-0") and not lives.is_present(2, "t-0")
+    lives.end("t")
+    assert not lives.is_present(1, "t-0") and not lives.exists("t")
+
+
+def test_a_log_is_of_the_topic_whose_id_lies_beside_it() -> None:
+    lives = recreated()
+    assert lives.may_be_present("t-0", text_topic_id(NEW)) and lives.may_be_present("t-0", None)
+    assert not lives.may_be_present("t-0", text_topic_id(OLD))
+
+
+def test_only_what_the_present_topic_acknowledged_or_served_must_stay() -> None:
+    lives = recreated()
+    assert lives.was_acknowledged_by_present("t-0", "new") and lives.was_read_from_present("t-0", 0, "new")
+    assert not lives.was_acknowledged_by_present("t-0", "old")
+    assert not lives.was_read_from_present("t-0", 0, "old")
+
+
+def test_a_value_that_both_acknowledged_must_be_in_the_present_topic() -> None:
+    lives = recreated()
+    lives.note_acknowledged(1, "t-0", "old")
+    assert lives.was_acknowledged_by_present("t-0", "old")
+
+
+def test_a_topic_that_was_never_reported_is_compared_with_nothing() -> None:
+    lives = TopicLives()
+    assert lives.is_present(1, "t-0") and lives.may_be_present("t-0", None) and not lives.exists("t")
+    assert lives.was_acknowledged_by_present("t-0", "a")
+
+
+def test_the_ghost_of_a_deleted_topic_leaves_nothing_to_the_next() -> None:
+    ghost = Ghost()
+    first = ghost.partition("t-0")
+    first.leader, first.epoch = 1, 7
+    for name in ("t-0~2", "t-0~3"):
+        ghost.begin_again("t-0")
+        present = ghost.partition("t-0")
+        assert (present.name, present.leader, present.epoch) == (name, -1, -1)
+    assert first.leader == 1

@@ -1,0 +1,77 @@
+"""Steps that create, delete and alter topics, and metadata that a broker replays late."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.run import RunResult, Verdict, run_scenario
+from sim.scenario.model import ScenarioError, parse_scenario
+
+HEAD = """\
+scenario: topics
+duration: 6s
+cluster: {brokers: 2}
+topics:
+  t: {partitions: 1, replicas: 2}
+  u: {partitions: 1, replicas: 2, exists: false}
+producers:
+  - {topic: t, rate: 20/s, acks: all}
+consumers:
+  - {topic: t}
+steps:
+"""
+RECREATED = """\
+  - lag_metadata: follower(t/0)
+    for: 1s
+  - delete_topic: t
+  - create_topic: t
+    leader: broker 2
+  - at: +1500ms
+    alter_topic: t
+    config: {retention.ms: 3600000}
+  - create_topic: u
+"""
+
+
+def run(steps: str) -> RunResult:
+    return run_scenario(parse_scenario(HEAD + steps), 1)
+
+
+def test_a_topic_that_is_created_again_keeps_what_it_acknowledged_since() -> None:
+    result = run(RECREATED)
+    assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
+    told = "\n".join(result.story)
+    for words in ("delete topic t", "create topic t, led by broker 2", "alter topic t: retention.ms=3600000"):
+        assert words in told
+    assert told.index("replays no metadata") < told.index("replays metadata again")
+    assert "u-0: leads epoch 0" in told.replace("broker-1     ", "").replace("broker-2     ", "")
+
+
+def test_a_topic_that_stays_deleted_is_not_judged() -> None:
+    result = run("  - at: 3s\n    delete_topic: t\n")
+    assert not result.violations
+
+
+def test_c1_a_leader_that_does_not_compare_topic_ids_is_found() -> None:
+    result = run_scenario(parse_scenario(HEAD + RECREATED), 1, bug="without-check-topic-id")
+    assert result.verdict is Verdict.VIOLATED
+    assert "in-sync-replicas" in {found.checker for found in result.violations}
+
+
+@pytest.mark.parametrize(
+    ("step", "what"),
+    [
+        ("delete_topic: x", "unknown topic 'x'"),
+        ("create_topic: x", "unknown topic 'x'"),
+        ("create_topic: t\n    leader: broker 9", "unknown node 'broker 9'"),
+        ("alter_topic: t\n    config: {min.insync.replicas: 2}", "min.insync.replicas cannot change"),
+        ("alter_topic: t\n    config: {retention.moons: 2}", "retention.moons"),
+        ("alter_topic: t\n    config: {}", "config"),
+        ("lag_metadata: controller\n    for: 1s", "the controller replays no metadata"),
+        ("lag_metadata: broker 1", "for"),
+    ],
+)
+def test_a_bad_topic_step_is_refused_with_its_line(step: str, what: str) -> None:
+    with pytest.raises(ScenarioError, match=r"^bad\.yaml:1[234]: ") as raised:
+        parse_scenario(f"{HEAD}  - {step}\n", "bad.yaml")
+    assert what in str(raised.value)
