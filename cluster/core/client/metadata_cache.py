@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import final
 
+from cluster.core import fencing
 from cluster.core.effects import BOOTSTRAP, Effect, LearnEndpoint, Send
 from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
@@ -88,9 +89,12 @@ class MetadataCache:
         known = self.topics.setdefault(topic.name, KnownTopic(metadata_offset=metadata_offset))
         is_newer_view = metadata_offset > known.metadata_offset
         known.metadata_offset = max(metadata_offset, known.metadata_offset)
-        # A broker that lags may still know an earlier topic of the name.
-        if is_newer_view or known.topic_id == NO_TOPIC_ID:
-            known.topic_id = topic.topic_id
+        if known.topic_id != NO_TOPIC_ID and not fencing.is_same_topic(topic.topic_id, known.topic_id):
+            # A broker that lags still knows an earlier topic of the name, whose epochs may be higher.
+            if not is_newer_view:
+                return
+            known.leaders.clear()
+        known.topic_id = topic.topic_id
         for partition in topic.partitions:
             old = known.leaders.get(partition.partition)
             if old is None or is_newer_view or partition.leader_epoch >= old.leader_epoch:

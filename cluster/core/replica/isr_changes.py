@@ -160,7 +160,7 @@ class IsrChanges:
         is_of_epoch = fencing.is_same_leader_epoch(body.leader_epoch, leader.leader_epoch)
         if not is_of_epoch or fencing.is_older_partition_epoch(body.partition_epoch, replica.partition_epoch):
             return
-        if body.partition_epoch == replica.partition_epoch:
+        if not fencing.is_newer_partition_epoch(body.partition_epoch, replica.partition_epoch):
             if not isinstance(leader.isr, CommittedIsr) and frozenset(body.isr) == leader.isr.committed.isr:
                 # The controller has committed the same ISR before, so nothing has changed.
                 leader.revert_proposal()

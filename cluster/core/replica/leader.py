@@ -135,7 +135,9 @@ class Leader:
 
         Nobody else may join (KIP-841, KIP-903).
         """
-        is_same_life = follower.broker_epoch == self.image.broker_epoch(follower.broker_id)
+        is_same_life = fencing.is_same_life(
+            follower.broker_epoch, self.image.broker_epoch(follower.broker_id)
+        )
         return is_same_life and self.image.is_active(follower.broker_id)
 
     def has_reached_epoch(self, follower: FollowerProgress) -> bool:

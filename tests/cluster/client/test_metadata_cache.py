@@ -18,13 +18,15 @@ T0 = TopicPartition("t", 0)
 BROKERS = tuple(BrokerEndpoint(broker_id=number, host="h", port=number) for number in (1, 2))
 
 
-def answer(leader: int, leader_epoch: int, *, metadata_offset: int = -1) -> MetadataResponse:
+def answer(
+    leader: int, leader_epoch: int, *, metadata_offset: int = -1, topic_id: str = "1f" * 16
+) -> MetadataResponse:
     partition = PartitionMetadata(
         partition=0, leader=leader, leader_epoch=leader_epoch, replicas=(1, 2), isr=(1, 2)
     )
     return MetadataResponse(
         brokers=BROKERS,
-        topics=(TopicMetadata(name="t", partitions=(partition,)),),
+        topics=(TopicMetadata(name="t", topic_id=topic_id, partitions=(partition,)),),
         metadata_offset=metadata_offset,
     )
 
@@ -52,6 +54,13 @@ def test_older_leader_epoch_of_a_lagging_broker_is_ignored() -> None:
 
 def test_older_leader_epoch_in_a_newer_view_is_a_topic_created_again() -> None:
     assert leader_of(cache_of(answer(2, 5, metadata_offset=9), answer(1, 0, metadata_offset=10))) == 1
+
+
+def test_kip_516_a_broker_that_lags_does_not_bring_back_a_deleted_topic_with_higher_epochs() -> None:
+    new = answer(1, 0, metadata_offset=10, topic_id="2e" * 16)
+    cache = cache_of(answer(2, 5, metadata_offset=8), new, answer(2, 6, metadata_offset=9))
+    assert (leader_of(cache), cache.topic_id("t")) == (1, "2e" * 16)
+    assert cache.topic_id("u") == ""
 
 
 def test_a_hint_is_new_only_with_a_newer_epoch() -> None:
