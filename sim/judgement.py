@@ -112,7 +112,7 @@ class FinalLogs:
         check = HistoryCheck(self._history, self._jury.ghost, logs, self._lives)
         for what in check.findings():
             self._jury.report(check.name, what)
-        clients = ClientHistoryCheck(self._history, self._jury.ghost, logs)
+        clients = ClientHistoryCheck(self._history, self._jury.ghost, logs, self._lives)
         for what in clients.findings(kept):
             self._jury.report(clients.name, what)
         for name in self._names:

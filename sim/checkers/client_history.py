@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import final
 
 from sim.checkers.ghost import Ghost
-from sim.checkers.history import FinalLog
+from sim.checkers.history import ONE_LIFE, FinalLog, Lives
 from sim.hosts.history import History, Outcome, SendOperation
 
 
@@ -16,13 +16,15 @@ class ClientHistoryCheck:
 
     A record that was acknowledged without an offset is in the log. A record whose send was refused, or that nobody
     sent, was never read. The records of an idempotent producer are in each log in the order of their sends. A consumer
-    read every record below its position. Excused losses (see the ghost) break no rule.
+    read every record below its position, unless its topic was deleted meanwhile. Excused losses (see the ghost) break no rule.
     """
 
     name = "client-history"
 
-    def __init__(self, history: History, ghost: Ghost, final_logs: Mapping[str, FinalLog]) -> None:
-        self._history, self._ghost, self._logs = history, ghost, final_logs
+    def __init__(
+        self, history: History, ghost: Ghost, final_logs: Mapping[str, FinalLog], lives: Lives = ONE_LIFE
+    ) -> None:
+        self._history, self._ghost, self._logs, self._lives = history, ghost, final_logs, lives
         self._sends = {send.value: send for send in history.sends}
 
     def findings(self, kept: Mapping[str, FinalLog]) -> Iterator[str]:
@@ -37,6 +39,8 @@ class ClientHistoryCheck:
         exposed = {(read.partition, read.value) for read in self._history.reads}
         for send in self._history.sends:
             if send.outcome is not Outcome.OK or send.offset >= 0 or send.acks == 0:
+                continue
+            if not self._lives.was_acknowledged_by_present(send.partition, send.value):
                 continue
             is_kept = send.value in placed.get(send.partition, set())
             may_be_lost = send.acks == 1 and (send.partition, send.value) not in exposed
@@ -73,6 +77,8 @@ class ClientHistoryCheck:
         for read in self._history.reads:
             seen[read.consumer, read.partition].add(read.offset)
         for (consumer, partition), position in self._history.positions.items():
+            if self._lives.was_deleted(partition):
+                continue
             log = kept.get(partition, {})
             missing = [offset for offset in sorted(log) if offset < position]
             missing = [offset for offset in missing if offset not in seen[consumer, partition]]

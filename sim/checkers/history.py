@@ -16,6 +16,8 @@ class Lives(Protocol):
 
     def was_read_from_present(self, partition: str, offset: int, value: str) -> bool: ...
 
+    def was_deleted(self, partition: str) -> bool: ...
+
 
 @final
 class OneLife:
@@ -26,6 +28,9 @@ class OneLife:
 
     def was_read_from_present(self, partition: str, offset: int, value: str) -> bool:
         return True
+
+    def was_deleted(self, partition: str) -> bool:
+        return False
 
 
 ONE_LIFE = OneLife()

@@ -19,6 +19,7 @@ class TopicLives:
     def __init__(self) -> None:
         # NO_LIFE after a deletion; a name that was never reported has no entry, and is not compared.
         self._present: dict[str, str] = {}
+        self._deleted: set[str] = set()
         self._held: dict[tuple[int, str], str] = {}
         # By record served or acknowledged: the life of the topic that held it.
         self._served: dict[tuple[str, int, str], str] = {}
@@ -30,6 +31,7 @@ class TopicLives:
     def end(self, topic: str) -> None:
         assert self._present.get(topic, "?") != NO_LIFE, topic
         self._present[topic] = NO_LIFE
+        self._deleted.add(topic)
 
     def exists(self, topic: str) -> bool:
         return self._present.get(topic, NO_LIFE) != NO_LIFE
@@ -64,6 +66,10 @@ class TopicLives:
 
     def was_read_from_present(self, partition: str, offset: int, value: str) -> bool:
         return self._is_now(partition, self._served.get((partition, offset, value)))
+
+    def was_deleted(self, partition: str) -> bool:
+        """Whether a topic of that name was ever deleted: a reader's position may be from the one before."""
+        return partition.rpartition("-")[0] in self._deleted
 
     def _is_now(self, partition: str, topic_id: str | None) -> bool:
         present = self._present.get(partition.rpartition("-")[0])

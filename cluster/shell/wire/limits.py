@@ -76,9 +76,14 @@ TOPIC_PARTITION = Fields({"topic": TOPIC, "partition": PARTITION})
 EPOCH_END = Fields({"epoch": EPOCH, "end_offset": OFFSET})
 ENDPOINT = Fields({"broker_id": BROKER, "host": HOST, "port": PORT})
 ISR_MEMBER = Fields({"broker_id": BROKER, "broker_epoch": BROKER_EPOCH})
+HEADER = Fields(
+    {"cluster_id": CLUSTER_ID, "broker_id": BROKER, "broker_epoch": BROKER_EPOCH, "incarnation": ID}
+)
+OFFLINE_PARTITION = Fields({"topic_partition": TOPIC_PARTITION, "topic_id": ID})
 FETCH_PARTITION = Fields(
     {
         "topic_partition": TOPIC_PARTITION,
+        "topic_id": ID,
         "fetch_offset": OFFSET,
         "current_leader_epoch": EPOCH_OR_NONE,
         "last_fetched_epoch": EPOCH_OR_NONE,
@@ -99,7 +104,7 @@ FETCH_PARTITION_RESPONSE = Fields(
         "records": RECORDS,
     }
 )
-PRODUCE_PARTITION = Fields({"topic_partition": TOPIC_PARTITION, "records": RECORDS})
+PRODUCE_PARTITION = Fields({"topic_partition": TOPIC_PARTITION, "topic_id": ID, "records": RECORDS})
 PRODUCE_PARTITION_RESPONSE = Fields(
     {
         "topic_partition": TOPIC_PARTITION,
@@ -125,6 +130,7 @@ PARTITION_METADATA = Fields(
 TOPIC_METADATA = Fields(
     {
         "name": TOPIC,
+        "topic_id": ID,
         "error": ERROR,
         "configs": CONFIGS,
         "partitions": Many(PARTITION_METADATA, MAX_PARTITIONS),
@@ -150,6 +156,8 @@ PARTS: dict[type, Fields] = {
     messages.EpochEnd: EPOCH_END,
     messages.BrokerEndpoint: ENDPOINT,
     messages.IsrMember: ISR_MEMBER,
+    messages.Header: HEADER,
+    messages.OfflinePartition: OFFLINE_PARTITION,
     messages.FetchPartition: FETCH_PARTITION,
     messages.FetchPartitionResponse: FETCH_PARTITION_RESPONSE,
     messages.ProducePartition: PRODUCE_PARTITION,
@@ -163,6 +171,7 @@ REQUEST_BOUNDS: dict[type, Mapping[str, Bound]] = {
     messages.FetchRequest: {
         "replica_id": BROKER_OR_NONE,
         "broker_epoch": BROKER_EPOCH,
+        "header": Optional(HEADER),
         "max_wait_ms": MILLISECONDS,
         "min_bytes": SIZE,
         "max_bytes": SIZE,
@@ -175,13 +184,18 @@ REQUEST_BOUNDS: dict[type, Mapping[str, Bound]] = {
     },
     messages.ListOffsetsRequest: {
         "topic_partition": TOPIC_PARTITION,
+        "topic_id": ID,
         "timestamp": Whole(messages.EARLIEST_TIMESTAMP, LONG_MAX, ErrorCode.INVALID_TIMESTAMP),
         "current_leader_epoch": EPOCH_OR_NONE,
     },
     messages.MetadataRequest: {"topics": TOPICS},
     messages.DescribeReplicasRequest: {"topics": TOPICS},
     messages.InitProducerIdRequest: {},
-    messages.AllocateProducerIdsRequest: {"broker_id": BROKER, "broker_epoch": BROKER_EPOCH},
+    messages.AllocateProducerIdsRequest: {
+        "header": Optional(HEADER),
+        "broker_id": BROKER,
+        "broker_epoch": BROKER_EPOCH,
+    },
     messages.CreateTopicRequest: {
         "name": TOPIC,
         "partitions": Whole(messages.DEFAULT_COUNT, INT_MAX, ErrorCode.INVALID_PARTITIONS),
@@ -196,14 +210,17 @@ REQUEST_BOUNDS: dict[type, Mapping[str, Bound]] = {
             MAX_ASSIGNED,
             ErrorCode.INVALID_PARTITIONS,
         ),
+        "header": Optional(HEADER),
     },
-    messages.DeleteTopicRequest: {"name": TOPIC},
-    messages.AlterTopicConfigsRequest: {"name": TOPIC, "configs": CONFIGS},
+    messages.DeleteTopicRequest: {"name": TOPIC, "header": Optional(HEADER)},
+    messages.AlterTopicConfigsRequest: {"name": TOPIC, "configs": CONFIGS, "header": Optional(HEADER)},
     messages.CreatePartitionsRequest: {
         "name": TOPIC,
         "count": Whole(0, INT_MAX, ErrorCode.INVALID_PARTITIONS),
+        "header": Optional(HEADER),
     },
     messages.RegisterBrokerRequest: {
+        "header": Optional(HEADER),
         "broker_id": BROKER,
         "incarnation": ID,
         "host": HOST,
@@ -212,22 +229,26 @@ REQUEST_BOUNDS: dict[type, Mapping[str, Bound]] = {
         "cluster_id": CLUSTER_ID,
     },
     messages.BrokerHeartbeatRequest: {
+        "header": Optional(HEADER),
         "broker_id": BROKER,
         "broker_epoch": BROKER_EPOCH,
         "metadata_offset": OFFSET,
         "want_fence": FLAG,
         "want_shutdown": FLAG,
-        "offline_partitions": Many(TOPIC_PARTITION, MAX_PARTITIONS),
+        "offline_partitions": Many(OFFLINE_PARTITION, MAX_PARTITIONS),
     },
     messages.AlterPartitionRequest: {
+        "header": Optional(HEADER),
         "broker_id": BROKER,
         "broker_epoch": BROKER_EPOCH,
         "topic_partition": TOPIC_PARTITION,
+        "topic_id": ID,
         "leader_epoch": EPOCH_OR_NONE,
         "partition_epoch": EPOCH_OR_NONE,
         "new_isr": Many(ISR_MEMBER, MAX_REPLICAS),
     },
     messages.FetchMetadataRequest: {
+        "header": Optional(HEADER),
         "broker_id": BROKER,
         "offset": OFFSET,
         "max_wait_ms": MILLISECONDS,
