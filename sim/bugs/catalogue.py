@@ -12,6 +12,7 @@ from cluster.core.replica.progress import FollowerProgress
 from sim.bugs.client_bugs import CLIENT_BUGS
 from sim.bugs.planting import Bug, Replacement
 from storage.log import PartitionLog
+from storage.producers.entry import AppendOrigin
 from storage.segment import LogSegment
 
 Original = Callable[..., Any]
@@ -67,6 +68,13 @@ def _committed_only(original: Original) -> Original:
         return committed_isr(leader.isr).isr
 
     return counted_isr
+
+
+def _of_a_client(original: Original) -> Original:
+    def maybe_roll(appends: object, checked: object, now_ms: int, origin: AppendOrigin) -> bool:
+        return bool(original(appends, checked, now_ms, AppendOrigin.CLIENT))
+
+    return maybe_roll
 
 
 CATALOGUE: tuple[Bug, ...] = (
@@ -131,4 +139,9 @@ CATALOGUE: tuple[Bug, ...] = (
         found_by="cut-leader-acks-1",
     ),
     *CLIENT_BUGS,
+    Bug(
+        name="follower-refuses-large-set",
+        story="A follower refuses a set above segment.bytes, which was lowered after the leader's append (C7).",
+        replacements=(Replacement(target="storage.log.appends:Appends._maybe_roll", make=_of_a_client),),
+    ),
 )

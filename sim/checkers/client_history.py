@@ -16,7 +16,8 @@ class ClientHistoryCheck:
 
     A record that was acknowledged without an offset is in the log. A record whose send was refused, or that nobody
     sent, was never read. The records of an idempotent producer are in each log in the order of their sends. A consumer
-    read every record below its position, unless its topic was deleted meanwhile. Excused losses (see the ghost) break no rule.
+    read every record below its position, unless its topic was deleted meanwhile. Excused losses (see the ghost) break
+    no rule.
     """
 
     name = "client-history"
