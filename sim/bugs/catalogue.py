@@ -12,7 +12,6 @@ from cluster.core.replica.progress import FollowerProgress
 from sim.bugs.client_bugs import CLIENT_BUGS
 from sim.bugs.planting import Bug, Replacement
 from storage.log import PartitionLog
-from storage.producers.entry import AppendOrigin
 from storage.segment import LogSegment
 
 Original = Callable[..., Any]
@@ -70,9 +69,9 @@ def _committed_only(original: Original) -> Original:
     return counted_isr
 
 
-def _of_a_client(original: Original) -> Original:
-    def maybe_roll(appends: object, checked: object, now_ms: int, origin: AppendOrigin) -> bool:
-        return bool(original(appends, checked, now_ms, AppendOrigin.CLIENT))
+def _never_above_a_segment(original: Original) -> Original:
+    def maybe_roll(appends: object, checked: object, now_ms: int, may_exceed_segment: bool) -> bool:
+        return bool(original(appends, checked, now_ms, False))
 
     return maybe_roll
 
@@ -142,6 +141,8 @@ CATALOGUE: tuple[Bug, ...] = (
     Bug(
         name="follower-refuses-large-set",
         story="A follower refuses a set above segment.bytes, which was lowered after the leader's append (C7).",
-        replacements=(Replacement(target="storage.log.appends:Appends._maybe_roll", make=_of_a_client),),
+        replacements=(
+            Replacement(target="storage.log.appends:Appends._maybe_roll", make=_never_above_a_segment),
+        ),
     ),
 )

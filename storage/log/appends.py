@@ -117,17 +117,23 @@ class Appends:
             only=batches[0] if batches[0].size_bytes == len(records) else None,
         )
 
-    def as_follower(self, records: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:
+    def as_follower(
+        self, records: Buffer, *, leader_epoch: int, now_ms: int, may_exceed_segment: bool = False
+    ) -> AppendInfo:
         """Write whole batches with the leader's offsets, which may have gaps between them.
 
         An incomplete batch at the end is dropped. `leader_epoch` is the epoch in which the fetch was sent: the first
         batch of a later epoch and all batches after it are skipped (FET-9, KAFKA-18723). Raises CorruptBatch,
-        OffsetsOutOfOrder, UnexpectedAppendOffset for a first offset below the log end, InvalidTransactionState,
-        OffsetsExhausted; nothing is written then. Raises StorageError when the disk fails:
+        OffsetsOutOfOrder, UnexpectedAppendOffset for a first offset below the log end, RecordBatchTooLarge,
+        InvalidTransactionState, OffsetsExhausted; nothing is written then. Raises StorageError when the disk fails:
         the log is offline then, and some of the bytes may be written.
+
+        With `may_exceed_segment` a set larger than segment.bytes gets a segment of its own, in place of
+        RecordBatchTooLarge as in Kafka: segment.bytes may have been lowered after the leader's append.
         """
         self._online.check()
-        return self._append_in_order(analyze(records, leader_epoch), now_ms, _REPLICATION)
+        checked = analyze(records, leader_epoch)
+        return self._append_in_order(checked, now_ms, _REPLICATION, may_exceed_segment=may_exceed_segment)
 
     def _append_numbered(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Write batches that the leader of a quorum has numbered and stamped itself."""
@@ -141,7 +147,9 @@ class Appends:
             check_batch_size(largest_batch_bytes(checked), self._rules)
         return self._append_in_order(checked, now_ms, _RAFT_LEADER)
 
-    def _append_in_order(self, checked: NumberedSet, now_ms: int, origin: AppendOrigin) -> AppendInfo:
+    def _append_in_order(
+        self, checked: NumberedSet, now_ms: int, origin: AppendOrigin, *, may_exceed_segment: bool = False
+    ) -> AppendInfo:
         """Write batches that have offsets already: these must increase and be at or above the log end (AP4, AP8)."""
         if not checked.columns:
             return self._nothing(checked.skipped_bytes)
@@ -156,7 +164,7 @@ class Appends:
                 first_offset,
                 last_offset,
             )
-        return self._write(checked, now_ms, origin)
+        return self._write(checked, now_ms, origin, may_exceed_segment=may_exceed_segment)
 
     def _nothing(self, skipped_bytes: int = 0) -> AppendInfo:
         return AppendInfo(
@@ -167,7 +175,13 @@ class Appends:
         )
 
     def _write(
-        self, checked: CheckedSet, now_ms: int, origin: AppendOrigin, guard: VerificationGuard | None = None
+        self,
+        checked: CheckedSet,
+        now_ms: int,
+        origin: AppendOrigin,
+        guard: VerificationGuard | None = None,
+        *,
+        may_exceed_segment: bool = False,
     ) -> AppendInfo:
         """Write a checked set. Raises what `as_leader` and `as_follower` raise; only with StorageError some of it is
         written.
@@ -197,7 +211,7 @@ class Appends:
                 local.config.segment_bytes,
                 self._max_segment_ms,
             ):
-                has_rolled = self._maybe_roll(checked, now_ms, origin)
+                has_rolled = self._maybe_roll(checked, now_ms, may_exceed_segment)
                 active = local.segments.active
             prepared = None
             if checked.producer_batches:
@@ -245,15 +259,12 @@ class Appends:
                 # Magic 0 and 1 have no leader epochs, so the known epochs would be wrong for these records.
                 self._epochs.clear_and_flush()
 
-    def _maybe_roll(self, checked: CheckedSet, now_ms: int, origin: AppendOrigin) -> bool:
-        """Begin a new segment if the active one cannot take `checked` (LS4). Returns whether it did.
-
-        A follower takes what its leader has, even if segment.bytes was lowered after the leader's append: such a set
-        gets a segment of its own. From others it is refused. Raises RecordBatchTooLarge.
-        """
+    def _maybe_roll(self, checked: CheckedSet, now_ms: int, may_exceed_segment: bool) -> bool:
+        """Begin a new segment if the active one cannot take `checked` (LS4). Returns whether it did. Raises
+        RecordBatchTooLarge, unless the set may exceed segment.bytes."""
         local, size_bytes = self._local, len(checked.records)
         segment_bytes = local.config.segment_bytes
-        if size_bytes > segment_bytes and origin is not _REPLICATION:
+        if size_bytes > segment_bytes and not may_exceed_segment:
             raise RecordBatchTooLarge(
                 f"a set of {size_bytes} bytes is larger than segment.bytes={segment_bytes}"
             )

@@ -277,12 +277,16 @@ class Fetchers:
         log, leader_epoch = replica.log, asked.current_leader_epoch
         assert leader_epoch != NO_EPOCH, replica.topic_partition
         try:
-            info = log.append_as_follower(records, leader_epoch=leader_epoch, now_ms=now_ms)
+            info = log.append_as_follower(
+                records, leader_epoch=leader_epoch, now_ms=now_ms, may_exceed_segment=True
+            )
         except UnexpectedAppendOffset as error:
             if not _holds_log_start(log, error):
                 raise
             self._truncations.truncate_fully(now_ms, replica, error.first_offset)
-            info = log.append_as_follower(records, leader_epoch=leader_epoch, now_ms=now_ms)
+            info = log.append_as_follower(
+                records, leader_epoch=leader_epoch, now_ms=now_ms, may_exceed_segment=True
+            )
         if not info.is_empty:
             assert log.local.log_end_offset == info.last_offset + 1, (log.local.log_end_offset, info)
             self._context.report_appended(replica, info.first_offset, info.last_offset, "follower")

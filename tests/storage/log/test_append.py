@@ -104,6 +104,8 @@ def test_ap10_a_set_above_segment_bytes_is_refused() -> None:
     log = open_log(new_file_system(), LogConfig(segment_bytes=200, segment_index_bytes=1200))
     with pytest.raises(RecordBatchTooLarge):
         lead(log, produced(value_bytes=200))
+    with pytest.raises(RecordBatchTooLarge):
+        follow(log, batch(0, value_bytes=200))
     assert log.local.segments.size_bytes == 0 and log.log_end_offset == 0
 
 

@@ -238,14 +238,27 @@ def test_ep13_a_log_of_today_has_epochs_and_old_messages_leave_none_in_the_file(
     check_old_messages_empty_the_epochs(1)
 
 
+def follow_above(log: PartitionLog, data: bytes) -> AppendInfo:
+    return log.append_as_follower(data, leader_epoch=100, now_ms=NOW_MS, may_exceed_segment=True)
+
+
+def test_ap10_the_whole_set_is_checked_against_segment_bytes() -> None:
+    one = len(batch(0))
+    log = open_log(new_file_system(), LogConfig(segment_bytes=2 * one, segment_index_bytes=1200))
+    assert follow(log, batch(0) + batch(1)).last_offset == 1
+    with pytest.raises(RecordBatchTooLarge, match=f"{3 * one} bytes"):
+        follow(log, batch(2) + batch(3) + batch(4))
+    assert log.log_end_offset == 2
+
+
 def test_ap10_a_follower_takes_a_set_above_segment_bytes_into_a_segment_of_its_own() -> None:
     """Check C7: segment.bytes was lowered after the leader's append, and the follower must not stand still."""
     one = len(batch(0))
     log = open_log(new_file_system(), LogConfig(segment_bytes=2 * one, segment_index_bytes=1200))
     # An empty segment takes the set without a roll.
-    assert follow(log, batch(0) + batch(1) + batch(2)).last_offset == 2
+    assert follow_above(log, batch(0) + batch(1) + batch(2)).last_offset == 2
     assert follow(log, batch(3)).has_rolled
-    assert follow(log, batch(4) + batch(5) + batch(6)).has_rolled
+    assert follow_above(log, batch(4) + batch(5) + batch(6)).has_rolled
     assert [segment.base_offset for segment in log.local.segments] == [0, 3, 4]
     assert read_offsets(log) == list(range(7))
 
