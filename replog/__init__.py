@@ -5,6 +5,7 @@ All public names are here. Each is loaded when it is first used, so that reading
 
 from __future__ import annotations
 
+from replog import _early  # isort: skip  # noqa: F401
 import importlib
 import importlib.util
 from typing import TYPE_CHECKING

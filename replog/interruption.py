@@ -13,24 +13,23 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING
+
+from replog._early import end_at_once
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-INTERRUPTED = 3
 # Whether this process runs one command and then ends. In any other one, handlers are its owner's affair.
 _is_ours = False
-MESSAGE = b"error: interrupted\n"
 
 
 def end_on_ctrl_c() -> None:
     """Let Ctrl-C end this process at once, with the message and status of an interruption."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, end_at_once):
         global _is_ours
         _is_ours = True
-        signal.signal(signal.SIGINT, _end_at_once)
+        signal.signal(signal.SIGINT, end_at_once)
         sys.unraisablehook = _interrupt_again
 
 
@@ -44,7 +43,7 @@ def end_with(status: int) -> None:
 @contextmanager
 def raised_on_ctrl_c() -> Iterator[None]:
     """Let Ctrl-C raise KeyboardInterrupt within this block, for code that cleans up."""
-    if signal.getsignal(signal.SIGINT) is not _end_at_once:
+    if signal.getsignal(signal.SIGINT) is not end_at_once:
         yield
         return
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,7 +52,7 @@ def raised_on_ctrl_c() -> Iterator[None]:
     finally:
         # A command may have set a handler of its own.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, _end_at_once)
+            signal.signal(signal.SIGINT, end_at_once)
 
 
 @contextmanager
@@ -62,17 +61,12 @@ def ends_on_ctrl_c() -> Iterator[None]:
     if not _is_ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    signal.signal(signal.SIGINT, _end_at_once)
+    signal.signal(signal.SIGINT, end_at_once)
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGINT) is _end_at_once:
+        if signal.getsignal(signal.SIGINT) is end_at_once:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _end_at_once(number: int, frame: FrameType | None) -> None:
-    os.write(2, MESSAGE)
-    os._exit(INTERRUPTED)
 
 
 def _interrupt_again(unraisable: UnraisableHookArgs) -> None:

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from replog import _early
 from tests.places import GOLDEN
 
-# It sends the signal at the N-th import after the command was entered, where Python's own handler would raise.
+# It sends the signal at the N-th import after the first one of the package, where Python's own handler would raise.
 AT_AN_IMPORT = """
 import os, signal, sys
 class Pressed:
     left = int(os.environ["PRESS_AT"])
     def find_spec(self, name, path=None, target=None):
-        if "replog.cli" in sys.modules:
+        if "replog._early" in sys.modules:
             self.left -= 1
             if self.left == 0:
                 os.kill(os.getpid(), signal.SIGINT)
@@ -135,3 +136,21 @@ def test_a_call_from_a_program_leaves_its_handlers_alone() -> None:
         " or sys.unraisablehook is not sys.__unraisablehook__)"
     )
     assert run_code(code) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("argument", "original", "is_command"),
+    [
+        ("/usr/bin/replog", ["python", "/usr/bin/replog", "up"], True),
+        ("-m", ["python", "-X", "dev", "-m", "replog", "up"], True),
+        ("-m", ["python", "-m", "pytest", "replog"], False),
+        ("/home/me/program.py", ["python", "/home/me/program.py"], False),
+        ("", ["python"], False),
+    ],
+)
+def test_only_the_command_changes_what_ctrl_c_does_at_its_import(
+    monkeypatch: pytest.MonkeyPatch, argument: str, original: list[str], is_command: bool
+) -> None:
+    monkeypatch.setattr(sys, "argv", [argument])
+    monkeypatch.setattr(sys, "orig_argv", original)
+    assert _early.is_command() is is_command
