@@ -5,7 +5,11 @@ All public names are here. Each is loaded when it is first used, so that reading
 
 from __future__ import annotations
 
-from replog import _early  # isort: skip  # noqa: F401
+# First, because from here on Ctrl-C ends the command with one line.
+# isort: off
+from replog import _early  # noqa: F401
+
+# isort: on
 import importlib
 import importlib.util
 from typing import TYPE_CHECKING
