@@ -39,7 +39,7 @@ from cluster.core.client.produce_answers import (
     results_of,
 )
 from cluster.core.client.producer_identity import IdentityKeeper
-from cluster.core.client.waiting_records import PendingRecord, WaitingRecords, size_bound
+from cluster.core.client.waiting_records import PendingRecord, WaitingRecords, flaw_of, size_bound
 from cluster.core.effects import Send, SetTimer, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired
@@ -50,7 +50,6 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from storage.batch.record import Header, Record
-from storage.codec.utf8 import is_encodable
 from storage.draws import Draws
 
 WAKE_TIMER = "producer.wake"
@@ -205,15 +204,10 @@ class ProducerCore:
         error, message = ErrorCode.NONE, ""
         if self._is_closing:
             error, message = ErrorCode.INVALID_REQUEST, "the producer is closed"
-        elif record.size_bytes > self.config.max_request_size:
-            error = ErrorCode.MESSAGE_TOO_LARGE
-            message = f"{record.size_bytes} bytes are above max.request.size {self.config.max_request_size}"
+        elif flaw := flaw_of(record, self.config.max_request_size):
+            error, message = flaw
         elif self.buffered_bytes + record.size_bytes > self.config.buffer_memory:
             error, message = ErrorCode.REQUEST_TIMED_OUT, "buffer.memory is exhausted"
-        elif record.timestamp_ms < 0:
-            error, message = ErrorCode.INVALID_TIMESTAMP, f"the timestamp {record.timestamp_ms} is negative"
-        elif record.headers and not all(is_encodable(name) for name, _ in record.headers):
-            error, message = ErrorCode.INVALID_RECORD, "the name of a header cannot be written as UTF-8"
         if error is ErrorCode.NONE:
             return None
         number = NO_PARTITION if record.partition is None else record.partition

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple, final
 
+from cluster.core.errors import ErrorCode
 from storage.batch.record import Header
+from storage.codec.utf8 import is_encodable
 
 # The most that the header of a batch and the lengths and deltas of one record take together.
 RECORD_OVERHEAD_BYTES = 96
@@ -36,6 +38,18 @@ def size_bound(key: bytes | None, value: bytes | None, headers: tuple[Header, ..
     for name, header_value in headers:
         size += 10 + 4 * len(name) + len(header_value or b"")
     return size
+
+
+def flaw_of(record: PendingRecord, max_request_size: int) -> tuple[ErrorCode, str] | None:
+    """Returns why a record cannot be sent whatever the brokers say, as an error and a message; None if it can."""
+    if record.size_bytes > max_request_size:
+        text = f"{record.size_bytes} bytes are above max.request.size {max_request_size}"
+        return ErrorCode.MESSAGE_TOO_LARGE, text
+    if record.timestamp_ms < 0:
+        return ErrorCode.INVALID_TIMESTAMP, f"the timestamp {record.timestamp_ms} is negative"
+    if record.headers and not all(is_encodable(name) for name, _ in record.headers):
+        return ErrorCode.INVALID_RECORD, "the name of a header cannot be written as UTF-8"
+    return None
 
 
 @final

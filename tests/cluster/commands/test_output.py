@@ -84,12 +84,18 @@ def test_a_reader_that_leaves_is_noticed_while_nothing_is_written() -> None:
 
 
 def test_what_is_no_pipe_is_not_watched() -> None:
-    async def main(stream: IO[bytes]) -> None:
-        Output(stream).watch(lambda: None)
+    called: list[str] = []
 
-    asyncio.run(main(io.BytesIO()))
+    async def main(stream: IO[bytes]) -> bool:
+        output = Output(stream)
+        output.watch(lambda: called.append("left"))
+        await asyncio.sleep(0)
+        return output.is_closed
+
+    assert not asyncio.run(main(io.BytesIO()))
     with open(os.devnull, "wb", buffering=0) as stream:
-        asyncio.run(main(stream))
+        assert not asyncio.run(main(stream))
+    assert called == []
 
 
 def test_a_full_disk_is_raised_and_what_was_written_counts() -> None:
