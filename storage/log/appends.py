@@ -50,6 +50,7 @@ class Appends:
         "_plain",
         "_producers",
         "_rules",
+        "_segment_bytes",
     )
 
     def __init__(
@@ -69,7 +70,7 @@ class Appends:
         """Check all later appends by the rules of `config`."""
         self._rules = ValidationRules.from_config(config)
         self._plain = PlainBatches(self._rules)
-        self._max_segment_ms = config.max_segment_ms
+        self._segment_bytes, self._max_segment_ms = config.segment_bytes, config.max_segment_ms
 
     def as_leader(
         self,
@@ -191,6 +192,7 @@ class Appends:
         """
         local, before = self._local, self._local.log_end_offset
         last_offset, size_bytes = checked.last_offset, len(checked.records)
+        end, max_timestamp, columns = last_offset + 1, checked.max_timestamp, checked.columns
         if last_offset >= LONG_MAX:
             raise OffsetsExhausted(
                 f"{local.directory}: the log end offset {before} cannot move past {last_offset}, "
@@ -203,13 +205,10 @@ class Appends:
             elif leader_epoch != self._epochs.last_epoch or leader_epoch < 0:
                 # Otherwise the epoch is known already, and began at or below the log end, where a leader appends.
                 self._epochs.assign(leader_epoch, checked.first_offset)
-            active, has_rolled = local.segments.active, False
+            active, has_rolled = local.segments.last, False
+            assert active is not None, "a log without a segment"
             if not active.has_room_for(
-                size_bytes,
-                last_offset,
-                checked.max_timestamp,
-                local.config.segment_bytes,
-                self._max_segment_ms,
+                size_bytes, last_offset, max_timestamp, self._segment_bytes, self._max_segment_ms
             ):
                 has_rolled = self._maybe_roll(checked, now_ms, may_exceed_segment)
                 active = local.segments.active
@@ -219,30 +218,30 @@ class Appends:
                 if prepared.duplicate is not None:
                     return self._duplicate(prepared.duplicate, checked)
             assert last_offset >= before, (last_offset, before)
-            active.append(last_offset, checked.records, checked.columns, checked.max_timestamp)
+            active.append(last_offset, checked.records, columns, max_timestamp)
             # Whatever fails from here on, these offsets are used (T35).
-            local.end_at(last_offset + 1, active.base_offset, active.records.size_bytes)
+            local.end_at(end, active.base_offset, active.records.size_bytes)
             if prepared is not None:
                 self._commit_producers(prepared)
         except OSError as error:
             raise self._online.failed("append", error) from error
-        self._producers.reached(last_offset + 1)
+        self._producers.reached(end)
         # A set without a producer id opens no transaction, so the first unstable offset stays.
         if prepared is not None or self._marks.first_unstable is not None:
             self._marks.refresh_first_unstable()
-        assert local.log_end_offset == last_offset + 1, (local.log_end, last_offset)
+        assert local.log_end_offset == end, (local.log_end, end)
         # All fields in order: the constructor would take twice as long.
         return _NEW(
             AppendInfo,
             (
                 checked.first_offset,
                 last_offset,
-                checked.max_timestamp,
+                max_timestamp,
                 checked.offset_of_max_timestamp,
                 checked.log_append_time_ms,
                 self._marks.log_start_offset,
                 leader_epoch,
-                1 if checked.columns is None else len(checked.columns),
+                1 if columns is None else len(columns),
                 size_bytes,
                 False,
                 has_rolled,
@@ -263,7 +262,7 @@ class Appends:
         """Begin a new segment if the active one cannot take `checked` (LS4). Returns whether it did. Raises
         RecordBatchTooLarge, unless the set may exceed segment.bytes."""
         local, size_bytes = self._local, len(checked.records)
-        segment_bytes = local.config.segment_bytes
+        segment_bytes = self._segment_bytes
         if size_bytes > segment_bytes and not may_exceed_segment:
             raise RecordBatchTooLarge(
                 f"a set of {size_bytes} bytes is larger than segment.bytes={segment_bytes}"

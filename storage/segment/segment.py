@@ -46,6 +46,7 @@ class LogSegment:
         "_created_ms",
         "_file_system",
         "_first_batch_timestamp",
+        "_has_index_room",
         "_index_interval_bytes",
         "_is_deleted",
         "_max_timestamp",
@@ -85,6 +86,8 @@ class LogSegment:
         self._bytes_since_last_index_entry = 0
         self._first_batch_timestamp: int | None = None
         self._max_timestamp: TimestampOffset | None = None
+        # Whether the indexes were not full when they were last looked at; only an append makes them fuller.
+        self._has_index_room = False
         self._is_deleted = False
 
     @classmethod
@@ -228,6 +231,7 @@ class LogSegment:
         assert unindexed_bytes >= 0, (unindexed_bytes, position)
         if unindexed_bytes > self._index_interval_bytes:
             self.indexes.append(last_offset, position, greatest)
+            self._has_index_room = not self.indexes.are_full
             unindexed_bytes = 0
         self._bytes_since_last_index_entry = unindexed_bytes + len(data)
 
@@ -244,6 +248,7 @@ class LogSegment:
         assert counted_from < size_bytes, (counted_from, position, size_bytes)
         if entries.offsets:
             self.indexes.append_all(entries)
+            self._has_index_room = not self.indexes.are_full
         self._bytes_since_last_index_entry = size_bytes - counted_from
 
     def note_aborted(self, transaction: AbortedTransaction) -> None:
@@ -263,17 +268,13 @@ class LogSegment:
         `size_bytes`, `last_offset` and `max_timestamp` are those of the set, the limits those of the topic.
         """
         first = self._first_batch_timestamp
-        offset_index, time_index = self.indexes.lazy_offset.index, self.indexes.lazy_time.index
         return (
-            first is not None
+            self._has_index_room
+            and first is not None
             and first >= 0
             and max_timestamp - first <= max_segment_ms - self._roll_jitter_ms
             and self.records.size_bytes <= max_segment_bytes - size_bytes
             and 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
-            and offset_index is not None
-            and not offset_index.is_full
-            and time_index is not None
-            and not time_index.is_full
         )
 
     def should_roll(
@@ -298,7 +299,8 @@ class LogSegment:
         most_ms = max_segment_ms - self._roll_jitter_ms
         if size > 0 and self.time_waited_for_roll(now_ms, max_timestamp) > most_ms:
             return True
-        return self.indexes.are_full
+        self._has_index_room = not self.indexes.are_full
+        return not self._has_index_room
 
     def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
         """The age that decides about a roll, in milliseconds (LS5).

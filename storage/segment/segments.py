@@ -11,15 +11,19 @@ from storage.segment.segment import LogSegment
 
 @final
 class LogSegments:
-    """The segments of one log by base offset. Ranges are ranges of offsets, with an exclusive end."""
+    """The segments of one log by base offset. Ranges are ranges of offsets, with an exclusive end.
 
-    __slots__ = ("_bases", "_by_base", "_last")
+    Anybody may read `last`, the segment with the greatest base offset, None without segments; only the methods here
+    set it.
+    """
+
+    __slots__ = ("_bases", "_by_base", "last")
 
     def __init__(self) -> None:
         self._bases: list[int] = []
         self._by_base: dict[int, LogSegment] = {}
         # Kept apart, because every append reads it.
-        self._last: LogSegment | None = None
+        self.last: LogSegment | None = None
 
     def __len__(self) -> int:
         return len(self._bases)
@@ -40,13 +44,9 @@ class LogSegments:
         return self._by_base[self._bases[0]] if self._bases else None
 
     @property
-    def last(self) -> LogSegment | None:
-        return self._last
-
-    @property
     def active(self) -> LogSegment:
         """The last segment, which takes appends. Every open log has one."""
-        active = self._last
+        active = self.last
         assert active is not None, "a log without a segment"
         return active
 
@@ -63,22 +63,22 @@ class LogSegments:
         if before is None:
             self._bases.insert(bisect_left(self._bases, segment.base_offset), segment.base_offset)
         self._by_base[segment.base_offset] = segment
-        self._last = self._by_base[self._bases[-1]]
+        self.last = self._by_base[self._bases[-1]]
         assert len(self._bases) == len(self._by_base), (self._bases, segment.base_offset)
-        assert self._last.base_offset >= segment.base_offset, (self._last, segment)
+        assert self.last.base_offset >= segment.base_offset, (self.last, segment)
         return before
 
     def remove(self, base_offset: int) -> None:
         """Remove the segment with that base offset, if there is one."""
         if self._by_base.pop(base_offset, None) is not None:
             del self._bases[bisect_left(self._bases, base_offset)]
-            self._last = self._by_base[self._bases[-1]] if self._bases else None
+            self.last = self._by_base[self._bases[-1]] if self._bases else None
             assert len(self._bases) == len(self._by_base), (self._bases, base_offset)
 
     def clear(self) -> None:
         self._bases.clear()
         self._by_base.clear()
-        self._last = None
+        self.last = None
 
     def update_parent_directory(self, directory: str) -> None:
         """Use the new name of the directory; only the remembered paths change."""

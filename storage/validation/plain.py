@@ -81,15 +81,17 @@ class PlainBatches:
             or crc32c(records[CRC_COVERS_FROM:] if is_short else memoryview(records)[CRC_COVERS_FROM:]) != crc
         ):
             return None
-        buffer = records if type(records) is bytearray else bytearray(records)
         # Slices of bytes cost less than slices of a bytearray.
-        scan = self._scanner.scan(records if type(records) is bytes else buffer, count)
+        if type(records) is bytes:
+            buffer, scan = bytearray(records), self._scanner.scan(records, count)
+        else:
+            buffer = records if type(records) is bytearray else bytearray(records)
+            scan = self._scanner.scan(buffer, count)
         if scan is None:
             return None
-        least_delta, greatest_delta, has_null_key = scan
-        if has_null_key and self._is_compacted:
+        if self._is_compacted and scan.has_null_key:
             return None
-        least, greatest = base_time + least_delta, base_time + greatest_delta
+        least, greatest = base_time + scan.least_timestamp_delta, base_time + scan.greatest_timestamp_delta
         # A negative one may stand for no timestamp.
         if (
             least < 0
