@@ -194,10 +194,7 @@ class Appends:
         last_offset, size_bytes = checked.last_offset, len(checked.records)
         end, max_timestamp, columns = last_offset + 1, checked.max_timestamp, checked.columns
         if last_offset >= LONG_MAX:
-            raise OffsetsExhausted(
-                f"{local.directory}: the log end offset {before} cannot move past {last_offset}, "
-                f"the last possible offset is {LONG_MAX}"
-            )
+            raise self._exhausted(last_offset)
         try:
             leader_epoch, epoch_starts = checked.leader_epoch, checked.epoch_starts
             if epoch_starts is not None:
@@ -247,6 +244,12 @@ class Appends:
                 has_rolled,
                 checked.skipped_bytes,
             ),
+        )
+
+    def _exhausted(self, last_offset: int) -> OffsetsExhausted:
+        return OffsetsExhausted(
+            f"{self._local.directory}: the log end offset {self._local.log_end_offset} cannot move past {last_offset}, "
+            f"the last possible offset is {LONG_MAX}"
         )
 
     def _note_epochs(self, epoch_starts: Sequence[EpochStart]) -> None:
