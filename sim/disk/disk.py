@@ -176,6 +176,15 @@ class SimDisk:
             if change.fate is Fate.PENDING and change.is_write
         )
 
+    def pending_names(self) -> dict[int, str]:
+        """Returns the pending changes of names by number, oldest first: the name added, empty where one is removed."""
+        found = {
+            change.sequence: change.target_name
+            for directory in self._cache.dirty_directories.values()
+            for change in directory.changes
+        }
+        return {sequence: found[sequence] for sequence in sorted(found)}
+
     def fingerprint(self) -> bytes:
         """Returns a digest of every name and byte that a process sees; equal trees have equal digests."""
         digest = blake2b(digest_size=16)

@@ -70,9 +70,7 @@ def replace_segments(
         _mark_complete(file_system, directory, coming)
     for segment in reversed(coming):
         segments.add(segment)
-    _retire(segments, going, {segment.base_offset for segment in coming})
-    # Without this sync a power loss could bring an old one back beside the one that replaces it.
-    file_system.sync_directory(directory)
+    _retire(file_system, directory, segments, going, coming)
     for segment in coming:
         segment.change_file_suffixes(SWAP_SUFFIX, "")
         # A start that finds swaps below and above a live segment would delete the live one.
@@ -104,9 +102,19 @@ def _mark_complete(file_system: FileSystem, directory: str, coming: Sequence[Log
     file_system.sync_directory(directory)
 
 
-def _retire(segments: LogSegments, going: Sequence[LogSegment], coming_bases: set[int]) -> None:
+def _retire(
+    file_system: FileSystem,
+    directory: str,
+    segments: LogSegments,
+    going: Sequence[LogSegment],
+    coming: Sequence[LogSegment],
+) -> None:
+    """Take the old segments out of the map and rename them to `.deleted`, durably."""
+    coming_bases = {segment.base_offset for segment in coming}
     for segment in going:
         if segment.base_offset not in coming_bases:
             segments.remove(segment.base_offset)
         assert segments.get(segment.base_offset) is not segment, segment
         segment.change_file_suffixes("", DELETED_SUFFIX)
+    # Without this sync a power loss could bring an old one back beside the one that replaces it.
+    file_system.sync_directory(directory)

@@ -11,7 +11,7 @@ from storage.disk.checkpoints import CleanShutdownFile
 from storage.disk.filesystem import FileSystem, OpenMode, dirname
 from storage.log.local_log import LocalLog
 from storage.segment import LogSegment
-from storage.segment.names import CLEANED_SUFFIX, SWAP_SUFFIX
+from storage.segment.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 
 Original = Callable[..., object]
 
@@ -99,6 +99,16 @@ def _mark_then_shut_down(sound: Original) -> Original:
 def _mark_without_sync(file_system: FileSystem, directory: str, coming: list[LogSegment]) -> None:
     for segment in reversed(coming):
         segment.change_file_suffixes(CLEANED_SUFFIX, SWAP_SUFFIX)
+
+
+def _retire_without_sync(
+    file_system: FileSystem, directory: str, segments: Any, going: list[LogSegment], coming: list[LogSegment]
+) -> None:
+    bases = {segment.base_offset for segment in coming}
+    for segment in going:
+        if segment.base_offset not in bases:
+            segments.remove(segment.base_offset)
+        segment.change_file_suffixes("", DELETED_SUFFIX)
 
 
 def _rename_nothing(manager: LogManager, log: Any, suffix: str) -> str:
@@ -219,6 +229,14 @@ MISTAKES: tuple[Bug, ...] = (
             Replacement(target="storage.segment.replace:_mark_complete", make=_always(_mark_without_sync)),
         ),
         found_by="swap",
+    ),
+    Bug(
+        name="live-before-old-are-deleted",
+        story="the new segments get their live names before the `.deleted` names of the old ones are on the disk",
+        replacements=(
+            Replacement(target="storage.segment.replace:_retire", make=_always(_retire_without_sync)),
+        ),
+        found_by="swap-joined",
     ),
     Bug(
         name="swap-before-flush",

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from sim.disk import SimDisk, Tear
 from storage.draws import Draws
+from storage.segment.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 
 # Above this number, the sets of survivors are sampled.
 MOST_PENDING = 12
@@ -101,6 +102,25 @@ def survivor_sets(pending: Sequence[int], draws: Draws, *identity: int) -> Itera
         masks += [draws.bits("survivors", *identity, number) & whole for number in range(SAMPLED_SETS)]
     for mask in dict.fromkeys(masks):
         yield tuple(sequence for bit, sequence in enumerate(pending) if mask >> bit & 1)
+
+
+def name_losses(disk: SimDisk, pending: Sequence[int]) -> Iterator[Loss]:
+    """Yield losses of whole kinds of names: of the names with one suffix all are kept or all are lost.
+
+    A file system may write the live names of a swap and lose the `.deleted` ones that came before them, or the
+    other way round. Where much is pending, no sampled set is likely to be one of these.
+    """
+    kinds: dict[str, set[int]] = {}
+    for sequence, name in disk.pending_names().items():
+        _, _, kind = name.rpartition(".")
+        kinds.setdefault(
+            kind if f".{kind}" in (DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX) else "", set()
+        ).add(sequence)
+    if len(kinds) < 2:
+        return
+    for names in kinds.values():
+        yield Loss(tuple(sequence for sequence in pending if sequence not in names))
+        yield Loss(tuple(sequence for sequence in pending if sequence in names))
 
 
 def torn_losses(disk: SimDisk, pending: Sequence[int]) -> Iterator[Loss]:

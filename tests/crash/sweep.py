@@ -13,7 +13,15 @@ from storage.draws import Draws
 from tests.crash.model import Expectation, Found, judge
 from tests.crash.recovery import START_MS, start_and_check
 from tests.crash.stage import CrashPoint, Recording
-from tests.crash.states import AFTER_AN_APPEND, Loss, StateName, few_losses, survivor_sets, torn_losses
+from tests.crash.states import (
+    AFTER_AN_APPEND,
+    Loss,
+    StateName,
+    few_losses,
+    name_losses,
+    survivor_sets,
+    torn_losses,
+)
 from tests.crash.workloads import Workload, record
 from tests.storage.logs import batch
 
@@ -125,6 +133,7 @@ class Sweep:
         yield Loss(None)
         yield Loss(tuple(pending))
         yield Loss(())
+        yield from name_losses(point.disk, pending)
         yield from torn_losses(point.disk, pending)
         yield from map(Loss, survivor_sets(pending, self._draws, number))
 

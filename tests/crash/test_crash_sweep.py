@@ -11,11 +11,13 @@ from sim.disk import SimDisk, Tear
 from sim.disk.life import Life
 from storage.disk.filesystem import OpenMode, read_file
 from storage.draws import Draws
-from tests.crash.jobs import BY_NAME
+from tests.crash.jobs import BY_NAME, MISTAKES_BY_NAME
 from tests.crash.mistakes import MISTAKES
 from tests.crash.model import Batch, Expectation, Found, Log, judge
-from tests.crash.states import AFTER_AN_APPEND, Loss, StateName, survivor_sets, torn_losses
+from tests.crash.stage import CrashPoint
+from tests.crash.states import AFTER_AN_APPEND, Loss, StateName, name_losses, survivor_sets, torn_losses
 from tests.crash.sweep import Sweep
+from tests.crash.workloads import record
 
 # The stride of the crash points in each workload. The sweep itself takes all.
 SLICE = {"roll": 20, "stop-start": 45, "start": 25, "start-cut": 12, "swap": 24, "delete": 21, "snapshot": 25}
@@ -60,6 +62,29 @@ def test_up_to_twelve_pending_changes_every_set_may_survive() -> None:
     assert sampled == list(survivor_sets(range(20), Draws(0), 7))
     assert {(), tuple(range(20)), (3,), tuple(range(5))} <= set(sampled)
     assert 200 < len(sampled) < 400
+
+
+def test_names_of_a_swap_are_pending_of_one_kind_only_and_are_kept_or_lost_by_kind() -> None:
+    def points_of_two_kinds() -> list[CrashPoint]:
+        points = record(BY_NAME["swap-joined"]).points
+        return [point for point in points if len(set(kinds(point.disk.pending_names()))) > 1]
+
+    assert points_of_two_kinds() == []
+    with planted(MISTAKES_BY_NAME["live-before-old-are-deleted"]):
+        points = points_of_two_kinds()
+    assert points
+    for point in points:
+        pending, names = point.disk.pending_sequences(), point.disk.pending_names()
+        for loss in name_losses(point.disk, pending):
+            assert loss.kept is not None
+            kept = set(kinds({number: name for number, name in names.items() if number in loss.kept}))
+            lost = set(kinds({number: name for number, name in names.items() if number not in loss.kept}))
+            assert not kept & lost and (len(kept) == 1 or len(lost) == 1)
+
+
+def kinds(names: dict[int, str]) -> list[str]:
+    suffixes = (".deleted", ".swap", ".cleaned")
+    return [next((suffix for suffix in suffixes if name.endswith(suffix)), "") for name in names.values()]
 
 
 def test_a_state_is_made_again_from_its_name() -> None:

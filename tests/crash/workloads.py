@@ -303,22 +303,23 @@ def swap(stage: Stage) -> None:
     lead(stage, epoch=1)
 
 
-def _halve(stage: Stage) -> None:
+def _halve(stage: Stage, *, joined: bool = False) -> None:
     try:
-        _replace_by_half(stage)
+        _replace_by_half(stage, joined)
     except OSError as error:
         raise stage.log().online.failed("swap", error) from error
 
 
-def _replace_by_half(stage: Stage) -> None:
+def _replace_by_half(stage: Stage, joined: bool) -> None:
     log = stage.log()
     old = list(log.local.segments)[:2]
     coming = []
-    for segment in old:
+    for sources in [old] if joined else [[segment] for segment in old]:
+        segment = sources[0]
         new = create_cleaned_segment(
             log.local.file_system, log.directory, segment.base_offset, stage.config, stage.now_ms
         )
-        for data in segment.records.batches():
+        for data in (data for source in sources for data in source.records.batches()):
             if data.base_offset % 4:
                 new.append(data.last_offset, data.tobytes())
         new.on_become_inactive()
@@ -326,6 +327,13 @@ def _replace_by_half(stage: Stage) -> None:
         new.records.set_modified(segment.records.modified_ms())
         coming.append(new)
     replace_segments(log.local.file_system, log.directory, log.local.segments, coming, old)
+
+
+def swap_joined(stage: Stage) -> None:
+    """Replace two segments by one, as compaction does: an old one that came back would be beside the new one."""
+    with_topic(stage, 15)
+    stage.step("swap", lambda: _halve(stage, joined=True), keeps_some=True)
+    lead(stage, epoch=1)
 
 
 def start_after_damage(stage: Stage) -> None:
@@ -397,6 +405,7 @@ WORKLOADS = tuple(
         ("create", "partitions with and without a topic id", create),
         ("delete", "a partition, and make it again", delete),
         ("swap", "segments replaced by compacted ones", swap),
+        ("swap-joined", "two segments replaced by one", swap_joined),
         ("compaction", "a round of the cleaner", compaction),
         ("start", "start-up over damage and leftovers", start_after_damage),
         ("start-cut", "start-up over damage in the first of four segments", damage_in_the_middle),

@@ -121,6 +121,28 @@ def test_any_sequence_of_batches_is_scanned_as_each_alone(data: st.DataObject) -
             assert scanner.scan(content, count) == scanned(content, count)
 
 
+@pytest.mark.parametrize("count", [8, 9, 16, 64, 74])
+@pytest.mark.parametrize("header_count", [1, 2, -1], ids=["one", "two", "negative"])
+def test_lv22_equal_records_with_a_header_count_and_no_headers_are_broken(
+    count: int, header_count: int
+) -> None:
+    """Eight and more records are compared by columns, which must not take an equal byte for a right one."""
+    content = bytearray(build_batch([Record(index, NOW, b"k", b"value") for index in range(count)]))
+    position = HEADER_SIZE
+    for _ in range(count):
+        end = position + 1 + (content[position] >> 1)
+        assert content[end - 1] == 0
+        content[end - 1] = header_count << 1 if header_count >= 0 else 1
+        position = end
+    assert position == len(content)
+    assert scanned(content, count) is None
+    # Nor is such a batch remembered as a shape, or taken for one that is known.
+    scanner = RecordScanner(HEADER_SIZE)
+    assert [scanner.scan(content, count) for _ in range(3)] == [None] * 3
+    sound = build_batch([Record(index, NOW, b"k", b"value") for index in range(count)])
+    assert knowing(sound, count).scan(content, count) is None
+
+
 def test_records_that_only_look_like_a_run_make_no_shape() -> None:
     """The second record reads as one of the first's shape, though its fields are elsewhere.
 

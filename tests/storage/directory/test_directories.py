@@ -184,6 +184,17 @@ def test_ll5_the_broker_epoch_is_known_where_all_directories_agree() -> None:
     assert logs.was_clean and logs.previous_broker_epoch == 3
 
 
+def test_ll5_the_broker_epoch_is_unknown_while_a_directory_is_offline() -> None:
+    """What the missing directory says is not known, so nobody may rely on the epoch of the others."""
+    disk = new_disk()
+    assert started(disk).shutdown(3)
+    disk.break_directory("two")
+    logs = opened(disk)
+    assert [each.directory for each in logs.offline] == ["two"]
+    assert [each.previous_broker_epoch for each in logs.online] == [3, 3]
+    assert logs.previous_broker_epoch is None
+
+
 def test_ap16_a_directory_that_fails_later_is_not_marked_and_its_logs_are_dropped() -> None:
     disk = new_disk()
     logs = started(disk)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from sim.disk import PowerLoss
 from sim.disk.life import Dead, Life
 from storage.config import LogConfig
+from storage.directory.manager import LogManager
 from storage.disk.filesystem import OpenMode, join
+from storage.disk.os_filesystem import OsFileSystem
 from storage.draws import Draws
 from storage.errors import DirectoryInUse, InconsistentTopicId, InvalidTopic, StorageError
 from storage.recovery.cut import RecoveryCut
@@ -362,3 +367,64 @@ def test_a_checkpoint_taken_before_a_deletion_is_not_written_after_it() -> None:
     disk.crash_process()
     log = started(disk).logs["t-0"]
     assert (log.high_watermark, log.log_end_offset) == (0, 5)
+
+
+@pytest.mark.parametrize("is_later", [False, True], ids=["delete", "delete_later"])
+def test_ll4_a_topic_made_again_is_not_emptied_by_the_log_start_of_the_deleted_one(is_later: bool) -> None:
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    append_each(log, 10)
+    log.marks.update_high_watermark(10)
+    log.marks.maybe_increment_log_start_offset(6)
+    log.flushes.flush()
+    logs.checkpoint_recovery_points()
+    logs.checkpoint_log_start_offsets()
+    logs.checkpoint_high_watermarks()
+    assert logs.delete_later("t", 0, NOW_MS) if is_later else logs.delete("t", 0)
+    append_each(logs.create("t", 0), 2)
+    disk.crash_process()
+    log = started(disk).logs["t-0"]
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (0, 0, 2)
+    assert read_offsets(log) == [0, 1]
+
+
+def test_ll1_the_lock_is_held_until_all_of_a_stop_is_done() -> None:
+    """A second process that starts while the first one stops would append between a flush and its mark."""
+    disk = new_disk()
+    logs = started(disk)
+    append_each(logs.create("t", 0), 5)
+    append_each(logs.create("u", 0), 5)
+    logs.delete_later("u", 0, NOW_MS)
+    calls: list[str] = []
+
+    def start_another(verb: str, path: str) -> None:
+        disk.observer = None
+        with pytest.raises(DirectoryInUse):
+            manager(disk)
+        calls.append(f"{verb} {path}")
+        disk.observer = start_another
+
+    disk.observer = start_another
+    assert logs.shutdown()
+    disk.observer = None
+    # The last one makes the mark of the clean stop durable.
+    assert len(calls) > 10 and calls[-1] == f"sync_directory {DIRECTORY}", calls
+    assert started(disk).was_clean
+
+
+def test_ll5_a_stop_leaves_no_file_open_of_logs_that_wait_for_their_deletion(tmp_path: Path) -> None:
+    def open_files() -> list[str]:
+        links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+        paths = [os.readlink(link) for link in links if os.path.lexists(link)]
+        return sorted(path for path in paths if path.startswith(str(tmp_path)))
+
+    logs = LogManager(OsFileSystem(), f"{tmp_path}/data", SMALL, NOW_MS, Draws(1))
+    logs.load(NOW_MS)
+    for topic in ("t", "u", "v"):
+        append_each(logs.create(topic, 0), 30)
+    logs.delete_later("u", 0, NOW_MS)
+    logs.delete_later("v", 0, NOW_MS)
+    assert any("u-0" in path or "-delete" in path for path in open_files())
+    assert logs.shutdown()
+    assert open_files() == []

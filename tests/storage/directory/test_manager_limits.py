@@ -103,6 +103,16 @@ def test_ll4_a_log_without_a_checkpoint_entry_starts_at_zero() -> None:
     assert marks == [(0, 0, 0), (2, 5, 4)]
 
 
+@pytest.mark.parametrize("high_watermark", [-1, -5, -(1 << 63)])
+def test_ll4_a_negative_high_watermark_in_the_checkpoint_counts_as_the_log_start(high_watermark: int) -> None:
+    disk = new_disk()
+    append_each(started(disk).create("t", 0), 6)
+    disk.crash_process()
+    write(disk, "replication-offset-checkpoint", b"0\n1\nt 0 %d\n" % high_watermark)
+    log = started(disk).logs["t-0"]
+    assert (log.high_watermark, log.log_end_offset) == (0, 6)
+
+
 def test_ll5_a_stop_before_the_logs_are_loaded_leaves_a_mark_only_where_there_was_one() -> None:
     for was_clean in (False, True):
         disk = new_disk()

@@ -94,6 +94,30 @@ def test_batches_of_an_older_producer_epoch_are_not_recalled() -> None:
     assert [each.last_offset for each in entry.batch_metadata] == [3, 4]
 
 
+def test_ps5_a_new_epoch_after_a_restart_begins_its_sequences_where_the_recalled_ones_of_the_old_did() -> (
+    None
+):
+    """A batch that counted as a retry of the old epoch would be answered and never written."""
+    file_system = new_file_system()
+    log = open_log(file_system)
+    for sequence in range(5):
+        send(log, sequence)
+    log.close()
+    log = open_log(file_system, clean=True)
+    assert len(log.producers.producers[7].batch_metadata) == 5
+    sent = [send(log, sequence, producer_epoch=1) for sequence in range(5)]
+    assert [(each.first_offset, each.is_duplicate) for each in sent] == [
+        (5 + number, False) for number in range(5)
+    ]
+    assert offsets_of_retries_in_epoch(log, 1, range(5)) == [5, 6, 7, 8, 9]
+
+
+def offsets_of_retries_in_epoch(log: PartitionLog, producer_epoch: int, sequences: range) -> list[int]:
+    retries = [send(log, sequence, producer_epoch=producer_epoch) for sequence in sequences]
+    assert all(retry.is_duplicate for retry in retries)
+    return [retry.first_offset for retry in retries]
+
+
 def test_batches_before_a_gap_in_the_sequences_are_not_recalled() -> None:
     file_system = new_file_system()
     log = open_log(file_system)

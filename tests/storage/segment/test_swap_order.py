@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sim.disk import SimFileSystem
+from sim.disk.life import Life
 from storage.disk.filesystem import read_file
 from storage.errors import StorageError
 from storage.segment.replace import replace_segments
@@ -72,6 +73,34 @@ def test_ll28_new_segments_in_any_order_take_their_names_from_the_highest_down_a
     for live in ("3.log", "4.log", "5.log"):
         place = logs.index(f"rename {live}.swap {live}")
         assert logs[place + 1] == "sync", live
+
+
+def test_ll28_the_old_names_are_on_the_disk_before_a_new_one_is_live() -> None:
+    """A power loss that kept a live name and lost a `.deleted` one would leave an old segment beside the new one."""
+    disk = new_disk()
+    file_system = new_file_system(disk)
+    log = old_log(file_system)
+    old = [segment for segment in log.local.segments if segment.base_offset < 9]
+    assert len(old) == 3
+    new = cleaned(file_system, 0, [2])
+    disk.sync_all()
+    seen: list[str] = []
+
+    def lose_what_is_not_live(verb: str, path: str) -> None:
+        names = disk.pending_names()
+        kept = [number for number, name in names.items() if name and name[-1] not in "dp"]
+        twin = disk.snapshot()
+        twin.lose_power_keeping(kept)
+        left = [name for name in twin.file_system(Life()).list(DIRECTORY) if name.endswith(".log")]
+        is_new = f"{0:020d}.log.swap" not in twin.file_system(Life()).list(DIRECTORY) and kept
+        if is_new:
+            seen.append(verb)
+            assert [int(name[:20]) for name in left if int(name[:20]) in (3, 6)] == [], (verb, path, left)
+
+    disk.observer = lose_what_is_not_live
+    replace_segments(file_system, DIRECTORY, log.local.segments, [new], old)
+    disk.observer = None
+    assert seen
 
 
 def test_ll28_an_old_segment_that_has_left_the_map_is_passed_over() -> None:
