@@ -5,8 +5,9 @@ Times are milliseconds, sizes bytes. Kafka: LogConfig, TopicConfig.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 from storage.codec.compression import Compression
@@ -16,6 +17,9 @@ INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
 
 _DAY_MS = 86_400_000
+# One entry of a time index; an offset index has smaller ones.
+_LEAST_INDEX_BYTES = 12
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 # The range of each number, both ends inclusive, as in Kafka's ConfigDef.
 _LIMITS: dict[str, tuple[float, float]] = {
@@ -101,11 +105,6 @@ class LogConfig:
         for policy in self.cleanup_policies:
             if policy not in _POLICIES:
                 raise ConfigError(f"cleanup.policy={self.cleanup_policy}: unknown policy {policy!r}")
-        if self.is_compacted and self.max_compaction_lag_ms < self.min_compaction_lag_ms:
-            raise ConfigError(
-                f"max.compaction.lag.ms={self.max_compaction_lag_ms}: must be at least "
-                f"min.compaction.lag.ms={self.min_compaction_lag_ms}"
-            )
 
     @property
     def cleanup_policies(self) -> tuple[str, ...]:
@@ -134,10 +133,38 @@ class LogConfig:
             return min(self.max_compaction_lag_ms, self.segment_ms)
         return self.segment_ms
 
+    @property
+    def index_bytes(self) -> int:
+        """The size of an index of an active segment: segment.index.bytes, but room for one entry at least.
+
+        Kafka accepts smaller values and then cannot create the log.
+        """
+        return max(self.segment_index_bytes, _LEAST_INDEX_BYTES)
+
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> LogConfig:
-        """Parse properties with Kafka's dotted names. Raises ConfigError, which names the property, for one that is
-        unknown or unusable.
+        """Parse and check properties with Kafka's dotted names.
+
+        Raises ConfigError, which names the property, for one that is unknown or unusable, and for two that contradict
+        each other. Kafka: LogConfig.validate.
+        """
+        config = cls().overridden_by(properties)
+        config.check_pairs()
+        return config
+
+    def check_pairs(self) -> None:
+        """Raise ConfigError for properties that contradict each other. Kafka: LogConfig.validateValues."""
+        if self.max_compaction_lag_ms < self.min_compaction_lag_ms:
+            raise ConfigError(
+                f"max.compaction.lag.ms={self.max_compaction_lag_ms}: must be at least "
+                f"min.compaction.lag.ms={self.min_compaction_lag_ms}"
+            )
+
+    def overridden_by(self, properties: Mapping[str, str]) -> LogConfig:
+        """Returns this configuration with `properties` in place of its own.
+
+        Raises ConfigError for a property that is unknown or unusable. Two that contradict each other are accepted: a
+        topic's may contradict those of a broker that starts with others later. Kafka: LogConfig.fromProps.
         """
         values: dict[str, int | float | bool | str] = {}
         for name, text in properties.items():
@@ -146,7 +173,7 @@ class LogConfig:
                 raise ConfigError(f"unknown topic property {name!r}")
             values[attribute] = _parse(name, text, _DEFAULTS[attribute])
         # Each value has the type of its default.
-        return cls(**values)  # type: ignore[arg-type]
+        return replace(self, **values)  # type: ignore[arg-type]
 
     def to_properties(self) -> dict[str, str]:
         """Returns every property by its dotted name, as `from_properties` reads it."""
@@ -171,9 +198,27 @@ def _parse(name: str, text: str, default: float | bool | str) -> float | bool | 
     if isinstance(default, str):
         return stripped
     try:
-        return int(stripped) if isinstance(default, int) else float(stripped)
+        return parse_integer(stripped) if isinstance(default, int) else _parse_float(stripped)
     except ValueError as error:
         raise ConfigError(f"{name}={text}: must be a number") from error
+
+
+def parse_integer(text: str) -> int:
+    """Parse a decimal number of at most 64 bits as Java does. Raises ValueError."""
+    # int() takes underscores too.
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(f"no number: {text[:40]!r}")
+    number = int(text)
+    if not -LONG_MAX - 1 <= number <= LONG_MAX:
+        raise ValueError(f"more than 64 bits: {text[:40]}")
+    return number
+
+
+def _parse_float(text: str) -> float:
+    # float() takes underscores too.
+    if "_" in text:
+        raise ValueError(f"no number: {text[:40]!r}")
+    return float(text)
 
 
 _DEFAULTS: dict[str, int | float | bool | str] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from storage.config import LogConfig
+from storage.config import INT_MAX, LogConfig, parse_integer
 from storage.errors import ConfigError
 
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
@@ -62,6 +62,7 @@ SERVER_NAMES: Mapping[str, tuple[ServerName, ...]] = {
     "producer.id.expiration.ms": _names("producer.id.expiration.ms"),
 }
 
+_RETENTION_NAMES = frozenset(each.name for each in SERVER_NAMES["retention.ms"])
 ALL_SERVER_NAMES = tuple(each.name for names in SERVER_NAMES.values() for each in names)
 
 
@@ -86,11 +87,20 @@ def log_config_of_server(properties: Mapping[str, str], base: LogConfig) -> LogC
 
 
 def _in_units_of_topic(given: ServerName, text: str) -> str:
-    """Convert to the units of the topic property. A negative number of hours or minutes becomes -1: no limit."""
-    if given.unit == 1:
+    """Convert to the units of the topic property.
+
+    A negative retention becomes -1: no limit. Raises ConfigError for a retention of 0, which would delete every
+    record at once (a topic may ask for that, a broker may not), and for hours and minutes of more than 32 bits.
+    """
+    is_retention = given.name in _RETENTION_NAMES
+    if given.unit == 1 and not is_retention:
         return text
     try:
-        number = int(text.strip())
+        number = parse_integer(text.strip())
     except ValueError as error:
         raise ConfigError(f"{given.name}={text}: must be a number") from error
+    if given.unit > 1 and not -INT_MAX - 1 <= number <= INT_MAX:
+        raise ConfigError(f"{given.name}={text}: must be in [{-INT_MAX - 1}, {INT_MAX}]")
+    if is_retention and number == 0:
+        raise ConfigError(f"{given.name}={text}: must be at least 1, or -1 for no limit")
     return str(number * given.unit) if number >= 0 else "-1"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from cluster.core.messages import CONTROLLER_ID
 from storage.cleaner.offset_map import SLOT_BYTES
-from storage.config import LONG_MAX, LogConfig
+from storage.config import INT_MAX, LONG_MAX, LogConfig
 from storage.errors import ConfigError
 
 _POSITIVE = (
@@ -33,6 +33,20 @@ _POSITIVE = (
     "fetch_max_bytes",
     "max_parked_requests",
     "max_fetch_wait_ms",
+)
+# Those that Kafka defines as LONG; the other numbers have 32 bits.
+_LONGS = frozenset(
+    {
+        "replica_lag_time_max_ms",
+        "replica_high_watermark_checkpoint_interval_ms",
+        "log_flush_scheduler_interval_ms",
+        "log_initial_task_delay_ms",
+        "log_retention_check_interval_ms",
+        "log_cleaner_backoff_ms",
+        "log_cleaner_dedupe_buffer_size",
+        "retry_backoff_ms",
+        "retry_backoff_max_ms",
+    }
 )
 
 
@@ -87,6 +101,10 @@ class BrokerConfig:
     max_fetch_wait_ms: int = 30_000
 
     def __post_init__(self) -> None:
+        for each in fields(self):
+            value, most = getattr(self, each.name), LONG_MAX if each.name in _LONGS else INT_MAX
+            if isinstance(value, int) and value > most:
+                raise ConfigError(f"{each.name}={value}: must be at most {most}")
         if self.node_id < 0:
             raise ConfigError(f"node_id={self.node_id}: must not be negative")
         for name in _POSITIVE:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from cluster.core.config import BrokerConfig
 from cluster.core.controller.config import ControllerConfig
 from cluster.local.layout import UnusableInput
-from storage.config import LogConfig
+from storage.config import LogConfig, parse_integer
 from storage.errors import ConfigError
 from storage.server_settings import ALL_SERVER_NAMES, log_config_of_server
 
@@ -70,7 +70,7 @@ def check_properties(properties: Properties) -> None:
 
 
 def configured(config: Config, properties: Properties) -> Config:
-    """Returns `config` with the properties that it has; a broker's also with the defaults of topics.
+    """Returns `config` with the properties that it has, and with the defaults of topics.
 
     Properties of other nodes are ignored. Raises UnusableInput.
     """
@@ -86,9 +86,7 @@ def configured(config: Config, properties: Properties) -> Config:
         changed = dataclasses.replace(config, **chosen)  # type: ignore[arg-type]
     except ConfigError as error:
         raise UnusableInput(str(error)) from error
-    if isinstance(changed, BrokerConfig):
-        changed = dataclasses.replace(changed, log=_log_config(properties, changed.log))
-    return changed
+    return dataclasses.replace(changed, log=_log_config(properties, changed.log))
 
 
 def _log_config(properties: Properties, base: LogConfig) -> LogConfig:
@@ -116,7 +114,7 @@ def _parse(name: str, value: str, kind: type) -> int | bool | str:
         return value == "true"
     if kind is int:
         try:
-            return int(value)
+            return parse_integer(value.strip())
         except ValueError as error:
             raise UnusableInput(f"--config {name}={value}: expected a number") from error
     if kind is str:

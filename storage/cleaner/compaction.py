@@ -124,7 +124,7 @@ class Compaction:
         groups = group_segments(
             segments.values(0, end_offset),
             self._log_config.segment_bytes,
-            self._log_config.segment_index_bytes,
+            self._log_config.index_bytes,
             self._dirty.end_offset,
         )
         for group in groups:

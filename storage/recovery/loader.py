@@ -366,7 +366,7 @@ class _Loader:
 
         It is cut at the first impossible offset. Returns the bytes removed.
         """
-        index_bytes = self._request.config.segment_index_bytes
+        index_bytes = self._request.config.index_bytes
         try:
             removed_bytes = self._recover(segment, before_cut)
         except SegmentOffsetOverflow:

@@ -1,8 +1,8 @@
 """The three indexes of one segment, and what is done with them together.
 
 An index says where to look; the `.log` alone is the truth. An index that contradicts the `.log` is emptied, an entry
-that does so is left out, and neither stops an append, a roll or a close. Kafka: LogSegment, which has them; rules LS1,
-LS13 to LS16.
+that does so or that finds no room is left out, and neither stops an append, a roll or a close. Kafka: LogSegment, which
+has them; rules LS1, LS13 to LS16.
 """
 
 from __future__ import annotations
@@ -90,17 +90,23 @@ class SegmentIndexes:
 
         An index that contradicts the bytes just written was damaged before a clean start, which trusts indexes (LL17).
         It is emptied: a lookup then scans from an earlier position. The append must not fail, its bytes are written.
+        A full index, which is one that got full within this set, leaves the entry out: indexes are sparse, and before
+        the next set the segment rolls. Kafka raises there, after the bytes are written.
         """
         try:
             self.offset.append(last_offset, position)
+        except ValueError:
+            if not self.offset.is_full:
+                raise
         except InvalidOffset as error:
             logger.error("offset index emptied: path=%s reason=%s", self.lazy_offset.path, error)
             self.offset.truncate()
         try:
             self.time.maybe_append(*max_timestamp)
         except (InvalidOffset, ValueError) as error:
-            logger.error("time index emptied: path=%s reason=%s", self.lazy_time.path, error)
-            self.time.truncate()
+            if not self.time.is_full:
+                logger.error("time index emptied: path=%s reason=%s", self.lazy_time.path, error)
+                self.time.truncate()
 
     def append_last_time_entry(self, last: TimestampOffset) -> None:
         """Append the last entry of a full segment, or of a log that stops, to the time index (LS15).

@@ -78,7 +78,7 @@ class LogSegment:
             preallocate_bytes=config.segment_bytes if config.preallocate else 0,
         )
         self.indexes = SegmentIndexes(
-            file_system, directory, base_offset, max_bytes=config.segment_index_bytes, suffix=suffix
+            file_system, directory, base_offset, max_bytes=config.index_bytes, suffix=suffix
         )
         self._index_interval_bytes = config.index_interval_bytes
         self._roll_jitter_ms = _draw_jitter(config, draws, base_offset)

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cluster.core.messages import CONTROLLER_ID
+from storage.config import INT_MAX, LogConfig
 from storage.errors import ConfigError
+
+_NUMBERS = (
+    "broker_session_timeout_ms",
+    "num_partitions",
+    "default_replication_factor",
+    "producer_id_block_size",
+    "max_partitions_per_topic",
+    "max_topics",
+    "max_parked_fetches",
+    "max_fetch_wait_ms",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +40,15 @@ class ControllerConfig:
     max_partitions_per_topic: int = 10_000
     max_topics: int = 100_000
     max_parked_fetches: int = 1_000
+    # The brokers' defaults for the properties that a topic does not set itself: a topic must not contradict them.
+    log: LogConfig = field(default_factory=LogConfig)
     # The longest that a fetch of metadata waits, whatever it asks for.
     max_fetch_wait_ms: int = 30_000
 
     def __post_init__(self) -> None:
+        for name in _NUMBERS:
+            if not -INT_MAX - 1 <= getattr(self, name) <= INT_MAX:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be at most {INT_MAX}")
         if self.broker_session_timeout_ms <= 0:
             raise ConfigError(f"broker_session_timeout_ms={self.broker_session_timeout_ms}: must be positive")
         if self.num_partitions < 1 or self.default_replication_factor < 1:

@@ -30,7 +30,6 @@ from cluster.core.metadata.records import (
     TopicConfigRecord,
     TopicRecord,
 )
-from storage.config import LogConfig
 from storage.draws import Draws
 from storage.errors import ConfigError, InvalidTopic
 from storage.topics import METADATA_TOPIC, check_topic_name
@@ -142,8 +141,9 @@ class TopicControl:
             raise ClusterError(ErrorCode.INVALID_REQUEST, f"{self.config.max_topics} topics are the limit")
 
     def check_configs(self, configs: Mapping[str, str]) -> None:
+        """Refuses properties that are unknown or unusable, or that contradict each other or a broker's defaults."""
         try:
-            LogConfig.from_properties(configs)
+            self.config.log.overridden_by(configs).check_pairs()
         except ConfigError as error:
             raise ClusterError(ErrorCode.INVALID_CONFIG, str(error)) from error
 

@@ -124,7 +124,7 @@ class Roles:
 
     def config_of(self, topic: TopicImage) -> LogConfig:
         """Returns the configuration of the topic's logs: its own properties over the broker's."""
-        return LogConfig.from_properties({**self._context.config.log.to_properties(), **dict(topic.configs)})
+        return self._context.config.log.overridden_by(dict(topic.configs))
 
     def _update_config(self, name: str) -> None:
         topic = self._context.image.topics[name]

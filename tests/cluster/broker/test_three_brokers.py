@@ -60,6 +60,28 @@ def test_acks_all_is_on_all_three(cluster: Cluster) -> None:
     check_replicas_equal(cluster, topic_partition, 1, 2, 3)
 
 
+@pytest.mark.parametrize("index_bytes", ["4", "7", "8", "11", "12", "23"])
+def test_s1_the_least_settings_of_a_topic_end_no_broker(cluster: Cluster, index_bytes: str) -> None:
+    topic_partition = make_topic(
+        cluster,
+        segment_index_bytes=index_bytes,
+        index_interval_bytes="0",
+        segment_ms="1",
+        retention_bytes="-9223372036854775808",
+        file_delete_delay_ms="9223372036854775807",
+    )
+    for number in range(10):
+        assert cluster.produce(1, topic_partition, b"%d" % number).error is ErrorCode.NONE
+    cluster.run(600)
+    check_replicas_equal(cluster, topic_partition, 1, 2, 3)
+    cluster.brokers[2].kill()
+    cluster.brokers[2].start()
+    cluster.run_until(lambda: topic_partition in cluster.core(2).replicas())
+    cluster.run_until(lambda: cluster.replica(1, topic_partition).committed_isr == (1, 2, 3))
+    check_replicas_equal(cluster, topic_partition, 1, 2, 3)
+    assert all(node.stopped is None for node in cluster.brokers.values())
+
+
 def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(cluster: Cluster) -> None:
     topic_partition = make_topic(cluster)
     for number in range(5):

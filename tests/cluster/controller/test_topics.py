@@ -21,7 +21,9 @@ from cluster.core.messages import (
     MetadataResponse,
     TopicPartition,
 )
+from storage.config import LogConfig
 from tests.cluster.controller.setup import ControllerBench
+from tests.storage.test_config_bounds import NUMBERS, OTHERS, bad_values
 
 
 def configure(bench: ControllerBench, name: str, *configs: tuple[str, str]) -> AlterTopicConfigsResponse:
@@ -124,6 +126,26 @@ def test_bad_config_is_refused_with_its_name(config: tuple[str, str]) -> None:
     answer = ControllerBench().unfenced(1).create(configs=(config,))
     assert answer.error is ErrorCode.INVALID_CONFIG
     assert config[0] in answer.message
+
+
+@pytest.mark.parametrize("name", [*NUMBERS, *OTHERS])
+def test_s1_a_setting_beyond_its_bounds_is_refused_at_creation_and_at_alteration(name: str) -> None:
+    bench = ControllerBench().unfenced(1)
+    bench.create()
+    for value in bad_values(name):
+        answer = bench.create("u", configs=((name, value),))
+        assert answer.error is ErrorCode.INVALID_CONFIG and name in answer.message, (name, value)
+        # An empty value restores the default.
+        altered = configure(bench, "t", (name, value))
+        assert altered.error is (ErrorCode.INVALID_CONFIG if value else ErrorCode.NONE), (name, value)
+    assert bench.controller.image.topics["t"].configs == () and "u" not in bench.controller.image.topics
+
+
+def test_a_lag_that_contradicts_the_brokers_defaults_is_refused_as_in_kafka() -> None:
+    bench = ControllerBench(config=ControllerConfig(log=LogConfig(max_compaction_lag_ms=100))).unfenced(1)
+    answer = bench.create(configs=(("min.compaction.lag.ms", "200"),))
+    assert answer.error is ErrorCode.INVALID_CONFIG and "max.compaction.lag.ms=100" in answer.message
+    assert bench.create(configs=(("min.compaction.lag.ms", "100"),)).error is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("assignment", [((1, 1),), ((1,), (1, 2)), ((9,),), ((),)])
