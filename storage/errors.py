@@ -26,6 +26,12 @@ class CorruptBatch(StorageError):
         self.path, self.position, self.reason = path, position, reason
 
 
+class TruncatedWhileRead(StorageError):
+    """A segment was truncated while a reader on another thread read it; the read may be tried again."""
+
+    retriable = True
+
+
 class RecordError(NamedTuple):
     """The reason why one record of a produced batch was refused; `record_index` counts within the batch (KIP-467)."""
 

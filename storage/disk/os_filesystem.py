@@ -8,6 +8,7 @@ import mmap
 import os
 import resource
 import stat as stat_bits
+from contextlib import suppress
 from typing import final
 
 from storage.codec.buffer import Buffer
@@ -118,13 +119,29 @@ class OsReadMap:
 
 
 @final
+class _Descriptor(int):
+    """The number of an open file, which is closed when nothing refers to this object any more.
+
+    A call of the system holds such a reference until it returns. So no other thread can close the file meanwhile, and
+    the number cannot become that of another file, whose bytes the call would then return.
+    """
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        # What was written is synced before, where it matters: the file is closed in any case.
+        with suppress(OSError):
+            os.close(self)
+
+
+@final
 class OsFile:
     """One descriptor. Every transfer is positioned, so readers on other threads share it without a lock."""
 
     def __init__(self, path: str, descriptor: int) -> None:
         self._path = path
         # -1 after `close`: every call then fails with EBADF.
-        self._descriptor = descriptor
+        self._descriptor: int = _Descriptor(descriptor)
         self._live_maps = 0
 
     @property
@@ -222,9 +239,8 @@ class OsFile:
         return OsReadMap(self, mapped)
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        """Close the file, once the calls that run on other threads have returned; may be called again."""
+        self._descriptor = -1
 
     def _check_open(self) -> None:
         if self._descriptor < 0:

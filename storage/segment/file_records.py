@@ -32,7 +32,7 @@ from storage.batch.format import (
 from storage.codec.buffer import Buffer
 from storage.codec.crc32c import crc32c, crc32c_from
 from storage.disk.filesystem import FileSystem, OpenMode, ReadMap, basename, join
-from storage.errors import CorruptBatch, StorageError
+from storage.errors import CorruptBatch, StorageError, TruncatedWhileRead
 
 # Positions have 32 bits in the offset index.
 MAX_FILE_BYTES: Final = 2**31 - 1
@@ -100,6 +100,8 @@ class FileRecords:
             raise StorageError(f"{path}: {length} bytes are more than a segment may have")
         # The position at which the records end.
         self.size_bytes = length
+        # How often the records were cut: bytes that a reader found before a cut may be others after it.
+        self.cuts = 0
         if preallocate_bytes and not file_already_exists and not read_only:
             self._file.set_length(preallocate_bytes)
             self.size_bytes = 0
@@ -314,10 +316,26 @@ class FileRecords:
         if not 0 <= target_size_bytes <= original:
             raise StorageError(f"{self._path}: cannot truncate {original} bytes to {target_size_bytes}")
         if target_size_bytes < self._file.size():
-            self._file.truncate(target_size_bytes)
+            # First the end, then the count, then the file: a reader that sees the count of now sees no byte above the
+            # new end, and one that began earlier finds another count when it has read (`check_uncut`).
             self.size_bytes = target_size_bytes
+            self.cuts += 1
+            try:
+                self._file.truncate(target_size_bytes)
+            except OSError:
+                self.size_bytes = original
+                raise
         assert self.size_bytes <= target_size_bytes, (self._path, self.size_bytes, target_size_bytes)
         return original - target_size_bytes
+
+    def check_uncut(self, cuts: int) -> None:
+        """Raise TruncatedWhileRead if the records were cut since `cuts` was the value of the attribute `cuts`.
+
+        A reader on another thread calls it before it uses what it has read, and before it believes an error: the
+        places that it looked up may be inside other batches by now.
+        """
+        if cuts != self.cuts:
+            raise TruncatedWhileRead(f"{self._path} was truncated while it was read")
 
     def trim(self) -> None:
         """Cut off a preallocated tail (FR6)."""

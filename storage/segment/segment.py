@@ -15,7 +15,7 @@ from storage.codec.buffer import Buffer
 from storage.config import LogConfig
 from storage.disk.filesystem import FileSystem
 from storage.draws import Draws
-from storage.errors import InvalidOffset, SegmentOffsetOverflow
+from storage.errors import InvalidOffset, SegmentOffsetOverflow, StorageError
 from storage.index.due_entries import IndexEntries
 from storage.index.memory_mapped import MAX_RELATIVE_OFFSET
 from storage.index.offset_index import OffsetIndex, OffsetPosition
@@ -337,9 +337,21 @@ class LogSegment:
         assert self.time_index.free_entries == 0, (self.path, self.time_index.free_entries)
 
     def translate_offset(self, offset: int, start_position: int = 0) -> LogOffsetPosition | None:
-        """The first batch whose last offset is at least `offset`; None when there is none (LS7)."""
-        indexed = self.indexes.lazy_offset.get().lookup(offset)
-        return self.records.search_for_offset_with_size(offset, max(indexed.position, start_position))
+        """The first batch whose last offset is at least `offset`; None when there is none (LS7).
+
+        Raises TruncatedWhileRead, StorageError, OSError.
+        """
+        records = self.records
+        cuts = records.cuts
+        try:
+            indexed = self.indexes.lazy_offset.get().lookup(offset)
+            found = records.search_for_offset_with_size(offset, max(indexed.position, start_position))
+        except StorageError:
+            records.check_uncut(cuts)
+            raise
+        if records.cuts != cuts:
+            records.check_uncut(cuts)
+        return found
 
     def read(
         self,
@@ -352,10 +364,12 @@ class LogSegment:
 
         A `max_position` of None stands for a bound whose place in this segment is unknown: no bytes are returned then.
         With `min_one_message` the first batch is returned whole even above `max_size`. Returns None when the segment
-        ends below `start_offset`. Raises ValueError for a negative size (LS8), OSError.
+        ends below `start_offset`. Raises ValueError for a negative size (LS8), TruncatedWhileRead, OSError.
         """
         if max_size < 0:
             raise ValueError(f"{self.path}: cannot read {max_size} bytes: the size must not be negative")
+        records = self.records
+        cuts = records.cuts
         found = self.translate_offset(start_offset)
         if found is None:
             return None
@@ -364,10 +378,16 @@ class LogSegment:
         if adjusted == 0 or max_position is None:
             return FetchData(offset_metadata=place)
         fetch_size = min(max_position - found.position, adjusted)
+        try:
+            data = records.read_slice(found.position, max(fetch_size, 0))
+        except (StorageError, ValueError):
+            records.check_uncut(cuts)
+            raise
+        # The batch was looked up first and read afterwards: a truncation between puts other bytes at its place.
+        if records.cuts != cuts:
+            records.check_uncut(cuts)
         return FetchData(
-            offset_metadata=place,
-            records=self.records.read_slice(found.position, max(fetch_size, 0)),
-            first_entry_incomplete=adjusted < found.size_bytes,
+            offset_metadata=place, records=data, first_entry_incomplete=adjusted < found.size_bytes
         )
 
     def read_next_offset(self) -> int:
@@ -377,10 +397,20 @@ class LogSegment:
         return self.base_offset if last is None else last.next_offset
 
     def find_offset_by_timestamp(self, timestamp: int, start_offset: int) -> TimestampAndOffset | None:
-        """The first record at least as late as `timestamp`, from `start_offset` on (LS18)."""
-        from_offset = max(self.time_index.lookup(timestamp).offset, start_offset)
-        position = self.offset_index.lookup(from_offset).position
-        return self.records.search_for_timestamp(timestamp, position, start_offset)
+        """The first record at least as late as `timestamp`, from `start_offset` on (LS18).
+
+        Raises TruncatedWhileRead, StorageError, OSError.
+        """
+        cuts = self.records.cuts
+        try:
+            from_offset = max(self.time_index.lookup(timestamp).offset, start_offset)
+            position = self.offset_index.lookup(from_offset).position
+            found = self.records.search_for_timestamp(timestamp, position, start_offset)
+        except (StorageError, ValueError):
+            self.records.check_uncut(cuts)
+            raise
+        self.records.check_uncut(cuts)
+        return found
 
     def fetch_upper_bound_offset(self, position: int, size: int) -> int | None:
         """An offset above all of the `size` bytes at `position`; None when the index has none (IX19).
