@@ -1,10 +1,14 @@
-"""`python -m bench [storage] [sim] [cluster]`: every ratio of the project, each against its floor in the same run."""
+"""`python -m bench [storage] [sim] [cluster]`: every ratio of the project, each against its floor in the same run.
+
+`python -m bench scale` measures how the cost of the store grows (`scale.py`).
+"""
 
 from __future__ import annotations
 
 import importlib
 import sys
 
+from bench import scale
 from bench.table import Line, show
 
 PARTS = ("storage", "simulate", "cluster")
@@ -15,6 +19,8 @@ def main(names: list[str]) -> int:
 
     Returns the exit status: 1 if a mark is not met, 2 for an unknown name.
     """
+    if names[:1] == ["scale"]:
+        return scale.main(names[1:])
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         print(f"error: no benchmark {unknown[0]!r}; there are {', '.join(PARTS)}", file=sys.stderr)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, insort
+from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import final
@@ -91,9 +92,11 @@ class ProducerStateManager:
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._max_transaction_timeout_ms = max_transaction_timeout_ms
         self._producers: dict[int, ProducerStateEntry] = {}
-        # Both by first offset, ascending. A completed transaction stays until its marker is below the high watermark.
-        self._ongoing: dict[int, OngoingTransaction] = {}
-        self._completed: dict[int, OngoingTransaction] = {}
+        # By first offset, ascending. A plain dict walks over what was deleted at its front to find its first item.
+        self._ongoing: OrderedDict[int, OngoingTransaction] = OrderedDict()
+        # Transactions whose marker is not below the high watermark yet, in the order of their markers. One that begins
+        # after a later one is left out: it is never the first that is unstable. So first offsets ascend too.
+        self._completed: deque[OngoingTransaction] = deque()
         self._snapshots = list_snapshots(file_system, directory)
         self.last_snapshot_offset = 0
         self._map_end_offset = 0
@@ -140,7 +143,7 @@ class ProducerStateManager:
         if not self._ongoing and not self._completed:
             return None
         ongoing = next(iter(self._ongoing.values()), None)
-        completed = next(iter(self._completed.values()), None)
+        completed = self._completed[0] if self._completed else None
         if ongoing is None or completed is None:
             return ongoing or completed
         return ongoing if ongoing.first_offset < completed.first_offset else completed
@@ -290,14 +293,17 @@ class ProducerStateManager:
 
     def update(self, info: ProducerAppendInfo) -> None:
         """Take over the copy that an append has changed; to be called once the bytes are written (PS9)."""
+        self._merge(info)
+        if info.transactions:
+            self._begin(info.transactions)
+
+    def _merge(self, info: ProducerAppendInfo) -> None:
         producer_id = info.updated.producer_id
         entry = self._producers.get(producer_id)
         if entry is None:
             entry = self._producers[producer_id] = ProducerStateEntry(producer_id)
         entry.merge(info.updated)
         assert entry.producer_epoch == info.updated.producer_epoch, (entry, info.updated)
-        for transaction in info.transactions:
-            _put_in_order(self._ongoing, transaction)
 
     def commit(self, prepared: PreparedAppend) -> None:
         """Take over the copies of all producers of an append, once its bytes are written.
@@ -305,8 +311,13 @@ class ProducerStateManager:
         The caller then calls, for each completed transaction, first `index_entry_of` and then `complete_transaction`.
         """
         assert prepared.duplicate is None, prepared.duplicate
+        begun: list[OngoingTransaction] = []
         for info in prepared.infos.values():
-            self.update(info)
+            self._merge(info)
+            if info.transactions:
+                begun += info.transactions
+        if begun:
+            self._begin(begun)
 
     def complete_transaction(self, completed: CompletedTransaction) -> None:
         """Note that the marker of a transaction is written: it is closed, but unstable until replicated (PS12).
@@ -322,7 +333,13 @@ class ProducerStateManager:
             )
         assert transaction.last_offset is None, (transaction.first_offset, transaction.last_offset, completed)
         transaction.last_offset = completed.last_offset
-        _put_in_order(self._completed, transaction)
+        waiting = self._completed
+        while waiting and waiting[-1].first_offset >= transaction.first_offset:
+            waiting.pop()
+        waiting.append(transaction)
+        assert len(waiting) < 2 or waiting[-2].first_offset < transaction.first_offset, (
+            transaction.first_offset
+        )
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
         """Note that transactions whose marker is below `high_watermark` are stable now."""
@@ -374,7 +391,7 @@ class ProducerStateManager:
         if attributes & TRANSACTIONAL_FLAG:
             if entry.transaction_first_offset is None:
                 entry.transaction_first_offset = base_offset
-                _put_in_order(self._ongoing, OngoingTransaction(producer_id, LogOffsetMetadata(base_offset)))
+                self._begin([OngoingTransaction(producer_id, LogOffsetMetadata(base_offset))])
         elif entry.transaction_first_offset is not None:
             raise outside_transaction(entry, base_offset)
         if entry.producer_epoch != producer_epoch:
@@ -462,18 +479,19 @@ class ProducerStateManager:
                 logger.warning("producer snapshot dropped: path=%s reason=%s", path, error)
                 self._delete_snapshots([offset])
                 continue
-            for entry in entries:
-                if not self._is_expired(entry, now_ms):
-                    self._load(entry)
+            self._load(entry for entry in entries if not self._is_expired(entry, now_ms))
             self.last_snapshot_offset = self._map_end_offset = offset
             return
         self.last_snapshot_offset = self._map_end_offset = log_start_offset
 
-    def _load(self, entry: ProducerStateEntry) -> None:
-        self._producers[entry.producer_id] = entry
-        if entry.transaction_first_offset is not None:
-            place = LogOffsetMetadata(entry.transaction_first_offset)
-            _put_in_order(self._ongoing, OngoingTransaction(entry.producer_id, place))
+    def _load(self, entries: Iterable[ProducerStateEntry]) -> None:
+        begun = []
+        for entry in entries:
+            self._producers[entry.producer_id] = entry
+            if entry.transaction_first_offset is not None:
+                place = LogOffsetMetadata(entry.transaction_first_offset)
+                begun.append(OngoingTransaction(entry.producer_id, place))
+        self._begin(begun)
 
     @property
     def snapshot_offsets(self) -> list[int]:
@@ -591,21 +609,26 @@ class ProducerStateManager:
         self._file_system.sync_directory(self._directory)
 
     def _remove_completed_below(self, offset: int) -> None:
-        stable = [
-            first
-            for first, transaction in self._completed.items()
-            if transaction.last_offset is not None and transaction.last_offset < offset
-        ]
-        for first in stable:
-            del self._completed[first]
+        waiting = self._completed
+        while waiting and (last_offset := waiting[0].last_offset) is not None and last_offset < offset:
+            waiting.popleft()
+
+    def _begin(self, begun: Iterable[OngoingTransaction]) -> None:
+        """Add transactions to the open ones, which stay in ascending order of first offsets.
+
+        New ones are nearly always above all that are open; then nothing is sorted but the new ones.
+        """
+        ongoing = self._ongoing
+        newest = next(reversed(ongoing), -1)
+        transactions = sorted(begun, key=_first_offset)
+        for transaction in transactions:
+            ongoing[transaction.first_offset] = transaction
+        if transactions and transactions[0].first_offset < newest:
+            ordered = sorted(ongoing.items())
+            ongoing.clear()
+            ongoing.update(ordered)
+        assert not transactions or next(reversed(ongoing)) >= transactions[-1].first_offset, newest
 
 
-def _put_in_order(transactions: dict[int, OngoingTransaction], transaction: OngoingTransaction) -> None:
-    """Add a transaction to a dictionary in ascending order of first offsets; it is nearly always the last."""
-    newest = next(reversed(transactions), -1)
-    transactions[transaction.first_offset] = transaction
-    if transaction.first_offset < newest:
-        ordered = sorted(transactions.items())
-        transactions.clear()
-        transactions.update(ordered)
-    assert next(reversed(transactions)) >= transaction.first_offset, transaction.first_offset
+def _first_offset(transaction: OngoingTransaction) -> int:
+    return transaction.first_offset
