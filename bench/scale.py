@@ -81,6 +81,7 @@ class Measured:
 
     @property
     def is_met(self) -> bool:
+        """Whether all marks of the row are reached; a share only where before was measured."""
         row, share = self.row, self.share
         if row.most_share is not None and share is not None and share > row.most_share:
             return False

@@ -46,7 +46,7 @@ def rebuild_producer_state(
 
 def _snapshot_offsets(segments: LogSegments, last_offset: int) -> list[int]:
     """The offsets at which a snapshot is taken: the bases of the last two segments, and the end."""
-    return [*segments.base_offsets[-2:], last_offset]
+    return [*segments.last_base_offsets(2), last_offset]
 
 
 def _replay_segments(

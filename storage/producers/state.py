@@ -13,9 +13,9 @@ producer id, `replay` for control batches and nothing for batches without a prod
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import final
 
@@ -86,7 +86,11 @@ class ProducerStateManager:
         producer_id_expiration_ms: int = 86_400_000,
         max_transaction_timeout_ms: int = 900_000,
         verifies_transactions: bool = False,
+        snapshots: Sequence[int] | None = None,
     ) -> None:
+        """Set up an empty state. `snapshots` are the offsets of those in the directory, ascending, if they are known
+        already: a directory of many segments takes long to list.
+        """
         assert producer_id_expiration_ms > 0, producer_id_expiration_ms
         self._file_system, self._directory = file_system, directory
         self._producer_id_expiration_ms = producer_id_expiration_ms
@@ -97,7 +101,7 @@ class ProducerStateManager:
         # Transactions whose marker is not below the high watermark yet, in the order of their markers. One that begins
         # after a later one is left out: it is never the first that is unstable. So first offsets ascend too.
         self._completed: deque[OngoingTransaction] = deque()
-        self._snapshots = list_snapshots(file_system, directory)
+        self._snapshots = list_snapshots(file_system, directory) if snapshots is None else list(snapshots)
         self.last_snapshot_offset = 0
         self._map_end_offset = 0
         self.verifications = TransactionVerifications()
@@ -425,9 +429,10 @@ class ProducerStateManager:
 
         The caller then replays the log from `map_end_offset` on. Raises OSError.
         """
-        self._delete_snapshots(
-            [offset for offset in self._snapshots if offset > log_end_offset or offset <= log_start_offset]
-        )
+        snapshots = self._snapshots
+        kept_from = bisect_right(snapshots, log_start_offset)
+        kept_to = max(bisect_right(snapshots, log_end_offset), kept_from)
+        self._delete_snapshots(snapshots[:kept_from] + snapshots[kept_to:])
         assert not self._snapshots or self._snapshots[-1] <= log_end_offset, (self._snapshots, log_end_offset)
         assert not self._snapshots or self._snapshots[0] > log_start_offset, (
             self._snapshots,

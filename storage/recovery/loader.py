@@ -77,6 +77,8 @@ class _Loader:
         self._unsplittable: set[int] = set()
         # Base offsets of segments that an interrupted swap brought without an offset index.
         self._swapped_without_index: frozenset[int] = frozenset()
+        # The snapshots in the directory, where they are known: it would take long to list it for each segment.
+        self._snapshots: list[int] | None = None
         # The base offset of the first segment that recovery will walk.
         self._recover_from = LONG_MAX
         self._file_system.make_directory(self._directory)
@@ -328,9 +330,9 @@ class _Loader:
         """
         unflushed = self.segments.values(self._request.recovery_point, LONG_MAX)
         for number, segment in enumerate(unflushed):
-            following = unflushed[number + 1 :]
-            if self._recover_or_cut(segment, partial(self._delete_following, following, segment)) > 0:
-                for deleted in following:
+            before_cut = partial(self._delete_following, unflushed, number)
+            if self._recover_or_cut(segment, before_cut) > 0:
+                for deleted in unflushed[number + 1 :]:
                     self._delete_snapshot(deleted.base_offset)
                 assert self.segments.last is segment, (segment, self.segments.last)
                 return
@@ -341,7 +343,7 @@ class _Loader:
         The snapshot at its end spares the recovery of the next segment a replay of this one (LL11). Raises what
         `recover_segment` raises, CorruptBatch.
         """
-        producers = self._new_producers()
+        producers = self._new_producers(self._snapshots)
         rebuild_producer_state(
             producers,
             self.segments,
@@ -358,6 +360,7 @@ class _Loader:
         segment.records.flush()
         self._epochs.flush()
         producers.take_snapshot()
+        self._snapshots = producers.snapshot_offsets
         self._removed_bytes += removed_bytes
         return removed_bytes
 
@@ -414,13 +417,17 @@ class _Loader:
 
         It is deleted even where a cut has just written it again.
         """
+        self._snapshots = None
         path = join(self._directory, snapshot_name(offset))
         if basename(path) in self._names_at_start and self._file_system.exists(path):
             self._file_system.unlink(path)
 
-    def _delete_following(self, doomed: list[LogSegment], cut: LogSegment) -> None:
-        """Delete the last first, and each durably before the next: a crash between must not leave a hole in the log."""
-        for segment in reversed(doomed):
+    def _delete_following(self, segments: list[LogSegment], number: int) -> None:
+        """Delete those after `number`, the last first, and each durably before the next: a crash between must not leave
+        a hole in the log.
+        """
+        cut = segments[number]
+        for segment in reversed(segments[number + 1 :]):
             self._note_cut(segment.path, f"it follows the cut in {basename(cut.path)}", segment.size_bytes)
             self._delete(segment)
         assert self.segments.last is cut, (cut, self.segments.last)
@@ -477,9 +484,10 @@ class _Loader:
             return False
         return True
 
-    def _new_producers(self) -> ProducerStateManager:
+    def _new_producers(self, snapshots: list[int] | None = None) -> ProducerStateManager:
         return ProducerStateManager(
             self._file_system,
             self._directory,
             producer_id_expiration_ms=self._request.config.producer_id_expiration_ms,
+            snapshots=snapshots,
         )

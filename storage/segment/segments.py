@@ -39,6 +39,11 @@ class LogSegments:
         """The base offsets, ascending; a copy."""
         return self._bases[:]
 
+    def last_base_offsets(self, count: int) -> list[int]:
+        """The base offsets of the last `count` segments, ascending; all where there are fewer."""
+        assert count > 0, count
+        return self._bases[-count:]
+
     @property
     def first(self) -> LogSegment | None:
         return self._by_base[self._bases[0]] if self._bases else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from sim.disk import SimDisk, SimFileSystem
@@ -444,3 +446,30 @@ def test_ll26_the_high_watermark_of_a_new_start_is_the_log_start_not_the_end() -
     stopped(file_system, clean=True)
     log = open_log(file_system, THREE, clean=True, log_start_offset=2)
     assert (log.high_watermark, log.log_start_offset, log.log_end_offset) == (2, 2, 12)
+
+
+def test_ll11_the_directory_is_listed_equally_often_for_few_and_for_many_segments() -> None:
+    """A list for each segment makes an unclean start quadratic."""
+
+    def listings(count: int) -> int:
+        fs = new_file_system()
+        stopped(fs, count)
+        listed: list[str] = []
+        counting = _Listing(fs, listed)
+        log = open_log(cast(SimFileSystem, counting), THREE)
+        assert (len(log.local.segments), log.log_end_offset) == (count // 3, count)
+        return len(listed)
+
+    assert listings(12) == listings(90) < 10
+
+
+class _Listing:
+    def __init__(self, file_system: SimFileSystem, listed: list[str]) -> None:
+        self._file_system, self._listed = file_system, listed
+
+    def list(self, path: str) -> list[str]:
+        self._listed.append(path)
+        return self._file_system.list(path)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._file_system, name)
