@@ -25,7 +25,7 @@ _STATEMENT_ENDS = frozenset({tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 _CODE = re.compile(r"([A-Z]+(?:-[A-Z]+)?-?)(\d+)([a-z]?)")
 # After a code: the end of a range that does not repeat the group's name, a number or the letter of a last part.
 _RANGE_END = re.compile(r"(?:-| to )(\d{1,2}[a-z]?|[a-z])(?![\w-])")
-_IN_TEST_NAME = re.compile(r"test_((?:[a-z]{1,3}\d{1,2}[a-z]?_)+)")
+_IN_TEST_NAME = re.compile(r"test_((?:[a-z]{1,5}\d{1,2}[a-z]?_)+)")
 
 
 class RuleError(Exception):

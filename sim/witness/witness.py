@@ -18,7 +18,9 @@ from cluster.core.messages import (
     ResponseBody,
     TopicPartition,
 )
+from cluster.core.metadata.changes import ChangeReader
 from cluster.core.metadata.image import MetadataImage
+from cluster.core.metadata.log import committed_changes
 from sim.checkers.base import Jury
 from sim.checkers.chain import marks_of
 from sim.checkers.sightings import (
@@ -183,10 +185,11 @@ class Witness:
     def _on_controller_started(self, controller: Controller) -> None:
         """See the records that the controller's last life committed but could not report before it was killed."""
         image = MetadataImage()
-        for offset, record in controller.log.replay():
-            if offset >= self._reported_metadata_end:
-                self._on_controller(observations(record, offset, image))
-            image.apply(record, offset)
+        for change in committed_changes(controller.log, ChangeReader()):
+            for offset, record in change.records:
+                if offset >= self._reported_metadata_end:
+                    self._on_controller(observations(record, offset, image))
+                image.apply(record, offset)
 
     def _on_controller(self, observes: list[Observe]) -> None:
         elected = [

@@ -12,7 +12,7 @@ from cluster.core.broker.publication import Publication
 from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
 from cluster.core.messages import FetchMetadataRequest, FetchMetadataResponse, ResponseBody
-from cluster.core.metadata.batches import read_metadata_batches
+from cluster.core.metadata.changes import ChangeReader
 from cluster.core.metadata.image import MetadataDelta
 from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.roles import Roles
@@ -33,6 +33,8 @@ class MetadataObserver:
         self._roles = roles
         self._publication = publication
         self._lifecycle = lifecycle
+        # What it has read of a change that an answer cut is kept until the rest comes, and is not applied before.
+        self._reader = ChangeReader()
         self._endpoints: dict[int, tuple[str, int]] = {}
 
     def start(self, now_ms: int) -> None:
@@ -43,7 +45,7 @@ class MetadataObserver:
         request = FetchMetadataRequest(
             header=self._context.header,
             broker_id=config.node_id,
-            offset=self._image.next_offset,
+            offset=self._reader.next_offset,
             max_wait_ms=config.replica_fetch_wait_max_ms,
             max_bytes=FETCH_BYTES,
         )
@@ -63,8 +65,8 @@ class MetadataObserver:
             return
         self._publication.note_high_watermark(body.high_watermark)
         delta = MetadataDelta(self._image)
-        for offset, record in read_metadata_batches(body.records):
-            if offset >= self._image.next_offset:
+        for change in self._reader.read(body.records):
+            for offset, record in change.records:
                 delta.apply(record, offset)
         self._learn_endpoints(delta)
         self.publish(now_ms, delta)

@@ -17,7 +17,10 @@ _NUMBERS = (
     "max_topics",
     "max_parked_fetches",
     "max_fetch_wait_ms",
+    "metadata_max_batch_bytes",
 )
+# Every record that the controller makes by itself fits into it.
+_LEAST_BATCH_BYTES = 4 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,7 @@ class ControllerConfig:
     # For a topic created with a replication factor of -1.
     default_replication_factor: int = 1
     producer_id_block_size: int = 1_000
-    # There is a limit, because one creation is one batch.
+    # There is a limit, because one creation is one change of the metadata.
     max_partitions_per_topic: int = 10_000
     max_topics: int = 100_000
     max_parked_fetches: int = 1_000
@@ -44,6 +47,8 @@ class ControllerConfig:
     log: LogConfig = field(default_factory=LogConfig)
     # The longest that a fetch of metadata waits, whatever it asks for.
     max_fetch_wait_ms: int = 30_000
+    # The largest batch of the metadata log; a larger change takes several.
+    metadata_max_batch_bytes: int = 16 << 20
 
     def __post_init__(self) -> None:
         for name in _NUMBERS:
@@ -55,5 +60,9 @@ class ControllerConfig:
             raise ConfigError("num.partitions and default.replication.factor must be at least 1")
         if self.max_fetch_wait_ms <= 0:
             raise ConfigError(f"max_fetch_wait_ms={self.max_fetch_wait_ms}: must be positive")
+        if not _LEAST_BATCH_BYTES <= self.metadata_max_batch_bytes <= 16 << 20:
+            raise ConfigError(
+                f"metadata_max_batch_bytes={self.metadata_max_batch_bytes}: must be {_LEAST_BATCH_BYTES} to {16 << 20}"
+            )
         if self.producer_id_block_size < 1:
             raise ConfigError(f"producer_id_block_size={self.producer_id_block_size}: must be at least 1")

@@ -21,7 +21,7 @@ from cluster.core.controller.brokers import BrokerControl
 from cluster.core.controller.config import ControllerConfig
 from cluster.core.controller.decisions import Decision
 from cluster.core.controller.elections import LeaderElection
-from cluster.core.controller.metadata_log import MetadataLog, make_directory_durably
+from cluster.core.controller.metadata_log import StoredMetadataLog, make_directory_durably
 from cluster.core.controller.observations import observations, observe
 from cluster.core.controller.observers import ParkedFetches
 from cluster.core.controller.partitions import PartitionControl
@@ -48,8 +48,10 @@ from cluster.core.messages import (
     RequestBody,
     ResponseBody,
 )
+from cluster.core.metadata.changes import ChangeReader
 from cluster.core.metadata.image import MetadataImage
-from cluster.core.metadata.records import ClusterRecord, MetadataRecord
+from cluster.core.metadata.log import MetadataLog, committed_changes
+from cluster.core.metadata.records import AbortTransactionRecord, ClusterRecord, MetadataRecord
 from cluster.core.refusals import refusal
 from storage.disk.filesystem import FileSystem, Lock, join
 from storage.draws import Draws
@@ -120,22 +122,28 @@ class Controller:
         make_directory_durably(self._file_system, self._directory)
         self._lock = self._take_lock()
         cuts: list[RecoveryCut] = []
-        self._log = MetadataLog.open(
+        self._log = StoredMetadataLog.open(
             self._file_system,
             self._directory,
             now_ms=now_ms,
             draws=self._draws.child("metadata_log"),
             report=cuts.append,
+            max_batch_bytes=self.config.metadata_max_batch_bytes,
         )
         effects: list[Effect] = [self._observe_cut(cut) for cut in cuts]
-        for offset, record in self._log.replay():
-            self.image.apply(record, offset)
-            self._pending_image.apply(record, offset)
+        reader = ChangeReader()
+        for change in committed_changes(self._log, reader):
+            for offset, record in change.records:
+                self.image.apply(record, offset)
+                self._pending_image.apply(record, offset)
         read, pending = self.image.next_offset, self._pending_image.next_offset
-        assert read == pending, (read, pending)
+        assert read == pending == reader.boundary, (read, pending, reader.boundary)
         for broker in self.image.unfenced_brokers():
             self.sessions.begin(broker.broker_id, now_ms)
         effects.append(observe("controller.started", metadata_offset=self._log.end_offset))
+        if reader.is_within_a_change:
+            reason = f"a crash cut the change at offset {reader.boundary}"
+            effects += self._append((AbortTransactionRecord(reason=reason),), NO_CALL, None, now_ms)
         if not self.image.cluster_id:
             effects += self._append(
                 (ClusterRecord(cluster_id=self._new_cluster_id()),), NO_CALL, None, now_ms
@@ -289,13 +297,7 @@ class Controller:
         if broker_id is None:
             return []
         assert not self.sessions.is_live(broker_id, now_ms), (broker_id, now_ms)
-        try:
-            return self._append(self.brokers.records_for_fencing(broker_id), NO_CALL, None, now_ms)
-        except ClusterError as error:
-            # It leads more partitions than one batch can hold. The controller tries again when its session ends again.
-            logger.error("broker not fenced: broker=%d reason=%s", broker_id, error)
-            self.sessions.begin(broker_id, now_ms)
-            return []
+        return self._append(self.brokers.records_for_fencing(broker_id), NO_CALL, None, now_ms)
 
     def _arm_sessions(self, now_ms: int) -> list[Effect]:
         first = self.sessions.longest_silent()
@@ -342,7 +344,7 @@ class Controller:
         assert self._flushing is not None and done.job == self._flushing[0], (done, self._flushing)
         if done.error is not None:
             return self._break(f"flush of the metadata log: {done.error}")
-        self.log.commit(self._flushing[1])
+        self.log.flushed(self._flushing[1])
         self._flushing = None
         effects = [*self._commit(), *self._fetches.wake(self.log), *self._flush()]
         applied, committed = self.image.next_offset, self.log.committed_offset

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from cluster.core.controller.metadata_log import READ_BLOCK_BYTES, MetadataLog
 from cluster.core.effects import CancelTimer, Effect, Reply, SetTimer
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import FetchMetadataRequest, FetchMetadataResponse
+from cluster.core.metadata.log import READ_BLOCK_BYTES, MetadataLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from cluster.core.metadata.records import (
+    AbortTransactionRecord,
     BrokerChangeRecord,
     ClusterRecord,
     MetadataRecord,
@@ -146,6 +147,8 @@ class MetadataImage:
                 self.topics[record.topic] = replace(self.topics[record.topic], configs=record.configs)
             case ProducerIdsRecord():
                 self.next_producer_id = record.next_producer_id
+            case AbortTransactionRecord():
+                pass
             case _:
                 assert_never(record)
         self.next_offset = offset + 1
@@ -263,7 +266,7 @@ class MetadataDelta:
                 self._forget(record)
             case TopicConfigRecord():
                 self._configs[record.topic] = None
-            case ClusterRecord() | TopicRecord() | ProducerIdsRecord():
+            case ClusterRecord() | TopicRecord() | ProducerIdsRecord() | AbortTransactionRecord():
                 pass
             case _:
                 assert_never(record)

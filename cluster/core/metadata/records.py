@@ -8,7 +8,7 @@ version); an unknown member or type is refused. The fields follow the `*Record.j
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from cluster.core.messages import NO_LEADER
@@ -110,6 +110,13 @@ class ProducerIdsRecord:
     next_producer_id: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortTransactionRecord:
+    """The batches of a change before this record are not followed by the rest of it: none of it applies (KIP-868)."""
+
+    reason: str
+
+
 MetadataRecord = (
     ClusterRecord
     | RegisterBrokerRecord
@@ -120,6 +127,7 @@ MetadataRecord = (
     | RemoveTopicRecord
     | TopicConfigRecord
     | ProducerIdsRecord
+    | AbortTransactionRecord
 )
 
 _CLASSES: dict[str, Callable[..., MetadataRecord]] = {
@@ -134,6 +142,7 @@ _CLASSES: dict[str, Callable[..., MetadataRecord]] = {
         RemoveTopicRecord,
         TopicConfigRecord,
         ProducerIdsRecord,
+        AbortTransactionRecord,
     )
 }
 
@@ -155,10 +164,6 @@ def decode_record(value: bytes | None) -> MetadataRecord:
         return record_class(**{name: _tuples(member) for name, member in members.items()})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidRecord(f"no metadata record: {value!r}") from error
-
-
-def encode_records(records: Iterable[MetadataRecord]) -> list[bytes]:
-    return [encode_record(record) for record in records]
 
 
 def _tuples(member: object) -> object:

@@ -19,7 +19,7 @@ from cluster.core.messages import (
     RequestBody,
     ResponseBody,
 )
-from cluster.core.metadata.batches import build_metadata_batch
+from cluster.core.metadata.batches import build_change
 from cluster.core.metadata.records import ClusterRecord, MetadataRecord, RegisterBrokerRecord
 from sim.disk import SimDisk
 from sim.disk.life import Life
@@ -86,7 +86,7 @@ class BrokerSetup:
         """Answer the metadata fetch with the next records, as one committed batch."""
         data = b""
         if records:
-            batch = bytearray(build_metadata_batch(records, timestamp_ms=self.now_ms))
+            batch = bytearray(*build_change(records, timestamp_ms=self.now_ms, max_bytes=1 << 20))
             stamp(batch, 0, base_offset=self.metadata_end, partition_leader_epoch=0)
             data = bytes(batch)
             self.metadata_end += len(records)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from cluster.core.controller import metadata_log
 from cluster.core.controller.config import ControllerConfig
-from cluster.core.effects import Observe, Stop
+from cluster.core.effects import Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
     AlterTopicConfigsRequest,
@@ -16,14 +13,16 @@ from cluster.core.messages import (
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
-from storage.config import LogConfig
+from storage.batch import iterate_batches
 from tests.cluster.controller.setup import T0, ControllerBench
 
+# Two batches hold what one broker leads, or more.
+LITTLE = ControllerConfig(metadata_max_batch_bytes=4 << 10, broker_session_timeout_ms=1_000)
+MANY = 50
 
-@pytest.fixture
-def little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lower the limit of one decision, so that few partitions are too many."""
-    monkeypatch.setattr(metadata_log, "METADATA_LOG_CONFIG", LogConfig(max_message_bytes=2_000))
+
+def batches_from(bench: ControllerBench, offset: int) -> int:
+    return len(list(iterate_batches(bench.controller.log.read(offset, 1 << 20))))
 
 
 def test_c5_fetch_metadata_with_a_negative_size_is_answered() -> None:
@@ -53,41 +52,38 @@ def test_c5_a_registration_with_a_large_host_is_refused_and_the_controller_goes_
     assert bench.register(2).error is ErrorCode.NONE
 
 
-@pytest.mark.usefixtures("little")
-def test_c5_a_creation_with_too_many_partitions_says_how_large_it_is() -> None:
-    bench = ControllerBench().unfenced(1)
-    answer = bench.create(partitions=100)
-    assert answer.error is ErrorCode.MESSAGE_TOO_LARGE and "the limit is 2000" in answer.message
-    assert not bench.controller.image.topics
-    assert bench.create(partitions=1).error is ErrorCode.NONE
+def test_krlog8_a_creation_larger_than_a_batch_is_one_change() -> None:
+    bench = ControllerBench(LITTLE).unfenced(1)
+    end = bench.controller.log.end_offset
+    assert bench.create(partitions=MANY).error is ErrorCode.NONE
+    assert batches_from(bench, end) > 1
+    assert len(bench.controller.image.topics["t"].partitions) == MANY
+    bench.crash_and_restart()
+    assert len(bench.controller.image.topics["t"].partitions) == MANY
 
 
-@pytest.mark.usefixtures("little")
-def test_c5_a_refused_heartbeat_leaves_session_and_offline_partitions_as_they_were() -> None:
-    bench = ControllerBench().unfenced(1, 2)
-    # Broker 2 leads one partition of many topics: leaving them all is one decision.
-    for number in range(25):
-        bench.create(f"topic-{number}", assignment=((2, 1),))
-    answer = bench.heartbeat(2, want_fence=True)
-    assert answer.error is ErrorCode.MESSAGE_TOO_LARGE
-    assert bench.controller.sessions.is_live(2, bench.now_ms)
-    assert not bench.controller.image.brokers[2].fenced
-    assert bench.heartbeat(2).error is ErrorCode.NONE
-    offline = tuple(partition.topic_partition for partition in bench.controller.image.partitions())
-    assert bench.heartbeat(2, offline=offline).error is ErrorCode.MESSAGE_TOO_LARGE
-    assert not bench.controller.partitions.is_offline(2, offline[0])
-
-
-@pytest.mark.usefixtures("little")
-def test_c5_a_fence_that_does_not_fit_is_tried_again_and_ends_nothing() -> None:
-    bench = ControllerBench(ControllerConfig(broker_session_timeout_ms=1_000)).unfenced(1, 2)
-    for number in range(25):
+def test_krlog8_a_fence_larger_than_a_batch_is_one_change_and_is_not_tried_again() -> None:
+    bench = ControllerBench(LITTLE).unfenced(1, 2)
+    for number in range(MANY):
         bench.create(f"topic-{number}", assignment=((2, 1),))
     bench.now_ms = 900
     bench.heartbeat(1)
-    effects = bench.fire("controller.session")
-    assert not [each for each in effects if isinstance(each, (Observe, Stop))]
-    assert "controller.session" in bench.timers
+    end = bench.controller.log.end_offset
+    bench.fire("controller.session")
+    assert batches_from(bench, end) > 1
+    assert bench.controller.image.brokers[2].fenced
+    assert {each.leader for each in bench.controller.image.partitions()} == {1}
+
+
+def test_krlog8_a_registration_after_a_large_change_has_the_offset_of_its_record_as_epoch() -> None:
+    bench = ControllerBench(LITTLE).unfenced(1, 2)
+    for number in range(MANY):
+        bench.create(f"topic-{number}", assignment=((2, 1),))
+    bench.now_ms = 5_000
+    # Broker 2 leaves all its partitions and is registered again in one change.
+    answer = bench.register(2, "second")
+    assert answer.broker_epoch == bench.controller.image.broker_epoch(2)
+    assert answer.broker_epoch == bench.controller.image.next_offset - 1
 
 
 def test_a_broker_cannot_register_under_the_controllers_own_id() -> None:

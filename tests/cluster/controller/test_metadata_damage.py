@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.core.controller.metadata_damage import DamagedMetadataLog
-from cluster.core.controller.metadata_log import METADATA_DIRECTORY, MetadataLog
+from cluster.core.controller.metadata_log import METADATA_DIRECTORY, StoredMetadataLog
 from cluster.core.metadata.records import RemoveTopicRecord
 from storage.disk.filesystem import OpenMode
 from storage.disk.os_filesystem import OsFileSystem
@@ -17,16 +17,16 @@ from storage.recovery.cut import RecoveryCut
 DECISIONS = 6
 
 
-def opened(directory: Path, cuts: list[RecoveryCut] | None = None) -> MetadataLog:
+def opened(directory: Path, cuts: list[RecoveryCut] | None = None) -> StoredMetadataLog:
     report = (cuts if cuts is not None else []).append
-    return MetadataLog.open(OsFileSystem(), str(directory), now_ms=1, draws=Draws(1), report=report)
+    return StoredMetadataLog.open(OsFileSystem(), str(directory), now_ms=1, draws=Draws(1), report=report)
 
 
-def decide(log: MetadataLog, number: int, *, is_flushed: bool = True) -> None:
+def decide(log: StoredMetadataLog, number: int, *, is_flushed: bool = True) -> None:
     log.append([RemoveTopicRecord(name=f"topic-{number}", topic_id="0" * 32)], now_ms=1)
     if is_flushed:
         log.prepare_flush()()
-        log.commit(log.end_offset)
+        log.flushed(log.end_offset)
 
 
 @pytest.fixture

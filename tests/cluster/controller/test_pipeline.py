@@ -19,8 +19,10 @@ from cluster.core.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from cluster.core.metadata.batches import read_metadata_batches
+from cluster.core.metadata.changes import ChangeReader
 from cluster.core.metadata.image import MetadataImage
+from cluster.core.metadata.log import committed_changes
+from cluster.core.metadata.records import MetadataRecord
 from sim.disk.life import Life
 from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
@@ -32,6 +34,11 @@ TOPIC = CreateTopicRequest(name="t")
 
 def replies(effects: list[Effect]) -> dict[int, object]:
     return {effect.call: effect.body for effect in effects if isinstance(effect, Reply)}
+
+
+def read(data: bytes, start: int = 0) -> list[tuple[int, MetadataRecord]]:
+    """Return the records of all whole changes, with their offsets."""
+    return [numbered for change in ChangeReader(start).read(data) for numbered in change.records]
 
 
 def fetch(offset: int, *, broker_id: int = 1, max_wait_ms: int = 500) -> FetchMetadataRequest:
@@ -130,8 +137,9 @@ def test_replay_builds_the_same_image() -> None:
     bench.create(partitions=2, replication_factor=3)
     bench.fence(1)
     image = MetadataImage()
-    for offset, record in bench.controller.log.replay():
-        image.apply(record, offset)
+    for change in committed_changes(bench.controller.log, ChangeReader()):
+        for offset, record in change.records:
+            image.apply(record, offset)
     assert image.topics == bench.controller.image.topics
     assert image.brokers == bench.controller.image.brokers
 
@@ -185,8 +193,7 @@ def test_observer_reads_committed_batches_from_its_offset() -> None:
     bench.create()
     answer = bench.ask(fetch(0))
     assert isinstance(answer, FetchMetadataResponse)
-    read = list(read_metadata_batches(answer.records))
-    assert [offset for offset, _ in read] == list(range(bench.controller.log.end_offset))
+    assert [offset for offset, _ in read(answer.records)] == list(range(bench.controller.log.end_offset))
     assert answer.high_watermark == bench.controller.log.end_offset
 
 
@@ -196,17 +203,18 @@ def test_observer_gets_whole_batches_within_its_limit_and_at_least_one() -> None
     request = FetchMetadataRequest(broker_id=1, offset=0, max_bytes=1)
     answer = bench.ask(request)
     assert isinstance(answer, FetchMetadataResponse)
-    assert [offset for offset, _ in read_metadata_batches(answer.records)] == [0]
+    assert [offset for offset, _ in read(answer.records)] == [0]
 
 
 def test_observer_that_has_all_is_parked_until_something_is_committed() -> None:
     bench = ControllerBench().unfenced(1)
-    call, effects = bench.step(fetch(bench.controller.log.end_offset))
+    end = bench.controller.log.end_offset
+    call, effects = bench.step(fetch(end))
     assert not replies(effects)
     bench.step(TOPIC)
     woken = replies(bench.run_jobs())[call]
     assert isinstance(woken, FetchMetadataResponse)
-    assert len(list(read_metadata_batches(woken.records))) == 2
+    assert len(read(woken.records, end)) == 2
 
 
 def test_an_observer_never_reads_uncommitted_records() -> None:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import NO_LEADER, TopicPartition
-from cluster.core.metadata.batches import build_metadata_batch, read_metadata_batches, whole_batches_size
+from cluster.core.metadata.batches import build_change, whole_batches_size
+from cluster.core.metadata.changes import ChangeReader
 from cluster.core.metadata.image import MetadataDelta, MetadataImage
 from cluster.core.metadata.records import (
     BrokerChangeRecord,
@@ -108,16 +109,17 @@ def test_what_is_no_record_is_refused(value: bytes | None) -> None:
 
 
 def test_decision_is_one_batch() -> None:
-    data = build_metadata_batch([TOPIC, PARTITION], timestamp_ms=5)
-    assert list(read_metadata_batches(data)) == [(0, TOPIC), (1, PARTITION)]
+    (data,) = build_change([TOPIC, PARTITION], timestamp_ms=5, max_bytes=1 << 20)
+    (change,) = ChangeReader().read(data)
+    assert (change.records, change.end_offset) == (((0, TOPIC), (1, PARTITION)), 2)
     assert whole_batches_size(data + data[:-1]) == len(data)
 
 
 def test_damaged_batch_is_never_replayed() -> None:
-    data = bytearray(build_metadata_batch([TOPIC], timestamp_ms=5))
+    data = bytearray(*build_change([TOPIC], timestamp_ms=5, max_bytes=1 << 20))
     data[-3] ^= 4
     with pytest.raises(CorruptBatch):
-        list(read_metadata_batches(bytes(data)))
+        list(ChangeReader().read(bytes(data)))
 
 
 def test_sta3_broker_epoch_is_the_offset_of_the_registration() -> None:
