@@ -19,6 +19,7 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from cluster.core.metadata.changes import ChangeReader
+from cluster.core.metadata.delta import MetadataDelta
 from cluster.core.metadata.image import MetadataImage
 from cluster.core.metadata.log import committed_changes
 from sim.checkers.base import Jury
@@ -184,12 +185,12 @@ class Witness:
 
     def _on_controller_started(self, controller: Controller) -> None:
         """See the records that the controller's last life committed but could not report before it was killed."""
-        image = MetadataImage()
+        delta = MetadataDelta(MetadataImage())
         for change in committed_changes(controller.log, ChangeReader()):
             for offset, record in change.records:
                 if offset >= self._reported_metadata_end:
-                    self._on_controller(observations(record, offset, image))
-                image.apply(record, offset)
+                    self._on_controller(observations(record, offset, delta))
+                delta.apply(record, offset)
 
     def _on_controller(self, observes: list[Observe]) -> None:
         elected = [

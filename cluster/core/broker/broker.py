@@ -42,7 +42,7 @@ from cluster.core.messages import (
     RequestBody,
     TopicPartition,
 )
-from cluster.core.metadata.image import MetadataImage
+from cluster.core.metadata.image import CurrentImage, MetadataImage
 from cluster.core.outbox import Outbox
 from cluster.core.refusals import refusal
 from cluster.core.replica.context import ReplicaContext
@@ -73,12 +73,12 @@ class Broker:
     ) -> None:
         self.config = config
         self.node_id = config.node_id
-        self.image = MetadataImage()
+        metadata = CurrentImage()
         self._outbox = Outbox()
         failures = DirectoryFailures()
         self._logs = BrokerLogs(config, fs, directories, draws, self._outbox, failures, recovered=recovered)
         self._ending = Ending(self._outbox, self._logs)
-        self._context = context = ReplicaContext(config, self.image, self._outbox, self._logs)
+        self._context = context = ReplicaContext(config, metadata, self._outbox, self._logs)
         self.maintenance = LogMaintenance(context, self._logs)
         self.manager = ReplicaManager(context, self.maintenance, self._ending.fail)
         failures.listen(self.manager.on_directory_offline)
@@ -89,6 +89,11 @@ class Broker:
         self._metadata = MetadataObserver(context, self.manager.roles, self._publication, self.lifecycle)
         self._forwarding = Forwarding(context)
         self._producer_ids = ProducerIds(context)
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata that the broker acts on."""
+        return self._context.metadata.image
 
     def replicas(self) -> Mapping[TopicPartition, Replica]:
         """Returns a view of all replicas, for tables and checkers."""
@@ -210,7 +215,7 @@ class Broker:
         fencing.check_names_itself(body.header, body.replica_id, body.broker_epoch)
         assert body.header is not None, body.replica_id
         fencing.check_cluster(body.replica_id, body.header.cluster_id, self._context.header.cluster_id)
-        known = self.image.brokers.get(body.replica_id)
+        known = self._context.metadata.image.brokers.get(body.replica_id)
         if known is not None:
             named = (body.broker_epoch, body.header.incarnation)
             fencing.check_life(body.replica_id, named, (known.broker_epoch, known.incarnation))
@@ -223,7 +228,7 @@ class Broker:
         if not self._publication.is_published:
             self._refuse(call, body, ErrorCode.BROKER_NOT_AVAILABLE, "the broker is starting")
             return
-        self._outbox.reply(call, self.image.describe(body.topics))
+        self._outbox.reply(call, self._context.metadata.image.describe(body.topics))
 
     def _refuse(self, call: int, body: RequestBody, code: ErrorCode, detail: str) -> None:
         if isinstance(body, ProduceRequest) and body.acks == ACKS_NONE:

@@ -159,7 +159,7 @@ class Lifecycle:
             header=self._context.header,
             broker_id=self._config.node_id,
             broker_epoch=self._context.broker_epoch,
-            metadata_offset=self._context.image.next_offset,
+            metadata_offset=self._context.metadata.image.next_offset,
             want_fence=self.wants_fence(),
             want_shutdown=self.state is BrokerState.PENDING_SHUTDOWN,
             offline_partitions=self._context.offline_partitions(),

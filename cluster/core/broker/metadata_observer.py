@@ -13,7 +13,7 @@ from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
 from cluster.core.messages import FetchMetadataRequest, FetchMetadataResponse, ResponseBody
 from cluster.core.metadata.changes import ChangeReader
-from cluster.core.metadata.image import MetadataDelta
+from cluster.core.metadata.delta import MetadataDelta
 from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.roles import Roles
 
@@ -29,7 +29,6 @@ class MetadataObserver:
         self, context: ReplicaContext, roles: Roles, publication: Publication, lifecycle: Lifecycle
     ) -> None:
         self._context = context
-        self._image = context.image
         self._roles = roles
         self._publication = publication
         self._lifecycle = lifecycle
@@ -64,28 +63,28 @@ class MetadataObserver:
             self._context.outbox.set_timer(RETRY_TIMER, now_ms + delay_ms, self._fetch)
             return
         self._publication.note_high_watermark(body.high_watermark)
-        delta = MetadataDelta(self._image)
+        delta = MetadataDelta(self._context.metadata.image)
         for change in self._reader.read(body.records):
-            for offset, record in change.records:
-                delta.apply(record, offset)
-        self._learn_endpoints(delta)
+            delta.apply_change(change)
         self.publish(now_ms, delta)
         self._fetch(now_ms)
 
     def _learn_endpoints(self, delta: MetadataDelta) -> None:
         for broker_id in delta.changed_brokers:
-            broker = self._image.brokers[broker_id]
+            broker = self._context.metadata.image.brokers[broker_id]
             assert broker.broker_id == broker_id, (broker_id, broker)
             endpoint = (broker.host, broker.port)
             if self._endpoints.get(broker_id) != endpoint:
                 self._endpoints[broker_id] = endpoint
                 self._context.outbox.learn_endpoint(broker_id, broker.host, broker.port)
         # No broker ever leaves the image.
-        known, registered = len(self._endpoints), len(self._image.brokers)
+        known, registered = len(self._endpoints), len(self._context.metadata.image.brokers)
         assert known <= registered, (known, registered)
 
     def publish(self, now_ms: int, delta: MetadataDelta) -> None:
-        """Applies `delta` to the roles at once (CTL-5), after it was applied to the image (KR-BRK-3)."""
+        """Replaces the image, and then applies `delta` to the roles at once (CTL-5, KR-BRK-3)."""
+        self._context.metadata.image = delta.after()
+        self._learn_endpoints(delta)
         if self._publication.is_published:
             self._roles.apply_delta(now_ms, delta)
         elif self._publication.maybe_publish_first(now_ms):

@@ -22,7 +22,6 @@ class Publication:
 
     def __init__(self, context: ReplicaContext, roles: Roles) -> None:
         self._context = context
-        self._image = context.image
         self._roles = roles
         self.is_published = False
         self._first_high_watermark: int | None = None
@@ -39,11 +38,11 @@ class Publication:
 
     def _has_own_registration(self) -> bool:
         own_epoch = self._context.broker_epoch
-        return own_epoch != NO_BROKER_EPOCH and self._image.next_offset > own_epoch
+        return own_epoch != NO_BROKER_EPOCH and self._context.metadata.image.next_offset > own_epoch
 
     def may_publish(self) -> bool:
         first = self._first_high_watermark
-        has_loaded = first is not None and self._image.next_offset >= first
+        has_loaded = first is not None and self._context.metadata.image.next_offset >= first
         return has_loaded and self._has_own_registration()
 
     def maybe_publish_first(self, now_ms: int) -> bool:
@@ -53,5 +52,5 @@ class Publication:
         assert not self._context.replicas, sorted(self._context.replicas)
         self.is_published = True
         self._roles.apply_image(now_ms)
-        assert self.has_caught_up(), (self._context.broker_epoch, self._image.next_offset)
+        assert self.has_caught_up(), (self._context.broker_epoch, self._context.metadata.image.next_offset)
         return True

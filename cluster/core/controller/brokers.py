@@ -22,7 +22,7 @@ from cluster.core.messages import (
     RegisterBrokerResponse,
     RequestBody,
 )
-from cluster.core.metadata.image import BrokerRegistration, MetadataImage
+from cluster.core.metadata.image import BrokerRegistration, CurrentImage, MetadataImage
 from cluster.core.metadata.records import (
     BrokerChangeRecord,
     MetadataRecord,
@@ -38,15 +38,24 @@ def _nothing() -> None:
 
 
 class BrokerControl:
-    """Decides about brokers on `image`, the pending one. A method that raises ClusterError has changed nothing."""
+    """Decides about brokers on the pending image. A method that raises ClusterError has changed nothing."""
 
     def __init__(
-        self, config: ControllerConfig, image: MetadataImage, partitions: PartitionControl, sessions: Sessions
+        self,
+        config: ControllerConfig,
+        pending: CurrentImage,
+        partitions: PartitionControl,
+        sessions: Sessions,
     ) -> None:
         self.config = config
-        self.image = image
+        self._pending = pending
         self.partitions = partitions
         self.sessions = sessions
+
+    @property
+    def image(self) -> MetadataImage:
+        """The pending image: what is committed, and what is appended."""
+        return self._pending.image
 
     def undo_of(self, request: RequestBody) -> Callable[[], None]:
         """Returns what takes back all that a decision on `request` notes outside of the log, if it is not appended."""

@@ -49,7 +49,8 @@ from cluster.core.messages import (
     ResponseBody,
 )
 from cluster.core.metadata.changes import ChangeReader
-from cluster.core.metadata.image import MetadataImage
+from cluster.core.metadata.delta import MetadataDelta
+from cluster.core.metadata.image import CurrentImage, MetadataImage
 from cluster.core.metadata.log import MetadataLog, committed_changes
 from cluster.core.metadata.records import AbortTransactionRecord, ClusterRecord, MetadataRecord
 from cluster.core.refusals import refusal
@@ -67,10 +68,10 @@ NO_CALL = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Uncommitted:
-    """A decision whose reply waits until all below `end_offset` is on disk."""
+    """A decision whose reply and observations wait until all that its image rests on is on disk."""
 
-    end_offset: int
-    records: tuple[tuple[int, MetadataRecord], ...]
+    image: MetadataImage
+    observed: tuple[Observe, ...]
     call: int
     reply: ResponseBody | None
 
@@ -88,15 +89,15 @@ class Controller:
         # The metadata as committed.
         self.image = MetadataImage()
         # The metadata with all that is appended, also what waits for its flush.
-        self._pending_image = MetadataImage()
+        self._pending = CurrentImage()
         self._file_system = fs
         self._directory = directory
         self._draws = draws
         self.sessions = Sessions(config.broker_session_timeout_ms)
         self.election = LeaderElection()
-        self.partitions = PartitionControl(self._pending_image, self.election)
-        self.brokers = BrokerControl(config, self._pending_image, self.partitions, self.sessions)
-        self.topics = TopicControl(config, self._pending_image, self.partitions, draws)
+        self.partitions = PartitionControl(self._pending, self.election)
+        self.brokers = BrokerControl(config, self._pending, self.partitions, self.sessions)
+        self.topics = TopicControl(config, self._pending, self.partitions, draws)
         self._fetches = ParkedFetches(config.max_parked_fetches, config.max_fetch_wait_ms)
         self._uncommitted: list[_Uncommitted] = []
         # The flush that runs: its job, and the end offset (exclusive) that it makes durable.
@@ -132,12 +133,11 @@ class Controller:
         )
         effects: list[Effect] = [self._observe_cut(cut) for cut in cuts]
         reader = ChangeReader()
+        delta = MetadataDelta(self.image)
         for change in committed_changes(self._log, reader):
-            for offset, record in change.records:
-                self.image.apply(record, offset)
-                self._pending_image.apply(record, offset)
-        read, pending = self.image.next_offset, self._pending_image.next_offset
-        assert read == pending == reader.boundary, (read, pending, reader.boundary)
+            delta.apply_change(change)
+        self.image = self._pending.image = delta.after()
+        assert self.image.next_offset == reader.boundary, (self.image.next_offset, reader.boundary)
         for broker in self.image.unfenced_brokers():
             self.sessions.begin(broker.broker_id, now_ms)
         effects.append(observe("controller.started", metadata_offset=self._log.end_offset))
@@ -232,7 +232,7 @@ class Controller:
             return [Reply(call=request.call, body=refusal(body, closing))]
         try:
             # By the pending image, as decisions are made: a registration that is not committed yet counts.
-            check_sender(body, self._pending_image)
+            check_sender(body, self._pending.image)
         except ClusterError as error:
             return [Reply(call=request.call, body=refusal(body, error))]
         match body:
@@ -315,12 +315,15 @@ class Controller:
         Raises ClusterError if the records are too large for one batch; nothing is changed then.
         """
         offset = self.log.append(records, now_ms) if records else self.log.end_offset
-        numbered = tuple(enumerate(records, offset))
-        for record_offset, record in numbered:
-            self._pending_image.apply(record, record_offset)
-        assert self._pending_image.next_offset == self.log.end_offset, (offset, self.log.end_offset)
+        delta, observed = MetadataDelta(self._pending.image), []
+        for record_offset, record in enumerate(records, offset):
+            observed += observations(record, record_offset, delta)
+            delta.apply(record, record_offset)
+        if records:
+            self._pending.image = delta.after()
+        assert self._pending.image.next_offset == self.log.end_offset, (offset, self.log.end_offset)
         self._uncommitted.append(
-            _Uncommitted(end_offset=self.log.end_offset, records=numbered, call=call, reply=reply)
+            _Uncommitted(image=self._pending.image, observed=tuple(observed), call=call, reply=reply)
         )
         return self._commit() if self.is_committed(self.log.end_offset) else self._flush()
 
@@ -353,12 +356,12 @@ class Controller:
 
     def _commit(self) -> list[Effect]:
         effects: list[Effect] = []
-        while self._uncommitted and self.is_committed(self._uncommitted[0].end_offset):
+        while self._uncommitted and self.is_committed(self._uncommitted[0].image.next_offset):
             decided = self._uncommitted.pop(0)
-            for offset, record in decided.records:
-                effects += observations(record, offset, self.image)
-                self.image.apply(record, offset)
+            assert self.image.next_offset <= decided.image.next_offset, decided.image.next_offset
+            self.image = decided.image
+            effects += decided.observed
             if decided.reply is not None:
                 effects.append(Reply(call=decided.call, body=decided.reply))
-        assert self.image.next_offset <= self._pending_image.next_offset, self.image.next_offset
+        assert self.image.next_offset <= self._pending.image.next_offset, self.image.next_offset
         return effects

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.core.effects import Observe
 from cluster.core.messages import NO_LEADER, TopicPartition
-from cluster.core.metadata.image import MetadataImage
+from cluster.core.metadata.delta import MetadataDelta
 from cluster.core.metadata.records import (
     BrokerChangeRecord,
     MetadataRecord,
@@ -25,8 +25,8 @@ def members(isr: tuple[int, ...]) -> str:
     return ",".join(str(member) for member in isr)
 
 
-def observations(record: MetadataRecord, offset: int, before: MetadataImage) -> list[Observe]:
-    """Returns what `record` means; `before` is the committed image without it."""
+def observations(record: MetadataRecord, offset: int, before: MetadataDelta) -> list[Observe]:
+    """Returns what `record` means; `before` has the records before it."""
     match record:
         case RegisterBrokerRecord(broker_id=broker):
             return [observe("controller.broker_registered", broker=broker, broker_epoch=offset)]
@@ -64,7 +64,7 @@ def _of_broker(record: BrokerChangeRecord) -> list[Observe]:
     return observed
 
 
-def _of_partition(record: PartitionChangeRecord, before: MetadataImage) -> list[Observe]:
+def _of_partition(record: PartitionChangeRecord, before: MetadataDelta) -> list[Observe]:
     topic_partition = TopicPartition(record.topic, record.partition)
     old = before.partition(topic_partition)
     assert old is not None, record

@@ -18,24 +18,29 @@ from cluster.core.messages import (
     OfflinePartition,
     TopicPartition,
 )
-from cluster.core.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from cluster.core.metadata.image import CurrentImage, MetadataImage, PartitionRegistration, TopicImage
 from cluster.core.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord
 
 UNCLEAN_ELECTION_CONFIG = "unclean.leader.election.enable"
 
 
 class PartitionControl:
-    """Decides about partitions on `image`, the pending one; each check of a proposal (CTL-1) is a method.
+    """Decides about partitions on the pending image; each check of a proposal (CTL-1) is a method.
 
     The checks raise ClusterError.
     """
 
-    def __init__(self, image: MetadataImage, election: LeaderElection) -> None:
-        self.image = image
+    def __init__(self, pending: CurrentImage, election: LeaderElection) -> None:
+        self._pending = pending
         self.election = election
         # By broker: its partitions in log directories that failed, as its last heartbeat said (KIP-858). They are not
         # in the log, because a restarted controller learns of them with the next heartbeat.
         self.offline: dict[int, frozenset[OfflinePartition]] = {}
+
+    @property
+    def image(self) -> MetadataImage:
+        """The pending image: what is committed, and what is appended."""
+        return self._pending.image
 
     def alter_partition(self, request: AlterPartitionRequest) -> Decision:
         """Decides about a proposed ISR. Raises the ClusterError of the first check that fails, in Kafka's order."""

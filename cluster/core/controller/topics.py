@@ -6,6 +6,7 @@ Kafka: ReplicationControlManager.createTopic and createPartitions, StripedReplic
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from cluster.core.controller.config import ControllerConfig
 from cluster.core.controller.decisions import Decision
@@ -22,7 +23,7 @@ from cluster.core.messages import (
     DeleteTopicRequest,
     DeleteTopicResponse,
 )
-from cluster.core.metadata.image import MetadataImage, TopicImage
+from cluster.core.metadata.image import CurrentImage, MetadataImage, TopicImage
 from cluster.core.metadata.records import (
     MetadataRecord,
     PartitionRecord,
@@ -38,15 +39,20 @@ Assignment = tuple[tuple[int, ...], ...]
 
 
 class TopicControl:
-    """Decides about topics on `image`, the pending one. The checks raise ClusterError."""
+    """Decides about topics on the pending image. The checks raise ClusterError."""
 
     def __init__(
-        self, config: ControllerConfig, image: MetadataImage, partitions: PartitionControl, draws: Draws
+        self, config: ControllerConfig, pending: CurrentImage, partitions: PartitionControl, draws: Draws
     ) -> None:
         self.config = config
-        self.image = image
+        self._pending = pending
         self.partitions = partitions
         self.draws = draws
+
+    @property
+    def image(self) -> MetadataImage:
+        """The pending image: what is committed, and what is appended."""
+        return self._pending.image
 
     def create(self, request: CreateTopicRequest) -> Decision:
         """Creates topic and partitions in one batch. Raises ClusterError."""
@@ -104,9 +110,7 @@ class TopicControl:
         if altered == topic.configs:
             return Decision(reply=AlterTopicConfigsResponse())
         records: list[MetadataRecord] = [TopicConfigRecord(topic=topic.name, configs=altered)]
-        after = TopicImage(
-            name=topic.name, topic_id=topic.topic_id, configs=altered, partitions=topic.partitions
-        )
+        after = replace(topic, configs=altered)
         if self.partitions.allows_unclean_election(after):
             records += self.partitions.records_for_unclean_topic(after)
         return Decision(reply=AlterTopicConfigsResponse(), records=tuple(records))

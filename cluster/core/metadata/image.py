@@ -1,14 +1,15 @@
-"""The image of the metadata, which the controller and each broker build by replaying the metadata log.
+"""The image of the metadata at one offset, which the controller and each broker build by replaying the metadata log.
 
-The image depends on nothing but the log's prefix: equal prefixes make equal images (KAFKA-14894 broke that). A broker
-applies all committed batches of one answer through a `MetadataDelta`, which remembers what they touched (CTL-5).
+An image is a value: it depends on nothing but the log's prefix, so equal prefixes make equal images (KAFKA-14894 broke
+that), and it never changes. `MetadataDelta` makes the next one, which shares all that did not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import assert_never, final
+from types import MappingProxyType
+from typing import final
 
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
@@ -19,19 +20,8 @@ from cluster.core.messages import (
     TopicMetadata,
     TopicPartition,
 )
-from cluster.core.metadata.records import (
-    AbortTransactionRecord,
-    BrokerChangeRecord,
-    ClusterRecord,
-    MetadataRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    ProducerIdsRecord,
-    RegisterBrokerRecord,
-    RemoveTopicRecord,
-    TopicConfigRecord,
-    TopicRecord,
-)
+from cluster.core.metadata.records import PartitionChangeRecord
+from cluster.core.metadata.shared_map import SharedMap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +80,7 @@ class TopicImage:
     name: str
     topic_id: str
     configs: tuple[tuple[str, str], ...]
-    # The partitions by number, in ascending order.
-    partitions: dict[int, PartitionRegistration] = field(default_factory=dict)
+    partitions: SharedMap[int, PartitionRegistration] = field(default_factory=SharedMap)
 
     def describe(self) -> TopicMetadata:
         """Returns the topic as metadata answers carry it."""
@@ -112,86 +101,20 @@ class TopicImage:
         )
 
 
+def _no_brokers() -> Mapping[int, BrokerRegistration]:
+    return MappingProxyType({})
+
+
 @final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataImage:
-    """Brokers, topics, partitions and producer ids after the records below `next_offset`."""
+    """Brokers, topics, partitions and producer ids after the records below `next_offset`. It never changes."""
 
-    def __init__(self) -> None:
-        self.cluster_id = ""
-        self.brokers: dict[int, BrokerRegistration] = {}
-        self.topics: dict[str, TopicImage] = {}
-        self.next_producer_id = 0
-        self.next_offset = 0
-
-    def apply(self, record: MetadataRecord, offset: int) -> None:
-        """Replays the record at `offset`; offsets only grow."""
-        assert offset >= self.next_offset, (offset, self.next_offset)
-        match record:
-            case ClusterRecord():
-                self.cluster_id = record.cluster_id
-            case RegisterBrokerRecord():
-                self._register(record, offset)
-            case BrokerChangeRecord():
-                self._change_broker(record)
-            case TopicRecord():
-                self._add_topic(record)
-            case PartitionRecord():
-                self._add_partition(record)
-            case PartitionChangeRecord():
-                partitions = self.topics[record.topic].partitions
-                partitions[record.partition] = partitions[record.partition].changed_by(record)
-            case RemoveTopicRecord():
-                assert self.topics[record.name].topic_id == record.topic_id, record
-                del self.topics[record.name]
-            case TopicConfigRecord():
-                self.topics[record.topic] = replace(self.topics[record.topic], configs=record.configs)
-            case ProducerIdsRecord():
-                self.next_producer_id = record.next_producer_id
-            case AbortTransactionRecord():
-                pass
-            case _:
-                assert_never(record)
-        self.next_offset = offset + 1
-
-    def _register(self, record: RegisterBrokerRecord, offset: int) -> None:
-        assert self.broker_epoch(record.broker_id) < offset, (record, offset)
-        self.brokers[record.broker_id] = BrokerRegistration(
-            broker_id=record.broker_id,
-            broker_epoch=offset,
-            incarnation=record.incarnation,
-            host=record.host,
-            port=record.port,
-            fenced=record.fenced,
-            in_controlled_shutdown=record.in_controlled_shutdown,
-        )
-
-    def _change_broker(self, record: BrokerChangeRecord) -> None:
-        broker = self.brokers[record.broker_id]
-        assert broker.broker_epoch == record.broker_epoch, (broker, record)
-        shutdown = record.in_controlled_shutdown
-        self.brokers[record.broker_id] = replace(
-            broker,
-            fenced=broker.fenced if record.fenced is None else record.fenced,
-            in_controlled_shutdown=broker.in_controlled_shutdown if shutdown is None else shutdown,
-        )
-
-    def _add_topic(self, record: TopicRecord) -> None:
-        assert record.name not in self.topics, record
-        self.topics[record.name] = TopicImage(
-            name=record.name, topic_id=record.topic_id, configs=record.configs
-        )
-
-    def _add_partition(self, record: PartitionRecord) -> None:
-        partitions = self.topics[record.topic].partitions
-        assert record.partition not in partitions, record
-        partitions[record.partition] = PartitionRegistration(
-            topic_partition=TopicPartition(record.topic, record.partition),
-            replicas=record.replicas,
-            isr=record.isr,
-            leader=record.leader,
-            leader_epoch=record.leader_epoch,
-            partition_epoch=record.partition_epoch,
-        )
+    cluster_id: str = ""
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=_no_brokers)
+    topics: SharedMap[str, TopicImage] = field(default_factory=SharedMap)
+    next_producer_id: int = 0
+    next_offset: int = 0
 
     def partition(self, topic_partition: TopicPartition) -> PartitionRegistration | None:
         topic = self.topics.get(topic_partition.topic)
@@ -199,8 +122,8 @@ class MetadataImage:
 
     def partitions(self) -> Iterator[PartitionRegistration]:
         """Yields all partitions, by topic name and number."""
-        for name in sorted(self.topics):
-            yield from self.topics[name].partitions.values()
+        for topic in self.topics.values():
+            yield from topic.partitions.values()
 
     def is_active(self, broker_id: int) -> bool:
         """Returns whether the broker is registered, unfenced and not shutting down: it may lead and be in an ISR."""
@@ -220,7 +143,7 @@ class MetadataImage:
         self, topics: Iterable[str] | None, *, controller: BrokerEndpoint | None = None
     ) -> MetadataResponse:
         """Returns the answer to a MetadataRequest; None asks for all topics, an unknown topic has an error."""
-        names = sorted(self.topics) if topics is None else topics
+        names = self.topics if topics is None else topics
         return MetadataResponse(
             cluster_id=self.cluster_id,
             controller=controller,
@@ -240,54 +163,10 @@ class MetadataImage:
 
 
 @final
-class MetadataDelta:
-    """Everything that the records of one answer touched, in order of first touch, without repeats.
+class CurrentImage:
+    """The image that somebody acts on now; its owner replaces it as a whole."""
 
-    A partition may have passed several epochs within one delta (CTL-5); the image has the outcome. A topic that was
-    removed and created again is in both `removed_topics` (its old id) and `changed_partitions`.
-    """
+    __slots__ = ("image",)
 
-    def __init__(self, image: MetadataImage) -> None:
-        self.image = image
-        self._brokers: dict[int, None] = {}
-        self._partitions: dict[TopicPartition, None] = {}
-        self._configs: dict[str, None] = {}
-        # (name, topic id) of each.
-        self.removed_topics: list[tuple[str, str]] = []
-
-    def apply(self, record: MetadataRecord, offset: int) -> None:
-        """Applies the record to the image, and remembers what it is about."""
-        match record:
-            case RegisterBrokerRecord() | BrokerChangeRecord():
-                self._brokers[record.broker_id] = None
-            case PartitionRecord() | PartitionChangeRecord():
-                self._partitions[TopicPartition(record.topic, record.partition)] = None
-            case RemoveTopicRecord():
-                self._forget(record)
-            case TopicConfigRecord():
-                self._configs[record.topic] = None
-            case ClusterRecord() | TopicRecord() | ProducerIdsRecord() | AbortTransactionRecord():
-                pass
-            case _:
-                assert_never(record)
-        self.image.apply(record, offset)
-
-    def _forget(self, record: RemoveTopicRecord) -> None:
-        self.removed_topics.append((record.name, record.topic_id))
-        self._configs.pop(record.name, None)
-        for number in self.image.topics[record.name].partitions:
-            self._partitions.pop(TopicPartition(record.name, number), None)
-
-    @property
-    def changed_brokers(self) -> list[int]:
-        return list(self._brokers)
-
-    @property
-    def changed_partitions(self) -> list[TopicPartition]:
-        """The partitions that were created or changed and still exist."""
-        return list(self._partitions)
-
-    @property
-    def changed_configs(self) -> list[str]:
-        """The topics whose configs were altered; a new topic is in `changed_partitions` only."""
-        return list(self._configs)
+    def __init__(self) -> None:
+        self.image = MetadataImage()

@@ -16,7 +16,7 @@ from cluster.core.messages import (
     OfflinePartition,
     TopicPartition,
 )
-from cluster.core.metadata.image import MetadataImage
+from cluster.core.metadata.image import CurrentImage
 from cluster.core.outbox import Outbox
 from cluster.core.replica.logs import Logs
 from cluster.core.replica.replica import Replica
@@ -35,10 +35,10 @@ class ReplicaContext:
     in this life.
     """
 
-    def __init__(self, config: BrokerConfig, image: MetadataImage, outbox: Outbox, logs: Logs) -> None:
+    def __init__(self, config: BrokerConfig, metadata: CurrentImage, outbox: Outbox, logs: Logs) -> None:
         self.config = config
         self.broker_id = config.node_id
-        self.image = image
+        self.metadata = metadata
         self.outbox = outbox
         self.logs = logs
         # The broker epoch of this life, once it is registered.
@@ -75,13 +75,13 @@ class ReplicaContext:
             fencing.check_known_topic_id(topic_partition, topic_id, self.topic_id(topic_partition.topic))
         if topic_partition in self.offline:
             raise ClusterError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} is in an offline directory")
-        if self.image.partition(topic_partition) is not None:
+        if self.metadata.image.partition(topic_partition) is not None:
             raise ClusterError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic_partition} is not here")
         raise ClusterError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic_partition} is not known")
 
     def topic_id(self, topic: str) -> str:
         """Returns the id of the topic that has the name in the metadata, NO_TOPIC_ID if there is none."""
-        known = self.image.topics.get(topic)
+        known = self.metadata.image.topics.get(topic)
         return NO_TOPIC_ID if known is None else known.topic_id
 
     def offline_partitions(self) -> tuple[OfflinePartition, ...]:
@@ -95,7 +95,7 @@ class ReplicaContext:
 
     def leader_hint(self, topic_partition: TopicPartition) -> tuple[int, int]:
         """Returns (leader, leader epoch), for a client that asked the wrong broker."""
-        registration = self.image.partition(topic_partition)
+        registration = self.metadata.image.partition(topic_partition)
         if registration is None:
             return NO_LEADER, NO_EPOCH
         return registration.leader, registration.leader_epoch

@@ -225,7 +225,7 @@ class FetchHandler:
         if is_follower:
             leader = replica.check_leads()
             self.check_is_replica(leader, request)
-            current = self._context.image.broker_epoch(request.replica_id)
+            current = self._context.metadata.image.broker_epoch(request.replica_id)
             fencing.check_fetch_of_present_life(request.replica_id, request.broker_epoch, current)
         else:
             self.check_serves_consumers(replica)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import final
 
 from cluster.core import fencing
-from cluster.core.metadata.image import MetadataImage, PartitionRegistration
+from cluster.core.metadata.image import CurrentImage, PartitionRegistration
 from cluster.core.replica.isr import (
     CommittedIsr,
     IsrState,
@@ -31,14 +31,14 @@ def promises_flush(log: PartitionLog) -> bool:
 
 @final
 class Leader:
-    """The state of one leader epoch. `log` is the replica's own; `image` says who may be in sync."""
+    """The state of one leader epoch. `log` is the replica's own; `metadata` says who may be in sync."""
 
     def __init__(
         self,
         *,
         broker_id: int,
         log: PartitionLog,
-        image: MetadataImage,
+        metadata: CurrentImage,
         registration: PartitionRegistration,
         lag_time_max_ms: int,
         now_ms: int,
@@ -47,7 +47,7 @@ class Leader:
         assert broker_id in registration.replicas, (registration, broker_id)
         self.broker_id = broker_id
         self.log = log
-        self.image = image
+        self.metadata = metadata
         self.lag_time_max_ms = lag_time_max_ms
         self.leader_epoch = registration.leader_epoch
         self.epoch_start_offset = log.local.log_end_offset
@@ -136,9 +136,9 @@ class Leader:
         Nobody else may join (KIP-841, KIP-903).
         """
         is_same_life = fencing.is_same_life(
-            follower.broker_epoch, self.image.broker_epoch(follower.broker_id)
+            follower.broker_epoch, self.metadata.image.broker_epoch(follower.broker_id)
         )
-        return is_same_life and self.image.is_active(follower.broker_id)
+        return is_same_life and self.metadata.image.is_active(follower.broker_id)
 
     def has_reached_epoch(self, follower: FollowerProgress) -> bool:
         """Returns whether the follower has reached the start of this leader epoch and the high watermark.
@@ -182,7 +182,7 @@ class Leader:
         follower = self.followers.get(member)
         # A replica that has not fetched in this leader epoch can only be a member already.
         if follower is None or follower.broker_epoch < 0:
-            return self.image.broker_epoch(member)
+            return self.metadata.image.broker_epoch(member)
         return follower.broker_epoch
 
     def adopt_isr(self, isr: Iterable[int], partition_epoch: int) -> bool:

@@ -9,7 +9,8 @@ from typing import final
 
 from cluster.core import fencing
 from cluster.core.messages import NO_LEADER, TopicPartition
-from cluster.core.metadata.image import MetadataDelta, PartitionRegistration, TopicImage
+from cluster.core.metadata.delta import MetadataDelta
+from cluster.core.metadata.image import PartitionRegistration, TopicImage
 from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.fetcher import Fetchers
 from cluster.core.replica.flushes import Flushes
@@ -46,7 +47,7 @@ class Roles:
 
     def apply_image(self, now_ms: int) -> None:
         """Applies the first image: opens all that it places here, and sets all other logs aside (ROL-5)."""
-        image = self._context.image
+        image = self._context.metadata.image
         mine = [each for each in image.partitions() if self._context.broker_id in each.replicas]
         self._logs.set_strays_aside(
             {each.topic_partition: image.topics[each.topic_partition.topic].topic_id for each in mine}
@@ -68,7 +69,7 @@ class Roles:
         for name in delta.changed_configs:
             self._update_config(name)
         for topic_partition in delta.changed_partitions:
-            registration = self._context.image.partition(topic_partition)
+            registration = self._context.metadata.image.partition(topic_partition)
             if registration is not None:
                 self.apply(now_ms, registration)
 
@@ -114,7 +115,7 @@ class Roles:
         topic_partition = registration.topic_partition
         assert topic_partition not in self._context.replicas, topic_partition
         assert topic_partition not in self._context.offline, topic_partition
-        topic = self._context.image.topics[topic_partition.topic]
+        topic = self._context.metadata.image.topics[topic_partition.topic]
         config = self.config_of(topic)
         log = self._logs.open_or_create(topic, topic_partition.partition, config, now_ms)
         replica = Replica(topic_partition, topic.topic_id, log, now_ms)
@@ -127,7 +128,7 @@ class Roles:
         return self._context.config.log.overridden_by(dict(topic.configs))
 
     def _update_config(self, name: str) -> None:
-        topic = self._context.image.topics[name]
+        topic = self._context.metadata.image.topics[name]
         config = self.config_of(topic)
         for number in topic.partitions:
             replica = self._context.replicas.get(TopicPartition(name, number))
@@ -179,7 +180,7 @@ class Roles:
         return Leader(
             broker_id=self._context.broker_id,
             log=replica.log,
-            image=self._context.image,
+            metadata=self._context.metadata,
             registration=registration,
             lag_time_max_ms=self._context.config.replica_lag_time_max_ms,
             now_ms=now_ms,

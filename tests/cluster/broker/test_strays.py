@@ -29,14 +29,20 @@ def strays(image: dict[TopicPartition, tuple[int, ...]], *, foo_id: str = FIRST_
         setup.place(leader=1, isr=(1,), topic_partition=each)
     # The state of a start: only the logs are known.
     setup.manager.context.replicas.clear()
-    setup.image.topics.clear()
+    setup.clear_topics()
     for each, replicas in image.items():
         topic_id = foo_id if each.topic == "foo" else FIRST_ID
-        topic = setup.image.topics.setdefault(
-            each.topic, TopicImage(name=each.topic, topic_id=topic_id, configs=())
-        )
-        topic.partitions[each.partition] = PartitionRegistration(
-            topic_partition=each, replicas=replicas, isr=replicas, leader=2, leader_epoch=1, partition_epoch=1
+        if each.topic not in setup.image.topics:
+            setup.set_topic(TopicImage(name=each.topic, topic_id=topic_id, configs=()))
+        setup.set_partition(
+            PartitionRegistration(
+                topic_partition=each,
+                replicas=replicas,
+                isr=replicas,
+                leader=2,
+                leader_epoch=1,
+                partition_epoch=1,
+            )
         )
     setup.outbox.take()
     setup.manager.roles.apply_image(setup.now_ms)

@@ -20,6 +20,7 @@ from cluster.core.messages import (
     MetadataResponse,
 )
 from cluster.core.metadata.changes import ChangeReader
+from cluster.core.metadata.delta import MetadataDelta
 from cluster.core.metadata.image import MetadataImage
 from cluster.core.metadata.log import committed_changes
 from cluster.core.metadata.records import MetadataRecord
@@ -136,12 +137,10 @@ def test_replay_builds_the_same_image() -> None:
     bench = ControllerBench().unfenced(1, 2, 3)
     bench.create(partitions=2, replication_factor=3)
     bench.fence(1)
-    image = MetadataImage()
+    delta = MetadataDelta(MetadataImage())
     for change in committed_changes(bench.controller.log, ChangeReader()):
-        for offset, record in change.records:
-            image.apply(record, offset)
-    assert image.topics == bench.controller.image.topics
-    assert image.brokers == bench.controller.image.brokers
+        delta.apply_change(change)
+    assert delta.after() == bench.controller.image
 
 
 def test_second_controller_on_the_directory_is_refused() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +12,8 @@ from cluster.core.errors import ErrorCode
 from cluster.core.messages import NO_LEADER, TopicPartition
 from cluster.core.metadata.batches import build_change, whole_batches_size
 from cluster.core.metadata.changes import ChangeReader
-from cluster.core.metadata.image import MetadataDelta, MetadataImage
+from cluster.core.metadata.delta import MetadataDelta
+from cluster.core.metadata.image import MetadataImage
 from cluster.core.metadata.records import (
     BrokerChangeRecord,
     ClusterRecord,
@@ -76,10 +79,14 @@ RECORDS = st.one_of(
 
 
 def image_of(*records: MetadataRecord) -> MetadataImage:
-    image = MetadataImage()
-    for offset, record in enumerate(records):
-        image.apply(record, offset)
-    return image
+    return delta_of(MetadataImage(), *records).after()
+
+
+def delta_of(image: MetadataImage, *records: MetadataRecord) -> MetadataDelta:
+    delta = MetadataDelta(image)
+    for offset, record in enumerate(records, image.next_offset):
+        delta.apply(record, offset)
+    return delta
 
 
 @settings(max_examples=40, deadline=None)
@@ -143,9 +150,34 @@ def test_broker_in_controlled_shutdown_is_not_active_but_unfenced() -> None:
     assert [broker.broker_id for broker in image.unfenced_brokers()] == [1]
 
 
-def test_change_of_another_incarnation_is_a_broken_invariant() -> None:
-    with pytest.raises(AssertionError):
-        image_of(REGISTRATION, BrokerChangeRecord(broker_id=1, broker_epoch=7, fenced=False))
+MISFITS: dict[str, tuple[MetadataRecord, ...]] = {
+    "a change of another life of the broker": (
+        REGISTRATION,
+        BrokerChangeRecord(broker_id=1, broker_epoch=7, fenced=False),
+    ),
+    "a change of an unknown broker": (BrokerChangeRecord(broker_id=1, broker_epoch=0, fenced=False),),
+    "a topic twice": (TOPIC, TOPIC),
+    "a partition of no topic": (PARTITION,),
+    "a partition twice": (TOPIC, PARTITION, PARTITION),
+    "a change of no partition": (TOPIC, PartitionChangeRecord(topic="t", partition=0, isr=(1,))),
+    "a removal of no topic": (RemoveTopicRecord(name="t", topic_id="ab"),),
+    "a removal of another topic": (TOPIC, RemoveTopicRecord(name="t", topic_id="cd")),
+    "configs of no topic": (TopicConfigRecord(topic="t", configs=()),),
+}
+
+
+@pytest.mark.parametrize("records", MISFITS.values(), ids=MISFITS)
+def test_a_record_that_does_not_fit_the_image_is_refused_with_its_offset(
+    records: tuple[MetadataRecord, ...],
+) -> None:
+    with pytest.raises(InvalidRecord, match=f"metadata offset {len(records) - 1}: "):
+        image_of(*records)
+
+
+def test_a_record_is_never_applied_twice() -> None:
+    image = image_of(TOPIC, PARTITION)
+    with pytest.raises(InvalidRecord, match="offset 1 is applied already"):
+        MetadataDelta(image).apply(PartitionChangeRecord(topic="t", partition=0, isr=(1,)), 1)
 
 
 def test_sta2_isr_change_adds_one_to_the_partition_epoch_only() -> None:
@@ -179,21 +211,64 @@ def test_description_names_unknown_topics_with_their_error() -> None:
 
 def test_ctl5_delta_merges_steps_and_names_each_partition_once() -> None:
     image = image_of(TOPIC, PARTITION)
-    delta = MetadataDelta(image)
-    for offset in (2, 3):
-        delta.apply(PartitionChangeRecord(topic="t", partition=0, leader=offset), offset)
-    partition = image.partition(T0)
+    changes = [PartitionChangeRecord(topic="t", partition=0, leader=leader) for leader in (2, 3)]
+    delta = delta_of(image, *changes)
+    partition = delta.after().partition(T0)
     assert partition is not None
     assert (delta.changed_partitions, partition.leader_epoch) == ([T0], 2)
 
 
 def test_delta_of_a_recreated_topic_holds_removal_and_creation() -> None:
     image = image_of(TOPIC, PARTITION)
-    delta = MetadataDelta(image)
-    delta.apply(TopicConfigRecord(topic="t", configs=()), 2)
-    delta.apply(RemoveTopicRecord(name="t", topic_id="ab"), 3)
-    assert (delta.changed_partitions, delta.changed_configs) == ([], [])
-    delta.apply(TopicRecord(name="t", topic_id="cd"), 4)
-    delta.apply(PARTITION, 5)
+    gone = (TopicConfigRecord(topic="t", configs=()), RemoveTopicRecord(name="t", topic_id="ab"))
+    delta = delta_of(image, *gone)
+    assert (delta.changed_partitions, delta.changed_configs, delta.created_topics) == ([], [], [])
+    assert delta.partition(T0) is None and not delta.after().topics
+    delta = delta_of(image, *gone, TopicRecord(name="t", topic_id="cd"), PARTITION)
     assert delta.removed_topics == [("t", "ab")]
-    assert delta.changed_partitions == [T0]
+    assert (delta.created_topics, delta.changed_partitions) == (["t"], [T0])
+    assert delta.after().topics["t"].topic_id == "cd"
+
+
+def test_an_image_is_a_value_that_later_changes_leave_alone() -> None:
+    records: list[MetadataRecord] = [REGISTRATION, TOPIC, PARTITION]
+    image = image_of(*records)
+    delta_of(
+        image,
+        BrokerChangeRecord(broker_id=1, broker_epoch=0, fenced=False),
+        PartitionChangeRecord(topic="t", partition=0, isr=(1,)),
+        TopicConfigRecord(topic="t", configs=()),
+        RemoveTopicRecord(name="t", topic_id="ab"),
+        ProducerIdsRecord(broker_id=1, broker_epoch=0, next_producer_id=9),
+    ).after()
+    assert image == image_of(*records)
+
+
+def test_an_image_shares_all_topics_that_did_not_change() -> None:
+    image = image_of(TOPIC, PARTITION, replace(TOPIC, name="u"), replace(PARTITION, topic="u"))
+    after = delta_of(image, PartitionChangeRecord(topic="t", partition=0, isr=(1,))).after()
+    assert after.topics["u"] is image.topics["u"] and after.brokers is image.brokers
+    assert after.topics["t"] is not image.topics["t"]
+
+
+def test_kafka_14894_an_image_depends_on_the_records_and_not_on_their_deltas() -> None:
+    records: list[MetadataRecord] = [TOPIC]
+    records += [replace(PARTITION, partition=number) for number in range(70)]
+    records += [PartitionChangeRecord(topic="t", partition=number % 70, isr=(1,)) for number in range(99)]
+    records += [RemoveTopicRecord(name="t", topic_id="ab"), TOPIC, PARTITION]
+    at_once, one_by_one = image_of(*records), MetadataImage()
+    for record in records:
+        one_by_one = delta_of(one_by_one, record).after()
+    assert at_once == one_by_one
+    assert at_once.describe(None) == one_by_one.describe(None)
+
+
+def test_a_change_of_a_large_topic_copies_little() -> None:
+    parts = [replace(PARTITION, partition=number) for number in range(10_000)]
+    image = image_of(TOPIC, *parts)
+    changes = 0
+    for number in range(50):
+        change = PartitionChangeRecord(topic="t", partition=number, isr=(1,))
+        before, image = image, delta_of(image, change).after()
+        changes += image.topics["t"].partitions._base is not before.topics["t"].partitions._base
+    assert changes == 0

@@ -34,7 +34,16 @@ from cluster.core.messages import (
     ResponseBody,
     TopicPartition,
 )
-from cluster.core.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage
+from cluster.core.metadata.delta import MetadataDelta
+from cluster.core.metadata.image import (
+    BrokerRegistration,
+    CurrentImage,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+)
+from cluster.core.metadata.records import MetadataRecord
+from cluster.core.metadata.shared_map import SharedMap
 from cluster.core.outbox import Outbox
 from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.leader import Leader
@@ -64,12 +73,12 @@ class Setup:
         self.failures: list[str] = []
         self.disk = SimDisk(Draws(1), lambda: self.now_ms)
         self.outbox = Outbox()
-        self.image = MetadataImage()
+        self.metadata = CurrentImage()
         config = replace(BrokerConfig(node_id=1), **settings)  # type: ignore[arg-type]  # ints only
         file_system = self.disk.file_system(Life("1"))
         self.logs = BrokerLogs(config, file_system, "data", Draws(1), self.outbox, DirectoryFailures())
         self.logs.open(self.now_ms)
-        context = ReplicaContext(config, self.image, self.outbox, self.logs)
+        context = ReplicaContext(config, self.metadata, self.outbox, self.logs)
         maintenance = LogMaintenance(context, self.logs)
         maintenance.start(self.now_ms)
         self.manager = ReplicaManager(context, maintenance, self.failures.append)
@@ -82,9 +91,36 @@ class Setup:
 
     # Metadata
 
+    @property
+    def image(self) -> MetadataImage:
+        return self.metadata.image
+
+    def set_topic(self, topic: TopicImage) -> None:
+        """Put a topic into the image, in place of the one of its name."""
+        topics = self.image.topics.changed_by({topic.name: topic})
+        self.metadata.image = replace(self.image, topics=topics)
+
+    def set_partition(self, registration: PartitionRegistration) -> None:
+        """Put a partition of a topic that exists into the image."""
+        topic = self.image.topics[registration.topic_partition.topic]
+        changed = {registration.topic_partition.partition: registration}
+        self.set_topic(replace(topic, partitions=topic.partitions.changed_by(changed)))
+
+    def clear_topics(self) -> None:
+        self.metadata.image = replace(self.image, topics=SharedMap())
+
+    def replay(self, *records: MetadataRecord) -> list[Effect]:
+        """Apply the records as the next delta: to the image, then to the roles."""
+        delta = MetadataDelta(self.image)
+        for offset, record in enumerate(records, self.image.next_offset):
+            delta.apply(record, offset)
+        self.metadata.image = delta.after()
+        self.manager.roles.apply_delta(self.now_ms, delta)
+        return self.settle()
+
     def register(self, broker_id: int, *, broker_epoch: int | None = None, fenced: bool = False) -> None:
         """Put a broker into the image, by default unfenced and with its usual epoch."""
-        self.image.brokers[broker_id] = BrokerRegistration(
+        registration = BrokerRegistration(
             broker_id=broker_id,
             broker_epoch=broker_epoch_of(broker_id) if broker_epoch is None else broker_epoch,
             incarnation="0" * 32,
@@ -93,6 +129,8 @@ class Setup:
             fenced=fenced,
             in_controlled_shutdown=False,
         )
+        brokers = {**self.image.brokers, broker_id: registration}
+        self.metadata.image = replace(self.image, brokers=brokers)
 
     def place(
         self,
@@ -110,7 +148,7 @@ class Setup:
         dotted = tuple(sorted(configs.items()))
         known = self.image.topics.get(name)
         if known is None:
-            self.image.topics[name] = TopicImage(name=name, topic_id="1f" * 16, configs=dotted)
+            self.set_topic(TopicImage(name=name, topic_id="1f" * 16, configs=dotted))
         registration = PartitionRegistration(
             topic_partition=topic_partition,
             replicas=replicas,
@@ -119,7 +157,7 @@ class Setup:
             leader_epoch=leader_epoch,
             partition_epoch=partition_epoch,
         )
-        self.image.topics[name].partitions[topic_partition.partition] = registration
+        self.set_partition(registration)
         self.manager.roles.apply(self.now_ms, registration)
         return self.settle()
 

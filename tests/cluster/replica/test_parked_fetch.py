@@ -78,7 +78,7 @@ def test_pro8_losing_leadership_ends_the_wait() -> None:
 def test_pro8_deletion_ends_the_wait() -> None:
     setup = leading()
     setup.fetch_effects(2, 0, max_wait_ms=500)
-    setup.image.topics.clear()
+    setup.clear_topics()
     setup.manager.roles.remove(setup.replica)
     answer = fetched(setup.settle())
     assert answer is not None and answer.error is ErrorCode.UNKNOWN_TOPIC_ID

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -201,9 +202,7 @@ def test_with_flush_messages_1_appends_during_a_flush_share_the_next_one() -> No
 def test_with_flush_messages_1_a_new_leader_flushes_what_it_found() -> None:
     setup = leading(isr=(1, 2))
     setup.append(b"a")
-    setup.image.topics["t"] = type(setup.image.topics["t"])(
-        name="t", topic_id="1f" * 16, configs=(("flush.messages", "1"),)
-    )
+    setup.set_topic(replace(setup.image.topics["t"], configs=(("flush.messages", "1"),)))
     setup.replica.log.update_config(setup.manager.roles.config_of(setup.image.topics["t"]))
     effects = setup.place(leader=1, isr=(1,), leader_epoch=1, partition_epoch=1)
     assert setup.high_watermark == 0

@@ -18,7 +18,7 @@ from cluster.core.messages import (
     ProducePartition,
     ProduceRequest,
 )
-from cluster.core.metadata.image import MetadataDelta, TopicImage
+from cluster.core.metadata.image import TopicImage
 from cluster.core.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from sim.disk.life import Life
 from storage.disk.checkpoints import PartitionMetadataFile
@@ -40,13 +40,11 @@ OLD, NEW = "1f" * 16, "2e" * 16
 
 def recreate(setup: Setup, *, leader: int = 1, isr: tuple[int, ...] = (1, 2)) -> list[Effect]:
     """Let the broker replay the deletion of the topic and its second creation, in one delta."""
-    delta = MetadataDelta(setup.image)
-    delta.apply(RemoveTopicRecord(name="t", topic_id=OLD), 10)
-    delta.apply(TopicRecord(name="t", topic_id=NEW), 11)
-    partition = PartitionRecord(topic="t", partition=0, replicas=(1, 2), isr=isr, leader=leader)
-    delta.apply(partition, 12)
-    setup.manager.roles.apply_delta(setup.now_ms, delta)
-    return setup.settle()
+    return setup.replay(
+        RemoveTopicRecord(name="t", topic_id=OLD),
+        TopicRecord(name="t", topic_id=NEW),
+        PartitionRecord(topic="t", partition=0, replicas=(1, 2), isr=isr, leader=leader),
+    )
 
 
 def leading(*, isr: tuple[int, ...] = (1, 2)) -> Setup:
@@ -156,7 +154,7 @@ def test_kip_516_a_log_of_another_topic_is_moved_away_when_a_replica_is_made() -
     setup = leading(isr=(1,))
     setup.append(b"old")
     setup.manager.context.replicas.clear()
-    setup.image.topics["t"] = TopicImage(name="t", topic_id=NEW, configs=())
+    setup.set_topic(TopicImage(name="t", topic_id=NEW, configs=()))
     effects = setup.place(leader=1, replicas=(1, 2), isr=(1,))
     assert setup.values() == []
     assert [each["topic_partition"] for each in observed(effects, "replica.set_aside")] == ["t-0"]

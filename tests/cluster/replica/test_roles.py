@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from cluster.core.effects import Send
 from cluster.core.messages import NO_LEADER, DescribeReplicasRequest, FetchRequest, TopicPartition
-from cluster.core.metadata.image import MetadataDelta
 from cluster.core.metadata.records import PartitionRecord, RemoveTopicRecord, TopicConfigRecord, TopicRecord
 from cluster.core.replica.replica import Role
 from tests.cluster.replica.setup import T0, Setup, observed, of, only_sent, sent, stamped
-
-
-def delta_of(setup: Setup) -> MetadataDelta:
-    return MetadataDelta(setup.image)
 
 
 def test_rol1_older_metadata_changes_no_role() -> None:
@@ -94,13 +89,12 @@ def test_rol5_a_topic_made_again_in_one_delta_begins_empty() -> None:
     setup = Setup()
     setup.place(leader=1, isr=(1,))
     setup.append(b"old")
-    delta = delta_of(setup)
     new_id = "2e" * 16
-    delta.apply(RemoveTopicRecord(name="t", topic_id="1f" * 16), 10)
-    delta.apply(TopicRecord(name="t", topic_id=new_id), 11)
-    delta.apply(PartitionRecord(topic="t", partition=0, replicas=(1,), isr=(1,), leader=1), 12)
-    setup.manager.roles.apply_delta(setup.now_ms, delta)
-    setup.settle()
+    setup.replay(
+        RemoveTopicRecord(name="t", topic_id="1f" * 16),
+        TopicRecord(name="t", topic_id=new_id),
+        PartitionRecord(topic="t", partition=0, replicas=(1,), isr=(1,), leader=1),
+    )
     assert setup.replica.topic_id == new_id
     assert setup.values() == []
 
@@ -109,7 +103,7 @@ def test_rol5_what_the_first_image_does_not_place_here_is_set_aside() -> None:
     setup = Setup()
     setup.place(leader=1, isr=(1,), topic_partition=TopicPartition("stray", 0))
     setup.manager.context.replicas.clear()
-    setup.image.topics.clear()
+    setup.clear_topics()
     setup.place(leader=1, isr=(1,))
     setup.manager.context.replicas.clear()
     setup.manager.roles.apply_image(setup.now_ms)
@@ -132,9 +126,7 @@ def test_rol6_on_its_way_out_it_does_not_fetch_what_it_has_left() -> None:
 def test_a_changed_topic_config_reaches_the_log() -> None:
     setup = Setup()
     setup.place(leader=1, isr=(1,))
-    delta = delta_of(setup)
-    delta.apply(TopicConfigRecord(topic="t", configs=(("min.insync.replicas", "2"),)), 10)
-    setup.manager.roles.apply_delta(setup.now_ms, delta)
+    setup.replay(TopicConfigRecord(topic="t", configs=(("min.insync.replicas", "2"),)))
     assert setup.leader.min_isr == 2
     answer = setup.produce(b"a")
     assert answer is not None and answer.error.name == "NOT_ENOUGH_REPLICAS"
