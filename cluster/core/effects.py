@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cluster.core.messages import RequestBody, ResponseBody
 
@@ -77,11 +77,13 @@ class Observe:
     """Reports what happened to traces, stories, tables, logs and checkers; the core does not depend on it.
 
     `kind` is a dotted word (`replica.became_leader`, `log.truncated`, `isr.expanded`, `log.recovered` …);
-    `fields` are ints and strings in a fixed order.
+    `fields` are ints and strings in a fixed order. `metadata_offset` is that of the image which a broker acted on: the
+    metadata below it, and nothing else; -1 if it has no image. It says what a decision rests on, and is no part of it.
     """
 
     kind: str
     fields: tuple[tuple[str, int | str], ...] = ()
+    metadata_offset: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

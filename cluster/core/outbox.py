@@ -39,6 +39,8 @@ class Outbox:
     """
 
     def __init__(self) -> None:
+        # What the observations rest on: the offset of the image that the broker acts on.
+        self.metadata_offset = -1
         self._effects: list[Effect] = []
         self._next_call = 0
         self._next_job = 0
@@ -85,7 +87,9 @@ class Outbox:
         self._effects.append(LearnEndpoint(node_id=node_id, host=host, port=port))
 
     def observe(self, kind: str, **values: int | str) -> None:
-        self._effects.append(Observe(kind=kind, fields=tuple(values.items())))
+        self._effects.append(
+            Observe(kind=kind, fields=tuple(values.items()), metadata_offset=self.metadata_offset)
+        )
 
     def stop(self, reason: str) -> None:
         self._effects.append(Stop(reason=reason))

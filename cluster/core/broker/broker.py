@@ -86,7 +86,7 @@ class Broker:
         self._publication = Publication(context, self.manager.roles)
         orderly_stop = OrderlyStop(self._ending, self.manager, self.maintenance, self._logs)
         self.lifecycle = Lifecycle(context, self._logs, self._publication, self._ending, orderly_stop, draws)
-        self._metadata = MetadataObserver(context, self.manager.roles, self._publication, self.lifecycle)
+        self._metadata = MetadataObserver(context, self._publication, self.lifecycle, self._ending)
         self._forwarding = Forwarding(context)
         self._producer_ids = ProducerIds(context)
 
@@ -94,6 +94,11 @@ class Broker:
     def image(self) -> MetadataImage:
         """The metadata that the broker acts on."""
         return self._context.metadata.image
+
+    @property
+    def applied_offset(self) -> int:
+        """The offset of the image that the roles of all replicas rest on; -1 before the first one."""
+        return self._publication.applied_offset
 
     def replicas(self) -> Mapping[TopicPartition, Replica]:
         """Returns a view of all replicas, for tables and checkers."""

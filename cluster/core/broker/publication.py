@@ -1,4 +1,4 @@
-"""The moment from which a broker acts on the metadata that it replays.
+"""The hand-over of the metadata that a broker replays to its roles, from the moment on when it may act on it.
 
 Kafka: BrokerMetadataPublisher, BrokerServer's wait for the metadata to be caught up.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import final
 
 from cluster.core.messages import NO_BROKER_EPOCH
+from cluster.core.metadata.delta import MetadataDelta
 from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.roles import Roles
 
 
 @final
 class Publication:
-    """The first application of the image to the roles, after this life's registration is replayed (KAFKA-14857).
+    """Applies the first image to the roles, after this life's registration is replayed (KAFKA-14857), then each delta.
 
     The registration ends the leaderships of the last life. A broker that continued to lead in an old leader epoch
     might have lost the tail of its log, and could write another record at the same offset and epoch.
@@ -24,6 +25,8 @@ class Publication:
         self._context = context
         self._roles = roles
         self.is_published = False
+        # The offset of the image that was applied to the roles last; -1 before the first one.
+        self.applied_offset = -1
         self._first_high_watermark: int | None = None
 
     def note_high_watermark(self, high_watermark: int) -> None:
@@ -45,6 +48,17 @@ class Publication:
         has_loaded = first is not None and self._context.metadata.image.next_offset >= first
         return has_loaded and self._has_own_registration()
 
+    def publish(self, now_ms: int, delta: MetadataDelta) -> None:
+        """Applies the next delta to the roles, whole (CTL-5)."""
+        assert self.is_published, delta.before.next_offset
+        # Every delta begins where the one before ended: none is left out, and none is applied twice.
+        assert self.applied_offset == delta.before.next_offset, (
+            self.applied_offset,
+            delta.before.next_offset,
+        )
+        self._roles.apply_delta(now_ms, delta)
+        self.applied_offset = self._context.metadata.image.next_offset
+
     def maybe_publish_first(self, now_ms: int) -> bool:
         """Applies the whole image to the roles, once, as soon as that is allowed. Returns whether it did."""
         if self.is_published or not self.may_publish():
@@ -52,5 +66,6 @@ class Publication:
         assert not self._context.replicas, sorted(self._context.replicas)
         self.is_published = True
         self._roles.apply_image(now_ms)
+        self.applied_offset = self._context.metadata.image.next_offset
         assert self.has_caught_up(), (self._context.broker_epoch, self._context.metadata.image.next_offset)
         return True

@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import assert_never, final
 
-from cluster.core.messages import TopicPartition
+from cluster.core.messages import NO_LEADER, TopicPartition
 from cluster.core.metadata.changes import Change
 from cluster.core.metadata.image import (
     BrokerRegistration,
@@ -30,11 +30,26 @@ from cluster.core.metadata.records import (
     TopicConfigRecord,
     TopicRecord,
 )
-from storage.errors import InvalidRecord
+from storage.errors import InvalidRecord, InvalidTopic
+from storage.topics import check_topic_name
 
 
 class _Misfit(Exception):
     """A record says something that cannot follow what the image has."""
+
+
+def _checked(partition: PartitionRegistration) -> PartitionRegistration:
+    """Returns the partition as it is. Raises _Misfit for one that no broker could act on."""
+    replicas, isr = partition.replicas, partition.isr
+    if not replicas or len(dict.fromkeys(replicas)) != len(replicas) or min(replicas) < 0:
+        raise _Misfit(f"the replicas are {replicas}")
+    if not isr or any(member not in replicas for member in isr):
+        raise _Misfit(f"the in-sync replicas are {isr} of {replicas}")
+    if partition.leader != NO_LEADER and partition.leader not in replicas:
+        raise _Misfit(f"the leader is {partition.leader}, no replica of {replicas}")
+    if min(partition.leader_epoch, partition.partition_epoch, partition.topic_partition.partition) < 0:
+        raise _Misfit("a number is negative")
+    return partition
 
 
 @final
@@ -163,6 +178,11 @@ class MetadataDelta:
     def _add_topic(self, record: TopicRecord) -> None:
         if self._topic(record.name) is not None:
             raise _Misfit("the topic exists")
+        try:
+            check_topic_name(record.name)
+            bytes.fromhex(record.topic_id)
+        except (InvalidTopic, ValueError) as error:
+            raise _Misfit(str(error)) from error
         self._topics[record.name] = _TopicDelta(
             TopicImage(name=record.name, topic_id=record.topic_id, configs=record.configs)
         )
@@ -172,13 +192,15 @@ class MetadataDelta:
         topic, topic_partition = self._known(record.topic), TopicPartition(record.topic, record.partition)
         if topic.partition(record.partition) is not None:
             raise _Misfit("the partition exists")
-        topic.changed[record.partition] = PartitionRegistration(
-            topic_partition=topic_partition,
-            replicas=record.replicas,
-            isr=record.isr,
-            leader=record.leader,
-            leader_epoch=record.leader_epoch,
-            partition_epoch=record.partition_epoch,
+        topic.changed[record.partition] = _checked(
+            PartitionRegistration(
+                topic_partition=topic_partition,
+                replicas=record.replicas,
+                isr=record.isr,
+                leader=record.leader,
+                leader_epoch=record.leader_epoch,
+                partition_epoch=record.partition_epoch,
+            )
         )
         self._partitions[topic_partition] = None
 
@@ -187,7 +209,7 @@ class MetadataDelta:
         partition = topic.partition(record.partition)
         if partition is None:
             raise _Misfit("there is no such partition")
-        topic.changed[record.partition] = partition.changed_by(record)
+        topic.changed[record.partition] = _checked(partition.changed_by(record))
         self._partitions[partition.topic_partition] = None
 
     def _remove_topic(self, record: RemoveTopicRecord) -> None:

@@ -16,6 +16,8 @@ from storage.errors import InvalidRecord
 
 # The leader of a change record without a leader field: leader and leader epoch stay as they are (STA-2).
 LEADER_UNCHANGED = -2
+# The most of a damaged record that its error shows.
+_MOST_SHOWN_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +163,49 @@ def decode_record(value: bytes | None) -> MetadataRecord:
     try:
         members = json.loads(value or b"")
         record_class = _CLASSES[members.pop("type")]
-        return record_class(**{name: _tuples(member) for name, member in members.items()})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidRecord(f"no metadata record: {value!r}") from error
+        record = record_class(**{name: _tuples(member) for name, member in members.items()})
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InvalidRecord(f"no metadata record: {(value or b'')[:_MOST_SHOWN_BYTES]!r}") from error
+    for field in fields(record):
+        member = getattr(record, field.name)
+        if not _IS_OF_TYPE[str(field.type)](member):
+            shown = repr(member)[:_MOST_SHOWN_BYTES]
+            raise InvalidRecord(f"{type(record).__name__}: {field.name} is no {field.type}: {shown}")
+    return record
+
+
+def _is_int(member: object) -> bool:
+    return type(member) is int
+
+
+def _is_text(member: object) -> bool:
+    return type(member) is str
+
+
+def _is_flag(member: object) -> bool:
+    return type(member) is bool
+
+
+def _are_ints(member: object) -> bool:
+    return type(member) is tuple and all(map(_is_int, member))
+
+
+def _are_configs(member: object) -> bool:
+    return type(member) is tuple and all(
+        type(each) is tuple and len(each) == 2 and all(map(_is_text, each)) for each in member
+    )
+
+
+# By the types that fields of records have, as the classes spell them.
+_IS_OF_TYPE: dict[str, Callable[[object], bool]] = {
+    "int": _is_int,
+    "str": _is_text,
+    "bool": _is_flag,
+    "bool | None": lambda member: member is None or _is_flag(member),
+    "tuple[int, ...]": _are_ints,
+    "tuple[int, ...] | None": lambda member: member is None or _are_ints(member),
+    "tuple[tuple[str, str], ...]": _are_configs,
+}
 
 
 def _tuples(member: object) -> object:

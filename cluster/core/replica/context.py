@@ -16,7 +16,7 @@ from cluster.core.messages import (
     OfflinePartition,
     TopicPartition,
 )
-from cluster.core.metadata.image import CurrentImage
+from cluster.core.metadata.image import CurrentImage, MetadataImage
 from cluster.core.outbox import Outbox
 from cluster.core.replica.logs import Logs
 from cluster.core.replica.replica import Replica
@@ -53,6 +53,13 @@ class ReplicaContext:
         self.has_newly_offline = False
         # By touched partition: whether more than its log end moved.
         self._touched: dict[TopicPartition, bool] = {}
+
+    def adopt_image(self, image: MetadataImage) -> None:
+        """Acts on `image` from now on, and says so with everything that is observed."""
+        before = self.metadata.image.next_offset
+        assert before <= image.next_offset, (before, image.next_offset)
+        self.metadata.image = image
+        self.outbox.metadata_offset = image.next_offset
 
     def touch(self, topic_partition: TopicPartition) -> None:
         self._touched[topic_partition] = True
