@@ -56,8 +56,8 @@ KINDS = (
         request=ProduceRequest,
         answers=(FetchResponse, FetchResponse),
         number=4,
-        most_calls=181,
-        most_moves=112,
+        most_calls=173,
+        most_moves=107,
     ),
     Kind(
         name="a follower's fetch: a batch committed, acknowledged, and sent to a consumer that waits",
@@ -65,7 +65,7 @@ KINDS = (
         answers=(ProduceResponse, FetchResponse),
         number=11,
         most_calls=160,
-        most_moves=91,
+        most_moves=89,
     ),
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 from cluster.core.messages import NO_EPOCH
 from cluster.core.replica.isr import PendingShrinkIsr, committed_isr
 from cluster.core.replica.leader import Leader
+from cluster.core.replica.leader_appends import LeaderAppends
 from cluster.core.replica.progress import FollowerProgress
 from sim.bugs.client_bugs import CLIENT_BUGS
 from sim.bugs.planting import Bug, Replacement
@@ -15,6 +16,8 @@ from storage.log import PartitionLog
 from storage.segment import LogSegment
 
 Original = Callable[..., Any]
+
+_APPENDS = "cluster.core.replica.leader_appends:LeaderAppends"
 
 
 def _does_nothing(original: Original) -> Original:
@@ -51,6 +54,18 @@ def _safe_once_appended(original: Original) -> Original:
         return leader.own_end.offset >= required_offset
 
     return is_safe
+
+
+def _calls_back_twice(original: Original) -> Original:
+    def call_back(appends: LeaderAppends, now_ms: int) -> None:
+        appends.done.extend(list(appends.done))
+        original(appends, now_ms)
+
+    return call_back
+
+
+def _never(original: Original) -> Original:
+    return lambda *arguments: False
 
 
 def _at_high_watermark_only(original: Original) -> Original:
@@ -113,12 +128,19 @@ CATALOGUE: tuple[Bug, ...] = (
     Bug(
         name="ack-before-high-watermark",
         story="A request with acks=all is answered as soon as the leader has appended the records.",
-        replacements=(
-            Replacement(
-                target="cluster.core.replica.produce:ProduceHandler.is_safe", make=_safe_once_appended
-            ),
-        ),
+        replacements=(Replacement(target=f"{_APPENDS}.is_safe", make=_safe_once_appended),),
         found_by="leader-crash",
+    ),
+    Bug(
+        name="append-called-back-twice",
+        story="The outcome of an append is told twice, so that a request is answered twice.",
+        replacements=(Replacement(target=f"{_APPENDS}.call_back", make=_calls_back_twice),),
+        found_by="leader-crash",
+    ),
+    Bug(
+        name="append-outlives-leadership",
+        story="An append waits on after its leader epoch, and is answered by a later one (PRO-5, KAFKA-1148).",
+        replacements=(Replacement(target=f"{_APPENDS}.has_lost_leadership", make=_never),),
     ),
     Bug(
         name="join-before-epoch-start",

@@ -137,8 +137,9 @@ class Broker:
         return self._outbox.take()
 
     def forget(self, call: int) -> None:
-        """Drops what waits here for a client that has left: a parked fetch, or a request for a producer id."""
+        """Drops what waits here for a client that has left: a fetch, a produce, or a request for a producer id."""
         self.manager.fetches.forget(call)
+        self.manager.produces.forget(call)
         self._producer_ids.forget(call)
 
     def _survive(self, work: Callable[[], None]) -> None:

@@ -225,8 +225,11 @@ class FetchHandler:
         if is_follower:
             leader = replica.check_leads()
             self.check_is_replica(leader, request)
-            current = self._context.metadata.image.broker_epoch(request.replica_id)
-            fencing.check_fetch_of_present_life(request.replica_id, request.broker_epoch, current)
+            known = self._context.metadata.image.brokers.get(request.replica_id)
+            if known is not None:
+                fencing.check_fetch_of_present_life(
+                    request.replica_id, request.broker_epoch, known.broker_epoch
+                )
         else:
             self.check_serves_consumers(replica)
 

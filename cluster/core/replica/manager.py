@@ -13,6 +13,7 @@ from cluster.core.replica.fetch import FetchHandler
 from cluster.core.replica.fetcher import Fetchers
 from cluster.core.replica.flushes import Flushes, OnFailure
 from cluster.core.replica.isr_changes import IsrChanges
+from cluster.core.replica.leader_appends import LeaderAppends
 from cluster.core.replica.list_offsets import ListOffsetsHandler
 from cluster.core.replica.logs import LogKeeper
 from cluster.core.replica.produce import ProduceHandler
@@ -38,7 +39,8 @@ class ReplicaManager:
         self.isr_changes = IsrChanges(context)
         self.roles = Roles(context, keeper, self.truncations, self.fetchers, self.isr_changes, self.flushes)
         self.fetches = FetchHandler(context, self.isr_changes)
-        self.produces = ProduceHandler(context, self.flushes)
+        self.appends = LeaderAppends(context, self.flushes)
+        self.produces = ProduceHandler(context, self.appends)
         self.list_offsets = ListOffsetsHandler(context)
 
     def describe(self, request: DescribeReplicasRequest, state: str) -> DescribeReplicasResponse:
@@ -55,14 +57,16 @@ class ReplicaManager:
         )
 
     def settle(self, now_ms: int) -> None:
-        """Ends a step: answers the waiting requests that its changes have made ready, then sends fetches."""
+        """Ends a step: ends the appends and fetches that its changes have made ready, then sends fetches."""
         for _ in range(MAX_SETTLING_ROUNDS):
+            if self.appends.done:
+                self.appends.call_back(now_ms)
             touched = self.context.take_touched()
-            if not touched:
+            if not touched and not self.appends.done:
                 break
             for topic_partition, more_than_end in touched.items():
                 if more_than_end:
-                    self.produces.on_touched(now_ms, topic_partition)
+                    self.appends.on_touched(now_ms, topic_partition)
                 self.fetches.on_touched(now_ms, topic_partition)
         else:
             raise AssertionError(f"replicas do not come to rest in {MAX_SETTLING_ROUNDS} rounds")
@@ -79,7 +83,7 @@ class ReplicaManager:
     def stop(self, now_ms: int) -> None:
         """Stops fetching, and answers all requests that wait."""
         self.fetchers.stop()
-        self.produces.fail_all()
+        self.appends.stop(now_ms)
         self.fetches.answer_all(now_ms)
-        waiting = len(self.produces.purgatory) + len(self.fetches.purgatory)
+        waiting = self.produces.waiting_count + len(self.fetches.purgatory)
         assert waiting == 0, waiting

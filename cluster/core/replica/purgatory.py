@@ -65,6 +65,14 @@ class Purgatory(Generic[Operation]):
         watchers = self._watchers.get(topic_partition)
         return [] if watchers is None else list(watchers.items())
 
+    def watched(self) -> list[TopicPartition]:
+        """Returns the partitions that are watched by what waits, in the order in which the first of each arrived."""
+        return list(self._watchers)
+
+    def operations(self) -> list[Operation]:
+        """Returns all that wait, in order of arrival."""
+        return [operation for operation, _ in self._parked.values()]
+
     def numbers(self) -> list[int]:
         return list(self._parked)
 

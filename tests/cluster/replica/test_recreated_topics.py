@@ -106,7 +106,7 @@ def test_c1_a_produce_that_waits_is_not_acknowledged_by_the_next_topic() -> None
     setup = leading()
     assert setup.produce(b"old") is None
     answer = produced(recreate(setup, isr=(1,)))
-    assert answer is not None and answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert answer is not None and answer.error is ErrorCode.UNKNOWN_TOPIC_ID
     assert setup.produce(b"new") is not None and setup.high_watermark == 1
 
 

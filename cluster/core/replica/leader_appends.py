@@ -1,0 +1,316 @@
+"""Appends to partitions that are led here, each with a function that is called once when its outcome is known.
+
+Produce requests of clients use it, and so can any part of a broker that keeps records in a partition.
+
+Kafka: ReplicaManager.appendRecords, DelayedProduce.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+from cluster.core import fencing
+from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.fencing import LogView
+from cluster.core.messages import NO_TOPIC_ID, TopicPartition
+from cluster.core.replica.context import ReplicaContext
+from cluster.core.replica.flushes import Flushes
+from cluster.core.replica.isr import committed_isr, maximal_isr
+from cluster.core.replica.leader import Leader, promises_flush
+from cluster.core.replica.purgatory import Purgatory
+from cluster.core.replica.replica import Replica
+from storage.errors import StorageError
+from storage.log import AppendInfo
+
+EXPIRY_TIMER = "produce.expiry"
+ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
+# The most rounds of callbacks at the end of a broker; each round calls what the one before it has appended.
+MAX_LAST_ROUNDS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """Records that are in the log of the leader, at offsets `base_offset` to `last_offset`, both inclusive."""
+
+    topic_partition: TopicPartition
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    leader_id: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotCommitted:
+    """The reason why records are not known to be as safe as was asked."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode
+    detail: str
+    # Whether the records may be in the log all the same, where they may stay or be lost; else nothing was appended.
+    is_in_doubt: bool
+
+
+Outcome = Appended | NotCommitted
+# Takes `now_ms` and the outcome.
+OnDone = Callable[[int, Outcome], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingAppend:
+    """Records that are in the log and not yet as safe as `acks` asks.
+
+    They can become so only in the topic and leader epoch of the append: in another epoch, the same offset may hold
+    another record (PRO-5, KAFKA-1148), and another topic of the same name begins with epoch 0 too (C1).
+    """
+
+    view: LogView
+    acks: int
+    appended: Appended
+    on_done: OnDone
+
+
+@final
+class LeaderAppends:
+    """Appends as leader, and calls `on_done` of each append once: when its records are safe, or cannot be any more.
+
+    `on_done` is never called from inside `append`. It is called at the end of the step that decides the outcome, or of
+    the append's own step, before the fetches that the same change makes ready. It may append again. Of one partition,
+    appends that end by the same event are called in the order of their offsets; those whose time is over, in the order
+    of their deadlines. A broker whose last log directory fails is lost at once, and calls nothing.
+    """
+
+    def __init__(self, context: ReplicaContext, flushes: Flushes) -> None:
+        self._context = context
+        self._flushes = flushes
+        self._purgatory: Purgatory[WaitingAppend] = Purgatory(context.outbox, EXPIRY_TIMER, self._on_expired)
+        # What is called at the end of this step, with what.
+        self.done: deque[tuple[OnDone, Outcome]] = deque()
+        self._is_stopped = False
+
+    def append(
+        self,
+        now_ms: int,
+        topic_partition: TopicPartition,
+        records: bytes,
+        on_done: OnDone,
+        *,
+        timeout_ms: int,
+        acks: int = ACKS_ALL,
+        topic_id: str = NO_TOPIC_ID,
+        leader_epoch: int | None = None,
+    ) -> int | None:
+        """Appends a batch; `on_done` is called once its records are as safe as `acks` asks, or with the reason why not.
+
+        Nothing is appended in another leader epoch than `leader_epoch`, or to another topic of the name than
+        `topic_id`, where these are given. Returns the number of what waits now, None if the outcome is known. The
+        caller limits how many wait. Raises StorageError if the disk under the last log directory fails.
+        """
+        try:
+            replica = self._context.replica(topic_partition, topic_id)
+            fencing.check_topic_id(topic_partition, topic_id, replica.topic_id)
+            # In the same step as the append, so that leadership cannot end in between (PRO-6).
+            leader = replica.check_leads()
+            self.check_may_append(leader, leader_epoch)
+            if acks == ACKS_ALL:
+                self.check_enough_in_sync(leader)
+            info = replica.log.append_as_leader(records, leader_epoch=leader.leader_epoch, now_ms=now_ms)
+            self.check_not_empty(info)
+        except ClusterError as error:
+            refused = NotCommitted(
+                topic_partition=topic_partition, error=error.code, detail=error.detail, is_in_doubt=False
+            )
+            self.done.append((on_done, refused))
+            return None
+        except StorageError as error:
+            self._context.check_online(topic_partition, error)
+            self.done.append((on_done, self._failed(topic_partition, error)))
+            return None
+        if not info.is_duplicate:
+            self._context.report_appended(replica, info.first_offset, info.last_offset, "leader")
+            self._flushes.maybe_flush(replica)
+            # If no follower is waited for, the append alone commits the records.
+            self._context.advance_high_watermark(replica, now_ms)
+        return self._wait(now_ms, replica, leader, info, acks, timeout_ms, on_done)
+
+    def check_may_append(self, leader: Leader, leader_epoch: int | None) -> None:
+        """Raises ClusterError if the broker is ending, or if the caller's leader epoch is over or has not begun.
+
+        What the caller knows of the partition holds in its own epoch only.
+        """
+        if self._is_stopped:
+            raise ClusterError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down")
+        if leader_epoch is not None and not fencing.is_same_leader_epoch(leader_epoch, leader.leader_epoch):
+            raise ClusterError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"leader epoch {leader.leader_epoch}, not {leader_epoch}"
+            )
+
+    def check_enough_in_sync(self, leader: Leader) -> None:
+        """Raises ClusterError if too few replicas are in sync to commit the records (PRO-2)."""
+        size = len(committed_isr(leader.isr).isr)
+        if size < leader.min_isr:
+            raise ClusterError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{size} in sync replicas, min.insync.replicas is {leader.min_isr}",
+            )
+
+    def check_not_empty(self, info: AppendInfo) -> None:
+        if info.is_empty:
+            raise ClusterError(ErrorCode.INVALID_RECORD, "no whole batch in the request")
+
+    def _failed(self, topic_partition: TopicPartition, error: StorageError) -> NotCommitted:
+        code = ErrorCode(error.code)
+        # A write that failed may have stored a whole batch, which the next start finds.
+        is_in_doubt = code is ErrorCode.KAFKA_STORAGE_ERROR
+        return NotCommitted(
+            topic_partition=topic_partition, error=code, detail=str(error), is_in_doubt=is_in_doubt
+        )
+
+    def _wait(
+        self,
+        now_ms: int,
+        replica: Replica,
+        leader: Leader,
+        info: AppendInfo,
+        acks: int,
+        timeout_ms: int,
+        on_done: OnDone,
+    ) -> int | None:
+        """Parks the append if its outcome is open. Returns its number, None if it is not parked.
+
+        A duplicate waits for the offsets of its first append (PRO-7).
+        """
+        waiting = WaitingAppend(
+            view=replica.view,
+            acks=acks,
+            on_done=on_done,
+            appended=Appended(
+                topic_partition=replica.topic_partition,
+                base_offset=info.first_offset,
+                last_offset=info.last_offset,
+                log_append_time_ms=info.log_append_time_ms,
+                log_start_offset=replica.log.marks.log_start_offset,
+                leader_id=replica.leader_id,
+                leader_epoch=replica.leader_epoch,
+            ),
+        )
+        assert info.last_offset < replica.log.local.log_end_offset, (replica.name, info)
+        assert leader.leader_epoch == replica.leader_epoch, (replica.name, leader.leader_epoch)
+        outcome = self._outcome_in_epoch(leader, waiting)
+        if outcome is not None:
+            if acks != ACKS_ALL or not self._purgatory.watching(replica.topic_partition):
+                self.done.append((on_done, outcome))
+                return None
+            # One that waits may be ready too, and has the lower offset: they end together.
+            self._context.touch(replica.topic_partition)
+        watched = (replica.topic_partition,)
+        return self._purgatory.park(waiting, watched, now_ms + max(0, timeout_ms))
+
+    def outcome_of(self, waiting: WaitingAppend) -> Outcome | None:
+        """Returns the outcome of an append that waits, None while it is open."""
+        topic_partition = waiting.appended.topic_partition
+        replica = self._context.replicas.get(topic_partition)
+        leader = None if replica is None else replica.leader
+        if self._is_stopped:
+            return self._in_doubt(waiting, ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down")
+        if topic_partition in self._context.offline:
+            return self._in_doubt(
+                waiting, ErrorCode.KAFKA_STORAGE_ERROR, "its log directory failed while it waited"
+            )
+        if self.has_lost_leadership(replica, waiting):
+            if not fencing.is_same_topic(waiting.view[0], self._context.topic_id(topic_partition.topic)):
+                return self._in_doubt(
+                    waiting, ErrorCode.UNKNOWN_TOPIC_ID, "the topic was deleted while it waited"
+                )
+            return self._in_doubt(
+                waiting, ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership ended while it waited"
+            )
+        return None if leader is None else self._outcome_in_epoch(leader, waiting)
+
+    def _outcome_in_epoch(self, leader: Leader, waiting: WaitingAppend) -> Outcome | None:
+        """Returns the outcome as far as the leader of the append's own epoch decides it."""
+        if not self.is_safe(waiting.acks, leader, waiting.appended.last_offset + 1):
+            return None
+        if waiting.acks == ACKS_ALL and len(maximal_isr(leader.isr)) < leader.min_isr:
+            # The record is in the log, and may or may not survive (PRO-3).
+            return self._in_doubt(
+                waiting, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "the ISR shrank while it waited"
+            )
+        return waiting.appended
+
+    def _in_doubt(self, waiting: WaitingAppend, error: ErrorCode, detail: str) -> NotCommitted:
+        topic_partition = waiting.appended.topic_partition
+        return NotCommitted(topic_partition=topic_partition, error=error, detail=detail, is_in_doubt=True)
+
+    def has_lost_leadership(self, replica: Replica | None, waiting: WaitingAppend) -> bool:
+        """Returns whether the epoch of the append is over: no other may acknowledge its records (PRO-5, E4, B-13).
+
+        It is also over if the topic was deleted, whatever the next topic of that name has at the offset.
+        """
+        return (
+            replica is None or replica.leader is None or not fencing.is_same_log(waiting.view, replica.view)
+        )
+
+    def is_safe(self, acks: int, leader: Leader, required_offset: int) -> bool:
+        """Returns whether all below `required_offset` is as safe as `acks` asks (PRO-1).
+
+        Where a flush is promised, even acks=1 waits for the leader's own.
+        """
+        if acks == ACKS_ALL:
+            return leader.log.marks.high_watermark >= required_offset
+        if acks == ACKS_LEADER and promises_flush(leader.log):
+            return leader.own_end.offset >= required_offset
+        return True
+
+    def on_touched(self, now_ms: int, topic_partition: TopicPartition) -> None:
+        """Ends the appends whose outcome is known after the partition's high watermark, flush, ISR or role moved."""
+        known: list[tuple[int, int, Outcome]] = []
+        for number, waiting in self._purgatory.watching(topic_partition):
+            outcome = self.outcome_of(waiting)
+            if outcome is not None:
+                known.append((waiting.appended.last_offset, number, outcome))
+        # By offset, and a retry after the first append: two numbers are never equal.
+        known.sort()
+        for _, number, outcome in known:
+            ended = self._purgatory.take(number)
+            assert ended is not None, (number, outcome)
+            self.done.append((ended.on_done, outcome))
+        if known:
+            self.call_back(now_ms)
+
+    def call_back(self, now_ms: int) -> None:
+        """Calls back whoever's outcome is known, in order. What is appended and refused meanwhile is left in `done`."""
+        for _ in range(len(self.done)):
+            on_done, outcome = self.done.popleft()
+            on_done(now_ms, outcome)
+
+    def _on_expired(self, now_ms: int, waiting: WaitingAppend) -> None:
+        """Ends an append after its timeout: the outcome of its records is unknown (PRO-4)."""
+        outcome = self._in_doubt(
+            waiting, ErrorCode.REQUEST_TIMED_OUT, "its replication took longer than timeout_ms"
+        )
+        self.done.append((waiting.on_done, outcome))
+
+    def forget(self, number: int) -> None:
+        """Drops the append of that number, whose caller has left: its records stay, and nothing is called."""
+        self._purgatory.take(number)
+
+    def waiting(self) -> list[WaitingAppend]:
+        """Returns the appends that wait, in order of arrival, for checkers."""
+        return self._purgatory.operations()
+
+    def stop(self, now_ms: int) -> None:
+        """Ends all that waits with the reason that the broker is ending; nothing is appended from now on."""
+        self._is_stopped = True
+        for topic_partition in self._purgatory.watched():
+            self.on_touched(now_ms, topic_partition)
+        for _ in range(MAX_LAST_ROUNDS):
+            if not self.done:
+                break
+            self.call_back(now_ms)
+        assert not self.done, len(self.done)
+        assert not self._purgatory.operations(), self._purgatory.operations()
