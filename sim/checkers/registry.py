@@ -15,6 +15,7 @@ from sim.checkers.one_leader import OneLeader
 from sim.checkers.recovery import RecoveryKeepsSoundPrefix
 from sim.checkers.serving import NoneAboveHighWatermark
 from sim.checkers.truncation import NoCutBelowTruth
+from sim.checkers.waiting import NoneWaitsInVain
 
 ONLINE: tuple[type[Checker], ...] = (
     OneLeader,
@@ -27,6 +28,7 @@ ONLINE: tuple[type[Checker], ...] = (
     LogShape,
     NoCutBelowTruth,
     NoneAboveHighWatermark,
+    NoneWaitsInVain,
     OneEpochOnBothSides,
     RecoveryKeepsSoundPrefix,
 )

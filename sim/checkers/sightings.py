@@ -106,6 +106,18 @@ class Acknowledged(NamedTuple):
     durable_on: tuple[int, ...]
 
 
+class Waits(NamedTuple):
+    """The appends to a partition that still wait for acks=all at a broker, after its role or high watermark moved."""
+
+    broker: int
+    partition: str
+    # -1 if the broker does not lead.
+    leads_epoch: int
+    high_watermark: int
+    # The leader epoch and the last offset of each.
+    appends: tuple[tuple[int, int], ...]
+
+
 class Served(NamedTuple):
     """Batches sent to a consumer, with the high watermark that the answer states."""
 
@@ -158,6 +170,7 @@ Sighting = (
     | HighWatermark
     | EpochsSeen
     | Acknowledged
+    | Waits
     | Served
     | Fetched
     | Died

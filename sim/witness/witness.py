@@ -39,6 +39,7 @@ from sim.checkers.sightings import (
     Loaded,
     Served,
     Truncated,
+    Waits,
 )
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.topic_lives import TopicLives
@@ -46,6 +47,7 @@ from sim.world.network import Exchange
 from storage.batch import iterate_batches
 
 Values = dict[str, int | str]
+ACKS_ALL = -1
 
 
 class ReplicaLog(Protocol):
@@ -53,6 +55,9 @@ class ReplicaLog(Protocol):
 
     @property
     def log_end_offset(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
 
     @property
     def epochs(self) -> EpochCache: ...
@@ -72,6 +77,12 @@ class ReplicaView(Protocol):
     def topic_id(self) -> str: ...
 
     @property
+    def leader(self) -> object | None: ...
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    @property
     def log(self) -> ReplicaLog: ...
 
 
@@ -80,6 +91,26 @@ class HasReplicas(Protocol):
     """A core that holds replicas: a broker, not the controller."""
 
     def replicas(self) -> Mapping[TopicPartition, ReplicaView]: ...
+
+
+class AppendView(Protocol):
+    """The part of an append that the witness reads: the topic id and leader epoch of its log, and its last offset."""
+
+    @property
+    def view(self) -> tuple[str, int]: ...
+
+    @property
+    def acks(self) -> int: ...
+
+    @property
+    def last_offset(self) -> int: ...
+
+
+@runtime_checkable
+class HasAppends(HasReplicas, Protocol):
+    """A core with appends that wait: a broker."""
+
+    def waiting_appends(self) -> Iterable[tuple[TopicPartition, AppendView]]: ...
 
 
 class Member(Protocol):
@@ -240,6 +271,7 @@ class Witness:
                 values["role"] == "leader",
             )
         )  # fmt: skip
+        self._look_at_appends(node, partition)
 
     def _on_truncated(self, node: Member, partition: str, values: Values) -> None:
         to_offset = int(values["to_offset"])
@@ -249,10 +281,12 @@ class Witness:
     def _on_became_leader(self, node: Member, partition: str, values: Values) -> None:
         epoch = int(values["leader_epoch"])
         self.jury.see(BecameLeader(node.node_id, partition, epoch, int(values["log_end_offset"])))
+        self._look_at_appends(node, partition)
 
     def _on_became_follower(self, node: Member, partition: str, values: Values) -> None:
         epoch = int(values["leader_epoch"])
         self.jury.see(BecameFollower(node.node_id, partition, epoch, int(values["leader"])))
+        self._look_at_appends(node, partition)
 
     def _on_compacted(self, node: Member, partition: str, values: Values) -> None:
         self._logs.judge_compaction(node.node_id, partition)
@@ -270,6 +304,21 @@ class Witness:
         if replica is not None and replica.log.log_end_offset == chain.end:
             starts = tuple((entry[0], entry[1]) for entry in replica.log.epochs.entries)
             self.jury.see(EpochsSeen(broker, partition, starts))
+
+    def _look_at_appends(self, node: Member, partition: str) -> None:
+        """Show what waits at the end of a step in which the replica's role or its high watermark moved."""
+        core, topic_partition = node.core, self._names[partition]
+        if not isinstance(core, HasAppends):
+            return
+        appends = tuple(
+            (each.view[1], each.last_offset)
+            for named, each in core.waiting_appends()
+            if named == topic_partition and each.acks == ACKS_ALL
+        )
+        replica = core.replicas().get(topic_partition)
+        if appends and replica is not None:
+            epoch = -1 if replica.leader is None else replica.leader_epoch
+            self.jury.see(Waits(node.node_id, partition, epoch, replica.log.high_watermark, appends))
 
     def on_died(self, broker: int, *, lost_power: bool) -> None:
         """Read what a crash or a power loss left of each log, and show it."""

@@ -46,6 +46,7 @@ from cluster.core.metadata.image import CurrentImage, MetadataImage
 from cluster.core.outbox import Outbox
 from cluster.core.refusals import refusal
 from cluster.core.replica.context import ReplicaContext
+from cluster.core.replica.leader_appends import WaitingAppend
 from cluster.core.replica.manager import ReplicaManager
 from cluster.core.replica.replica import Replica
 from storage.disk.filesystem import FileSystem
@@ -103,6 +104,10 @@ class Broker:
     def replicas(self) -> Mapping[TopicPartition, Replica]:
         """Returns a view of all replicas, for tables and checkers."""
         return MappingProxyType(self._context.replicas)
+
+    def waiting_appends(self) -> list[tuple[TopicPartition, WaitingAppend]]:
+        """Returns all appends that wait, in order of arrival, for checkers."""
+        return [(each.appended.topic_partition, each) for each in self.manager.appends.waiting()]
 
     def start(self, now_ms: int) -> list[Effect]:
         """Loads the logs, then asks for registration and metadata. Raises DirectoryInUse, StorageError, OSError."""

@@ -73,6 +73,10 @@ class WaitingAppend:
     appended: Appended
     on_done: OnDone
 
+    @property
+    def last_offset(self) -> int:
+        return self.appended.last_offset
+
 
 @final
 class LeaderAppends:
@@ -300,7 +304,7 @@ class LeaderAppends:
         self._purgatory.take(number)
 
     def waiting(self) -> list[WaitingAppend]:
-        """Returns the appends that wait, in order of arrival, for checkers."""
+        """Returns the appends that wait, in order of arrival."""
         return self._purgatory.operations()
 
     def stop(self, now_ms: int) -> None:

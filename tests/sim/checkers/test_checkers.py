@@ -24,6 +24,7 @@ from sim.checkers.sightings import (
     Served,
     Sighting,
     Truncated,
+    Waits,
 )
 
 P = "t-0"
@@ -287,6 +288,18 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
     "an answer to a follower of another epoch": (
         "fencing",
         [*QUIET, Fetched(1, P, 2, 0, 0), Fetched(1, P, 2, 0, 1)],
+    ),
+    "an append that waits after its leader epoch": (
+        "waits-in-vain",
+        [*QUIET, Waits(1, P, 0, 5, ((0, 5),)), Waits(1, P, -1, 5, ((0, 5),))],
+    ),
+    "an append that waits in a later epoch of its leader": (
+        "waits-in-vain",
+        [*QUIET, Waits(1, P, 2, 5, ((0, 5), (2, 6)))],
+    ),
+    "an append that waits for what is committed": (
+        "waits-in-vain",
+        [*QUIET, Waits(1, P, 0, 5, ((0, 4), (0, 5)))],
     ),
     "a recovery that keeps damage": ("recovery", [*QUIET, Loaded(1, P, marks(0, 5), "a header is cut")]),
     "a recovery that cuts sound batches": (

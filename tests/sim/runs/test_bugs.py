@@ -7,6 +7,7 @@ from pkgutil import resolve_name
 import pytest
 
 from sim.bugs import BugError, Replacement, bugs, install, replaced
+from sim.run import run_scenario
 from storage.draws import Draws
 
 
@@ -47,3 +48,17 @@ def test_each_bug_finds_its_targets_and_restores_them(name: str) -> None:
     with install(name):
         assert all(resolve_name(target) != before for target, before in zip(targets, sound, strict=True))
     assert [resolve_name(target) for target in targets] == sound
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "checker"),
+    [
+        ("ack-before-high-watermark", "acknowledged-committed"),
+        ("append-called-back-twice", "no-failure"),
+        ("append-outlives-leadership", "waits-in-vain"),
+    ],
+)
+def test_a_run_finds_each_bug_of_appends_in_its_scenario(name: str, checker: str) -> None:
+    result = run_scenario(bugs()[name].found_by, 7, bug=name)
+    assert result.violations[0].checker == checker, result.violations

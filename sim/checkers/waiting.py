@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+from sim.checkers.base import Checker, Judge
+from sim.checkers.ghost import PartitionGhost
+from sim.checkers.sightings import Waits
+
+
+@final
+class NoneWaitsInVain(Checker):
+    """No append waits after its leader epoch, or after what it waits for: each is told its outcome (PRO-1, PRO-5)."""
+
+    name = "waits-in-vain"
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {Waits: self._on_waits}
+
+    def _on_waits(self, partition: PartitionGhost, sighting: Waits) -> str | None:
+        who = f"{partition.name}: at broker {sighting.broker} an append"
+        for epoch, last_offset in sighting.appends:
+            if epoch != sighting.leads_epoch:
+                now = "follows" if sighting.leads_epoch < 0 else f"leads epoch {sighting.leads_epoch}"
+                return f"{who} of epoch {epoch} waits, and the broker {now}"
+            if last_offset < sighting.high_watermark:
+                return f"{who} of offset {last_offset} waits at high watermark {sighting.high_watermark}"
+        return None
