@@ -118,6 +118,13 @@ class Cluster:
             for number, model in enumerate(models)
         ]  # fmt: skip
 
+    def replicas(self) -> dict[str, tuple[int, ...]]:
+        """Returns the brokers that the controller has assigned to each partition; none while it is down."""
+        controller = self.controller.core
+        if not isinstance(controller, Controller):
+            return {}
+        return {str(each.topic_partition): each.replicas for each in controller.image.partitions()}
+
     def start(self) -> None:
         """Start every node; the clients begin after `create_topics`."""
         self.controller.start()

@@ -180,6 +180,10 @@ def _print(result: RunResult, *, with_story: bool) -> None:
     click.echo(f"sends: {counts or 'none'}")
     for reason, count in result.excused.items():
         click.echo(f"lost and excused: {count} acknowledged records: {reason}")
+    if result.never_struck:
+        click.echo(f"faults that never struck: {len(result.never_struck)}")
+    for what in result.never_struck:
+        click.echo(f"never struck: {what}")
     for violation in result.violations:
         click.echo(f"VIOLATED at {violation.at_us / 1e6:.3f} s: {violation.checker}: {violation.what}")
     why = f" ({result.starved_because})" if result.starved_because else ""

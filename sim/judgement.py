@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import final
 
@@ -99,9 +99,11 @@ class FinalLogs:
         logs: DiskLogs,
         jury: Jury,
         lives: TopicLives,
+        replicas: Mapping[str, Sequence[int]],
     ) -> None:
+        """`replicas` has the brokers that the controller has assigned to each partition; others hold no log of it."""
         self._names = [str(each) for each in partitions if lives.exists(each.topic)]
-        self._lives = lives
+        self._lives, self._replicas = lives, replicas
         self._history, self._logs, self._jury = history, logs, jury
 
     def judge(self) -> dict[str, int]:
@@ -158,7 +160,8 @@ class FinalLogs:
     def _compare_replicas(self, name: str) -> None:
         """Check that the disks hold the logs that the checkers believe, and that all replicas are equal (R1)."""
         ghost = self._jury.ghost.partition(name)
-        for broker, image in sorted(ghost.images.items()):
+        for broker in sorted(self._replicas.get(name, ())):
+            image = ghost.image(broker)
             reader = self._logs.reader(broker, name)
             marks = list(self._logs.whole(broker, name, reader.read_all()))
             self._logs.judge_compaction(broker, name)

@@ -16,6 +16,7 @@ from sim.checkers.ghost import Excuse, Ghost
 from sim.checkers.registry import all_checkers
 from sim.cluster import Cluster, broker_disks, topic_properties
 from sim.faults.conditions import Lookout
+from sim.faults.misses import Misses
 from sim.faults.plan import Faults
 from sim.faults.targets import Site
 from sim.hosts.history import History
@@ -55,6 +56,8 @@ class RunResult:
     excused: dict[str, int]
     excuses: tuple[Excuse, ...]
     starved_because: str
+    # The faults that never struck, in words: each waited in vain or found nothing to strike.
+    never_struck: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, object]:
         """Returns the result as `replog sim run --json` prints it; the story is left out."""
@@ -72,6 +75,7 @@ class RunResult:
             "replay": self.replay,
             "operations": self.operations,
             "excused": self.excused,
+            "never_struck": list(self.never_struck),
         }
 
 
@@ -135,10 +139,11 @@ class Run:
         lookout = Lookout(self.ghost, self.history)
         watch = Watch(self.chronicle, self.witness, lookout)
         self.cluster = Cluster(scenario, self.world, self.trace, self.history, watch, disks)
+        self.misses = Misses()
         site = Site(
             world=self.world, network=self.cluster.network, ghost=self.ghost, brokers=self.cluster.brokers,
             controller=self.cluster.controller, clients=self.cluster.clients, admin=self.cluster.admin,
-            topics=scenario.topics, tell=self.chronicle.tell,
+            topics=scenario.topics, tell=self.chronicle.tell, misses=self.misses,
         )  # fmt: skip
         self.faults = Faults(site, scenario.steps, lookout)
 
@@ -171,7 +176,7 @@ class Run:
     def end(self, replay: str) -> RunResult:
         """Heal everything, check that the cluster agrees within `converge`, and judge the history."""
         self.chronicle.tell("heal everything; the cluster has to agree now")
-        unfired = self.faults.unfired
+        unfired, never_struck = self.faults.unfired, self.misses.all()
         self.faults.heal_all()
         for producer in self.cluster.producers:
             producer.finish()
@@ -179,11 +184,18 @@ class Run:
             self.scenario.converge
         )
         excused = FinalLogs(
-            self.cluster.partitions, self.history, self.logs, self.jury, self.witness.lives
+            self.cluster.partitions,
+            self.history,
+            self.logs,
+            self.jury,
+            self.witness.lives,
+            self.cluster.replicas(),
         ).judge()
-        return self._result(replay, unfired, excused)
+        return self._result(replay, unfired, excused, never_struck)
 
-    def _result(self, replay: str, unfired: list[int], excused: dict[str, int]) -> RunResult:
+    def _result(
+        self, replay: str, unfired: list[int], excused: dict[str, int], never_struck: tuple[str, ...]
+    ) -> RunResult:
         starved_because = starvation(self.history, unfired, len(self.scenario.steps))
         return RunResult(
             scenario=self.scenario.scenario,
@@ -199,4 +211,5 @@ class Run:
             excused=excused,
             excuses=tuple(self.ghost.excuses),
             starved_because=starved_because,
+            never_struck=never_struck,
         )

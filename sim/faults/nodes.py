@@ -38,6 +38,7 @@ class NodeFaults:
                 strike(node)
             else:
                 self._site.tell(f"{verb} {label}: it is down already")
+                self._site.misses.missed(f"{step.verb} {label}: it was down already")
         return True
 
     def _start_after(self, node: Node, down_us: int | None) -> None:
@@ -64,11 +65,13 @@ class NodeFaults:
 
         def arm(node: Node) -> None:
             what = f"kill {node.name} {step.point}"
-            node.arm_crash_point(side, kind, lambda: self._struck(node, what, strike))
+            number = self._site.misses.wait(what)
+            node.arm_crash_point(side, kind, lambda: self._struck(number, node, what, strike))
 
         return self._each(step, step.kill, f"will kill, {step.point},", arm)
 
-    def _struck(self, node: Node, what: str, strike: Callable[[Node], None]) -> None:
+    def _struck(self, number: int, node: Node, what: str, strike: Callable[[Node], None]) -> None:
+        self._site.misses.struck(number)
         self._site.tell(what)
         strike(node)
 
@@ -134,7 +137,12 @@ class NodeFaults:
             what = f"{node.name} writes {step.byte} bytes of its next batch of {name} and dies"
             if step.keep is not None:
                 what += f" of a power loss (keep {step.keep})"
-            node.arm_partial_write(name, step.byte, lambda: self._struck(node, what, die))
+            if node.has_log(name):
+                number = self._site.misses.wait(what)
+                node.arm_partial_write(name, step.byte, lambda: self._struck(number, node, what, die))
+            else:
+                self._site.tell(f"{node.name} has no log of {name} to write to")
+                self._site.misses.missed(f"partial_write {node.name}: it has no log of {name}")
 
         return self._each(step, step.partial_write, "a partial write waits for", arm)
 

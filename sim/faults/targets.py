@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 from sim.checkers.ghost import Ghost
+from sim.faults.misses import Misses
 from sim.hosts.clients import TopicAdminShell
 from sim.hosts.node import Node
 from sim.hosts.shell import Shell
@@ -31,6 +32,7 @@ class Site:
     admin: TopicAdminShell
     topics: Mapping[str, TopicModel]
     tell: Callable[[str], None]
+    misses: Misses
 
 
 @final

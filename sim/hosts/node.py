@@ -160,13 +160,22 @@ class Node(Shell):
     def arm_partial_write(self, partition: str, byte: int, ending: Callable[[], None]) -> None:
         """The next append to the partition's active segment stores `byte` bytes; then `ending` ends the life."""
         assert not self.life.dead, self.name
-        file_system = self.disk.file_system(self.life)
-        held = [f"{each}/{partition}" for each in self.directories]
-        directory = next((path for path in held if file_system.exists(path)), held[0])
-        logs = [name for name in file_system.list(directory) if name.endswith(".log")]
+        logs = self._segments(partition)
         assert logs, f"{self.name} has no segment of {partition}"
         self._ending_of_write = ending
-        self.disk.arm_partial_write(f"{directory}/{logs[-1]}", byte)
+        self.disk.arm_partial_write(logs[-1], byte)
+
+    def has_log(self, partition: str) -> bool:
+        """Whether a log directory of this machine holds a log of the partition."""
+        return bool(self._segments(partition))
+
+    def _segments(self, partition: str) -> list[str]:
+        """Returns the paths of the partition's segments, in the order of their offsets."""
+        file_system = self.disk.file_system(Life("eye", sees_through=True))
+        held = [f"{each}/{partition}" for each in self.directories]
+        directory = next((path for path in held if file_system.exists(path)), "")
+        names = file_system.list(directory) if directory else []
+        return [f"{directory}/{name}" for name in names if name.endswith(".log")]
 
     def disarm(self) -> None:
         """Drop the armed faults that have not struck."""

@@ -313,6 +313,9 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: list[str]) ->
         if what := _unknown_partition(scenario, topic, int(partition)):
             yield ("steps", index, "log"), what
     yield from _check_topic_step(scenario, index, step)
+    if isinstance(step, Kill) and step.point is not None and step.point not in step.points:
+        points = ", ".join(step.points)
+        yield ("steps", index, "point"), f"no point {step.point!r}: write one of {points}"
     if isinstance(step, BreakDisk) and step.directory > scenario.cluster.directories:
         yield ("steps", index, "directory"), f"the brokers have {scenario.cluster.directories}"
     if step.at is not None and not step.at.is_relative and step.at.us >= scenario.duration:

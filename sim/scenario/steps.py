@@ -19,6 +19,10 @@ from sim.scenario.values import (
 
 Keep = Literal["none", "prefix", "subset", "torn", "all"]
 
+# The jobs of nodes, which a step may name; a test holds the list to the core.
+BROKER_JOBS = ("checkpoint", "close", "compact", "delete", "flush", "shutdown")
+CONTROLLER_JOBS = ("flush",)
+
 _DOWN = "After how long it starts again; without it, with `restart`, or when everything is healed."
 _FOR = "How long this lasts; without it, until a `heal`, or until everything is healed."
 _KEEP = "Which changes that were not synced survive."
@@ -80,9 +84,15 @@ class Kill(Named):
     down: Duration | None = Field(default=None, description=_DOWN)
     point: str | None = Field(
         default=None,
-        pattern=r"^(before|after) [a-z-]+$",
-        description="Kills it then: `before` or `after`, and a job of the node, such as `flush` or `compact`.",
+        description="Kills it then: `before` or `after`, and a job of the node: one of "
+        f"{', '.join(f'`{kind}`' for kind in BROKER_JOBS)}; the controller has `flush` only.",
     )
+
+    @property
+    def points(self) -> list[str]:
+        """The points that the target may have."""
+        kinds = CONTROLLER_JOBS if self.kill.kind == "controller" else BROKER_JOBS
+        return [f"{side} {kind}" for kind in kinds for side in ("before", "after")]
 
 
 class Power(Named):

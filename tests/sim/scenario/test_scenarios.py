@@ -67,6 +67,21 @@ BAD = [
     ("late step", "at: 3s", "at: 30s", 9, "is after the end"),
     ("missing name", "scenario: small\n", "", 2, "scenario: missing"),
     ("more replicas than brokers", "partitions: 2", "replicas: 5", 5, "5 replicas"),
+    ("unknown point", "    down: 1s", "    point: before nonsense", 11, "after compact"),
+    (
+        "point without a side",
+        "    down: 1s",
+        "    point: flush",
+        11,
+        "no point 'flush': write one of before checkpoint",
+    ),
+    (
+        "point of another node",
+        "    kill: leader(t/0)\n    down: 1s",
+        "    kill: controller\n    point: after compact",
+        11,
+        "no point 'after compact': write one of before flush, after flush",
+    ),
 ]
 
 
