@@ -60,6 +60,11 @@ class SimFile:
     def path(self) -> str:
         return self._path
 
+    @property
+    def number(self) -> int:
+        """The number of the file on its disk: a file that replaces it under its name has another."""
+        return self._node.number
+
     def size(self) -> int:
         self._check("size")
         return self._node.length

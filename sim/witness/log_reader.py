@@ -18,12 +18,14 @@ NO_LAST = 1 << 63
 
 
 class Place(NamedTuple):
-    """The file and the bytes of one batch."""
+    """The file, by its name and its number on the disk, and the bytes of one batch; its newest record's timestamp."""
 
     mark: Mark
     path: str
+    file_number: int
     position: int
     size_bytes: int
+    newest_ms: int
 
 
 @final
@@ -54,6 +56,7 @@ class LogReader:
         self._eye, self.directory, self._is_compacted = eye, directory, is_compacted
         self.places: list[Place] = []
         self._path = ""
+        self._file_number = -1
         self._position = 0
         # The count of `places`, from the first on, that are known to be durable.
         self._durable_count = 0
@@ -61,7 +64,8 @@ class LogReader:
 
     def read_all(self) -> tuple[Mark, ...]:
         """Read from the first byte. Returns every sound batch before the first damage, which `unsound` describes."""
-        self.places, self._path, self._position, self._durable_count = [], "", 0, 0
+        self.places, self._durable_count = [], 0
+        self._begin_file("")
         return self.read_on(check=True)
 
     def read_on(self, *, last_offset: int = NO_LAST, check: bool = False) -> tuple[Mark, ...]:
@@ -69,25 +73,65 @@ class LogReader:
 
         `check` verifies checksums and order, and stops at damage.
         """
+        if self._path and self._number_of(self._path) != self._file_number:
+            self.refresh()
         first = len(self.places)
         assert self._durable_count <= first, (self.directory, self._durable_count, first)
         self.unsound = ""
         file_system = self._eye.file_system
         if self._path:
-            try:
-                self._read_file(self._path, check)
-            except FileNotFoundError:
-                self._path = ""
+            self._read_file(self._path, check)
         is_there = bool(self.places) and self.places[-1].mark.next_offset > last_offset
         if not is_there and not self.unsound and file_system.exists(self.directory):
             for name in file_system.list(self.directory):
                 path = join(self.directory, name)
                 if name.endswith(".log") and path > self._path and not self.unsound:
-                    self._path, self._position = path, 0
+                    self._begin_file(path)
                     self._read_file(path, check)
         return tuple([place.mark for place in self.places[first:]])
 
-    def _read_file(self, path: str, check: bool) -> None:
+    def refresh(self) -> None:
+        """Find the batches read so far again, as far as they still exist: compaction and retention replace files."""
+        seen_end = self.places[-1].mark.next_offset if self.places else 0
+        self.places, self._durable_count = [], 0
+        self._begin_file("")
+        for path in self._paths():
+            if not self._is_at(seen_end):
+                self._begin_file(path)
+                self._read_file(path, False, seen_end)
+        assert not self.places or self.places[-1].mark.next_offset <= seen_end, (self.directory, seen_end)
+        if not self.places:
+            self._begin_file("")
+
+    def _is_at(self, end: int) -> bool:
+        return bool(self.places) and self.places[-1].mark.next_offset >= end
+
+    def _begin_file(self, path: str) -> None:
+        self._path, self._position = path, 0
+        self._file_number = self._number_of(path) if path else -1
+
+    def _number_of(self, path: str) -> int:
+        """Returns the number of the file with that name, -1 if there is none."""
+        try:
+            file = self._eye.file_system.open(path, OpenMode.READ)
+        except FileNotFoundError:
+            return -1
+        file.close()
+        return file.number
+
+    def _paths(self) -> list[str]:
+        """Returns the paths of the segments, in the order of their offsets."""
+        file_system = self._eye.file_system
+        names = file_system.list(self.directory) if file_system.exists(self.directory) else []
+        return [join(self.directory, name) for name in names if name.endswith(".log")]
+
+    def base_offset(self) -> int:
+        """Returns the base offset of the first segment, 0 if there is none: the records before it were deleted."""
+        paths = self._paths()
+        return int(paths[0].rpartition("/")[2].removesuffix(".log")) if paths else 0
+
+    def _read_file(self, path: str, check: bool, end: int = NO_LAST) -> None:
+        """Read the batches of the present file from the present position on, those below `end` only."""
         assert path == self._path, (path, self._path)
         file = self._eye.file_system.open(path, OpenMode.READ)
         start = self._position
@@ -103,7 +147,10 @@ class LogReader:
                 return
             fields = HEADER.unpack_from(data, position)
             mark = Mark(fields[0], fields[0] + fields[6] + 1, fields[2], fields[4], fields[12])
-            self.places.append(Place(mark, path, start + position, size_bytes))
+            if mark.next_offset > end:
+                return
+            place = Place(mark, path, self._file_number, start + position, size_bytes, fields[8])
+            self.places.append(place)
             position += size_bytes
             self._position = start + position
         assert self._position == start + len(data), (path, self._position, start + len(data))
@@ -123,26 +170,30 @@ class LogReader:
             places.pop()
         self._durable_count = min(self._durable_count, len(places))
         assert not places or places[-1].mark.next_offset <= offset, (self.directory, offset)
+        self._begin_file("")
         if places:
-            self._path, self._position = places[-1].path, places[-1].position + places[-1].size_bytes
-        else:
-            self._path, self._position = "", 0
+            last = places[-1]
+            self._path, self._file_number = last.path, last.file_number
+            self._position = last.position + last.size_bytes
 
     def power_lost(self) -> None:
         self._durable_count = 0
 
     def durable_end(self) -> int:
         """Returns the log's end (exclusive) after a power loss that keeps nothing pending."""
+        new = self.places[self._durable_count :]
+        if any(self._number_of(path) != number for path, number in {each[1:3]: None for each in new}):
+            self.refresh()
         path, data = "", b""
         assert self._durable_count <= len(self.places), (self._durable_count, len(self.places))
         while self._durable_count < len(self.places):
             place = self.places[self._durable_count]
             if place.path != path:
                 path = place.path
-                try:
-                    data = self._eye.disk.durable_bytes(path)
-                except FileNotFoundError:
+                found = self._durable_bytes(path)
+                if found is None:
                     break
+                data = found
             end = place.position + place.size_bytes
             if end > len(data) or _look(data, place.position, True)[1]:
                 break
@@ -150,6 +201,15 @@ class LogReader:
                 break
             self._durable_count += 1
         return self.places[self._durable_count - 1].mark.next_offset if self._durable_count else 0
+
+    def _durable_bytes(self, path: str) -> bytes | None:
+        """Returns the durable bytes of a file, also where the last rename of a compaction is not durable yet."""
+        for name in (path, f"{path}.swap"):
+            try:
+                return self._eye.disk.durable_bytes(name)
+            except FileNotFoundError:
+                continue
+        return None
 
     def batches(self, last: int | None = None) -> Iterator[tuple[Place, bytes]]:
         """Yield the batches read so far, or only the last `last` of them, with their bytes."""

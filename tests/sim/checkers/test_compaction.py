@@ -10,6 +10,7 @@ from sim.checkers.chain import Chain, Mark, marks_of
 from sim.disk import SimDisk
 from sim.disk.life import Life
 from sim.run import Verdict, run_scenario
+from sim.scenario.model import parse_scenario
 from sim.witness.compacted import CompactedPartition
 from sim.witness.log_reader import DiskEye, LogReader
 from storage.batch import Record, build_batch
@@ -118,3 +119,41 @@ def test_a_compaction_that_takes_last_values_is_caught(monkeypatch: pytest.Monke
     result = run_scenario(SCENARIO, 7)
     assert result.verdict is Verdict.VIOLATED
     assert {found.checker for found in result.violations} >= {"compaction"}
+
+
+def test_a_reader_finds_its_place_again_in_a_file_that_was_replaced() -> None:
+    replica = Replica(*APPENDED)
+    system = replica.file_system
+    path = f"data/t-0/{0:020d}.log"
+    new = system.open(f"{path}.swap", OpenMode.CREATE)
+    new.append(b"".join(APPENDED[1:]))
+    new.close()
+    system.rename(path, f"{path}.deleted")
+    replica.disk.sync_all()
+    system.rename(f"{path}.swap", path)
+    # The rename is not durable yet: a start would end it.
+    assert replica.reader.durable_end() == 5
+    fresh = batch((5, "d", "1"))
+    active = system.open(path, OpenMode.WRITE)
+    active.append(fresh)
+    assert replica.reader.read_on(last_offset=5) == marks_of(fresh)
+    assert [place.mark.base_offset for place in replica.reader.places] == [2, 3, 5]
+    assert replica.reader.durable_end() == 5
+    active.sync()
+    assert replica.reader.durable_end() == 6
+
+
+@pytest.mark.slow
+def test_what_a_compacted_log_acknowledged_after_a_flush_is_seen_to_be_durable() -> None:
+    text = SCENARIO.read_text().replace(
+        "cleanup.policy: compact", "cleanup.policy: compact\n      flush.messages: 1"
+    )
+    result = run_scenario(parse_scenario(text), 6)
+    assert result.verdict is Verdict.HELD, result.violations
+
+
+@pytest.mark.slow
+def test_a_log_may_be_compacted_to_its_end_between_two_appends() -> None:
+    text = SCENARIO.read_text().replace("cluster:", "cluster:\n  brokers: 4")
+    result = run_scenario(parse_scenario(text), 1)
+    assert result.verdict is Verdict.HELD, result.violations
