@@ -111,10 +111,11 @@ class FinalLogs:
         readers = {name: self._read(name, self._leader(name)) for name in self._names}
         kept = {name: self._values(reader) for name, reader in readers.items()}
         logs = {name: self._content(name, readers[name]) | kept[name] for name in self._names}
-        check = HistoryCheck(self._history, self._jury.ghost, logs, self._lives)
+        starts = {name: start for name, reader in readers.items() if (start := reader.base_offset())}
+        check = HistoryCheck(self._history, self._jury.ghost, logs, self._lives, log_starts=starts)
         for what in check.findings():
             self._jury.report(check.name, what)
-        clients = ClientHistoryCheck(self._history, self._jury.ghost, logs, self._lives)
+        clients = ClientHistoryCheck(self._history, self._jury.ghost, logs, self._lives, log_starts=starts)
         for what in clients.findings(kept):
             self._jury.report(clients.name, what)
         for name in self._names:

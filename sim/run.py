@@ -23,7 +23,7 @@ from sim.hosts.history import History
 from sim.hosts.node import log_directories
 from sim.judgement import Convergence, FinalLogs, Verdict, starvation, verdict_on
 from sim.scenario.model import Scenario, load_scenario
-from sim.scenario.steps import DeleteTopic
+from sim.scenario.steps import AlterTopic, DeleteTopic
 from sim.seed_range import check_seed
 from sim.story import Chronicle, Story
 from sim.watch import Watch
@@ -165,12 +165,17 @@ class Run:
         """Tell the witness which partitions will exist, and what their topics promise."""
         for name, topic in self.scenario.topics.items():
             config = LogConfig.from_properties(topic_properties(topic))
+            is_altered = any(
+                isinstance(step, AlterTopic) and step.alter_topic == name for step in self.scenario.steps
+            )
             for partition in range(topic.partitions):
                 self.witness.expect(
                     TopicPartition(name, partition),
                     min_isr=min(config.min_insync_replicas, topic.replicas),
                     flush_promised=config.flush_messages == 1,
                     is_compacted=config.is_compacted,
+                    retention_ms=None if is_altered else config.retention_ms,
+                    retention_bytes=None if is_altered else config.retention_bytes,
                 )
 
     def end(self, replay: str) -> RunResult:

@@ -79,6 +79,20 @@ class Chain:
         assert len(self.marks) + len(dropped) == before, (len(self.marks), len(dropped), before)
         return dropped
 
+    def begin_at(self, start: int) -> list[Mark]:
+        """Drop every batch below `start`, where the log begins now, as retention does. Returns the dropped marks."""
+        gone = bisect_right(self._bases, start)
+        while gone and self.marks[gone - 1].next_offset > start:
+            gone -= 1
+        dropped = self.marks[:gone]
+        del self.marks[:gone], self._bases[:gone]
+        self.start = start
+        if not self.marks:
+            self.end = start
+        assert len(self.marks) == len(self._bases), (len(self.marks), len(self._bases))
+        assert not self.marks or self.marks[0].next_offset > start, (self.marks[0], start)
+        return dropped
+
     def between(self, start: int, end: int) -> list[Mark]:
         """Returns the batches that begin in [start, end) and end at or below `end`."""
         found = self.marks[bisect_left(self._bases, start) : bisect_left(self._bases, end)]
@@ -98,8 +112,9 @@ class Chain:
         """Returns the offset (exclusive) up to which both hold the same batches."""
         mine, theirs = self.marks, other.marks
         # Where one chain begins later, only the batches from there on are compared.
+        start = max(self.start, other.start)
         if mine and theirs and self._bases[0] != other._bases[0]:
-            start = max(self._bases[0], other._bases[0])
+            start = max(start, self._bases[0], other._bases[0])
             mine = mine[bisect_left(self._bases, start) :]
             theirs = theirs[bisect_left(other._bases, start) :]
         low, high = 0, min(len(mine), len(theirs))
@@ -112,7 +127,8 @@ class Chain:
                 low = middle
             else:
                 high = middle - 1
-        return mine[low - 1].next_offset if low else min(self.start, other.start)
+        # A chain that has no batch of the other's stretch holds nothing else either: all before its start was deleted.
+        return mine[low - 1].next_offset if low else min(start, self.end, other.end)
 
     def epoch_starts(self) -> list[tuple[int, int]]:
         """Returns pairs of an epoch and the base offset of its first batch, ascending."""

@@ -23,9 +23,11 @@ class ClientHistoryCheck:
     name = "client-history"
 
     def __init__(
-        self, history: History, ghost: Ghost, final_logs: Mapping[str, FinalLog], lives: Lives = ONE_LIFE
-    ) -> None:
+        self, history: History, ghost: Ghost, final_logs: Mapping[str, FinalLog], lives: Lives = ONE_LIFE,
+        *, log_starts: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
         self._history, self._ghost, self._logs, self._lives = history, ghost, final_logs, lives
+        self._log_starts = log_starts or {}
         self._sends = {send.value: send for send in history.sends}
 
     def findings(self, kept: Mapping[str, FinalLog]) -> Iterator[str]:
@@ -43,7 +45,7 @@ class ClientHistoryCheck:
                 continue
             if not self._lives.was_acknowledged_by_present(send.partition, send.value):
                 continue
-            is_kept = send.value in placed.get(send.partition, set())
+            is_kept = send.value in placed.get(send.partition, set()) or send.partition in self._log_starts
             may_be_lost = send.acks == 1 and (send.partition, send.value) not in exposed
             if not is_kept and not may_be_lost and not self._has_excuse(send.partition):
                 yield f"{send.partition}: {send.value!r}, acknowledged without an offset, is nowhere in the log"

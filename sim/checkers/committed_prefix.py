@@ -44,7 +44,10 @@ class CommittedPrefix(Checker):
         if high_watermark <= compared:
             return None
         self._compared[key] = high_watermark
-        mine = partition.image(sighting.broker).chain.between(compared, high_watermark)
+        chain = partition.image(sighting.broker).chain
+        # What retention has deleted is compared no more.
+        compared = max(compared, chain.start)
+        mine = chain.between(compared, high_watermark)
         truth = partition.truth.between(compared, high_watermark)
         if mine == truth:
             return None
@@ -57,7 +60,6 @@ class CommittedPrefix(Checker):
         if is_leader and (is_more or partition.is_deposed(sighting.epoch)):
             # The leader exposes more than was committed so far: the ghost takes it as truth, or excuses it.
             return None
-        chain = partition.image(sighting.broker).chain
         offset = wrong[0].base_offset if wrong else chain.agreed_end(partition.truth)
         return self._difference(partition, sighting, offset)
 

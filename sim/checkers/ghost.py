@@ -26,6 +26,7 @@ from sim.checkers.sightings import (
     HighWatermark,
     IsrChanged,
     Loaded,
+    LogStarted,
     Sighting,
     Truncated,
 )
@@ -70,9 +71,12 @@ class PartitionGhost:
         "images",
         "isr",
         "leader",
+        "log_start",
         "lost",
         "min_isr",
         "name",
+        "retention_bytes",
+        "retention_ms",
         "truth",
         "unclean_epochs",
     )  # fmt: skip
@@ -81,6 +85,10 @@ class PartitionGhost:
         self.name = name
         self.min_isr = 1
         self.flush_promised = False
+        self.retention_ms: int | None = None
+        self.retention_bytes: int | None = None
+        # The greatest offset at which a log has begun.
+        self.log_start = 0
         self.images: dict[int, Image] = {}
         self.truth = Chain()
         # The in-sync set as the controller has committed it.
@@ -142,6 +150,7 @@ class Ghost:
             Acknowledged: self._on_acknowledged,
             Died: self._on_died,
             Loaded: self._on_loaded,
+            LogStarted: self._on_log_started,
         }
 
     def partition(self, name: str) -> PartitionGhost:
@@ -169,6 +178,7 @@ class Ghost:
 
     def _on_created(self, partition: PartitionGhost, sighting: Created) -> None:
         partition.min_isr, partition.flush_promised = sighting.min_isr, sighting.flush_promised
+        partition.retention_ms, partition.retention_bytes = sighting.retention_ms, sighting.retention_bytes
 
     def _on_elected(self, partition: PartitionGhost, sighting: Elected) -> None:
         truth_end = partition.truth.end
@@ -244,18 +254,26 @@ class Ghost:
     def _on_died(self, partition: PartitionGhost, sighting: Died) -> None:
         image = partition.image(sighting.broker)
         image.has_role = False
-        before, image.chain = image.chain, Chain(sighting.marks, image.chain.start)
+        before, image.chain = image.chain, Chain(sighting.marks, sighting.start)
         if image.chain.end < before.end:
             held = image.chain.end
             image.lost_from = held if image.lost_from is None else min(held, image.lost_from)
             dropped = before.truncate_to(held)
-            assert dropped, (partition.name, sighting.broker, held)
+            assert dropped or before.start >= held, (partition.name, sighting.broker, held)
             image.lost.update(dict.fromkeys(dropped))
             self._reconsider(partition)
 
     def _on_loaded(self, partition: PartitionGhost, sighting: Loaded) -> None:
         image = partition.image(sighting.broker)
-        image.chain = Chain(sighting.marks, image.chain.start)
+        image.chain = Chain(sighting.marks, sighting.start)
+
+    def _on_log_started(self, partition: PartitionGhost, sighting: LogStarted) -> None:
+        image = partition.image(sighting.broker)
+        for mark in image.chain.begin_at(sighting.start):
+            image.lost.pop(mark, None)
+        if image.lost_from is not None and image.chain.end >= partition.truth.end:
+            image.lost_from = None
+        partition.log_start = max(partition.log_start, sighting.start)
 
     def _reconsider(self, partition: PartitionGhost) -> None:
         """Excuse the records that no electable replica holds, if the disks of all of them lost them."""

@@ -50,9 +50,12 @@ class HistoryCheck:
     name = "history"
 
     def __init__(
-        self, history: History, ghost: Ghost, final_logs: Mapping[str, FinalLog], lives: Lives = ONE_LIFE
-    ) -> None:
+        self, history: History, ghost: Ghost, final_logs: Mapping[str, FinalLog], lives: Lives = ONE_LIFE,
+        *, log_starts: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
         self._history, self._ghost, self._logs, self._lives = history, ghost, final_logs, lives
+        # Where the final logs begin, because retention has deleted what was before.
+        self._log_starts = log_starts or {}
         self.excused: dict[str, int] = {}
         self._read = frozenset((read.partition, read.offset, read.value) for read in history.reads)
 
@@ -94,6 +97,8 @@ class HistoryCheck:
         excuse = self._excuse(send.partition, send.offset)
         if excuse is not None:
             return excuse.reason
+        if send.offset < self._log_starts.get(send.partition, 0):
+            return "retention has deleted it"
         if send.acks == 1 and not self._was_exposed(send):
             return "acks=1: acknowledged by its leader alone, never committed"
         return None
@@ -123,6 +128,8 @@ class HistoryCheck:
             if read.offset >= read.high_watermark:
                 yield f"{_described(read)} at high watermark {read.high_watermark}"
             elif self._logs.get(read.partition, {}).get(read.offset) != read.value:
+                if read.offset < self._log_starts.get(read.partition, 0):
+                    continue
                 if self._excuse(read.partition, read.offset) is None:
                     yield f"{_described(read)}; at the end that offset holds something else"
 

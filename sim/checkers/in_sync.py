@@ -42,6 +42,8 @@ class InSyncHoldsCommitted(Checker):
         """Whether the member held the batch, or could not: a member that joined later never saw a batch lost before."""
         if image.chain.at(mark.base_offset) == mark or partition.is_lost(mark, epoch):
             return True
+        if mark.next_offset <= image.chain.start:
+            return True
         return mark in image.lost and not partition.flush_promised
 
     def _may_lack(self, partition: PartitionGhost, image: Image, mark: Mark) -> bool:

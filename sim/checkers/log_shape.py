@@ -28,7 +28,7 @@ class LogShape(Checker):
         return self._judge(partition, sighting, chain.end, epoch)
 
     def _on_loaded(self, partition: PartitionGhost, sighting: Loaded) -> str | None:
-        return self._judge(partition, sighting, partition.image(sighting.broker).chain.start, -1)
+        return self._judge(partition, sighting, sighting.start, -1)
 
     def _judge(
         self, partition: PartitionGhost, sighting: Appended | Loaded, end: int, epoch: int
@@ -47,8 +47,13 @@ class LogShape(Checker):
     def _on_epochs_seen(self, partition: PartitionGhost, sighting: EpochsSeen) -> str | None:
         chain: Chain = partition.image(sighting.broker).chain
         cached = dict(sighting.starts)
-        for epoch, base_offset in chain.epoch_starts():
-            if cached.get(epoch) != base_offset:
+        starts = chain.epoch_starts()
+        for index, (epoch, base_offset) in enumerate(starts):
+            end = starts[index + 1][1] if index + 1 < len(starts) else chain.end
+            if end <= sighting.log_start_offset:
+                # Retention has deleted the whole epoch.
+                continue
+            if cached.get(epoch) not in (base_offset, max(base_offset, sighting.log_start_offset)):
                 return (
                     f"{partition.name}: broker {sighting.broker}: epoch {epoch} begins at {base_offset} in the log "
                     f"and at {cached.get(epoch, 'no offset')} in the epoch cache"

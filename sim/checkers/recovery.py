@@ -23,7 +23,7 @@ class RecoveryKeepsSoundPrefix(Checker):
         return {Died: self._on_died, Loaded: self._on_loaded, Appended: self._on_appended}
 
     def _on_died(self, partition: PartitionGhost, sighting: Died) -> None:
-        self._left[partition.name, sighting.broker] = Chain(sighting.marks)
+        self._left[partition.name, sighting.broker] = Chain(sighting.marks, sighting.start)
 
     def _on_appended(self, partition: PartitionGhost, sighting: Appended) -> None:
         self._left.pop((partition.name, sighting.broker), None)
@@ -34,7 +34,7 @@ class RecoveryKeepsSoundPrefix(Checker):
             return f"{who} and kept damage: {sighting.unsound}"
         left = self._left.pop((partition.name, sighting.broker), None)
         if left is not None:
-            kept = Chain(sighting.marks).agreed_end(left)
+            kept = Chain(sighting.marks, sighting.start).agreed_end(left)
             if kept < left.end:
                 return f"{who} to {kept}; the disk had sound batches up to {left.end}"
         return None

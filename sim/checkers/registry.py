@@ -13,6 +13,7 @@ from sim.checkers.leader_completeness import LeaderCompleteness
 from sim.checkers.log_shape import LogShape
 from sim.checkers.one_leader import OneLeader
 from sim.checkers.recovery import RecoveryKeepsSoundPrefix
+from sim.checkers.retention import RetentionDeletesWhatItMay
 from sim.checkers.serving import NoneAboveHighWatermark
 from sim.checkers.truncation import NoCutBelowTruth
 from sim.checkers.waiting import NoneWaitsInVain
@@ -31,6 +32,7 @@ ONLINE: tuple[type[Checker], ...] = (
     NoneWaitsInVain,
     OneEpochOnBothSides,
     RecoveryKeepsSoundPrefix,
+    RetentionDeletesWhatItMay,
 )
 
 

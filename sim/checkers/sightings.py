@@ -21,6 +21,9 @@ class Created(NamedTuple):
     min_isr: int
     # Whether `flush.messages` is 1.
     flush_promised: bool
+    # What retention must leave: records of the last milliseconds, bytes. -1: no limit; None: a step changes it.
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
 
 
 class Elected(NamedTuple):
@@ -92,6 +95,8 @@ class EpochsSeen(NamedTuple):
     broker: int
     partition: str
     starts: EpochStarts
+    # The log's first offset, as the replica has it in memory.
+    log_start_offset: int = 0
 
 
 class Acknowledged(NamedTuple):
@@ -145,6 +150,8 @@ class Died(NamedTuple):
     partition: str
     lost_power: bool
     marks: tuple[Mark, ...]
+    # The base offset of the first segment.
+    start: int = 0
 
 
 class Loaded(NamedTuple):
@@ -157,6 +164,21 @@ class Loaded(NamedTuple):
     partition: str
     marks: tuple[Mark, ...]
     unsound: str
+    start: int = 0
+
+
+class LogStarted(NamedTuple):
+    """A broker's log that begins at `start` now, because segments before it were deleted.
+
+    `deleted` has two numbers for each deleted segment: the age of its newest record in milliseconds, on the broker's
+    clock, and the size of the log after it. It is empty where a follower dropped all it had, to begin where its
+    leader's log begins.
+    """
+
+    broker: int
+    partition: str
+    start: int
+    deleted: tuple[tuple[int, int], ...] = ()
 
 
 Sighting = (
@@ -175,4 +197,5 @@ Sighting = (
     | Fetched
     | Died
     | Loaded
+    | LogStarted
 )

@@ -87,7 +87,7 @@ class DiskLogs:
             return
         reader = self._new_reader(broker, partition)
         reader.read_all()
-        what = compacted.judge(reader, self._jury.ghost.partition(partition).image(broker).chain.start)
+        what = compacted.judge(reader, reader.base_offset())
         if what is not None:
             self._jury.report("compaction", f"{partition}: broker {broker}: {what}")
 

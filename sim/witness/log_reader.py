@@ -128,7 +128,26 @@ class LogReader:
     def base_offset(self) -> int:
         """Returns the base offset of the first segment, 0 if there is none: the records before it were deleted."""
         paths = self._paths()
-        return int(paths[0].rpartition("/")[2].removesuffix(".log")) if paths else 0
+        return _base_of(paths[0]) if paths else 0
+
+    def deleted_segments(self) -> tuple[tuple[int, int], ...]:
+        """Returns the newest timestamp in each deleted segment, and the size of the log after it.
+
+        A deleted segment's places stay until `refresh`.
+        """
+        newest: dict[str, int] = {}
+        sizes: dict[str, int] = {}
+        for place in self.places:
+            newest[place.path] = max(newest.get(place.path, -1), place.newest_ms)
+            sizes[place.path] = sizes.get(place.path, 0) + place.size_bytes
+        base_offset = self.base_offset()
+        gone = [path for path in newest if _base_of(path) < base_offset]
+        left_bytes = sum(self._eye.file_system.stat(path).size_bytes for path in self._paths())
+        found: list[tuple[int, int]] = []
+        for path in reversed(gone):
+            found.append((newest[path], left_bytes))
+            left_bytes += sizes[path]
+        return tuple(reversed(found))
 
     def _read_file(self, path: str, check: bool, end: int = NO_LAST) -> None:
         """Read the batches of the present file from the present position on, those below `end` only."""
@@ -218,6 +237,11 @@ class LogReader:
             if place.path != path:
                 path, data = place.path, read_file(self._eye.file_system, place.path)
             yield place, data[place.position : place.position + place.size_bytes]
+
+
+def _base_of(path: str) -> int:
+    """Returns the base offset in a segment's name."""
+    return int(path.rpartition("/")[2].removesuffix(".log"))
 
 
 def _base(data: bytes, position: int) -> int:

@@ -37,6 +37,7 @@ from sim.checkers.sightings import (
     HighWatermark,
     IsrChanged,
     Loaded,
+    LogStarted,
     Served,
     Truncated,
     Waits,
@@ -52,6 +53,9 @@ ACKS_ALL = -1
 
 class ReplicaLog(Protocol):
     """The part of a replica's log that the witness reads."""
+
+    @property
+    def log_start_offset(self) -> int: ...
 
     @property
     def log_end_offset(self) -> int: ...
@@ -113,6 +117,12 @@ class HasAppends(HasReplicas, Protocol):
     def waiting_appends(self) -> Iterable[tuple[TopicPartition, AppendView]]: ...
 
 
+class NodeClock(Protocol):
+    """The clock of a node."""
+
+    def now_ms(self) -> int: ...
+
+
 class Member(Protocol):
     """The part of a node that the witness reads."""
 
@@ -121,6 +131,9 @@ class Member(Protocol):
 
     @property
     def core(self) -> object: ...
+
+    @property
+    def clock(self) -> NodeClock: ...
 
 
 def isr_of(text: int | str) -> tuple[int, ...]:
@@ -147,6 +160,7 @@ class Witness:
             "replica.became_leader": self._on_became_leader,
             "replica.became_follower": self._on_became_follower,
             "log.compacted": self._on_compacted,
+            "log.segments_deleted": self._on_segments_deleted,
         }
 
     def expect(
@@ -156,6 +170,8 @@ class Witness:
         min_isr: int,
         flush_promised: bool,
         is_compacted: bool = False,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
     ) -> None:
         """Watch a partition that the scenario creates."""
         name = str(topic_partition)
@@ -163,7 +179,7 @@ class Witness:
         self._names[name] = topic_partition
         if is_compacted:
             self._logs.expect_compaction(name)
-        self._created[name] = Created(name, min_isr, flush_promised)
+        self._created[name] = Created(name, min_isr, flush_promised, retention_ms, retention_bytes)
         self.jury.see(self._created[name])
 
     def on_observes(self, node: Member, observes: list[Observe]) -> None:
@@ -275,8 +291,13 @@ class Witness:
 
     def _on_truncated(self, node: Member, partition: str, values: Values) -> None:
         to_offset = int(values["to_offset"])
-        self._logs.reader(node.node_id, partition).truncated(to_offset)
+        reader = self._logs.reader(node.node_id, partition)
+        reader.truncated(to_offset)
         self.jury.see(Truncated(node.node_id, partition, to_offset, int(values["leader_epoch"])))
+        start = reader.base_offset()
+        if start != self.jury.ghost.partition(partition).image(node.node_id).chain.start:
+            # The follower begins again, empty, where its leader's log begins.
+            self.jury.see(LogStarted(node.node_id, partition, start))
 
     def _on_became_leader(self, node: Member, partition: str, values: Values) -> None:
         epoch = int(values["leader_epoch"])
@@ -291,6 +312,12 @@ class Witness:
     def _on_compacted(self, node: Member, partition: str, values: Values) -> None:
         self._logs.judge_compaction(node.node_id, partition)
 
+    def _on_segments_deleted(self, node: Member, partition: str, values: Values) -> None:
+        reader, now_ms = self._logs.reader(node.node_id, partition), node.clock.now_ms()
+        deleted = tuple((now_ms - newest_ms, left) for newest_ms, left in reader.deleted_segments())
+        self.jury.see(LogStarted(node.node_id, partition, reader.base_offset(), deleted))
+        reader.refresh()
+
     def _look_at_epochs(self, node: Member, partition: str) -> None:
         """Show the epoch cache, if the log is at this moment as the checkers believe it to be.
 
@@ -303,7 +330,7 @@ class Witness:
         chain = self.jury.ghost.partition(partition).image(broker).chain
         if replica is not None and replica.log.log_end_offset == chain.end:
             starts = tuple((entry[0], entry[1]) for entry in replica.log.epochs.entries)
-            self.jury.see(EpochsSeen(broker, partition, starts))
+            self.jury.see(EpochsSeen(broker, partition, starts, replica.log.log_start_offset))
 
     def _look_at_appends(self, node: Member, partition: str) -> None:
         """Show what waits at the end of a step in which the replica's role or its high watermark moved."""
@@ -327,8 +354,9 @@ class Witness:
                 continue
             reader = self._logs.reader(broker, partition)
             reader.power_lost()
-            marks = self._logs.whole(broker, partition, reader.read_all())
-            self.jury.see(Died(broker, partition, lost_power, marks))
+            start = reader.base_offset()
+            marks = self._logs.whole(broker, partition, reader.read_all(), start)
+            self.jury.see(Died(broker, partition, lost_power, marks, start))
 
     def _on_loaded(self, broker: int) -> None:
         for partition in self._names:
@@ -336,8 +364,9 @@ class Witness:
             if not self.lives.may_be_present(partition, written_id):
                 continue
             reader = self._logs.reader(broker, partition)
-            marks = self._logs.whole(broker, partition, reader.read_all())
-            self.jury.see(Loaded(broker, partition, marks, reader.unsound))
+            start = reader.base_offset()
+            marks = self._logs.whole(broker, partition, reader.read_all(), start)
+            self.jury.see(Loaded(broker, partition, marks, reader.unsound, start))
             self._logs.judge_compaction(broker, partition)
 
     def on_reply(self, node_id: int, exchange: Exchange, body: ResponseBody) -> None:

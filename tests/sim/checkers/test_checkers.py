@@ -21,6 +21,7 @@ from sim.checkers.sightings import (
     HighWatermark,
     IsrChanged,
     Loaded,
+    LogStarted,
     Served,
     Sighting,
     Truncated,
@@ -305,6 +306,10 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
     "a recovery that cuts sound batches": (
         "recovery",
         [*QUIET, Died(1, P, False, marks(0, 5)), Loaded(1, P, marks(0, 4), "")],
+    ),
+    "retention that deletes uncommitted records": (
+        "retention",
+        [*QUIET, Appended(1, P, 0, marks(5, 7)), LogStarted(1, P, 6, ((99, 0),))],
     ),
     "acknowledged records that a flush should have kept": (
         "leader-completeness",

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+from sim.checkers.base import Checker, Judge
+from sim.checkers.ghost import PartitionGhost
+from sim.checkers.sightings import LogStarted
+
+
+@final
+class RetentionDeletesWhatItMay(Checker):
+    """Retention deletes committed records only, and only those that are too old or too many (RT2, RT5, RT6).
+
+    Age counts on the clock of the broker that deletes. A log may also begin where the log of another broker began:
+    a follower takes over the start of its leader's log.
+    """
+
+    name = "retention"
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {LogStarted: self._on_log_started}
+
+    def _on_log_started(self, partition: PartitionGhost, sighting: LogStarted) -> str | None:
+        who = f"{partition.name}: the log of broker {sighting.broker} begins at {sighting.start} now"
+        if sighting.start > partition.truth.end and not self._is_excused(partition, sighting):
+            return f"{who}; committed are the records below {partition.truth.end}"
+        limit_ms, limit_bytes = partition.retention_ms, partition.retention_bytes
+        if sighting.start <= partition.log_start or limit_ms is None or limit_bytes is None:
+            return None
+        for age_ms, left_bytes in sighting.deleted:
+            is_old = 0 <= limit_ms < age_ms
+            is_excess = 0 <= limit_bytes <= left_bytes
+            if not is_old and not is_excess:
+                return (
+                    f"{who}: a deleted segment had a record {age_ms} ms old, and {left_bytes} bytes after it; "
+                    f"retention.ms is {limit_ms}, retention.bytes {limit_bytes}"
+                )
+        return None
+
+    def _is_excused(self, partition: PartitionGhost, sighting: LogStarted) -> bool:
+        """Whether what was deleted beyond the truth may be lost anyway, after an unclean election for example."""
+        chain = partition.image(sighting.broker).chain
+        beyond = chain.between(partition.truth.end, sighting.start)
+        return bool(beyond) and all(mark in partition.excused for mark in beyond)

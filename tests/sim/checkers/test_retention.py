@@ -1,0 +1,117 @@
+"""Logs of which retention deletes the oldest segments, under the checkers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sim.bugs.planting import Replacement, replaced
+from sim.checkers.base import Jury, Violation
+from sim.checkers.chain import Chain, Mark
+from sim.checkers.ghost import Ghost
+from sim.checkers.registry import all_checkers
+from sim.checkers.sightings import Appended, Created, Elected, HighWatermark, LogStarted
+from sim.run import RunResult, Verdict, run_scenario
+from sim.scenario.model import parse_scenario
+
+SCENARIO = """\
+scenario: retention
+duration: 9s
+cluster:
+  settings: {log.retention.check.interval.ms: 400, log.initial.task.delay.ms: 500}
+topics:
+  t: {config: {min.insync.replicas: 2, segment.bytes: 20000, retention.ms: 1500, file.delete.delay.ms: 500}}
+  u: {config: {min.insync.replicas: 2, segment.bytes: 20000, retention.bytes: 30000}}
+producers:
+  - {topic: t, rate: 50/s, size: 600 B}
+  - {topic: u, rate: 50/s, size: 600 B}
+consumers:
+  - {topic: t}
+  - {topic: u}
+steps:
+  - {at: 3s, kill: leader(t/0), down: 2500ms}
+  - {at: 6s, power: follower(u/0), keep: subset, down: 1s}
+  - {at: 8s, power: all, keep: all, down: 300ms}
+"""
+
+
+def marks(*bases: int) -> tuple[Mark, ...]:
+    return tuple(Mark(base, base + 5, 0, base, 5) for base in bases)
+
+
+def judged(start: int, *deleted: tuple[int, int], committed: int = 10) -> list[Violation]:
+    """Return the violations when broker 1 deletes what is before `start`, of 15 records."""
+    ghost = Ghost()
+    jury = Jury(ghost, all_checkers(ghost), now_us=lambda: 0, on_violation=lambda found: None)
+    jury.see(Created("t-0", 1, False, retention_ms=1000, retention_bytes=5000))
+    jury.see(Elected("t-0", 1, 0, (1,), True))
+    jury.see(Appended(1, "t-0", 0, marks(0, 5, 10)))
+    jury.see(HighWatermark(1, "t-0", 0, committed, True))
+    jury.see(LogStarted(1, "t-0", start, deleted))
+    assert ghost.partition("t-0").image(1).chain.marks == [
+        mark for mark in marks(0, 5, 10) if mark[0] >= start
+    ]
+    return [found for found in jury.violations if found.checker == "retention"]
+
+
+def test_rt5_a_segment_that_is_old_enough_may_be_deleted() -> None:
+    assert not judged(5, (1001, 0))
+    assert "1000 ms old" in judged(5, (1000, 0))[0].what
+
+
+def test_rt6_a_segment_may_be_deleted_while_retention_bytes_are_left() -> None:
+    assert not judged(10, (1, 5500), (1, 5000))
+    assert "4999 bytes after it" in judged(10, (1, 5500), (1, 4999))[0].what
+
+
+def test_rt2_an_uncommitted_record_is_never_deleted() -> None:
+    assert "committed are the records below 10" in judged(15, (9999, 9999))[0].what
+
+
+def test_chains_agree_as_far_as_both_go_where_one_begins_later() -> None:
+    truth = Chain(marks(0, 5, 10, 15))
+    late = Chain(marks(10, 15), 10)
+    assert late.agreed_end(truth) == truth.agreed_end(late) == 20
+    assert Chain((), 10).agreed_end(truth) == 10
+    assert Chain((), 30).agreed_end(truth) == 20
+    assert Chain((Mark(10, 15, 0, 99, 5),), 10).agreed_end(truth) == 10
+    assert late.begin_at(15) == list(marks(10)) and (late.start, late.end) == (15, 20)
+    assert late.begin_at(20) == list(marks(15)) and (late.start, late.end) == (20, 20)
+
+
+def run(seed: int = 1) -> RunResult:
+    return run_scenario(parse_scenario(SCENARIO), seed)
+
+
+def test_what_retention_has_deleted_is_no_loss() -> None:
+    result = run()
+    assert result.verdict is Verdict.HELD, result.violations
+    told = "\n".join(result.story)
+    assert "t-0: 1 old segments are deleted" in told and "u-0: 1 old segments are deleted" in told
+    assert result.excused["retention has deleted it"] > 100
+
+
+def _too_early(original: Callable[..., Any]) -> Callable[..., Any]:
+    def delete_expired(self: object, now_ms: int) -> Any:
+        return original(self, now_ms + 600)
+
+    return delete_expired
+
+
+def _above_high_watermark(original: Callable[..., Any]) -> Callable[..., Any]:
+    def deletable(self: Any, is_deletable: Callable[..., bool]) -> Any:
+        segments = list(self._local.segments)
+        return segments[:-1] if len(segments) > 1 and is_deletable(segments[0], segments[1]) else []
+
+    return deletable
+
+
+@pytest.mark.parametrize(
+    ("target", "make"), [("_delete_expired", _too_early), ("deletable", _above_high_watermark)]
+)
+def test_retention_that_deletes_too_much_is_found(target: str, make: Callable[..., Any]) -> None:
+    with replaced(Replacement(target=f"storage.log.retention:Retention.{target}", make=make)):
+        found = {violation.checker for violation in run().violations}
+    assert "retention" in found
