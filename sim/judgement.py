@@ -64,9 +64,13 @@ class Convergence:
             if lacking := self._partition_lacks(topic_partition):
                 return f"{topic_partition}: {lacking}"
         for consumer in self._cluster.consumers:
-            for partition, position in consumer.positions.items():
+            for topic_partition in consumer.partitions:
+                if not self._lives.exists(topic_partition.topic):
+                    continue
+                partition = str(topic_partition)
+                position = consumer.positions.get(partition, -1)
                 if position < self._jury.ghost.partition(partition).truth.end:
-                    return f"{consumer.name} has read {partition} up to {position} only"
+                    return f"{consumer.name} has read {partition} up to {max(position, 0)} only"
         return ""
 
     def _partition_lacks(self, topic_partition: TopicPartition) -> str:

@@ -15,9 +15,9 @@ class ClientHistoryCheck:
     """Four rules over the whole history.
 
     A record that was acknowledged without an offset is in the log. A record whose send was refused, or that nobody
-    sent, was never read. The records of an idempotent producer are in each log in the order of their sends. A consumer
-    read every record below its position, unless its topic was deleted meanwhile. Excused losses (see the ghost) break
-    no rule.
+    sent, was never read. The records of one life of an idempotent producer are in each log in the order of their sends.
+    A consumer read every record below its position, unless its topic was deleted meanwhile. Excused losses (see the
+    ghost) break no rule.
     """
 
     name = "client-history"
@@ -65,15 +65,15 @@ class ClientHistoryCheck:
     def _out_of_order(self) -> Iterator[str]:
         places = {send.value: place for place, send in enumerate(self._history.sends)}
         for partition, log in self._logs.items():
-            latest: dict[str, SendOperation] = {}
+            latest: dict[tuple[str, int], SendOperation] = {}
             for offset in sorted(log):
                 send = self._sends.get(log[offset])
                 if send is None or not send.is_idempotent:
                     continue
-                before = latest.setdefault(send.producer, send)
+                before = latest.setdefault((send.producer, send.life), send)
                 if places[send.value] < places[before.value]:
                     yield f"{partition}: offset {offset} holds {send.value!r}, sent before {before.value!r}"
-                latest[send.producer] = send
+                latest[send.producer, send.life] = send
 
     def _skipped(self, kept: Mapping[str, FinalLog]) -> Iterator[str]:
         seen: dict[tuple[str, str], set[int]] = {reader: set() for reader in self._history.positions}

@@ -51,7 +51,7 @@ class LinkFaults:
 
     def isolate(self, step: Isolate) -> bool:
         """Cut the links between the target and everyone else, except those in `except`."""
-        nodes = self._targets.nodes(step.isolate, step)
+        nodes = self._targets.processes(step.isolate, step)
         spared = self._targets.shells(step.sparing, step) if step.sparing is not None else []
         if not nodes:
             return False

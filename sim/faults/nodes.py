@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import final
+from collections.abc import Callable, Sequence
+from typing import TypeVar, final
 
 from sim.disk import PowerLoss
-from sim.faults.targets import Site, Targets
+from sim.faults.targets import Process, Site, Targets
 from sim.hosts.node import Node
 from sim.scenario.steps import BreakDisk, Kill, Named, PartialWrite, Pause, Pick, Power, Restart, Stop
 from sim.scenario.values import Target
 
+Struck = TypeVar("Struck", Node, Process)
+
 
 @final
 class NodeFaults:
-    """Kills, stops and pauses nodes, breaks their disks, and starts a node again whose step limits its time down."""
+    """Kills, stops and pauses nodes and clients, breaks disks, and starts again what a step limits the time down of."""
 
     def __init__(self, site: Site, targets: Targets) -> None:
         self._site, self._targets = site, targets
@@ -23,14 +25,29 @@ class NodeFaults:
 
     def _each(self, step: Named, target: Target, verb: str, strike: Callable[[Node], None]) -> bool:
         """Strike every node that `target` means now and that is up. Returns False while it means no node."""
-        nodes = self._targets.nodes(target, step)
+        return self._strike(step, target, verb, self._targets.nodes(target, step), strike)
+
+    def _each_process(
+        self, step: Named, target: Target, verb: str, strike: Callable[[Process], None]
+    ) -> bool:
+        """Do the same to nodes and clients."""
+        return self._strike(step, target, verb, self._targets.processes(target, step), strike)
+
+    def _strike(
+        self,
+        step: Named,
+        target: Target,
+        verb: str,
+        nodes: Sequence[Struck],
+        strike: Callable[[Struck], None],
+    ) -> bool:
         if not nodes:
             return False
         self._targets.bind(step, nodes)
         for node in nodes:
             label = (
                 node.name
-                if target.kind in ("broker", "controller", "all")
+                if target.kind in ("broker", "controller", "all", "producer", "consumer")
                 else f"{node.name}, the {target.text}"
             )
             if node.is_up:
@@ -41,12 +58,12 @@ class NodeFaults:
                 self._site.misses.missed(f"{step.verb} {label}: it was down already")
         return True
 
-    def _start_after(self, node: Node, down_us: int | None) -> None:
+    def _start_after(self, node: Process, down_us: int | None) -> None:
         if down_us is not None:
             token = (node, node.starts, self._generation)
             self._site.world.after(node.actor, down_us, self._start_again, token)
 
-    def _start_again(self, token: tuple[Node, int, int]) -> None:
+    def _start_again(self, token: tuple[Process, int, int]) -> None:
         node, starts, generation = token
         if generation == self._generation and node.starts == starts and not node.is_up:
             self._site.tell(f"start {node.name} again")
@@ -55,12 +72,12 @@ class NodeFaults:
     def kill(self, step: Kill) -> bool:
         """Kill the process now, or arm its death before or after a job of a kind."""
 
-        def strike(node: Node) -> None:
+        def strike(node: Process) -> None:
             node.crash()
             self._start_after(node, step.down)
 
         if step.point is None:
-            return self._each(step, step.kill, "kill", strike)
+            return self._each_process(step, step.kill, "kill", strike)
         side, kind = step.point.split()
 
         def arm(node: Node) -> None:
@@ -87,27 +104,27 @@ class NodeFaults:
     def pause(self, step: Pause) -> bool:
         """Pause the process for a while; it does not resume if it was killed meanwhile."""
 
-        def strike(node: Node) -> None:
+        def strike(node: Process) -> None:
             node.pause()
             self._site.world.after(node.actor, step.lasting, self._resume, (node, node.starts))
 
-        return self._each(step, step.pause, "pause", strike)
+        return self._each_process(step, step.pause, "pause", strike)
 
-    def _resume(self, token: tuple[Node, int]) -> None:
+    def _resume(self, token: tuple[Process, int]) -> None:
         node, starts = token
         if node.starts == starts and node.is_up and node.paused:
             self._site.tell(f"{node.name} goes on")
             node.resume()
 
     def stop(self, step: Stop) -> bool:
-        def strike(node: Node) -> None:
+        def strike(node: Process) -> None:
             node.stop(then=lambda: self._start_after(node, step.down))
 
-        return self._each(step, step.stop, "stop, in order,", strike)
+        return self._each_process(step, step.stop, "stop, in order,", strike)
 
     def pick(self, step: Pick) -> bool:
         """Give the target's nodes a name for later steps, and break nothing."""
-        nodes = self._targets.nodes(step.pick, step)
+        nodes = self._targets.processes(step.pick, step)
         if nodes:
             self._targets.bind(step, nodes)
             self._site.tell(f"{step.name} is {', '.join(node.name for node in nodes)}, {step.pick.text}")
@@ -115,8 +132,8 @@ class NodeFaults:
 
     def restart(self, step: Restart) -> bool:
         """Start the target's nodes that are down; always strikes."""
-        for node in self._targets.nodes(step.restart, step):
-            if not node.is_up:
+        for node in self._targets.processes(step.restart, step):
+            if not node.is_up and node.starts:
                 self._site.tell(f"start {node.name} again")
                 node.start()
         return True
@@ -164,14 +181,21 @@ class NodeFaults:
                 if node.is_up and not node.is_stopping:
                     node.stop()
             assert not node.disk.has_faults, node.name
-            if not node.is_up:
-                self._site.tell(f"start {node.name} again")
-                node.start()
-                continue
-            if node.is_stopping:
-                self._start_once_stopped(node)
-            if node.paused:
-                node.resume()
+            self._bring_back(node)
+        for client in self._site.clients:
+            # One whose topics are not there yet has not begun.
+            if client.starts:
+                self._bring_back(client)
 
-    def _start_once_stopped(self, node: Node) -> None:
+    def _bring_back(self, node: Process) -> None:
+        if not node.is_up:
+            self._site.tell(f"start {node.name} again")
+            node.start()
+            return
+        if node.is_stopping:
+            self._start_once_stopped(node)
+        if node.paused:
+            node.resume()
+
+    def _start_once_stopped(self, node: Process) -> None:
         node.stop(then=lambda: self._start_after(node, 0))

@@ -9,6 +9,7 @@ from typing import final
 from sim.checkers.ghost import Ghost
 from sim.faults.misses import Misses
 from sim.hosts.clients import TopicAdminShell
+from sim.hosts.lives import ClientShell
 from sim.hosts.node import Node
 from sim.hosts.shell import Shell
 from sim.scenario.model import TopicModel
@@ -16,6 +17,9 @@ from sim.scenario.steps import Named, Step
 from sim.scenario.values import LinkPair, Target
 from sim.world.network import Link, Network
 from sim.world.time import World
+
+# What a step may kill, stop, pause and start again.
+Process = Node | ClientShell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +31,7 @@ class Site:
     ghost: Ghost
     brokers: Mapping[int, Node]
     controller: Node
-    clients: Sequence[Shell]
+    clients: Sequence[ClientShell]
     # The client that creates, deletes and alters topics, and the topics as the scenario describes them.
     admin: TopicAdminShell
     topics: Mapping[str, TopicModel]
@@ -45,13 +49,17 @@ class Targets:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._names: dict[str, list[Node]] = {}
+        self._names: dict[str, list[Process]] = {}
 
     def everyone(self) -> list[Shell]:
         return [*self._site.brokers.values(), self._site.controller, *self._site.clients]
 
     def nodes(self, target: Target, step: Step) -> list[Node]:
-        """Returns the nodes that `target` means now; empty while it means none."""
+        """Returns the nodes that `target` means now, without clients; empty while it means none."""
+        return [each for each in self.processes(target, step) if isinstance(each, Node)]
+
+    def processes(self, target: Target, step: Step) -> list[Process]:
+        """Returns the nodes and clients that `target` means now; empty while it means none."""
         site = self._site
         match target.kind:
             case "broker":
@@ -62,8 +70,11 @@ class Targets:
                 return list(site.brokers.values())
             case "name":
                 return self._names.get(target.text, [])
+            case "producer" | "consumer":
+                name = f"{target.kind}-{target.broker}"
+                return [client for client in site.clients if client.name == name]
             case "leader" | "follower":
-                return self._role(target, step)
+                return [*self._role(target, step)]
             case _:
                 raise AssertionError(f"{target.text} is no node")
 
@@ -85,7 +96,7 @@ class Targets:
             return list(self._site.clients)
         if target.kind in ("all", "others"):
             return [shell for shell in self.everyone() if shell not in besides]
-        return list(self.nodes(target, step))
+        return list(self.processes(target, step))
 
     def links(self, pair: LinkPair, step: Step) -> list[Link]:
         """Returns the links that `pair` means now; empty while one of its sides means nothing."""
@@ -108,6 +119,6 @@ class Targets:
                         links[key] = self._site.network.link(*key)
         return list(links.values())
 
-    def bind(self, step: Named, nodes: list[Node]) -> None:
+    def bind(self, step: Named, nodes: Sequence[Process]) -> None:
         if step.name is not None:
-            self._names[step.name] = nodes
+            self._names[step.name] = list(nodes)

@@ -32,6 +32,7 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from sim.hosts.history import History, Outcome, ReadOperation, SendOperation
+from sim.hosts.lives import ClientShell
 from sim.hosts.shell import Shell, Watcher
 from sim.scenario.model import ConsumerModel, ProducerModel
 from sim.world.network import Network
@@ -114,8 +115,11 @@ class TopicAdminShell(Shell):
 
 
 @final
-class ProducerShell(Shell):
-    """A producer that sends unique values at a steady rate with a drawn jitter, until `finish`."""
+class ProducerShell(ClientShell):
+    """A producer that sends unique values at a steady rate with a drawn jitter, until `finish`.
+
+    What was open when it was killed stays unknown for ever; the next life sends new values, under a new producer id.
+    """
 
     def __init__(
         self, world: World, network: Network, trace: Trace, watcher: ProducerWatcher, *, name: str,
@@ -129,10 +133,10 @@ class ProducerShell(Shell):
         self._jitter = Stream(world.draws, "pace", name)
         self._open: dict[int, SendOperation] = {}
         self._sent = 0
-        self._is_sending = False
+        self._is_sending = self._is_finished = False
         self._actions[Delivered] = self._on_delivered
         self._actions[Flushed] = self._on_flushed
-        config = ProducerConfig(
+        self._config = ProducerConfig(
             acks=self._acks,
             enable_idempotence=model.idempotent if self._acks == -1 else None,
             linger_ms=2,
@@ -141,21 +145,36 @@ class ProducerShell(Shell):
             max_block_ms=8_000,
             retry_backoff_ms=100,
         )
-        self.producer = ProducerCore(config, world.draws.child("core", name))
 
-    def begin(self) -> None:
-        """Start the producer and its sends."""
-        assert self.core is None, f"{self.name} began twice"
+    def _live(self) -> None:
         assert not self._open, f"{self.name} sent before it began"
-        self.life_number = 1
+        name = ("core", self.name) if self.starts == 1 else ("core", self.name, self.starts)
+        self.producer = ProducerCore(self._config, self.world.draws.child(*name))
         self.core = self.producer
-        self.perform(self.producer.start(self.world.now_ms))
-        self._is_sending = True
+        self.perform(self.producer.start(self.clock.now_ms()))
+        self._is_sending = not self._is_finished
         self._next_send()
 
     def finish(self) -> None:
-        """Send no new records; those sent already still get their outcome."""
+        """Send no new records, in this life and later ones; those sent already still get their outcome."""
+        self._is_sending, self._is_finished = False, True
+
+    def stop(self, then: Callable[[], None] | None = None) -> None:
+        """Ask for an orderly stop: nothing new is sent, and what was sent still gets its outcome."""
         self._is_sending = False
+        super().stop(then)
+
+    def _may_stop(self) -> bool:
+        return not self._open and super()._may_stop()
+
+    def _forget_all(self, *, is_orderly: bool) -> None:
+        assert not is_orderly or not self._open, (self.name, len(self._open))
+        self._is_sending = False
+        for operation in self._open.values():
+            self._history.finish(
+                operation, Outcome.INFO, at_us=self.world.now_us, partition="", offset=-1, error="KILLED"
+            )
+        self._open.clear()
 
     @property
     def is_done(self) -> bool:
@@ -167,8 +186,9 @@ class ProducerShell(Shell):
         self.world.after(self.actor, delay_us, self._on_pace, self.life_number)
 
     def _on_pace(self, life_number: int) -> None:
-        if self._is_sending:
-            self.send_one()
+        if self._is_sending and life_number == self.life_number:
+            if not self.paused:
+                self.send_one()
             self._next_send()
 
     def send_one(self) -> None:
@@ -178,7 +198,7 @@ class ProducerShell(Shell):
         value = f"{self.name}/{ticket}".ljust(self._model.size, ".")
         operation = SendOperation(
             producer=self.name, value=value, acks=self._acks, invoked_us=self.world.now_us,
-            is_idempotent=self.producer.config.is_idempotent,
+            is_idempotent=self.producer.config.is_idempotent, life=self.starts,
         )  # fmt: skip
         assert ticket not in self._open, (self.name, ticket)
         self._history.sends.append(operation)
@@ -210,20 +230,25 @@ class ProducerShell(Shell):
             operation, outcome, at_us=self.world.now_us, partition=str(effect.topic_partition),
             offset=effect.offset, error=effect.error.name,
         )  # fmt: skip
+        if self.is_stopping and not self._open:
+            self.world.after(self.actor, 0, self._try_to_stop, self.life_number)
         if outcome is Outcome.OK:
             self._producer_watcher.on_acknowledged(str(effect.topic_partition))
 
 
 @final
-class ConsumerShell(Shell):
-    """A consumer that reads every partition of a topic from its first record on."""
+class ConsumerShell(ClientShell):
+    """A consumer that reads every partition of a topic from its first record on.
+
+    After an orderly stop it goes on where it was; after a crash it begins again.
+    """
 
     def __init__(
         self, world: World, network: Network, trace: Trace, watcher: Watcher, *, name: str, node_id: int,
         bootstrap: tuple[int, ...], model: ConsumerModel, partitions: int, history: History,
     ) -> None:  # fmt: skip
         super().__init__(world, network, trace, watcher, name=name, node_id=node_id, bootstrap=bootstrap)
-        self._partitions = [TopicPartition(model.topic, partition) for partition in range(partitions)]
+        self.partitions = [TopicPartition(model.topic, partition) for partition in range(partitions)]
         self._history = history
         self.positions: dict[str, int] = {}
         self._actions[Fetched] = self._on_fetched
@@ -231,23 +256,26 @@ class ConsumerShell(Shell):
         self._actions[Truncated] = self._on_truncated
         self._actions[PositionLost] = self._on_lost
         self._actions[EndOfPartition] = self._on_end
-        config = ConsumerConfig(
+        self._config = ConsumerConfig(
             auto_offset_reset=OffsetReset.EARLIEST,
             fetch_max_wait_ms=200,
             request_timeout_ms=1_500,
             retry_backoff_ms=100,
             metadata_max_age_ms=10_000,
         )
-        self.consumer = ConsumerCore(config)
 
-    def begin(self) -> None:
-        """Start the consumer at the first record of each partition."""
-        assert self.core is None, f"{self.name} began twice"
-        assert self._partitions, f"{self.name} reads nothing"
-        self.life_number = 1
+    def _live(self) -> None:
+        assert self.partitions, f"{self.name} reads nothing"
+        self.consumer = ConsumerCore(self._config)
         self.core = self.consumer
-        starts = [(topic_partition, OffsetReset.EARLIEST) for topic_partition in self._partitions]
-        self.perform(self.consumer.assign(self.world.now_ms, starts))
+        starts: list[tuple[TopicPartition, int | OffsetReset]] = [
+            (each, self.positions.get(str(each), OffsetReset.EARLIEST)) for each in self.partitions
+        ]
+        self.perform(self.consumer.assign(self.clock.now_ms(), starts))
+
+    def _forget_all(self, *, is_orderly: bool) -> None:
+        if not is_orderly:
+            self.positions.clear()
 
     def _on_fetched(self, effect: Fetched) -> None:
         partition = str(effect.topic_partition)

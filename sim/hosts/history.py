@@ -28,6 +28,8 @@ class SendOperation:
     acks: int
     is_idempotent: bool
     invoked_us: int
+    # The life of the producer that sent it: order holds within a life.
+    life: int = 1
     outcome: Outcome = Outcome.OPEN
     completed_us: int = -1
     partition: str = ""

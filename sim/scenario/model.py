@@ -243,11 +243,12 @@ def check_scenario(scenario: Scenario) -> Iterator[Finding]:
     for location, name in asked:
         if name not in scenario.topics:
             yield location, f"unknown topic {name!r}"
-    names: list[str] = []
+    # The names that steps have given so far, and whether each means a client.
+    names: dict[str, bool] = {}
     for index, step in enumerate(scenario.steps):
         yield from _check_step(scenario, index, step, names)
         if isinstance(step, Named) and step.name is not None:
-            names.append(step.name)
+            names[step.name] = any(_is_client(target, names) for target in _targets(step)[:1])
 
 
 def _check_settings(scenario: Scenario) -> Iterator[Finding]:
@@ -299,10 +300,16 @@ def property_text(value: int | str | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _check_step(scenario: Scenario, index: int, step: Step, names: list[str]) -> Iterator[Finding]:
+def _is_client(target: Target, names: Mapping[str, bool]) -> bool:
+    return target.kind in ("producer", "consumer") or names.get(target.text, False)
+
+
+def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, bool]) -> Iterator[Finding]:
     for target in _targets(step):
         if target.kind in ("clients", "others") and not isinstance(step, Cut | Heal | Isolate | Slow | Lose):
             yield ("steps", index, step.verb), f"{target.text} is no node"
+        if _is_client(target, names) and not isinstance(step, _OF_CLIENTS):
+            yield ("steps", index, step.verb), f"{target.text} is a client: {step.verb} needs a node"
         if what := _unknown(scenario, target, names):
             yield ("steps", index, step.verb), what
     for condition in step.when:
@@ -313,7 +320,9 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: list[str]) ->
         if what := _unknown_partition(scenario, topic, int(partition)):
             yield ("steps", index, "log"), what
     yield from _check_topic_step(scenario, index, step)
-    if isinstance(step, Kill) and step.point is not None and step.point not in step.points:
+    if isinstance(step, Kill) and step.point is not None and _is_client(step.kill, names):
+        yield ("steps", index, "point"), f"{step.kill.text} is a client: it has no jobs"
+    elif isinstance(step, Kill) and step.point is not None and step.point not in step.points:
         points = ", ".join(step.points)
         yield ("steps", index, "point"), f"no point {step.point!r}: write one of {points}"
     if isinstance(step, BreakDisk) and step.directory > scenario.cluster.directories:
@@ -325,6 +334,8 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: list[str]) ->
         )
 
 
+# The steps that clients may be targets of.
+_OF_CLIENTS = (Kill, Stop, Pause, Pick, Restart, Cut, Heal, Isolate, Slow, Lose)
 # What the checkers of a run believe about a topic from its start to its end.
 _LASTING_PROPERTIES = frozenset({"min.insync.replicas", "flush.messages", "cleanup.policy"})
 
@@ -398,7 +409,12 @@ def _targets(step: Step) -> list[Target]:
     return sides
 
 
-def _unknown(scenario: Scenario, target: Target, names: list[str]) -> str | None:
+def _unknown(scenario: Scenario, target: Target, names: Mapping[str, bool]) -> str | None:
+    if target.kind in ("producer", "consumer"):
+        models = scenario.producers if target.kind == "producer" else scenario.consumers
+        count = sum(model.clients for model in models)
+        if not 1 <= target.broker <= count:
+            return f"unknown client {target.text!r}: the scenario has {count} {target.kind}s"
     if target.kind == "broker" and not 1 <= target.broker <= scenario.cluster.brokers:
         return f"unknown node {target.text!r}: the cluster has brokers 1 to {scenario.cluster.brokers}"
     if target.kind in ("leader", "follower"):

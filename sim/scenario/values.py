@@ -17,6 +17,8 @@ _NUMBER = re.compile(r"(\d+)(?:\.(\d{1,6}))?\s*([A-Za-z/%]*)")
 _PARTITION = r"([a-zA-Z0-9._-]+)/(\d+)"
 _TARGETS = (
     ("broker", re.compile(r"broker (\d+)")),
+    ("producer", re.compile(r"producer (\d+)")),
+    ("consumer", re.compile(r"consumer (\d+)")),
     ("leader", re.compile(rf"leader\({_PARTITION}\)")),
     ("follower", re.compile(rf"follower\({_PARTITION}(?:,\s*([1-9]))?\)")),
 )
@@ -77,10 +79,11 @@ def parse_instant(value: object) -> Instant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The target of a fault; `kind` is broker, leader, follower, name or one of the groups."""
+    """The target of a fault; `kind` is broker, producer, consumer, leader, follower, name or one of the groups."""
 
     text: str
     kind: str
+    # The number of a broker, a producer or a consumer.
     broker: int = 0
     topic: str = ""
     partition: int = 0
@@ -95,14 +98,15 @@ def parse_target(value: object) -> Target:
         return Target(text=text, kind=text)
     for kind, pattern in _TARGETS:
         if match := pattern.fullmatch(text):
-            if kind == "broker":
+            if kind in ("broker", "producer", "consumer"):
                 return Target(text=text, kind=kind, broker=int(match[1]))
             number = int(match[3] or 0) if kind == "follower" else 0
             return Target(text=text, kind=kind, topic=match[1], partition=int(match[2]), number=number)
     if _NAME.fullmatch(text):
         return Target(text=text, kind="name")
     raise ValueError(
-        f"{text!r} is no target: write broker N, leader(t/0), follower(t/0), controller, clients, others, all, "
+        f"{text!r} is no target: write broker N, leader(t/0), follower(t/0), controller, producer N, "
+        "consumer N, clients, others, all, "
         "or a name that an earlier step defined (it begins with a capital letter)"
     )
 

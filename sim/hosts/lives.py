@@ -1,0 +1,84 @@
+"""The lives of a simulated client: it may be killed or stopped, and starts again with an empty memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sim.hosts.shell import Shell
+
+
+class ClientShell(Shell):
+    """A client's process. Its name and its history stay, all that its core knew ends with a life."""
+
+    # The number of lives so far.
+    starts = 0
+    is_stopping = False
+    _when_stopped: Callable[[], None] | None = None
+
+    @property
+    def is_up(self) -> bool:
+        return self.core is not None
+
+    def begin(self) -> None:
+        """Start the process, for the first time or again."""
+        assert self.core is None, f"{self.name} began twice"
+        assert self.life_number % 2 == 0, (self.name, self.life_number)
+        self.life_number += 1
+        self.starts += 1
+        self.is_stopping = self.paused = False
+        if self.starts > 1:
+            self.trace.fields(self.world.now_us, self.name, "start", (("life", self.starts),))
+        self._live()
+
+    def start(self) -> None:
+        """Start again after `crash` or `stop`."""
+        assert self.starts > 0, f"{self.name} was never up"
+        self.begin()
+
+    def crash(self) -> None:
+        """End the process as `kill -9` does: it learns nothing any more."""
+        self._end("crash")
+
+    def stop(self, then: Callable[[], None] | None = None) -> None:
+        """Ask for an orderly stop; `then` is called after it, and replaces the `then` of an earlier call."""
+        if then is not None:
+            self._when_stopped = then
+        if self.core is not None and not self.is_stopping:
+            self.is_stopping = True
+            self.world.after(self.actor, 0, self._try_to_stop, self.life_number)
+
+    def _try_to_stop(self, life_number: int) -> None:
+        """End the life if nothing is left to do; the client calls this again when something was done."""
+        if life_number != self.life_number or not self._may_stop():
+            return
+        assert self.is_stopping, self.name
+        self._end("stop")
+        when_stopped, self._when_stopped = self._when_stopped, None
+        if when_stopped is not None:
+            when_stopped()
+
+    def resume(self) -> None:
+        super().resume()
+        if self.is_stopping:
+            self.world.after(self.actor, 0, self._try_to_stop, self.life_number)
+
+    def _end(self, how: str) -> None:
+        assert self.life_number % 2 == 1, (self.name, self.life_number)
+        self.trace.fields(self.world.now_us, self.name, "end", (("how", how),))
+        self._forget_all(is_orderly=how == "stop")
+        self.core = None
+        self.life_number += 1
+        self.paused = self.is_stopping = False
+        self._forget()
+
+    def _live(self) -> None:
+        """Make a core and let it work."""
+        raise NotImplementedError
+
+    def _may_stop(self) -> bool:
+        """Whether an orderly stop has nothing to wait for any more."""
+        return not self.paused
+
+    def _forget_all(self, *, is_orderly: bool) -> None:
+        """Note in the history what this life will never know."""
+        raise NotImplementedError

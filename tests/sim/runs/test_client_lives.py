@@ -1,0 +1,88 @@
+"""Clients that are killed, stopped, paused and started again in a run."""
+
+from __future__ import annotations
+
+from sim.checkers.client_history import ClientHistoryCheck
+from sim.checkers.ghost import Ghost
+from sim.hosts.history import History, Outcome, SendOperation
+from sim.run import Run, Verdict
+from sim.scenario.model import parse_scenario
+
+HEAD = """\
+scenario: client-lives
+duration: 6s
+topics:
+  t: {config: {min.insync.replicas: 2}}
+producers:
+  - {topic: t, rate: 100/s}
+  - {topic: t, rate: 20/s}
+consumers:
+  - {topic: t}
+steps:
+"""
+
+
+def run(steps: str, seed: int = 1) -> Run:
+    """Return a run that has ended and held."""
+    made = Run(parse_scenario(HEAD + steps), seed)
+    result = made.go("")
+    assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
+    return made
+
+
+def outcomes(run: Run, life: int) -> set[Outcome]:
+    return {send.outcome for send in run.history.sends if send.producer == "producer-1" and send.life == life}
+
+
+def test_what_a_killed_producer_has_not_learned_is_unknown() -> None:
+    steps = "  - {at: 2500ms, slow: leader(t/0) -> producer 1, by: 400ms}\n"
+    made = run(steps + "  - {at: 4s, kill: producer 1, down: 500ms}\n  - {at: +1s, heal: all}\n")
+    killed = [send for send in made.history.sends if send.error == "KILLED"]
+    assert killed and all(send.outcome is Outcome.INFO and send.life == 1 for send in killed)
+    # Some of them are in the log nevertheless.
+    assert {send.value for send in killed} & {read.value for read in made.history.reads}
+    assert outcomes(made, 2) == {Outcome.OK}
+    assert "kill producer-1" in "\n".join(made.story.lines)
+
+
+def test_a_stopped_producer_learns_every_outcome_first() -> None:
+    made = run("  - {at: 2500ms, stop: producer 1, down: 500ms}\n")
+    assert outcomes(made, 1) == outcomes(made, 2) == {Outcome.OK}
+
+
+def test_a_producer_that_is_down_at_the_end_starts_again_and_sends_nothing() -> None:
+    made = run("  - {at: 4s, kill: producer 1, as: P}\n  - {at: 5s, stop: producer 2}\n")
+    assert {send.life for send in made.history.sends} == {1}
+    assert all(producer.is_up and producer.starts == 2 for producer in made.cluster.producers)
+
+
+def test_a_killed_consumer_reads_from_the_start_and_a_stopped_one_goes_on() -> None:
+    killed = run("  - {at: 4s, kill: consumer 1, down: 300ms}\n").history
+    stopped = run("  - {at: 4s, stop: consumer 1, down: 300ms}\n").history
+    assert len({read.offset for read in killed.reads}) < len(killed.reads)
+    assert len({read.offset for read in stopped.reads}) == len(stopped.reads)
+
+
+def test_a_paused_producer_sends_nothing() -> None:
+    made = run(
+        "  - {at: 3s, pause: producer 1, for: 1500ms}\n  - {at: 3500ms, stop: producer 1, down: 1ms}\n"
+    )
+    times = [send.invoked_us for send in made.history.sends if send.producer == "producer-1"]
+    assert not any(3_000_000 <= at <= 4_500_000 for at in times)
+    assert any(at > 4_500_000 for at in times)
+
+
+def test_records_of_two_lives_of_a_producer_may_be_in_any_order() -> None:
+    def findings(second_life: int) -> list[str]:
+        history = History()
+        for value, life in (("a", 1), ("b", second_life)):
+            send = SendOperation(
+                producer="p", value=value, acks=-1, is_idempotent=True, invoked_us=0, life=life
+            )
+            history.sends.append(send)
+            history.finish(send, Outcome.INFO, at_us=1, partition="", offset=-1, error="KILLED")
+        log = {0: "b", 1: "a"}
+        return list(ClientHistoryCheck(history, Ghost(), {"t-0": log}).findings({"t-0": log}))
+
+    assert not findings(2)
+    assert "sent before" in findings(1)[0]
