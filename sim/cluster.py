@@ -21,6 +21,8 @@ from storage.disk.filesystem import FileSystem
 from storage.draws import Draws
 
 FIRST_CLIENT_ID = 2001
+# The name of the controller's node, and the directory of its log.
+CONTROLLER = "controller"
 
 
 class ClusterWatcher(NodeWatcher, ProducerWatcher, Protocol):
@@ -46,7 +48,7 @@ class Cluster:
 
     def __init__(
         self, scenario: Scenario, world: World, trace: Trace, history: History, watcher: ClusterWatcher,
-        disks: Mapping[int, SimDisk],
+        disks: Mapping[int, SimDisk], controller_disk: SimDisk,
     ) -> None:  # fmt: skip
         self.scenario, self.world = scenario, world
         self._trace, self._history, self._watcher = trace, history, watcher
@@ -58,7 +60,7 @@ class Cluster:
         self.brokers: Mapping[int, Node] = {
             number: self._broker(number, disk) for number, disk in disks.items()
         }
-        self.controller = self._controller()
+        self.controller = self._controller(controller_disk)
         self.admin = TopicAdminShell(
             world, self.network, trace, watcher, name="admin", node_id=FIRST_CLIENT_ID - 1
         )
@@ -80,14 +82,13 @@ class Cluster:
 
         return self._node(broker_name(number), number, disk, make_core, directories)
 
-    def _controller(self) -> Node:
-        name = "controller"
+    def _controller(self, disk: SimDisk) -> Node:
         config = controller_config(self.scenario)
 
         def make_core(file_system: FileSystem, draws: Draws) -> NodeCore:
-            return Controller(config, file_system, name, draws)
+            return Controller(config, file_system, CONTROLLER, draws)
 
-        return self._node(name, CONTROLLER_ID, new_disk(self.world, name), make_core, log_directories(1))
+        return self._node(CONTROLLER, CONTROLLER_ID, disk, make_core, log_directories(1))
 
     def _node(
         self, name: str, node_id: int, disk: SimDisk, make_core: MakeCore, directories: tuple[str, ...]

@@ -14,13 +14,13 @@ from sim.bundled import find_scenario
 from sim.checkers.base import Jury, Violation
 from sim.checkers.ghost import Excuse, Ghost
 from sim.checkers.registry import all_checkers
-from sim.cluster import Cluster, broker_disks, topic_properties
+from sim.cluster import CONTROLLER, Cluster, broker_disks, topic_properties
 from sim.faults.conditions import Lookout
 from sim.faults.misses import Misses
 from sim.faults.plan import Faults
 from sim.faults.targets import Site
 from sim.hosts.history import History
-from sim.hosts.node import log_directories
+from sim.hosts.node import log_directories, new_disk
 from sim.judgement import Convergence, FinalLogs, Verdict, starvation, verdict_on
 from sim.scenario.model import Scenario, load_scenario
 from sim.scenario.steps import AlterTopic, DeleteTopic
@@ -134,12 +134,13 @@ class Run:
         )  # fmt: skip
         disks = broker_disks(scenario, self.world)
         self.logs = DiskLogs(self.jury, disks, log_directories(scenario.cluster.directories))
-        self.witness = Witness(self.jury, self.logs)
+        controller_disk = new_disk(self.world, CONTROLLER)
+        self.witness = Witness(self.jury, self.logs, controller_disk, CONTROLLER)
         self.witness.reads_values = any(isinstance(step, DeleteTopic) for step in scenario.steps)
         lookout = Lookout(self.ghost, self.history)
         watch = Watch(self.chronicle, self.witness, lookout)
-        self.cluster = Cluster(scenario, self.world, self.trace, self.history, watch, disks)
         self.misses = Misses()
+        self.cluster = Cluster(scenario, self.world, self.trace, self.history, watch, disks, controller_disk)
         site = Site(
             world=self.world, network=self.cluster.network, ghost=self.ghost, brokers=self.cluster.brokers,
             controller=self.cluster.controller, clients=self.cluster.clients, admin=self.cluster.admin,

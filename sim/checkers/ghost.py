@@ -2,7 +2,8 @@
 
 The truth is all that a legitimate leader ever exposed below its high watermark. A committed record is *excused* (Kafka
 does not promise to keep it) once every replica that may be elected, that is every in-sync one, lacks it because its
-disk lost it, or once a leader is elected uncleanly. A replica that lacks it for another reason excuses nothing.
+disk lost it, or once a leader is elected uncleanly in a topic that allows this. A replica that lacks it for another
+reason excuses nothing.
 
 A record may be lost before it is exposed. A leader that does not know yet that it was replaced still counts fetches
 that were on their way to it, although the followers that sent them may have lost the records from their disks since.
@@ -187,7 +188,7 @@ class Ghost:
             partition.elected[sighting.epoch] = sighting.leader
         if sighting.clean:
             self._reconsider(partition)
-        else:
+        elif sighting.is_allowed:
             assert sighting.leader >= 0, sighting
             partition.unclean_epochs.append(sighting.epoch)
             held = partition.image(sighting.leader).chain.agreed_end(partition.truth)

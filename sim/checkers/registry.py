@@ -5,25 +5,37 @@ from __future__ import annotations
 from sim.checkers.acknowledged import AcknowledgedIsCommitted, AcknowledgedIsDurable
 from sim.checkers.base import Checker
 from sim.checkers.committed_prefix import CommittedPrefix
+from sim.checkers.elections import ElectedByRule
 from sim.checkers.fencing import OneEpochOnBothSides
 from sim.checkers.ghost import Ghost
 from sim.checkers.high_watermark import HighWatermarkMonotone
 from sim.checkers.in_sync import InSyncHoldsCommitted
+from sim.checkers.isr_members import IsrOfActiveReplicas
 from sim.checkers.leader_completeness import LeaderCompleteness
+from sim.checkers.log_matching import LogMatching
 from sim.checkers.log_shape import LogShape
+from sim.checkers.min_in_sync import EnoughInSync
 from sim.checkers.one_leader import OneLeader
+from sim.checkers.partition_changes import ChangesBuildOnState
 from sim.checkers.recovery import RecoveryKeepsSoundPrefix
 from sim.checkers.retention import RetentionDeletesWhatItMay
+from sim.checkers.roles import RolesBindTheirEpoch
 from sim.checkers.serving import NoneAboveHighWatermark
 from sim.checkers.truncation import NoCutBelowTruth
 from sim.checkers.waiting import NoneWaitsInVain
 
 ONLINE: tuple[type[Checker], ...] = (
+    ElectedByRule,
+    IsrOfActiveReplicas,
+    ChangesBuildOnState,
     OneLeader,
+    RolesBindTheirEpoch,
     HighWatermarkMonotone,
+    LogMatching,
     CommittedPrefix,
     LeaderCompleteness,
     InSyncHoldsCommitted,
+    EnoughInSync,
     AcknowledgedIsCommitted,
     AcknowledgedIsDurable,
     LogShape,

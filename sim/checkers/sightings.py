@@ -26,14 +26,83 @@ class Created(NamedTuple):
     retention_bytes: int | None = None
 
 
+class PartitionState(NamedTuple):
+    """A partition as the records of the metadata log add up; `leader` is -1 when no broker may lead."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+
+
+class Recorded(NamedTuple):
+    """A record of the metadata log about a partition, with the state that it makes.
+
+    `before` is None for a new partition. `active` are the brokers that are registered, unfenced and not shutting down
+    at this record.
+    """
+
+    partition: str
+    before: PartitionState | None
+    after: PartitionState
+    active: tuple[int, ...]
+    # Whether the topic's configs allow a leader from outside the ISR at this record.
+    allows_unclean: bool
+
+
+class Settled(NamedTuple):
+    """A partition after all records of one decision, with the brokers that are active then."""
+
+    partition: str
+    state: PartitionState
+    active: tuple[int, ...]
+
+
+class Accepted(NamedTuple):
+    """The controller's consent to the ISR that a leader proposed, with what the metadata log says about it.
+
+    `members` are pairs of a broker and the broker epoch that the proposal names for it.
+    """
+
+    partition: str
+    broker: int
+    broker_epoch: int
+    leader_epoch: int
+    members: tuple[tuple[int, int], ...]
+    # The states under the partition epochs that the request and the answer name; None if the log has none there.
+    base: PartitionState | None
+    result: PartitionState | None
+    # The epoch in which each broker lived at the record that made `result`.
+    broker_epochs: tuple[tuple[int, int], ...]
+    # The leader, its epoch and the ISR that the answer states.
+    stated: tuple[int, int, tuple[int, ...]]
+
+
+class Described(NamedTuple):
+    """What a node's answer about metadata says of a partition, and what the log has below the answer's offset."""
+
+    node: int
+    partition: str
+    offset: int
+    # Replicas, ISR, leader and leader epoch.
+    said: tuple[tuple[int, ...], tuple[int, ...], int, int]
+    recorded: PartitionState | None
+
+
 class Elected(NamedTuple):
-    """The controller's election of a leader; `leader` is -1 when no broker may lead."""
+    """The controller's election of a leader; `leader` is -1 when no broker may lead.
+
+    `clean` says whether the leader was in the ISR before. A clean election excuses no loss, and neither does one that
+    is not allowed.
+    """
 
     partition: str
     leader: int
     epoch: int
     isr: tuple[int, ...]
     clean: bool
+    is_allowed: bool = True
 
 
 class IsrChanged(NamedTuple):
@@ -68,6 +137,8 @@ class Appended(NamedTuple):
     partition: str
     epoch: int
     marks: tuple[Mark, ...]
+    # Whether clients produced them, and not a leader's log.
+    is_leader: bool = False
 
 
 class Truncated(NamedTuple):
@@ -87,6 +158,15 @@ class HighWatermark(NamedTuple):
     epoch: int
     high_watermark: int
     is_leader: bool
+
+
+class WaitedFor(NamedTuple):
+    """The replicas that a leader's high watermark waits for, which is its maximal ISR."""
+
+    broker: int
+    partition: str
+    epoch: int
+    isr: tuple[int, ...]
 
 
 class EpochsSeen(NamedTuple):
@@ -109,6 +189,8 @@ class Acknowledged(NamedTuple):
     acks: int
     # The brokers whose disks would keep the records through a power loss; known only where a flush is promised.
     durable_on: tuple[int, ...]
+    # The leader epoch that the answer names; -1 if it is not known.
+    epoch: int = -1
 
 
 class Waits(NamedTuple):
@@ -183,6 +265,10 @@ class LogStarted(NamedTuple):
 
 Sighting = (
     Created
+    | Recorded
+    | Settled
+    | Accepted
+    | Described
     | Elected
     | IsrChanged
     | BecameLeader
@@ -190,6 +276,7 @@ Sighting = (
     | Appended
     | Truncated
     | HighWatermark
+    | WaitedFor
     | EpochsSeen
     | Acknowledged
     | Waits

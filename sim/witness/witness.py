@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, final, runtime_checkable
 
-from cluster.core.controller.controller import Controller
-from cluster.core.controller.observations import observations
 from cluster.core.effects import Observe
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
     CONTROLLER_ID,
     FetchRequest,
     FetchResponse,
+    MetadataResponse,
     ProduceRequest,
     ProduceResponse,
     ResponseBody,
     TopicPartition,
 )
-from cluster.core.metadata.changes import ChangeReader
-from cluster.core.metadata.delta import MetadataDelta
-from cluster.core.metadata.image import MetadataImage
-from cluster.core.metadata.log import committed_changes
 from sim.checkers.base import Jury
 from sim.checkers.chain import marks_of
 from sim.checkers.sightings import (
@@ -31,17 +26,18 @@ from sim.checkers.sightings import (
     BecameLeader,
     Created,
     Died,
-    Elected,
     EpochsSeen,
     Fetched,
     HighWatermark,
-    IsrChanged,
     Loaded,
     LogStarted,
     Served,
     Truncated,
+    WaitedFor,
     Waits,
 )
+from sim.disk import SimDisk
+from sim.witness.controller_log import ControllerLog
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.topic_lives import TopicLives
 from sim.world.network import Exchange
@@ -85,6 +81,9 @@ class ReplicaView(Protocol):
 
     @property
     def leader_epoch(self) -> int: ...
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]: ...
 
     @property
     def log(self) -> ReplicaLog: ...
@@ -136,21 +135,17 @@ class Member(Protocol):
     def clock(self) -> NodeClock: ...
 
 
-def isr_of(text: int | str) -> tuple[int, ...]:
-    return tuple(int(member) for member in str(text).split(",") if member)
-
-
 @final
 class Witness:
     """Shows the jury what happens to the partitions that the scenario creates, and to no others."""
 
-    def __init__(self, jury: Jury, logs: DiskLogs) -> None:
+    def __init__(self, jury: Jury, logs: DiskLogs, controller_disk: SimDisk, directory: str) -> None:
+        """`directory` has the metadata log on the controller's disk."""
         self.jury, self._logs = jury, logs
-        # Records of the controller's log below this offset were seen when they were committed.
-        self._reported_metadata_end = 0
         self._names: dict[str, TopicPartition] = {}
         self._created: dict[str, Created] = {}
         self.lives = TopicLives()
+        self.controller = ControllerLog(jury, controller_disk, directory, self._names, self._on_topic)
         # Whether a step deletes a topic, so that the values of requests and answers are read.
         self.reads_values = False
         self._handlers: dict[str, Callable[[Member, str, Values], None]] = {
@@ -185,7 +180,7 @@ class Witness:
     def on_observes(self, node: Member, observes: list[Observe]) -> None:
         """Turn all observations of one step of a node into sightings."""
         if node.node_id == CONTROLLER_ID:
-            self._on_controller_step(node.core, observes)
+            self.controller.read_on()
             return
         looked_at: dict[str, None] = {}
         for observe in observes:
@@ -211,10 +206,9 @@ class Witness:
             self._logs.forget(node.node_id, partition)
         return self.lives.is_present(node.node_id, partition)
 
-    def _on_topic(self, kind: str, values: Values) -> None:
-        topic = str(values["topic"])
-        if kind == "controller.topic_created":
-            self.lives.begin(topic, str(values["topic_id"]))
+    def _on_topic(self, topic: str, topic_id: str | None) -> None:
+        if topic_id is not None:
+            self.lives.begin(topic, topic_id)
             return
         self.lives.end(topic)
         for name, topic_partition in self._names.items():
@@ -222,50 +216,6 @@ class Witness:
                 self.jury.ghost.begin_again(name)
                 self._logs.begin_again(name)
                 self.jury.see(self._created[name])
-
-    def _on_controller_step(self, core: object, observes: list[Observe]) -> None:
-        assert isinstance(core, Controller), core
-        if any(observe.kind == "controller.started" for observe in observes):
-            self._on_controller_started(core)
-        self._on_controller(observes)
-        self._reported_metadata_end = core.log.committed_offset
-
-    def _on_controller_started(self, controller: Controller) -> None:
-        """See the records that the controller's last life committed but could not report before it was killed."""
-        delta = MetadataDelta(MetadataImage())
-        for change in committed_changes(controller.log, ChangeReader()):
-            for offset, record in change.records:
-                if offset >= self._reported_metadata_end:
-                    self._on_controller(observations(record, offset, delta))
-                delta.apply(record, offset)
-
-    def _on_controller(self, observes: list[Observe]) -> None:
-        elected = [
-            dict(observe.fields)["topic_partition"]
-            for observe in observes
-            if observe.kind == "controller.leader_elected"
-        ]
-        for observe in observes:
-            values = dict(observe.fields)
-            if observe.kind in ("controller.topic_created", "controller.topic_deleted"):
-                self._on_topic(observe.kind, values)
-            partition = str(values.get("topic_partition", ""))
-            if partition not in self._names:
-                continue
-            match observe.kind:
-                case "controller.leader_elected":
-                    self.jury.see(
-                        Elected(
-                            partition, int(values["leader"]), int(values["leader_epoch"]),
-                            isr_of(values["isr"]), bool(values["clean"]),
-                        )
-                    )  # fmt: skip
-                case "controller.leader_lost":
-                    self.jury.see(
-                        Elected(partition, -1, int(values["leader_epoch"]), isr_of(values["isr"]), True)
-                    )
-                case "controller.isr_changed" if partition not in elected:
-                    self.jury.see(IsrChanged(partition, isr_of(values["isr"])))
 
     def _on_appended(self, node: Member, partition: str, values: Values) -> None:
         broker = node.node_id
@@ -276,7 +226,8 @@ class Witness:
             self._logs.remember(partition, reader, seen)
             marks = self._logs.whole(broker, partition, seen, chain.end)
             is_new_epoch = not chain.marks or chain.marks[-1].epoch != marks[-1].epoch
-            self.jury.see(Appended(broker, partition, int(values["leader_epoch"]), marks))
+            is_leader = values["origin"] == "leader"
+            self.jury.see(Appended(broker, partition, int(values["leader_epoch"]), marks, is_leader))
             if is_new_epoch:
                 self._look_at_epochs(node, partition)
 
@@ -287,6 +238,14 @@ class Witness:
                 values["role"] == "leader",
             )
         )  # fmt: skip
+        self._look_at_appends(node, partition)
+        broker, epoch, is_leader = node.node_id, int(values["leader_epoch"]), values["role"] == "leader"
+        self.jury.see(HighWatermark(broker, partition, epoch, int(values["high_watermark"]), is_leader))
+        replica = (
+            node.core.replicas().get(self._names[partition]) if isinstance(node.core, HasReplicas) else None
+        )
+        if is_leader and replica is not None and replica.leader_epoch == epoch and replica.maximal_isr:
+            self.jury.see(WaitedFor(broker, partition, epoch, replica.maximal_isr))
         self._look_at_appends(node, partition)
 
     def _on_truncated(self, node: Member, partition: str, values: Values) -> None:
@@ -370,9 +329,13 @@ class Witness:
             self._logs.judge_compaction(broker, partition)
 
     def on_reply(self, node_id: int, exchange: Exchange, body: ResponseBody) -> None:
-        """Show what a node answers to producers, followers and consumers."""
+        """Show what a node answers to producers, followers, consumers and brokers."""
         request = exchange.body
-        if isinstance(request, ProduceRequest) and isinstance(body, ProduceResponse):
+        if isinstance(body, MetadataResponse):
+            self.controller.on_described(node_id, body)
+        elif node_id == CONTROLLER_ID:
+            self.controller.on_answer(request, body)
+        elif isinstance(request, ProduceRequest) and isinstance(body, ProduceResponse):
             self._note_acknowledged(node_id, request, body)
             self._on_produced(node_id, request.acks, body)
         elif isinstance(request, FetchRequest) and isinstance(body, FetchResponse):
@@ -405,8 +368,11 @@ class Witness:
                         if self._logs.reader(each, name).durable_end() > answer.last_offset
                     )
                 self.jury.see(
-                    Acknowledged(broker, name, answer.base_offset, answer.last_offset, acks, durable_on)
-                )
+                    Acknowledged(
+                        broker, name, answer.base_offset, answer.last_offset, acks, durable_on,
+                        answer.leader_epoch,
+                    )
+                )  # fmt: skip
 
     def _on_fetched(self, broker: int, request: FetchRequest, body: FetchResponse) -> None:
         for asked, answer in zip(request.partitions, body.partitions, strict=False):

@@ -21,8 +21,7 @@ from cluster.core.effects import Effect, Send
 from cluster.core.errors import ErrorCode
 from cluster.core.fencing import LogView
 from cluster.core.messages import AlterPartitionRequest
-from cluster.core.metadata.image import MetadataDelta
-from cluster.core.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from cluster.core.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from cluster.core.replica.leader_appends import (
     EXPIRY_TIMER,
     Appended,
@@ -107,20 +106,16 @@ class AppendMachine(RuleBasedStateMachine):
 
     def create(self, *, leader: int, isr: tuple[int, ...]) -> None:
         """Replay the creation of the topic, after the deletion of the one before it."""
-        delta = MetadataDelta(self.setup.image)
+        records: list[MetadataRecord] = []
         if self.lives:
-            removal = RemoveTopicRecord(name="t", topic_id=self.topic_id)
-            delta.apply(removal, self.setup.image.next_offset)
+            records.append(RemoveTopicRecord(name="t", topic_id=self.topic_id))
             self.note_over()
         self.lives += 1
         self.next_sequence, self.appended, self.was_offline, self.proposals = 0, [], False, []
         configs = (("min.insync.replicas", str(self.min_isr)),)
-        topic = TopicRecord(name="t", topic_id=self.topic_id, configs=configs)
-        delta.apply(topic, self.setup.image.next_offset)
-        partition = PartitionRecord(topic="t", partition=0, replicas=(1, 2, 3), isr=isr, leader=leader)
-        delta.apply(partition, self.setup.image.next_offset)
-        self.setup.manager.roles.apply_delta(self.setup.now_ms, delta)
-        self.settle()
+        records.append(TopicRecord(name="t", topic_id=self.topic_id, configs=configs))
+        records.append(PartitionRecord(topic="t", partition=0, replicas=(1, 2, 3), isr=isr, leader=leader))
+        self.note(self.setup.replay(*records))
 
     def settle(self) -> None:
         self.note(self.setup.settle())
@@ -212,9 +207,8 @@ class AppendMachine(RuleBasedStateMachine):
         known, replica = self.setup.image.partition(T0), self.replica
         assert known is not None and replica is not None
         if replica.leader is not None:
-            self.setup.image.topics["t"].partitions[0] = replace(
-                known, isr=replica.committed_isr, partition_epoch=replica.partition_epoch
-            )
+            isr, partition_epoch = replica.committed_isr, replica.partition_epoch
+            self.setup.set_partition(replace(known, isr=isr, partition_epoch=partition_epoch))
 
     @rule()
     def lag(self) -> None:

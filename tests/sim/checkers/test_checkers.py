@@ -9,11 +9,13 @@ from sim.checkers.chain import Chain, Mark
 from sim.checkers.ghost import Ghost
 from sim.checkers.registry import all_checkers
 from sim.checkers.sightings import (
+    Accepted,
     Acknowledged,
     Appended,
     BecameFollower,
     BecameLeader,
     Created,
+    Described,
     Died,
     Elected,
     EpochsSeen,
@@ -22,9 +24,13 @@ from sim.checkers.sightings import (
     IsrChanged,
     Loaded,
     LogStarted,
+    PartitionState,
+    Recorded,
     Served,
+    Settled,
     Sighting,
     Truncated,
+    WaitedFor,
     Waits,
 )
 
@@ -59,7 +65,7 @@ def appended_everywhere(start: int, end: int, epoch: int = 0) -> list[Sighting]:
 
 # Broker 1 leads epoch 0. Offsets 0 to 4 are on all three brokers and committed.
 QUIET: list[Sighting] = [
-    Created(P, 2, False),
+    Created(P, 1, False),
     Elected(P, 1, 0, (1, 2, 3), True),
     BecameLeader(1, P, 0, 0),
     BecameFollower(2, P, 0, 1),
@@ -105,6 +111,21 @@ REJOINING: list[Sighting] = [
     Loaded(3, P, marks(0, 3), ""),
 ]
 
+ALL = (1, 2, 3)
+# Broker 1 leads epoch 0; then broker 3 has left the ISR.
+FIRST = PartitionState(ALL, ALL, 1, 0, 0)
+SHRUNK = FIRST._replace(isr=(1, 2), partition_epoch=1)
+# Broker 2 leads after broker 1 was fenced.
+FAILED_OVER = PartitionState(ALL, (2, 3), 2, 1, 1)
+LIVES = ((1, 5), (2, 6), (3, 7))
+SHRINK = Accepted(P, 1, 5, 0, ((1, 5), (2, 6)), FIRST, SHRUNK, LIVES, (1, 0, (1, 2)))
+
+
+def led(broker: int, base_offset: int, epoch: int = 0, crc: int | None = None) -> Appended:
+    """One batch that a leader appended for a client."""
+    return Appended(broker, P, epoch, (mark(base_offset, epoch, crc=crc),), True)
+
+
 GOOD: dict[str, list[Sighting]] = {
     "quiet": QUIET,
     "a late leader commits what the disks of all electable replicas have lost": [*FETCHED_AND_LOST, *LATE],
@@ -134,6 +155,40 @@ GOOD: dict[str, list[Sighting]] = {
         Appended(1, P, 1, marks(5, 6, 1)),
         EpochsSeen(1, P, ((0, 0), (1, 5))),
         IsrChanged(P, (2, 3, 1)),
+    ],
+    "an election from the ISR": [
+        Recorded(P, None, FIRST, ALL, False),
+        Recorded(P, FIRST, FAILED_OVER, ALL, False),
+        Settled(P, FAILED_OVER, (2, 3)),
+    ],
+    "an unclean election that the topic allows": [
+        Recorded(P, SHRUNK, PartitionState(ALL, (3,), 3, 1, 2), (3,), True),
+    ],
+    "a last member that stays though it is fenced": [
+        Recorded(P, FIRST, FIRST._replace(isr=(1,), partition_epoch=1), ALL, False),
+        Recorded(P, FIRST._replace(isr=(1,)), PartitionState(ALL, (1,), -1, 1, 2), (2, 3), False),
+        Settled(P, PartitionState(ALL, (1,), -1, 1, 2), (2, 3)),
+    ],
+    "a proposal that builds on the present state": [SHRINK],
+    "a proposal that changes nothing": [
+        SHRINK._replace(members=((1, 5), (2, 6), (3, 7)), result=FIRST, stated=(1, 0, ALL))
+    ],
+    "a description of an older state": [Described(2, P, 9, (ALL, ALL, 1, 0), FIRST)],
+    "a leader that waits for a joiner that is not in the ISR yet": [
+        *QUIET,
+        IsrChanged(P, (1, 2)),
+        WaitedFor(1, P, 0, ALL),
+    ],
+    "a replaced leader that waits for its own ISR": [
+        *QUIET,
+        Elected(P, 2, 1, ALL, True),
+        WaitedFor(1, P, 0, (1, 2)),
+    ],
+    "a follower copies what its leader appended": [
+        *QUIET[:4],
+        led(1, 0),
+        led(1, 1),
+        Appended(2, P, 0, marks(0, 2)),
     ],
     "a fetch in one epoch": [*QUIET, Fetched(1, P, 2, 0, 0)],
     "a follower that is out of the ISR may truncate below the truth": [
@@ -189,7 +244,7 @@ GOOD: dict[str, list[Sighting]] = {
         HighWatermark(1, P, 1, 6, False),
     ],
     "an unclean election where a flush was promised": [
-        Created(P, 2, True),
+        Created(P, 1, True),
         *(each._replace(durable_on=(1, 2)) if isinstance(each, Acknowledged) else each for each in QUIET[1:]),
         IsrChanged(P, (1, 2)),
         Truncated(3, P, 3, 0),
@@ -201,6 +256,104 @@ GOOD: dict[str, list[Sighting]] = {
 }
 
 BAD: dict[str, tuple[str, list[Sighting]]] = {
+    "an unclean election that the topic forbids": (
+        "elections",
+        [Recorded(P, SHRUNK, PartitionState(ALL, (3,), 3, 1, 2), (3,), False)],
+    ),
+    "an election of a broker that is not active": (
+        "elections",
+        [Recorded(P, FIRST, FAILED_OVER, (1, 3), False)],
+    ),
+    "a leader that was fenced and still leads": ("elections", [Settled(P, FIRST, (2, 3))]),
+    "an ISR with a broker that has no replica": (
+        "isr-members",
+        [Recorded(P, FIRST, FIRST._replace(isr=(1, 4)), (1, 2, 3, 4), False)],
+    ),
+    "an ISR with a broker twice": (
+        "isr-members",
+        [Recorded(P, FIRST, FIRST._replace(isr=(1, 2, 2)), ALL, False)],
+    ),
+    "an ISR without the leader": (
+        "isr-members",
+        [Recorded(P, FIRST, FIRST._replace(isr=(2, 3)), ALL, False)],
+    ),
+    "a joiner that is fenced": (
+        "isr-members",
+        [Recorded(P, SHRUNK, SHRUNK._replace(isr=ALL, partition_epoch=2), (1, 2), False)],
+    ),
+    "a member that was fenced and stays": ("isr-members", [Settled(P, FIRST, (1, 2))]),
+    "a leader that does not wait for a member": (
+        "isr-members",
+        [*QUIET, WaitedFor(1, P, 0, (1, 2))],
+    ),
+    "a proposal that builds on an older state": (
+        "partition-changes",
+        [SHRINK._replace(result=SHRUNK._replace(partition_epoch=2))],
+    ),
+    "a proposal of a broker that does not lead": (
+        "partition-changes",
+        [SHRINK._replace(broker=2, broker_epoch=6)],
+    ),
+    "a proposal of an older leader epoch": (
+        "partition-changes",
+        [SHRINK._replace(base=FIRST._replace(leader_epoch=1))],
+    ),
+    "a proposal that is not in the log": ("partition-changes", [SHRINK._replace(result=None)]),
+    "an answer that differs from the log": ("partition-changes", [SHRINK._replace(stated=(1, 0, ALL))]),
+    "a log that differs from the proposal": (
+        "partition-changes",
+        [SHRINK._replace(result=SHRUNK._replace(isr=(1, 3)), stated=(1, 0, (1, 3)))],
+    ),
+    "a member in an earlier life": (
+        "partition-changes",
+        [SHRINK._replace(members=((1, 5), (2, 3)))],
+    ),
+    "a sender in an earlier life": ("partition-changes", [SHRINK._replace(broker_epoch=2)]),
+    "a description that is not in the log": (
+        "partition-changes",
+        [Described(2, P, 9, (ALL, ALL, 1, 0), SHRUNK)],
+    ),
+    "a follower that appends what clients send": ("roles", [*QUIET[:5], led(2, 0)]),
+    "a leader that appends under another epoch": (
+        "roles",
+        [*QUIET[:5], Appended(1, P, 0, (mark(0, 1),), True)],
+    ),
+    "a leader that commits after it has become a follower": (
+        "roles",
+        [*QUIET, Elected(P, 2, 1, ALL, True), BecameFollower(1, P, 1, 2), HighWatermark(1, P, 0, 5, True)],
+    ),
+    "an answer after the end of its epoch": (
+        "roles",
+        [
+            *QUIET,
+            Elected(P, 2, 1, ALL, True),
+            BecameFollower(1, P, 1, 2),
+            Acknowledged(1, P, 4, 4, -1, (), 0),
+        ],
+    ),
+    "a follower of a broker that was not elected": ("roles", [*QUIET, BecameFollower(3, P, 0, 2)]),
+    "a follower that copies another batch": (
+        "log-matching",
+        [*QUIET[:5], led(1, 0), Appended(2, P, 0, (mark(0, crc=9),))],
+    ),
+    "a follower that copies after another batch": (
+        "log-matching",
+        [*QUIET[:5], led(1, 0), led(1, 1), Appended(2, P, 0, (mark(0, crc=9), mark(1)))],
+    ),
+    "two appends of one epoch at an offset": (
+        "log-matching",
+        [*QUIET[:5], led(1, 0), Truncated(1, P, 0, 0), led(1, 0, crc=9)],
+    ),
+    "a commit by too few replicas": (
+        "min-in-sync",
+        [
+            Created(P, 2, False),
+            *QUIET[1:],
+            IsrChanged(P, (1,)),
+            Appended(1, P, 0, (mark(5),)),
+            HighWatermark(1, P, 0, 6, True),
+        ],
+    ),
     "two leaders of one epoch": ("one-leader", [*QUIET, BecameLeader(2, P, 0, 5)]),
     "a leader that nobody elected": ("one-leader", [*QUIET, BecameLeader(2, P, 7, 5)]),
     "a batch of an epoch without a leader": ("one-leader", [*QUIET, Appended(2, P, 3, marks(5, 6, 3))]),
@@ -410,6 +563,14 @@ def test_a_late_commit_of_batches_that_survive_is_true() -> None:
 def test_loss_is_not_excused_while_one_electable_replica_holds_it() -> None:
     jury = jury_of(*QUIET, Died(1, P, True, marks(0, 3)), Died(2, P, True, marks(0, 3)))
     assert jury.ghost.excuses == []
+
+
+def test_a_forbidden_unclean_election_excuses_nothing() -> None:
+    cut = [*QUIET, IsrChanged(P, (1, 2)), Truncated(3, P, 3, 0)]
+    for is_allowed, excused in ((True, [(3, 5)]), (False, [])):
+        jury = jury_of(*cut, Elected(P, 3, 1, (3,), False, is_allowed), BecameLeader(3, P, 1, 3))
+        assert [(excuse.start, excuse.end) for excuse in jury.ghost.excuses] == excused
+        assert [found.checker for found in jury.violations] == ([] if is_allowed else ["leader-completeness"])
 
 
 def test_truncation_by_the_protocol_excuses_nothing() -> None:

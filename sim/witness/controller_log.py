@@ -1,0 +1,187 @@
+"""Reads the controller's metadata log from its disk, and shows what it says, and what its answers make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from typing import final
+
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    CreateTopicResponse,
+    FetchMetadataResponse,
+    MetadataResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    RequestBody,
+    ResponseBody,
+    TopicMetadata,
+)
+from cluster.core.metadata.batches import MORE_HEADER
+from cluster.core.metadata.records import (
+    AbortTransactionRecord,
+    MetadataRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    decode_record,
+)
+from sim.checkers.base import Jury
+from sim.checkers.metadata_replay import MetadataReplay
+from sim.checkers.sightings import Accepted, Described, Elected, IsrChanged, Recorded
+from sim.disk import SimDisk
+from sim.witness.log_reader import DiskEye, LogReader
+from storage.batch import RecordBatch
+from storage.disk.filesystem import join
+from storage.topics import METADATA_TOPIC
+
+COMMITTED = "committed-metadata"
+BROKER_LIVES = "broker-lives"
+# Is called with (topic, topic id) of a new topic, or with (topic, None) of a deleted one.
+OnTopic = Callable[[str, str | None], None]
+
+
+@final
+class ControllerLog:
+    """The decisions that the controller's disk keeps for good, replayed in order.
+
+    A record is committed once it is durable on the disk of the only controller: no claim of the controller counts.
+    A decision in several batches counts once its last batch is durable.
+    `names` are the partitions that the checkers judge; `on_topic` hears of topics before anything in them is shown.
+    """
+
+    def __init__(
+        self, jury: Jury, disk: SimDisk, directory: str, names: Container[str], on_topic: OnTopic
+    ) -> None:
+        self.replay = MetadataReplay()
+        self._jury, self._names, self._on_topic = jury, names, on_topic
+        self._reader = LogReader(DiskEye(disk), join(directory, f"{METADATA_TOPIC}-0"))
+        self._durable_end = 0
+        # The records of a decision whose last batch was not read yet.
+        self._open: list[tuple[int, MetadataRecord]] = []
+
+    def read_on(self) -> None:
+        """Show the decisions that became durable since the last call."""
+        reader = self._reader
+        fresh = len(reader.read_on())
+        if not fresh:
+            return
+        durable_end = reader.durable_end()
+        for place, data in list(reader.batches(last=fresh)):
+            if place.mark.next_offset <= durable_end:
+                self._on_batch(RecordBatch(data, 0, len(data)))
+        # What is not durable may be lost and replaced: it is read again.
+        reader.truncated(durable_end)
+        self._durable_end = durable_end
+
+    def _on_batch(self, batch: RecordBatch) -> None:
+        """Keep the batch's records until their decision is whole, or given up by the controller's next life."""
+        is_last = True
+        for record in batch.records():
+            decoded = decode_record(record.value)
+            if isinstance(decoded, AbortTransactionRecord):
+                self._open.clear()
+            self._open.append((record.offset, decoded))
+            is_last = is_last and all(name != MORE_HEADER for name, _ in record.headers)
+        if is_last:
+            decision, self._open = self._open, []
+            self._on_decision(decision)
+
+    def _on_decision(self, decision: list[tuple[int, MetadataRecord]]) -> None:
+        for offset, record in decision:
+            if isinstance(record, TopicRecord):
+                self._on_topic(record.name, record.topic_id)
+            elif isinstance(record, RemoveTopicRecord):
+                self._on_topic(record.name, None)
+            for found in self.replay.apply(offset, record):
+                if isinstance(found, str):
+                    self._jury.report(BROKER_LIVES, found)
+                elif found.partition in self._names:
+                    self._on_recorded(found)
+        for settled in self.replay.settled():
+            if settled.partition in self._names:
+                self._jury.see(settled)
+
+    def _on_recorded(self, found: Recorded) -> None:
+        self._jury.see(found)
+        before, after = found.before, found.after
+        if before is None or before.leader_epoch != after.leader_epoch:
+            clean = before is None or after.leader < 0 or after.leader in before.isr
+            self._jury.see(
+                Elected(
+                    found.partition, after.leader, after.leader_epoch, after.isr, clean,
+                    clean or found.allows_unclean,
+                )
+            )  # fmt: skip
+        elif before.isr != after.isr:
+            self._jury.see(IsrChanged(found.partition, after.isr))
+
+    def on_answer(self, request: RequestBody, body: ResponseBody) -> None:
+        """Judge an answer of the controller by the log as it is now (C3): it must not be ahead of it."""
+        what: str | None = None
+        self.read_on()
+        match request, body:
+            case (AlterPartitionRequest(), AlterPartitionResponse(error=ErrorCode.NONE)):
+                self._on_accepted(request, body)
+            case (RegisterBrokerRequest(), RegisterBrokerResponse(error=ErrorCode.NONE)):
+                life = self.replay.lives.get(request.broker_id)
+                if life is None or (life.epoch, life.incarnation) != (body.broker_epoch, request.incarnation):
+                    what = (
+                        f"broker {request.broker_id} was told epoch {body.broker_epoch}; the log has {life}"
+                    )
+            case (BrokerHeartbeatRequest(), BrokerHeartbeatResponse(error=ErrorCode.NONE, is_fenced=False)):
+                if request.metadata_offset <= request.broker_epoch:
+                    text = f"broker {request.broker_id} was unfenced at metadata offset {request.metadata_offset}"
+                    self._jury.report(
+                        BROKER_LIVES, f"{text}, before its registration at {request.broker_epoch}"
+                    )
+            case (_, FetchMetadataResponse(error=ErrorCode.NONE)):
+                if body.high_watermark > self._durable_end:
+                    what = f"metadata up to {body.high_watermark} was handed out"
+            case (_, CreateTopicResponse(error=ErrorCode.NONE)):
+                if body.topic_id not in self.replay.topic_names:
+                    what = f"a topic of id {body.topic_id} was reported as created"
+        if what is not None:
+            self._jury.report(COMMITTED, f"{what}; durable are the offsets below {self._durable_end}")
+
+    def _on_accepted(self, request: AlterPartitionRequest, body: AlterPartitionResponse) -> None:
+        name = str(request.topic_partition)
+        if name not in self._names:
+            return
+        history = self.replay.history(name, request.topic_id)
+        base = None if history is None else history.at_epoch(request.partition_epoch)
+        result = None if history is None else history.at_epoch(body.partition_epoch)
+        self._jury.see(
+            Accepted(
+                name, request.broker_id, request.broker_epoch, request.leader_epoch,
+                tuple([(member.broker_id, member.broker_epoch) for member in request.new_isr]),
+                None if base is None else base.state,
+                None if result is None else result.state,
+                () if result is None else result.broker_epochs,
+                (body.leader, body.leader_epoch, body.isr),
+            )
+        )  # fmt: skip
+
+    def on_described(self, node: int, body: MetadataResponse) -> None:
+        """Show each partition of an answer about metadata beside what the log has below the answer's offset."""
+        if body.metadata_offset > self.replay.next_offset:
+            self.read_on()
+        if body.metadata_offset > self.replay.next_offset:
+            what = f"node {node} describes metadata offset {body.metadata_offset}"
+            self._jury.report(COMMITTED, f"{what}; durable are the offsets below {self.replay.next_offset}")
+            return
+        for topic in body.topics:
+            if topic.error is ErrorCode.NONE:
+                for described in self._described(node, topic, body.metadata_offset):
+                    self._jury.see(described)
+
+    def _described(self, node: int, topic: TopicMetadata, offset: int) -> Iterator[Described]:
+        for each in topic.partitions:
+            name = f"{topic.name}-{each.partition}"
+            if name in self._names:
+                history = self.replay.history(name, topic.topic_id)
+                recorded = None if history is None else history.below(offset)
+                said = (each.replicas, each.isr, each.leader, each.leader_epoch)
+                yield Described(node, name, offset, said, recorded)

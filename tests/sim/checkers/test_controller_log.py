@@ -1,0 +1,271 @@
+"""The checkers' own replay of the metadata log: what it makes of records, and when it believes that they are there."""
+
+from __future__ import annotations
+
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    CreateTopicRequest,
+    CreateTopicResponse,
+    FetchMetadataRequest,
+    FetchMetadataResponse,
+    IsrMember,
+    MetadataResponse,
+    PartitionMetadata,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    TopicMetadata,
+    TopicPartition,
+)
+from cluster.core.metadata.batches import build_change
+from cluster.core.metadata.records import (
+    AbortTransactionRecord,
+    BrokerChangeRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicConfigRecord,
+    TopicRecord,
+)
+from sim.checkers.base import Jury
+from sim.checkers.ghost import Ghost
+from sim.checkers.metadata_replay import MetadataReplay
+from sim.checkers.registry import all_checkers
+from sim.checkers.sightings import PartitionState, Recorded
+from sim.disk import SimDisk
+from sim.disk.life import Life
+from sim.witness.controller_log import ControllerLog
+from storage.batch import RecordBatch
+from storage.disk.filesystem import OpenMode
+from storage.draws import Draws
+
+ID = "1f" * 16
+
+
+def registered(broker: int) -> list[MetadataRecord]:
+    register = RegisterBrokerRecord(broker_id=broker, incarnation=f"{broker}a", host="h", port=1)
+    return [register]
+
+
+def unfenced(broker: int, epoch: int) -> list[MetadataRecord]:
+    return [BrokerChangeRecord(broker_id=broker, broker_epoch=epoch, fenced=False)]
+
+
+def created(isr: tuple[int, ...] = (1, 2)) -> list[MetadataRecord]:
+    return [
+        TopicRecord(name="t", topic_id=ID),
+        PartitionRecord(topic="t", partition=0, replicas=(1, 2), isr=isr, leader=1),
+    ]
+
+
+# The offsets are 0 to 5: the lives of both brokers begin at 0 and 1.
+START: list[list[MetadataRecord]] = [
+    registered(1),
+    registered(2),
+    unfenced(1, 0),
+    unfenced(2, 1),
+    created(),
+]
+
+
+def replayed(*decisions: list[MetadataRecord]) -> tuple[MetadataReplay, list[Recorded | str]]:
+    replay, found, offset = MetadataReplay(), list[Recorded | str](), 0
+    for decision in decisions:
+        for record in decision:
+            found += replay.apply(offset, record)
+            offset += 1
+    return replay, found
+
+
+def test_a_record_with_a_leader_raises_both_epochs_and_one_without_only_the_partitions() -> None:
+    replay, found = replayed(
+        *START,
+        [PartitionChangeRecord(topic="t", partition=0, isr=(2,), leader=2)],
+        [PartitionChangeRecord(topic="t", partition=0, isr=(1, 2))],
+    )
+    history = replay.history("t-0", ID)
+    assert history is not None and history.state == PartitionState((1, 2), (1, 2), 2, 1, 2)
+    assert [step.offset for step in history.steps] == [5, 6, 7]
+    assert history.below(5) is None and history.below(7) == PartitionState((1, 2), (2,), 2, 1, 1)
+    assert isinstance(found[-1], Recorded) and found[-1].active == (1, 2) and not found[-1].allows_unclean
+
+
+def test_an_altered_topic_allows_unclean_elections_from_then_on() -> None:
+    allowed = (("unclean.leader.election.enable", "True"),)
+    change: list[MetadataRecord] = [PartitionChangeRecord(topic="t", partition=0, leader=2)]
+    _, found = replayed(*START, change, [TopicConfigRecord(topic="t", configs=allowed)], change)
+    assert [each.allows_unclean for each in found if isinstance(each, Recorded)] == [False, False, True]
+
+
+def test_a_removed_topic_has_no_state_after_its_removal() -> None:
+    replay, _ = replayed(*START, [RemoveTopicRecord(name="t", topic_id=ID)])
+    history = replay.history("t-0", ID)
+    assert history is not None and history.below(6) is not None and history.below(7) is None
+    assert replay.settled() == []
+
+
+def test_what_no_controller_may_write_about_brokers_is_told() -> None:
+    stale = replayed(*START, unfenced(1, 7))[1][-1]
+    assert stale == "broker 1 was changed in broker epoch 7; it lives in 0"
+    again = replayed(*START, registered(1))[1][-1]
+    assert again == "broker 1 was registered twice in incarnation 1a"
+    block: list[MetadataRecord] = [ProducerIdsRecord(broker_id=1, broker_epoch=0, next_producer_id=9)]
+    assert len(replayed(*START, block)[1]) == 1
+    assert replayed(*START, block, block)[1][-1] == "broker 1 got producer ids that were given out before"
+
+
+class Site:
+    """A controller's disk, with a log that only grows, and the jury that sees it."""
+
+    def __init__(self) -> None:
+        self.disk = SimDisk(Draws(1), lambda: 0)
+        files = self.disk.file_system(Life("controller"))
+        files.make_directory("c/__cluster_metadata-0")
+        for directory in ("", "c", "c/__cluster_metadata-0"):
+            files.sync_directory(directory)
+        self._file = files.open("c/__cluster_metadata-0/00000000000000000000.log", OpenMode.CREATE)
+        files.sync_directory("c/__cluster_metadata-0")
+        self._next_offset = 0
+        self._size = 0
+        ghost = Ghost()
+        self.jury = Jury(ghost, all_checkers(ghost), now_us=lambda: 0, on_violation=lambda found: None)
+        self.topics: list[tuple[str, str | None]] = []
+        self.log = ControllerLog(
+            self.jury, self.disk, "c", {"t-0"}, lambda name, topic_id: self.topics.append((name, topic_id))
+        )
+
+    def write(self, *decisions: list[MetadataRecord], durably: bool = True) -> None:
+        for decision in decisions:
+            for data in build_change(decision, timestamp_ms=0, max_bytes=1 << 20):
+                self._write(data)
+        if durably:
+            self._file.sync()
+        self.log.read_on()
+
+    def write_batch(self, data: bytes) -> None:
+        """Write one batch, which may be a part of a decision, durably."""
+        self._write(data)
+        self._file.sync()
+        self.log.read_on()
+
+    def _write(self, data: bytes) -> None:
+        stamped = bytearray(data)
+        stamped[:8] = self._next_offset.to_bytes(8, "big")
+        batch = RecordBatch(bytes(stamped), 0, len(stamped))
+        batch.check_valid()
+        self._file.write_at(self._size, bytes(stamped))
+        self._size += len(stamped)
+        self._next_offset = batch.next_offset
+
+    @property
+    def found(self) -> list[str]:
+        return [violation.checker for violation in self.jury.violations]
+
+
+def started() -> Site:
+    site = Site()
+    site.write(*START)
+    assert site.found == []
+    return site
+
+
+def test_a_decision_counts_once_it_is_durable() -> None:
+    site = Site()
+    site.write(*START, durably=False)
+    assert site.log.replay.next_offset == 0 and site.topics == []
+    site.write(durably=True)
+    assert site.log.replay.next_offset == 6 and site.topics == [("t", ID)]
+    assert site.jury.ghost.partition("t-0").isr == (1, 2)
+
+
+def test_a_decision_in_several_batches_counts_once_its_last_batch_is_durable() -> None:
+    site = started()
+    change: list[MetadataRecord] = [
+        PartitionChangeRecord(topic="t", partition=0, isr=(1,)),
+        PartitionChangeRecord(topic="t", partition=0, isr=(1, 2)),
+    ]
+    first, last = build_change(change, timestamp_ms=0, max_bytes=180)
+    site.write_batch(first)
+    assert site.log.replay.next_offset == 6
+    site.write_batch(last)
+    assert site.log.replay.next_offset == 8
+    # A later life of the controller gives up the decision whose end is missing.
+    site.write_batch(first)
+    site.write([AbortTransactionRecord(reason="the end is missing")])
+    assert site.log.replay.next_offset == 10
+    assert site.jury.ghost.partition("t-0").isr == (1, 2)
+    assert site.found == []
+
+
+def test_metadata_that_is_not_durable_is_not_handed_out() -> None:
+    site = started()
+    site.write([PartitionChangeRecord(topic="t", partition=0, isr=(1,))], durably=False)
+    asked = FetchMetadataRequest(broker_id=1, offset=6)
+    site.log.on_answer(asked, FetchMetadataResponse(high_watermark=6))
+    assert site.found == []
+    site.log.on_answer(asked, FetchMetadataResponse(high_watermark=7))
+    site.log.on_described(1, MetadataResponse(metadata_offset=7))
+    site.log.on_answer(CreateTopicRequest(name="u"), CreateTopicResponse(topic_id="2e" * 16))
+    request = RegisterBrokerRequest(broker_id=3, incarnation="3a", host="h", port=1)
+    site.log.on_answer(request, RegisterBrokerResponse(broker_epoch=7))
+    assert site.found == ["committed-metadata"] * 4
+
+
+def test_a_broker_is_unfenced_after_it_has_read_its_registration() -> None:
+    site = started()
+    for offset in (1, 0):
+        request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=0, metadata_offset=offset)
+        site.log.on_answer(request, BrokerHeartbeatResponse(is_fenced=False))
+    assert site.found == ["broker-lives"]
+
+
+def test_an_accepted_proposal_is_compared_with_the_log() -> None:
+    site = started()
+    site.write([PartitionChangeRecord(topic="t", partition=0, isr=(1,))])
+    request = AlterPartitionRequest(
+        broker_id=1, broker_epoch=0, topic_partition=TopicPartition("t", 0), topic_id=ID, leader_epoch=0,
+        partition_epoch=0, new_isr=(IsrMember(broker_id=1, broker_epoch=0),),
+    )  # fmt: skip
+    answer = AlterPartitionResponse(
+        topic_partition=TopicPartition("t", 0), leader=1, leader_epoch=0, partition_epoch=1, isr=(1,)
+    )
+    site.log.on_answer(request, answer)
+    assert site.found == []
+    site.write([PartitionChangeRecord(topic="t", partition=0, isr=(1, 2))])
+    site.log.on_answer(
+        request,
+        AlterPartitionResponse(
+            topic_partition=TopicPartition("t", 0), leader=1, leader_epoch=0, partition_epoch=2, isr=(1, 2)
+        ),
+    )
+    assert site.found == ["partition-changes"]
+
+
+def test_a_description_of_a_partition_is_compared_with_the_log_at_its_offset() -> None:
+    site = started()
+    site.write([PartitionChangeRecord(topic="t", partition=0, isr=(1,))])
+    partition = PartitionMetadata(partition=0, leader=1, leader_epoch=0, replicas=(1, 2), isr=(1, 2))
+    topic = TopicMetadata(name="t", topic_id=ID, partitions=(partition,))
+    site.log.on_described(2, MetadataResponse(topics=(topic,), metadata_offset=6))
+    unknown = TopicMetadata(name="u", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    site.log.on_described(2, MetadataResponse(topics=(unknown,), metadata_offset=7))
+    assert site.found == []
+    site.log.on_described(2, MetadataResponse(topics=(topic,), metadata_offset=7))
+    assert site.found == ["partition-changes"]
+
+
+def test_a_member_that_is_fenced_by_a_decision_must_leave_in_it() -> None:
+    site = started()
+    fence: list[MetadataRecord] = [BrokerChangeRecord(broker_id=2, broker_epoch=1, fenced=True)]
+    leave: list[MetadataRecord] = [PartitionChangeRecord(topic="t", partition=0, isr=(1,))]
+    site.write([*leave, *fence])
+    assert site.found == []
+    other = started()
+    other.write(fence)
+    assert other.found == ["isr-members"]
