@@ -12,12 +12,13 @@ from sim.hosts.history import History, Outcome, SendOperation
 
 @final
 class ClientHistoryCheck:
-    """Four rules over the whole history.
+    """Six rules over the whole history.
 
-    A record that was acknowledged without an offset is in the log. A record whose send was refused, or that nobody
-    sent, was never read. The records of one life of an idempotent producer are in each log in the order of their sends.
-    A consumer read every record below its position, unless its topic was deleted meanwhile. Excused losses (see the
-    ghost) break no rule.
+    A record that was acknowledged without an offset is in the log; with acks=0, it was in a request at least. A record
+    whose send was refused, or that nobody sent, was never read. The records of one life of an idempotent producer are
+    in each log in the order of their sends, and so are the acknowledged ones of a producer with one request in flight.
+    A consumer reads no offset twice unless its position moved back, and read every record below its position, unless
+    its topic was deleted meanwhile. Every send has its outcome in time. Excused losses (see the ghost) break no rule.
     """
 
     name = "client-history"
@@ -36,12 +37,18 @@ class ClientHistoryCheck:
         yield from self._refused_but_read()
         yield from self._out_of_order()
         yield from self._skipped(kept)
+        yield from self._read_again()
+        yield from self._late()
 
     def _unplaced(self) -> Iterator[str]:
         placed = {partition: set(log.values()) for partition, log in self._logs.items()}
         exposed = {(read.partition, read.value) for read in self._history.reads}
         for send in self._history.sends:
-            if send.outcome is not Outcome.OK or send.offset >= 0 or send.acks == 0:
+            if send.outcome is not Outcome.OK or send.offset >= 0:
+                continue
+            if send.acks == 0:
+                if send.value not in self._history.handed_over:
+                    yield f"{send.partition}: {send.value!r} was reported as delivered and was in no request"
                 continue
             if not self._lives.was_acknowledged_by_present(send.partition, send.value):
                 continue
@@ -52,7 +59,8 @@ class ClientHistoryCheck:
 
     def _has_excuse(self, partition: str) -> bool:
         """Whether any record of the partition may be lost: which offset this one had is not known."""
-        return any(excuse.partition == partition for excuse in self._ghost.excuses)
+        name = self._ghost.partition(partition).name
+        return any(excuse.partition == name for excuse in self._ghost.excuses)
 
     def _refused_but_read(self) -> Iterator[str]:
         for read in self._history.reads:
@@ -68,12 +76,31 @@ class ClientHistoryCheck:
             latest: dict[tuple[str, int], SendOperation] = {}
             for offset in sorted(log):
                 send = self._sends.get(log[offset])
-                if send is None or not send.is_idempotent:
+                if send is None or not self._keeps_order(send, offset):
                     continue
                 before = latest.setdefault((send.producer, send.life), send)
                 if places[send.value] < places[before.value]:
                     yield f"{partition}: offset {offset} holds {send.value!r}, sent before {before.value!r}"
                 latest[send.producer, send.life] = send
+
+    def _keeps_order(self, send: SendOperation, offset: int) -> bool:
+        """Whether the record at `offset` has its place by the order of sends.
+
+        Without idempotence a late copy of a record may follow later ones, but not the copy that was acknowledged.
+        """
+        is_acknowledged = send.outcome is Outcome.OK and send.offset == offset
+        return send.is_idempotent or (send.is_one_at_a_time and is_acknowledged)
+
+    def _read_again(self) -> Iterator[str]:
+        for read in self._history.reads:
+            if read.offset <= read.after:
+                yield f"{read.partition}: {read.consumer} read offset {read.offset} after offset {read.after}"
+
+    def _late(self) -> Iterator[str]:
+        for send in self._history.sends:
+            took_us = send.completed_us - send.invoked_us
+            if send.outcome is not Outcome.OPEN and 0 < send.within_us < took_us:
+                yield f"{send.producer} learned the fate of {send.value!r} after {took_us / 1e6:g} s"
 
     def _skipped(self, kept: Mapping[str, FinalLog]) -> Iterator[str]:
         seen: dict[tuple[str, str], set[int]] = {reader: set() for reader in self._history.positions}
@@ -93,7 +120,7 @@ class ClientHistoryCheck:
                 )
 
     def _is_excused(self, partition: str, offset: int) -> bool:
+        name = self._ghost.partition(partition).name
         return any(
-            excuse.partition == partition and excuse.start <= offset < excuse.end
-            for excuse in self._ghost.excuses
+            excuse.partition == name and excuse.start <= offset < excuse.end for excuse in self._ghost.excuses
         )

@@ -29,6 +29,7 @@ from cluster.core.messages import (
     CreateTopicResponse,
     DeleteTopicRequest,
     DeleteTopicResponse,
+    ProduceRequest,
     TopicPartition,
 )
 from sim.hosts.history import History, Outcome, ReadOperation, SendOperation
@@ -39,8 +40,12 @@ from sim.world.network import Network
 from sim.world.streams import Stream
 from sim.world.time import World
 from sim.world.trace import Trace
+from storage.batch import iterate_batches
 
 RETRY_MS = 200
+DELIVERY_TIMEOUT_MS = 8_000
+# The time that a producer may take beyond its time-out: clocks differ, and steps take time.
+DELIVERY_BOUND_MS = 1_000
 
 
 class ProducerWatcher(Watcher, Protocol):
@@ -132,7 +137,7 @@ class ProducerShell(ClientShell):
         self._interval_us = 1_000_000 // model.rate
         self._jitter = Stream(world.draws, "pace", name)
         self._open: dict[int, SendOperation] = {}
-        self._sent = 0
+        self._sent = self._paused_at_us = 0
         self._is_sending = self._is_finished = False
         self._actions[Delivered] = self._on_delivered
         self._actions[Flushed] = self._on_flushed
@@ -141,8 +146,9 @@ class ProducerShell(ClientShell):
             enable_idempotence=model.idempotent if self._acks == -1 else None,
             linger_ms=2,
             request_timeout_ms=1_500,
-            delivery_timeout_ms=8_000,
-            max_block_ms=8_000,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            max_block_ms=DELIVERY_TIMEOUT_MS,
+            max_in_flight_requests_per_connection=model.in_flight,
             retry_backoff_ms=100,
         )
 
@@ -191,6 +197,17 @@ class ProducerShell(ClientShell):
                 self.send_one()
             self._next_send()
 
+    def pause(self) -> None:
+        super().pause()
+        self._paused_at_us = self.world.now_us
+
+    def resume(self) -> None:
+        """Go on. What is open has as much more time for its outcome as the producer stood still."""
+        if self.paused:
+            for operation in self._open.values():
+                operation.within_us += self.world.now_us - self._paused_at_us
+        super().resume()
+
     def send_one(self) -> None:
         """Send a record now, beside those of the steady rate."""
         self._sent += 1
@@ -198,7 +215,8 @@ class ProducerShell(ClientShell):
         value = f"{self.name}/{ticket}".ljust(self._model.size, ".")
         operation = SendOperation(
             producer=self.name, value=value, acks=self._acks, invoked_us=self.world.now_us,
-            is_idempotent=self.producer.config.is_idempotent, life=self.starts,
+            is_idempotent=self.producer.config.is_idempotent, is_one_at_a_time=self._model.in_flight == 1,
+            within_us=1_000 * (DELIVERY_TIMEOUT_MS + DELIVERY_BOUND_MS), life=self.starts,
         )  # fmt: skip
         assert ticket not in self._open, (self.name, ticket)
         self._history.sends.append(operation)
@@ -211,6 +229,16 @@ class ProducerShell(ClientShell):
         )
         # The core may have refused it at once.
         assert ticket in self._open or operation.outcome is not Outcome.OPEN, (self.name, ticket)
+
+    def _send(self, effect: Send) -> None:
+        """Sends a request. With acks=0 no answer and no log says later what was in it, so that is noted here."""
+        if self._acks == 0 and isinstance(effect.body, ProduceRequest):
+            for asked in effect.body.partitions:
+                for batch in iterate_batches(asked.records):
+                    self._history.handed_over.update(
+                        [(each.value or b"").decode() for each in batch.records()]
+                    )
+        super()._send(effect)
 
     def _on_flushed(self, effect: Flushed) -> None:
         """Do nothing: no caller waits for a flush."""
@@ -286,15 +314,17 @@ class ConsumerShell(ClientShell):
             (("partition", partition), ("next_offset", effect.next_offset), ("records", len(effect.records)),
              ("high_watermark", effect.high_watermark)),
         )  # fmt: skip
+        after = position - 1
         for record in effect.records:
             assert record.offset < effect.next_offset, (partition, record.offset, effect.next_offset)
             self._history.reads.append(
                 ReadOperation(
                     consumer=self.name, partition=partition, offset=record.offset,
                     value=(record.value or b"").decode(), high_watermark=effect.high_watermark,
-                    at_us=self.world.now_us,
+                    at_us=self.world.now_us, after=after,
                 )
             )  # fmt: skip
+            after = record.offset
         self._move_to(partition, effect.next_offset)
 
     def _move_to(self, partition: str, position: int) -> None:

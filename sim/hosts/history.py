@@ -30,6 +30,10 @@ class SendOperation:
     invoked_us: int
     # The life of the producer that sent it: order holds within a life.
     life: int = 1
+    # Whether the producer has one request in flight at a time, so that its acknowledged records keep their order.
+    is_one_at_a_time: bool = False
+    # The time after `invoked_us` by which the producer must know the outcome; 0: no promise.
+    within_us: int = 0
     outcome: Outcome = Outcome.OPEN
     completed_us: int = -1
     partition: str = ""
@@ -39,7 +43,11 @@ class SendOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOperation:
-    """One record read; `high_watermark` (exclusive) is that of the answer with the record."""
+    """One record read; `high_watermark` (exclusive) is that of the answer with the record.
+
+    `after` is the offset that the consumer had passed before: the one of the record before it, or that before its
+    position.
+    """
 
     consumer: str
     partition: str
@@ -47,6 +55,7 @@ class ReadOperation:
     value: str
     high_watermark: int
     at_us: int
+    after: int = -1
 
 
 @final
@@ -58,6 +67,8 @@ class History:
         self.reads: list[ReadOperation] = []
         # The offset that a consumer will read next, by consumer and partition.
         self.positions: dict[tuple[str, str], int] = {}
+        # The values that producers with acks=0 have put into requests.
+        self.handed_over: set[str] = set()
         self.ok_count = 0
         # The number of acknowledged sends, by partition.
         self.acknowledged: dict[str, int] = {}

@@ -136,6 +136,12 @@ class ProducerModel(Strict):
         default=True,
         description="Whether brokers recognise a record that is sent again; with `acks: all` only.",
     )
+    in_flight: int = Field(
+        default=5,
+        ge=1,
+        le=5,
+        description="Kafka's max.in.flight.requests.per.connection; with 1, acknowledged records keep their order.",
+    )
     size: Size = Field(default=parse_size("100 B"), description="The size of each record's value.")
     keys: int = Field(
         default=0,

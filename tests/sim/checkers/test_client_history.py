@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sim.checkers.client_history import ClientHistoryCheck
 from sim.checkers.ghost import Excuse, Ghost
 from sim.checkers.producer_sequences import sequence_findings
@@ -53,7 +55,27 @@ def test_record_acknowledged_without_an_offset_may_be_lost_with_an_excuse_or_ack
     assert not found(history_of(sent("a", Outcome.OK)), {}, Excuse(P, 3, 5, "unclean election"))
     assert found(history_of(sent("a", Outcome.OK)), {}, Excuse("t-1", 3, 5, "unclean election"))
     assert not found(history_of(sent("a", Outcome.OK, acks=1)), {})
-    assert not found(history_of(sent("a", Outcome.OK, acks=0)), {})
+    unconfirmed = history_of(sent("a", Outcome.OK, acks=0))
+    unconfirmed.handed_over.add("a")
+    assert not found(unconfirmed, {})
+
+
+def test_an_excuse_is_that_of_the_present_topic_of_the_name() -> None:
+    """After a topic was deleted and created again, the ghost of its partition has another name."""
+    ghost = Ghost()
+    ghost.begin_again(P)
+    excuse = Excuse(f"{P}~2", 0, 1, "unclean election")
+    for excuses, expected in (([excuse], 0), ([excuse._replace(partition=P)], 1)):
+        ghost.excuses[:] = excuses
+        check = ClientHistoryCheck(history_of(sent("a", Outcome.OK)), ghost, {P: {}})
+        assert len(list(check.findings({P: {}}))) == expected
+
+
+def test_record_reported_as_delivered_with_acks_0_was_in_a_request() -> None:
+    assert found(history_of(sent("a", Outcome.OK, acks=0)), {}) == [
+        "t-0: 'a' was reported as delivered and was in no request"
+    ]
+    assert not found(history_of(sent("a", Outcome.FAIL, acks=0)), {})
 
 
 def test_what_is_read_was_sent_and_not_refused() -> None:
@@ -75,6 +97,33 @@ def test_records_of_an_idempotent_producer_are_in_the_order_of_their_sends() -> 
 def test_order_is_not_promised_without_idempotence() -> None:
     history = history_of(*(sent(value, Outcome.INFO, acks=1) for value in "ab"))
     assert not found(history, {0: "b", 1: "a"})
+
+
+def test_acknowledged_records_of_a_producer_with_one_request_in_flight_keep_their_order() -> None:
+    first, second = (sent(value, Outcome.OK, offset=place, acks=1) for place, value in enumerate("ab"))
+    first.is_one_at_a_time = second.is_one_at_a_time = True
+    # A late copy of the first one follows.
+    assert not found(history_of(first, second), {0: "a", 1: "b", 2: "a"})
+    first.offset, second.offset = 1, 0
+    assert found(history_of(first, second), {0: "b", 1: "a"}) == ["t-0: offset 1 holds 'a', sent before 'b'"]
+    # What was lost and written again says nothing.
+    second.offset = 7
+    assert not found(history_of(first, second), {0: "b", 1: "a"})
+
+
+def test_consumer_reads_no_offset_twice_without_going_back() -> None:
+    history = history_of(sent("a", Outcome.INFO), read={0: "a"}, position=1)
+    assert not found(history, {0: "a"})
+    history.reads.append(replace(history.reads[0], after=0))
+    assert found(history, {0: "a"}) == ["t-0: c read offset 0 after offset 0"]
+
+
+def test_each_send_has_its_outcome_in_time() -> None:
+    send = sent("a", Outcome.INFO)
+    send.within_us, send.completed_us = 9_000_000, 9_000_000
+    assert not found(history_of(send), {})
+    send.completed_us += 1
+    assert found(history_of(send), {}) == ["p learned the fate of 'a' after 9 s"]
 
 
 def test_consumer_reads_every_record_below_its_position() -> None:
