@@ -12,6 +12,7 @@ from cluster.core.messages import TopicPartition
 from sim.bugs import install
 from sim.bundled import find_scenario
 from sim.checkers.base import Jury, Violation
+from sim.checkers.fail_over import FailOver
 from sim.checkers.ghost import Excuse, Ghost
 from sim.checkers.registry import all_checkers
 from sim.cluster import CONTROLLER, Cluster, broker_disks, topic_properties
@@ -22,7 +23,7 @@ from sim.faults.targets import Site
 from sim.hosts.history import History
 from sim.hosts.node import log_directories, new_disk
 from sim.judgement import Convergence, FinalLogs, Verdict, starvation, verdict_on
-from sim.scenario.model import Scenario, load_scenario
+from sim.scenario.model import Scenario, broker_config, controller_config, load_scenario
 from sim.scenario.steps import AlterTopic, DeleteTopic
 from sim.seed_range import check_seed
 from sim.story import Chronicle, Story
@@ -33,6 +34,9 @@ from sim.world.time import World, without_garbage_collection
 from sim.world.trace import Trace
 from storage.config import LogConfig
 from storage.draws import Draws
+
+# The interval of the looks at what should have happened by now.
+LOOK_US = 200_000
 
 __all__ = ["Run", "RunResult", "Verdict", "replay_command", "run_scenario"]
 
@@ -135,7 +139,11 @@ class Run:
         disks = broker_disks(scenario, self.world)
         self.logs = DiskLogs(self.jury, disks, log_directories(scenario.cluster.directories))
         controller_disk = new_disk(self.world, CONTROLLER)
-        self.witness = Witness(self.jury, self.logs, controller_disk, CONTROLLER)
+        fail_over = FailOver(
+            session_timeout_us=1_000 * controller_config(scenario).broker_session_timeout_ms,
+            heartbeat_us=1_000 * broker_config(scenario, 1).broker_heartbeat_interval_ms,
+        )
+        self.witness = Witness(self.jury, self.logs, controller_disk, CONTROLLER, fail_over)
         self.witness.reads_values = any(isinstance(step, DeleteTopic) for step in scenario.steps)
         lookout = Lookout(self.ghost, self.history)
         watch = Watch(self.chronicle, self.witness, lookout)
@@ -153,7 +161,9 @@ class Run:
         self.begin()
         self.world.run_to(self.scenario.warm_up)
         self.faults.begin()
-        self.world.run_to(self.scenario.duration)
+        while self.world.now_us < self.scenario.duration:
+            self.world.run_to(min(self.world.now_us + LOOK_US, self.scenario.duration))
+            self.witness.look()
         return self.end(replay)
 
     def begin(self) -> None:

@@ -56,7 +56,7 @@ class Jury:
     ) -> None:
         self.ghost = ghost
         self.violations: list[Violation] = []
-        self._now_us, self._on_violation = now_us, on_violation
+        self.now_us, self._on_violation = now_us, on_violation
         self._judges: dict[type, list[tuple[str, Judge]]] = {}
         for checker in checkers:
             for kind, judge in checker.judges().items():
@@ -76,6 +76,6 @@ class Jury:
     def report(self, checker: str, what: str) -> None:
         """Keep a violation found by the checker of that name; ignored after MOST_VIOLATIONS."""
         if len(self.violations) < MOST_VIOLATIONS:
-            violation = Violation(checker=checker, at_us=self._now_us(), what=what)
+            violation = Violation(checker=checker, at_us=self.now_us(), what=what)
             self.violations.append(violation)
             self._on_violation(violation)

@@ -64,6 +64,7 @@ class PartitionGhost:
 
     __slots__ = (
         "acked_end",
+        "begun_epoch",
         "elected",
         "elected_end",
         "epoch",
@@ -96,6 +97,8 @@ class PartitionGhost:
         self.isr: tuple[int, ...] = ()
         self.leader = -1
         self.epoch = -1
+        # The latest epoch in which a broker has begun to lead.
+        self.begun_epoch = -1
         # The elected leader, by epoch.
         self.elected: dict[int, int] = {}
         # The end of the truth (exclusive) when the leader of an epoch was elected, by epoch.
@@ -203,6 +206,8 @@ class Ghost:
 
     def _on_role(self, partition: PartitionGhost, sighting: BecameLeader | BecameFollower) -> None:
         partition.image(sighting.broker).has_role = True
+        if isinstance(sighting, BecameLeader):
+            partition.begun_epoch = max(partition.begun_epoch, sighting.epoch)
 
     def _on_appended(self, partition: PartitionGhost, sighting: Appended) -> None:
         image = partition.image(sighting.broker)

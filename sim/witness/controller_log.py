@@ -29,6 +29,7 @@ from cluster.core.metadata.records import (
     decode_record,
 )
 from sim.checkers.base import Jury
+from sim.checkers.fail_over import FailOver
 from sim.checkers.metadata_replay import MetadataReplay
 from sim.checkers.sightings import Accepted, Described, Elected, IsrChanged, Recorded
 from sim.disk import SimDisk
@@ -53,10 +54,14 @@ class ControllerLog:
     """
 
     def __init__(
-        self, jury: Jury, disk: SimDisk, directory: str, names: Container[str], on_topic: OnTopic
-    ) -> None:
+        self, jury: Jury, disk: SimDisk, directory: str, names: Container[str], on_topic: OnTopic,
+        fail_over: FailOver,
+    ) -> None:  # fmt: skip
         self.replay = MetadataReplay()
+        # The offset of the last election of each partition.
+        self.elected_at: dict[str, int] = {}
         self._jury, self._names, self._on_topic = jury, names, on_topic
+        self._fail_over = fail_over
         self._reader = LogReader(DiskEye(disk), join(directory, f"{METADATA_TOPIC}-0"))
         self._durable_end = 0
         # The records of a decision whose last batch was not read yet.
@@ -108,6 +113,7 @@ class ControllerLog:
         self._jury.see(found)
         before, after = found.before, found.after
         if before is None or before.leader_epoch != after.leader_epoch:
+            self.elected_at[found.partition] = self.replay.next_offset - 1
             clean = before is None or after.leader < 0 or after.leader in before.isr
             self._jury.see(
                 Elected(
@@ -145,6 +151,13 @@ class ControllerLog:
                     what = f"a topic of id {body.topic_id} was reported as created"
         if what is not None:
             self._jury.report(COMMITTED, f"{what}; durable are the offsets below {self._durable_end}")
+
+    def _on_heartbeat(self, request: BrokerHeartbeatRequest, body: BrokerHeartbeatResponse) -> None:
+        broker, offset = request.broker_id, request.metadata_offset
+        self._fail_over.on_heartbeat(broker, offset, self._jury.now_us())
+        if not body.is_fenced and offset <= request.broker_epoch:
+            text = f"broker {broker} was unfenced at metadata offset {offset}"
+            self._jury.report(BROKER_LIVES, f"{text}, before its registration at {request.broker_epoch}")
 
     def _on_accepted(self, request: AlterPartitionRequest, body: AlterPartitionResponse) -> None:
         name = str(request.topic_partition)

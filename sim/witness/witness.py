@@ -19,6 +19,7 @@ from cluster.core.messages import (
 )
 from sim.checkers.base import Jury
 from sim.checkers.chain import marks_of
+from sim.checkers.fail_over import FailOver
 from sim.checkers.sightings import (
     Acknowledged,
     Appended,
@@ -139,13 +140,17 @@ class Member(Protocol):
 class Witness:
     """Shows the jury what happens to the partitions that the scenario creates, and to no others."""
 
-    def __init__(self, jury: Jury, logs: DiskLogs, controller_disk: SimDisk, directory: str) -> None:
+    def __init__(
+        self, jury: Jury, logs: DiskLogs, controller_disk: SimDisk, directory: str, fail_over: FailOver
+    ) -> None:
         """`directory` has the metadata log on the controller's disk."""
-        self.jury, self._logs = jury, logs
+        self.jury, self._logs, self._fail_over = jury, logs, fail_over
         self._names: dict[str, TopicPartition] = {}
         self._created: dict[str, Created] = {}
         self.lives = TopicLives()
-        self.controller = ControllerLog(jury, controller_disk, directory, self._names, self._on_topic)
+        self.controller = ControllerLog(
+            jury, controller_disk, directory, self._names, self._on_topic, fail_over
+        )
         # Whether a step deletes a topic, so that the values of requests and answers are read.
         self.reads_values = False
         self._handlers: dict[str, Callable[[Member, str, Values], None]] = {
@@ -181,6 +186,8 @@ class Witness:
         """Turn all observations of one step of a node into sightings."""
         if node.node_id == CONTROLLER_ID:
             self.controller.read_on()
+            if any(observe.kind == "controller.started" for observe in observes):
+                self._fail_over.on_controller_started(self.jury.now_us())
             return
         looked_at: dict[str, None] = {}
         for observe in observes:
@@ -193,9 +200,24 @@ class Witness:
                         looked_at[partition] = None
                     handler(node, partition, values)
             elif observe.kind == "broker.started":
+                self._fail_over.on_broker_started(node.node_id)
                 self._on_loaded(node.node_id)
+            elif observe.kind == "replica.offline":
+                self._fail_over.on_offline(node.node_id, str(dict(observe.fields)["topic_partition"]))
         for partition in looked_at:
             self._look_at_epochs(node, partition)
+
+    def look(self) -> None:
+        """Judge what should have happened by now; to be called at intervals, beside the events."""
+        ghost, controller = self.jury.ghost, self.controller
+        present = {
+            name: ghost.partition(name)
+            for name, topic_partition in self._names.items()
+            if self.lives.exists(topic_partition.topic)
+        }
+        active = controller.replay.active()
+        for what in self._fail_over.look(present, controller.elected_at, active, self.jury.now_us()):
+            self.jury.report(self._fail_over.name, what)
 
     def _is_present(self, node: Member, partition: str) -> bool:
         """Whether the replica that the node has after this step is of the topic that exists, not of a deleted one."""

@@ -34,6 +34,7 @@ from cluster.core.metadata.records import (
     TopicRecord,
 )
 from sim.checkers.base import Jury
+from sim.checkers.fail_over import FailOver
 from sim.checkers.ghost import Ghost
 from sim.checkers.metadata_replay import MetadataReplay
 from sim.checkers.registry import all_checkers
@@ -137,8 +138,9 @@ class Site:
         self.jury = Jury(ghost, all_checkers(ghost), now_us=lambda: 0, on_violation=lambda found: None)
         self.topics: list[tuple[str, str | None]] = []
         self.log = ControllerLog(
-            self.jury, self.disk, "c", {"t-0"}, lambda name, topic_id: self.topics.append((name, topic_id))
-        )
+            self.jury, self.disk, "c", {"t-0"}, lambda name, topic_id: self.topics.append((name, topic_id)),
+            FailOver(session_timeout_us=1_800_000, heartbeat_us=400_000),
+        )  # fmt: skip
 
     def write(self, *decisions: list[MetadataRecord], durably: bool = True) -> None:
         for decision in decisions:

@@ -1,0 +1,101 @@
+"""The deadlines on a fail-over: a silent leader is replaced, a leaderless partition gets a leader, and it leads."""
+
+from __future__ import annotations
+
+from typing import final
+
+from sim.checkers.fail_over import FailOver
+from sim.checkers.ghost import PartitionGhost
+
+BEAT_MS = 400
+# A leader is overdue after 1,800 ms of silence and a second more.
+OVERDUE_MS = 2_800
+
+
+@final
+class Cluster:
+    """Partition t-0 of brokers 1 to 3, led by broker 1 in epoch 0, whose heartbeats come every 400 ms."""
+
+    def __init__(self) -> None:
+        self.fail_over = FailOver(session_timeout_us=1_800_000, heartbeat_us=BEAT_MS * 1_000)
+        self.partition = PartitionGhost("t-0")
+        self.partition.isr, self.active = (1, 2, 3), (1, 2, 3)
+        self.now_us = 0
+        self.metadata_offset = 10
+        self.lead(1)
+        self.pass_time(OVERDUE_MS, beating=(1, 2, 3))
+
+    def lead(self, leader: int, *, begins: bool = True) -> None:
+        self.partition.leader, self.partition.epoch = leader, self.partition.epoch + 1
+        if begins and leader >= 0:
+            self.partition.begun_epoch = self.partition.epoch
+
+    def pass_time(self, milliseconds: int, *, beating: tuple[int, ...]) -> list[str]:
+        found: list[str] = []
+        end_us = self.now_us + milliseconds * 1_000
+        while self.now_us < end_us:
+            for broker in beating:
+                self.fail_over.on_heartbeat(broker, self.metadata_offset, self.now_us)
+            self.now_us += BEAT_MS * 1_000
+            found += self.fail_over.look({"t-0": self.partition}, {"t-0": 9}, self.active, self.now_us)
+        return found
+
+
+def test_a_leader_whose_heartbeats_come_is_not_overdue() -> None:
+    assert Cluster().pass_time(9_000, beating=(1, 2, 3)) == []
+
+
+def test_a_silent_leader_is_overdue_while_another_member_could_lead() -> None:
+    cluster = Cluster()
+    assert cluster.pass_time(2_400, beating=(2, 3)) == []
+    assert cluster.pass_time(9_000, beating=(2, 3)) == [
+        "t-0: broker 1 leads in epoch 0 and was not heard for 3.2 s, although in-sync broker 2 could lead"
+    ]
+
+
+def test_a_silent_leader_stays_while_no_other_member_could_lead() -> None:
+    assert Cluster().pass_time(9_000, beating=()) == []
+    alone = Cluster()
+    alone.partition.isr = (1,)
+    assert alone.pass_time(9_000, beating=(2, 3)) == []
+    inactive = Cluster()
+    inactive.active = (1,)
+    assert inactive.pass_time(9_000, beating=(2, 3)) == []
+    broken = Cluster()
+    for broker in (2, 3):
+        broken.fail_over.on_offline(broker, "t-0")
+    assert broken.pass_time(9_000, beating=(2, 3)) == []
+    broken.fail_over.on_broker_started(2)
+    assert len(broken.pass_time(9_000, beating=(2, 3))) == 1
+
+
+def test_sessions_begin_again_with_the_controller() -> None:
+    cluster = Cluster()
+    cluster.pass_time(2_400, beating=(2, 3))
+    cluster.fail_over.on_controller_started(cluster.now_us)
+    assert cluster.pass_time(2_400, beating=(2, 3)) == []
+    assert len(cluster.pass_time(2_400, beating=(2, 3))) == 1
+
+
+def test_a_partition_without_a_leader_is_overdue_while_a_member_could_lead() -> None:
+    cluster = Cluster()
+    cluster.lead(-1)
+    assert cluster.pass_time(800, beating=(3,)) == []
+    assert cluster.pass_time(9_000, beating=(3,)) == [
+        "t-0: no leader since 3.2 s, although in-sync broker 3 could lead"
+    ]
+    waiting = Cluster()
+    waiting.lead(-1)
+    waiting.partition.isr = (2,)
+    assert waiting.pass_time(9_000, beating=(1, 3)) == []
+
+
+def test_an_elected_leader_that_has_read_its_election_leads() -> None:
+    lagging = Cluster()
+    lagging.lead(2, begins=False)
+    lagging.metadata_offset = 9
+    assert lagging.pass_time(9_000, beating=(1, 2, 3)) == []
+    lagging.metadata_offset = 10
+    assert lagging.pass_time(9_000, beating=(1, 2, 3)) == [
+        "t-0: broker 2 has read that it leads in epoch 1, and does not lead"
+    ]
