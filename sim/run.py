@@ -36,7 +36,7 @@ from storage.config import LogConfig
 from storage.draws import Draws
 
 # The interval of the looks at what should have happened by now.
-LOOK_US = 200_000
+LOOK_US = 100_000
 
 __all__ = ["Run", "RunResult", "Verdict", "replay_command", "run_scenario"]
 

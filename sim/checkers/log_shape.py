@@ -13,8 +13,9 @@ from sim.checkers.sightings import Appended, EpochsSeen, Loaded
 class LogShape(Checker):
     """Offsets strictly increase and are dense, epochs never decrease, and the epoch cache agrees with the log.
 
-    Dense means that each batch begins where the last one ended: the checkers see logs as they were before compaction,
-    and a log is never cut inside a batch.
+    A leader's cache has the start of its epoch before anything is appended (EPC-5). Dense means that each batch begins
+    where the last one ended: the checkers see logs as they were before compaction, and a log is never cut inside a
+    batch.
     """
 
     name = "log-shape"
@@ -58,6 +59,11 @@ class LogShape(Checker):
                     f"{partition.name}: broker {sighting.broker}: epoch {epoch} begins at {base_offset} in the log "
                     f"and at {cached.get(epoch, 'no offset')} in the epoch cache"
                 )
+        if sighting.leads >= 0 and sighting.leads not in cached:
+            return (
+                f"{partition.name}: broker {sighting.broker} leads in epoch {sighting.leads}; its epoch cache has no "
+                f"start of it"
+            )
         if sighting.starts and sighting.starts[-1][1] > chain.end:
             return (
                 f"{partition.name}: broker {sighting.broker}: the epoch cache begins epoch {sighting.starts[-1][0]} at "

@@ -177,6 +177,8 @@ class EpochsSeen(NamedTuple):
     starts: EpochStarts
     # The log's first offset, as the replica has it in memory.
     log_start_offset: int = 0
+    # The epoch that the replica leads; -1 if it leads none.
+    leads: int = -1
 
 
 class Acknowledged(NamedTuple):

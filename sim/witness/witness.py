@@ -147,6 +147,8 @@ class Witness:
         self.jury, self._logs, self._fail_over = jury, logs, fail_over
         self._names: dict[str, TopicPartition] = {}
         self._created: dict[str, Created] = {}
+        # The node that began to lead last, and its epoch, by partition.
+        self._leaders: dict[str, tuple[Member, int]] = {}
         self.lives = TopicLives()
         self.controller = ControllerLog(
             jury, controller_disk, directory, self._names, self._on_topic, fail_over
@@ -218,6 +220,9 @@ class Witness:
         active = controller.replay.active()
         for what in self._fail_over.look(present, controller.elected_at, active, self.jury.now_us()):
             self.jury.report(self._fail_over.name, what)
+        for name, (node, epoch) in self._leaders.items():
+            if self.lives.is_present(node.node_id, name):
+                self._look_at_isr(node, name, epoch)
 
     def _is_present(self, node: Member, partition: str) -> bool:
         """Whether the replica that the node has after this step is of the topic that exists, not of a deleted one."""
@@ -250,25 +255,25 @@ class Witness:
             is_new_epoch = not chain.marks or chain.marks[-1].epoch != marks[-1].epoch
             is_leader = values["origin"] == "leader"
             self.jury.see(Appended(broker, partition, int(values["leader_epoch"]), marks, is_leader))
+            if is_leader:
+                self._look_at_isr(node, partition, int(values["leader_epoch"]))
             if is_new_epoch:
                 self._look_at_epochs(node, partition)
 
     def _on_high_watermark(self, node: Member, partition: str, values: Values) -> None:
-        self.jury.see(
-            HighWatermark(
-                node.node_id, partition, int(values["leader_epoch"]), int(values["high_watermark"]),
-                values["role"] == "leader",
-            )
-        )  # fmt: skip
-        self._look_at_appends(node, partition)
         broker, epoch, is_leader = node.node_id, int(values["leader_epoch"]), values["role"] == "leader"
         self.jury.see(HighWatermark(broker, partition, epoch, int(values["high_watermark"]), is_leader))
+        if is_leader:
+            self._look_at_isr(node, partition, epoch)
+        self._look_at_appends(node, partition)
+
+    def _look_at_isr(self, node: Member, partition: str, epoch: int) -> None:
+        """Show whom the leader of `epoch` waits for, unless its role has ended in the same step."""
         replica = (
             node.core.replicas().get(self._names[partition]) if isinstance(node.core, HasReplicas) else None
         )
-        if is_leader and replica is not None and replica.leader_epoch == epoch and replica.maximal_isr:
-            self.jury.see(WaitedFor(broker, partition, epoch, replica.maximal_isr))
-        self._look_at_appends(node, partition)
+        if replica is not None and replica.leader_epoch == epoch and (isr := replica.maximal_isr):
+            self.jury.see(WaitedFor(node.node_id, partition, epoch, isr))
 
     def _on_truncated(self, node: Member, partition: str, values: Values) -> None:
         to_offset = int(values["to_offset"])
@@ -282,6 +287,7 @@ class Witness:
 
     def _on_became_leader(self, node: Member, partition: str, values: Values) -> None:
         epoch = int(values["leader_epoch"])
+        self._leaders[partition] = (node, epoch)
         self.jury.see(BecameLeader(node.node_id, partition, epoch, int(values["log_end_offset"])))
         self._look_at_appends(node, partition)
 
@@ -311,7 +317,8 @@ class Witness:
         chain = self.jury.ghost.partition(partition).image(broker).chain
         if replica is not None and replica.log.log_end_offset == chain.end:
             starts = tuple((entry[0], entry[1]) for entry in replica.log.epochs.entries)
-            self.jury.see(EpochsSeen(broker, partition, starts, replica.log.log_start_offset))
+            leads = replica.leader_epoch if replica.maximal_isr else -1
+            self.jury.see(EpochsSeen(broker, partition, starts, replica.log.log_start_offset, leads))
 
     def _look_at_appends(self, node: Member, partition: str) -> None:
         """Show what waits at the end of a step in which the replica's role or its high watermark moved."""

@@ -190,6 +190,12 @@ GOOD: dict[str, list[Sighting]] = {
         led(1, 1),
         Appended(2, P, 0, marks(0, 2)),
     ],
+    "a leader whose epoch cache has its epoch": [
+        *QUIET,
+        Elected(P, 2, 1, ALL, True),
+        BecameLeader(2, P, 1, 5),
+        EpochsSeen(2, P, ((0, 0), (1, 5)), leads=1),
+    ],
     "a fetch in one epoch": [*QUIET, Fetched(1, P, 2, 0, 0)],
     "a follower that is out of the ISR may truncate below the truth": [
         *QUIET,
@@ -429,6 +435,10 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
         [*QUIET, Appended(1, P, 0, (Mark(5, 8, 0, 1, 2),))],
     ),
     "an epoch cache that begins an epoch elsewhere": ("log-shape", [*QUIET, EpochsSeen(1, P, ((0, 2),))]),
+    "a leader whose epoch cache lacks its epoch": (
+        "log-shape",
+        [*QUIET, Elected(P, 2, 1, ALL, True), BecameLeader(2, P, 1, 5), EpochsSeen(2, P, ((0, 0),), leads=1)],
+    ),
     "an epoch cache beyond the log": ("log-shape", [*QUIET, EpochsSeen(1, P, ((0, 0), (1, 9)))]),
     "an in-sync replica that cuts below the truth": ("truncation", [*QUIET, Truncated(2, P, 3, 0)]),
     "a read above the high watermark": (

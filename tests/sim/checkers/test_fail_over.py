@@ -19,7 +19,8 @@ class Cluster:
     def __init__(self) -> None:
         self.fail_over = FailOver(session_timeout_us=1_800_000, heartbeat_us=BEAT_MS * 1_000)
         self.partition = PartitionGhost("t-0")
-        self.partition.isr, self.active = (1, 2, 3), (1, 2, 3)
+        self.partition.isr = (1, 2, 3)
+        self.active: tuple[int, ...] = (1, 2, 3)
         self.now_us = 0
         self.metadata_offset = 10
         self.lead(1)
