@@ -1,6 +1,7 @@
-"""`python -m bench [storage] [sim] [cluster]`: every ratio of the project, each against its floor in the same run.
+"""`python -m bench [storage] [simulate] [cluster]`: every ratio of the project, each against its floor in the same run.
 
-`python -m bench scale` measures how the cost of the store grows (`scale.py`).
+`python -m bench paired --before REV` compares with another commit, `python -m bench scale` measures how the cost of
+the store grows (`scale.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ def main(names: list[str]) -> int:
     """
     if names[:1] == ["scale"]:
         return scale.main(names[1:])
+    if names[:1] == ["paired"]:
+        return _show(importlib.import_module("bench.paired").run(names[1:]))
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         print(f"error: no benchmark {unknown[0]!r}; there are {', '.join(PARTS)}", file=sys.stderr)
@@ -29,6 +32,10 @@ def main(names: list[str]) -> int:
     for name in names or list(PARTS):
         print(f"measuring {name} ...", file=sys.stderr)
         lines += importlib.import_module(f"bench.{name}").run()
+    return _show(lines)
+
+
+def _show(lines: list[Line]) -> int:
     show(lines)
     return 0 if all(line.is_met is not False for line in lines) else 1
 

@@ -1,180 +1,151 @@
-"""Measures three real nodes and a controller: batches a second with acks=all, time to ready, memory; and bare gRPC.
+"""Measures three real nodes and a controller beside the bare pull of `pull.py`: batches a second with acks=all, the
+CPU time of a batch, time to ready, memory.
 
-The client, the nodes and the controller share this machine's cores, as in the measurement of real Kafka.
+Clients, nodes and controller share this machine's cores, as in the measurement of real Kafka. The product and the pull
+take turns, and a round's ratio is between two turns that follow each other.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import final
 
-import grpc.aio
-
+from bench.children import Child, Nodes, code_of, cpu_s, resident_bytes
+from bench.pull import Pull
 from bench.table import Line
-from cluster.core.client.config import ProducerConfig
-from cluster.local.tuning import keep_freed_memory, loop_factory
-from cluster.shell.clients import AsyncAdmin, AsyncProducer
-from cluster.shell.transport import read_or_end
 
-BATCH_BYTES = 16 << 10
-ROUNDS = 3
-ROUND_S = 4.0
+LOAD = str(Path(__file__).with_name("load.py"))
+ROOT = Path(__file__).parents[1]
+ROUNDS = 5
+ROUND_S = 2.0
 WARM_UP_S = 1.0
-ECHO_WINDOW = 5
-PORT = 23_092
+BATCH_BYTES = 16 << 10
+# By the size of a batch: what is in it, and the least share of the pull's batches a second. The issue's aim is 0.6.
+SIZES = {
+    BATCH_BYTES: ("16 KiB batches", 0.46),
+    (1 << 10) + 100: ("one 1 KiB record a batch", 0.45),
+    128 << 10: ("128 KiB batches", 0.45),
+}
 KAFKA_BATCHES_PER_S = 1_270
 KAFKA_READY_S = 8.0
 KAFKA_GIB = 2.9
-CLIENT = ProducerConfig(linger_ms=0, batch_size=BATCH_BYTES, buffer_memory=64 * BATCH_BYTES)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What one turn of a loaded system showed: batches a second, and the CPU time of all its processes for a batch."""
+
+    per_s: float
+    cpu_us: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """A running system and a client that loads it."""
+
+    client: Child
+    pids: list[int]
+
+    def turn(self, seconds: float) -> Turn:
+        """Loads the system for `seconds`."""
+        pids = [*self.pids, self.client.pid]
+        before_s = cpu_s(pids)
+        found = self.client.ask(do="rate", seconds=seconds)
+        used_s = cpu_s(pids) - before_s
+        return Turn(per_s=found["batches"] / found["seconds"], cpu_us=1e6 * used_s / found["batches"])
+
+
+def load(nodes: Nodes, batch_bytes: int, *, tree: Path = ROOT, blocking: bool = False) -> Child:
+    """Returns a producer's process for the cluster, with the code of the checkout `tree`."""
+    options = ["--batch-bytes", str(batch_bytes), *(["--blocking"] if blocking else [])]
+    return Child(["-P", LOAD, nodes.bootstrap, *options], env=code_of(tree))
 
 
 def run() -> list[Line]:
-    """Measure the cluster and the bare gRPC stream, some 20 seconds."""
-    keep_freed_memory()
-    return [*_cluster_lines(), _floor_line()]
-
-
-def _cluster_lines() -> list[Line]:
-    with tempfile.TemporaryDirectory(prefix="replog-bench-") as directory:
-        data = Path(directory, "data")
+    """Measure each size of batches beside the pull, and the blocking producer beside the asyncio one: 2 minutes."""
+    with ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="replog-bench-"))
+        pull = stack.enter_context(Pull())
         started = time.perf_counter()
-        up = subprocess.Popen(
-            [sys.executable, "-m", "replog", "up", "--nodes", "3", "--port", str(PORT), "--data", str(data)],
-            stdout=subprocess.PIPE,
-        )
-        try:
-            assert up.stdout is not None
-            line = up.stdout.readline()
-            assert line.startswith(b"ready "), (line, up.wait())
-            ready_s = time.perf_counter() - started
-            with asyncio.Runner(loop_factory=loop_factory()) as runner:
-                rates = runner.run(_batches_per_s(f"127.0.0.1:{PORT}"))
-            memory_gib = _memory_bytes(data, up.pid) / (1 << 30)
-        finally:
-            up.send_signal(signal.SIGTERM)
-            up.wait(60)
+        nodes = stack.enter_context(Nodes(Path(directory, "data")))
+        ready_s = time.perf_counter() - started
+        lines: list[Line] = []
+        for batch_bytes in SIZES:
+            lines += _beside_pull(nodes, pull, batch_bytes)
+        lines.append(_blocking(nodes))
+        memory_gib = resident_bytes(nodes.pids) / (1 << 30)
+    return [
+        *lines,
+        _at_most("`up --nodes 3` to ready", ready_s, "s", KAFKA_READY_S),
+        _at_most("memory of all five processes after it", memory_gib, "GiB", KAFKA_GIB),
+    ]
+
+
+def _beside_pull(nodes: Nodes, pull: Pull, batch_bytes: int) -> list[Line]:
+    with load(nodes, batch_bytes) as client, pull.client(batch_bytes) as pull_client:
+        pairs = alternate(System(client=client, pids=nodes.pids), System(client=pull_client, pids=pull.pids))
+    what, mark = SIZES[batch_bytes]
+    ours, bare = zip(*pairs, strict=True)
     return [
         Line(
-            what="three nodes, acks=all, 16 KiB batches",
-            value=statistics.median(rates),
+            what=f"three nodes, acks=all, {what}",
+            value=statistics.median(each.per_s for each in ours),
             unit="batches/s",
-            peer=f"Kafka {KAFKA_BATCHES_PER_S:,}",
-            detail="rounds: " + ", ".join(f"{rate:,.0f}" for rate in rates),
+            peer=f"Kafka {KAFKA_BATCHES_PER_S:,}" if batch_bytes == BATCH_BYTES else "",
+            detail=f"rounds: {_rounds(ours)}; CPU of a batch {_cpu_us(ours):,.0f} us",
         ),
         Line(
-            what="`up --nodes 3` to ready",
-            value=ready_s,
-            unit="s",
-            target=KAFKA_READY_S,
-            lower_is_better=True,
-            peer=f"Kafka {KAFKA_READY_S:g}",
+            what="  over the bare pull",
+            value=statistics.median(one.per_s / other.per_s for one, other in pairs),
+            unit="of its batches/s",
+            target=mark,
+            detail=f"rounds: {_rounds(bare)}; CPU of a batch {_cpu_us(bare):,.0f} us",
         ),
         Line(
-            what="memory of all five processes after it",
-            value=memory_gib,
-            unit="GiB",
-            target=KAFKA_GIB,
-            lower_is_better=True,
-            peer=f"Kafka {KAFKA_GIB:g}",
+            what="  the same by CPU",
+            value=statistics.median(other.cpu_us / one.cpu_us for one, other in pairs),
+            unit="of its batches a CPU second",
         ),
     ]
 
 
-async def _batches_per_s(bootstrap: str) -> list[float]:
-    """Produce single records that fill a batch, as many in flight as the producer allows; a rate for each round."""
-    async with AsyncAdmin(bootstrap) as admin:
-        configs = {"min.insync.replicas": "2"}
-        await admin.create_topic("bench", replication_factor=3, configs=configs)
-        assert await admin.until_led("bench")
-    value = os.urandom(BATCH_BYTES - 100)
-    rates = []
-    async with AsyncProducer(bootstrap, CLIENT) as producer:
-        await _produce_for(producer, value, WARM_UP_S)
-        for _ in range(ROUNDS):
-            rates.append(await _produce_for(producer, value, ROUND_S))
-    return rates
+def alternate(one: System, other: System) -> list[tuple[Turn, Turn]]:
+    """Loads both in turns after a turn each to warm up; returns the pairs of turns."""
+    one.client.read()
+    other.client.read()
+    one.turn(WARM_UP_S)
+    other.turn(WARM_UP_S)
+    return [(one.turn(ROUND_S), other.turn(ROUND_S)) for _ in range(ROUNDS)]
 
 
-async def _produce_for(producer: AsyncProducer, value: bytes, seconds: float) -> float:
-    """Produce for `seconds`; returns the acknowledged batches a second."""
-    started = time.perf_counter()
-    sent = []
-    while time.perf_counter() < started + seconds:
-        sent.append(await producer.send("bench", value))
-        await asyncio.sleep(0)
-    await producer.flush()
-    elapsed_s = time.perf_counter() - started
-    failed = [future.exception() for future in sent if future.exception() is not None]
-    assert not failed, failed[0]
-    return len(sent) / elapsed_s
+def _blocking(nodes: Nodes) -> Line:
+    with load(nodes, BATCH_BYTES, blocking=True) as blocking, load(nodes, BATCH_BYTES) as asyncio_one:
+        pairs = alternate(
+            System(client=blocking, pids=nodes.pids), System(client=asyncio_one, pids=nodes.pids)
+        )
+    return Line(
+        what="blocking producer over the asyncio one, 16 KiB batches",
+        value=statistics.median(one.per_s / other.per_s for one, other in pairs),
+        unit="of its batches/s",
+        detail=f"CPU of a batch {_cpu_us(one for one, _ in pairs):,.0f} us",
+    )
 
 
-def _memory_bytes(data: Path, supervisor: int) -> int:
-    """Returns the resident memory of all processes of the cluster; a shared page counts once for each process."""
-    pids = [supervisor, *(int(path.read_text()) for path in data.glob("*/pid"))]
-    fields = [Path(f"/proc/{pid}/statm").read_text().split() for pid in pids]
-    return sum(int(resident) for _, resident, *_ in fields) * os.sysconf("SC_PAGE_SIZE")
+def _rounds(turns: Iterable[Turn]) -> str:
+    return ", ".join(f"{each.per_s:,.0f}" for each in turns)
 
 
-async def _echo(_: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
-    """Answer each message of a stream with its size, as bare gRPC."""
-    while (request := await read_or_end(context)) is not None:
-        await context.write(len(cast("bytes", request)).to_bytes(4, "big"))
+def _cpu_us(turns: Iterable[Turn]) -> float:
+    return statistics.median(each.cpu_us for each in turns)
 
 
-async def _serve_echo() -> None:
-    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-    handlers = {"Echo": grpc.stream_stream_rpc_method_handler(_echo)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Floor", handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    print(port, flush=True)
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    await server.stop(0)
-
-
-async def _echoes_per_s(port: int) -> float:
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        call = channel.stream_stream("/bench.Floor/Echo", None, None)(None)
-        window = asyncio.Semaphore(ECHO_WINDOW)
-        writer = asyncio.ensure_future(_keep_writing(call, window))
-        started, count = time.perf_counter(), 0
-        while time.perf_counter() < started + ROUND_S:
-            await read_or_end(call)
-            window.release()
-            count += 1
-        writer.cancel()
-        return count / (time.perf_counter() - started)
-
-
-async def _keep_writing(call: grpc.aio.StreamStreamCall[bytes, bytes], window: asyncio.Semaphore) -> None:
-    message = os.urandom(BATCH_BYTES)
-    while True:
-        await window.acquire()
-        await call.write(message)
-
-
-def _floor_line() -> Line:
-    command = [sys.executable, "-m", "bench.cluster", "--serve-echo"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
-        assert server.stdin is not None and server.stdout is not None
-        port = int(server.stdout.readline())
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            rate = runner.run(_echoes_per_s(port))
-        server.stdin.close()
-    detail = f"one hop, {ECHO_WINDOW} in flight; a batch needs three and two answers"
-    return Line(what="bare gRPC stream, 16 KiB messages", value=rate, unit="messages/s", detail=detail)
-
-
-if __name__ == "__main__":
-    keep_freed_memory()
-    with asyncio.Runner(loop_factory=loop_factory()) as serving:
-        serving.run(_serve_echo())
+def _at_most(what: str, value: float, unit: str, mark: float) -> Line:
+    return Line(what=what, value=value, unit=unit, target=mark, lower_is_better=True, peer=f"Kafka {mark:g}")

@@ -1,0 +1,98 @@
+"""Compares this checkout with another commit: three nodes, acks=all, in processes of each that take turns.
+
+`python -m bench paired --before REV [--batch-bytes N] [--rounds N] [--blocking]`. Each round starts a cluster and a
+client with the code of the one, loads it, ends it, and does the same with the other. On a machine with other work the
+CPU time of a batch, of all processes together, is steadier than the batches a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.children import Nodes, code_of
+from bench.cluster import BATCH_BYTES, ROOT, ROUNDS, WARM_UP_S, System, Turn, load
+from bench.table import Line
+
+ROUND_S = 4.0
+# Not slower than before: what is below this is noise on a machine of two cores.
+MARK = 0.97
+
+
+def run(arguments: Sequence[str]) -> list[Line]:
+    """Measure as the command line says: about 20 seconds a round."""
+    parser = argparse.ArgumentParser(prog="python -m bench paired")
+    parser.add_argument("--before", required=True, metavar="REV", help="the commit to compare with")
+    parser.add_argument("--batch-bytes", type=int, default=BATCH_BYTES)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--blocking", action="store_true", help="load with the blocking producer")
+    given = parser.parse_args(arguments)
+    with worktree(given.before) as before:
+        pairs = []
+        for number in range(given.rounds):
+            # Each is first in every second round.
+            trees = (before, ROOT) if number % 2 == 0 else (ROOT, before)
+            turns = {tree: measured(tree, given.batch_bytes, given.blocking) for tree in trees}
+            pairs.append((turns[before], turns[ROOT]))
+    return _lines(given.before, pairs)
+
+
+@contextmanager
+def worktree(revision: str) -> Iterator[Path]:
+    """Checks the commit out into a directory of its own, which is removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="replog-before-") as directory:
+        tree = Path(directory, "tree")
+        _git("worktree", "add", "--detach", str(tree), revision)
+        try:
+            yield tree
+        finally:
+            _git("worktree", "remove", "--force", str(tree))
+
+
+def _git(*arguments: str) -> None:
+    subprocess.run(["git", "-C", str(ROOT), *arguments], check=True, capture_output=True)
+
+
+def measured(tree: Path, batch_bytes: int, blocking: bool) -> Turn:
+    """Starts a cluster and a producer with the code of `tree`, warms them up, and returns one turn of theirs."""
+    with (
+        tempfile.TemporaryDirectory(prefix="replog-bench-") as directory,
+        Nodes(Path(directory, "data"), env=code_of(tree)) as nodes,
+        load(nodes, batch_bytes, tree=tree, blocking=blocking) as client,
+    ):
+        client.read()
+        system = System(client=client, pids=nodes.pids)
+        system.turn(WARM_UP_S)
+        return system.turn(ROUND_S)
+
+
+def _lines(revision: str, pairs: Sequence[tuple[Turn, Turn]]) -> list[Line]:
+    name = revision[:12]
+    rates = [after.per_s / before.per_s for before, after in pairs]
+    costs = [after.cpu_us / before.cpu_us for before, after in pairs]
+    return [
+        Line(
+            what=f"batches/s over those of {name}",
+            value=statistics.median(rates),
+            unit="times",
+            target=MARK,
+            detail=_detail([(before.per_s, after.per_s) for before, after in pairs], "batches/s"),
+        ),
+        Line(
+            what=f"CPU of a batch over that of {name}",
+            value=statistics.median(costs),
+            unit="times",
+            target=1 / MARK,
+            lower_is_better=True,
+            detail=_detail([(before.cpu_us, after.cpu_us) for before, after in pairs], "us"),
+        ),
+    ]
+
+
+def _detail(pairs: Sequence[tuple[float, float]], unit: str) -> str:
+    return "; ".join(f"{before:,.0f} -> {after:,.0f}" for before, after in pairs) + f" {unit}"
