@@ -1,7 +1,7 @@
-"""`python -m bench [storage] [simulate] [cluster]`: every ratio of the project, each against its floor in the same run.
+"""`python -m bench [PART…]`: every figure of the project, each beside its floor or its mark in the same run.
 
-`python -m bench paired --before REV` compares with another commit, `python -m bench scale` measures how the cost of
-the store grows (`scale.py`).
+The parts are storage, simulate, cluster, latency and memory. `python -m bench paired --before REV` compares with
+another commit, `python -m bench scale` measures how the cost of the store grows (`scale.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from bench import scale
 from bench.table import Line, show
 
-PARTS = ("storage", "simulate", "cluster")
+PARTS = ("storage", "simulate", "cluster", "latency", "memory")
 
 
 def main(names: list[str]) -> int:

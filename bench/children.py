@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, final
+from typing import IO, Any, Self, final
 
 STOP_TIMEOUT_S = 60.0
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
@@ -21,9 +21,15 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 class Child:
     """A process that answers each line on its standard input with one line; it ends when the input closes."""
 
-    def __init__(self, arguments: Sequence[str], *, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, arguments: Sequence[str], *, env: Mapping[str, str] | None = None, stderr: IO[str] | None = None
+    ) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
+            [sys.executable, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=env,
         )
 
     @property

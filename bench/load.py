@@ -112,8 +112,8 @@ def answer(value: object) -> None:
     print(json.dumps(value), flush=True)
 
 
-def main() -> None:
-    """Makes the topic, then obeys orders until the standard input closes."""
+def main() -> int:
+    """Makes the topic, then obeys orders until the standard input closes; returns the exit status."""
     parser = argparse.ArgumentParser()
     parser.add_argument("bootstrap")
     parser.add_argument("--batch-bytes", type=int, required=True)
@@ -124,10 +124,11 @@ def main() -> None:
     create_topic(given.bootstrap, topic)
     if given.blocking:
         serve_blocking(given.bootstrap, topic, given.batch_bytes)
-        return
+        return 0
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(serve_asyncio(given.bootstrap, topic, given.batch_bytes))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
