@@ -80,6 +80,7 @@ def run() -> list[Line]:
         lines: list[Line] = []
         for batch_bytes in SIZES:
             lines += _beside_pull(nodes, pull, batch_bytes)
+        lines.append(_pull_with_setting(pull))
         lines.append(_blocking(nodes))
         memory_gib = resident_bytes(nodes.pids) / (1 << 30)
     return [
@@ -124,6 +125,22 @@ def alternate(one: System, other: System) -> list[tuple[Turn, Turn]]:
     one.turn(WARM_UP_S)
     other.turn(WARM_UP_S)
     return [(one.turn(ROUND_S), other.turn(ROUND_S)) for _ in range(ROUNDS)]
+
+
+def _pull_with_setting(pull: Pull) -> Line:
+    """Measure what the nodes' setting of gRPC alone brings, which the floor is without."""
+    with (
+        Pull(with_setting=True) as other,
+        other.client(BATCH_BYTES) as ours,
+        pull.client(BATCH_BYTES) as bare,
+    ):
+        pairs = alternate(System(client=ours, pids=other.pids), System(client=bare, pids=pull.pids))
+    return Line(
+        what="bare pull with the nodes' setting of gRPC, 16 KiB batches",
+        value=statistics.median(one.per_s / other.per_s for one, other in pairs),
+        unit="of the bare pull's batches/s",
+        detail=f"rounds: {_rounds(one for one, _ in pairs)}; CPU of a batch {_cpu_us(one for one, _ in pairs):,.0f} us",
+    )
 
 
 def _blocking(nodes: Nodes) -> Line:

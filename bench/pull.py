@@ -31,6 +31,7 @@ import grpc.aio
 from bench.children import Child
 from bench.load import LATENCY_WARM_UP_S, OVERHEAD_BYTES
 from cluster.local.tuning import keep_freed_memory, loop_factory
+from cluster.shell.engine import FORMER_POLLER, VARIABLE
 from storage.batch import build_batch
 from storage.batch.record import Record
 from storage.codec.crc32c import crc32c
@@ -47,18 +48,26 @@ Context = grpc.aio.ServicerContext[bytes, bytes]
 
 @final
 class Pull:
-    """The bare pull's three nodes; `with` starts and ends them."""
+    """The bare pull's three nodes; `with` starts and ends them.
+
+    gRPC is as it comes, or with the setting of the product's nodes (`cluster/shell/engine.py`).
+    """
+
+    def __init__(self, *, with_setting: bool = False) -> None:
+        self._env = {**os.environ, VARIABLE: FORMER_POLLER if with_setting else ""}
+        self._children = ExitStack()
 
     def __enter__(self) -> Self:
-        self._children = ExitStack()
-        leader = self._children.enter_context(Child(["-m", "bench.pull", "leader"]))
+        leader = self._children.enter_context(self._child("leader"))
         self._port = leader.read()
         followers = [
-            self._children.enter_context(Child(["-m", "bench.pull", "follower", "--port", str(self._port)]))
-            for _ in range(2)
+            self._children.enter_context(self._child("follower", "--port", str(self._port))) for _ in range(2)
         ]
         self.pids = [leader.pid, *(each.pid for each in followers)]
         return self
+
+    def _child(self, *arguments: str) -> Child:
+        return Child(["-m", "bench.pull", *arguments], env=self._env)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -67,8 +76,7 @@ class Pull:
 
     def client(self, batch_bytes: int) -> Child:
         """Returns a new client's process, which takes the orders that `bench/load.py` takes."""
-        size = str(batch_bytes)
-        return Child(["-m", "bench.pull", "client", "--port", str(self._port), "--batch-bytes", size])
+        return self._child("client", "--port", str(self._port), "--batch-bytes", str(batch_bytes))
 
 
 def check(data: memoryview) -> None:

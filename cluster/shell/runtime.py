@@ -6,6 +6,11 @@ other thread. An exception from the core ends the node, because the core's state
 
 from __future__ import annotations
 
+# First, because gRPC reads its settings when it is imported.
+# isort: off
+from cluster.shell import engine  # noqa: F401
+
+# isort: on
 import asyncio
 import logging
 import time
