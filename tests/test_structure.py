@@ -28,8 +28,8 @@ ORDERS = {
     "storage.inspection": "stats verify dump messages",
     "cluster": "commands local shell core rpc",
     "cluster.core": (
-        "node broker controller replica client metadata refusals outbox effects events config fencing messages"
-        " errors"
+        "node broker controller replica client metadata connection refusals outbox effects events config fencing"
+        " messages errors"
     ),
     "cluster.shell": "clients server incoming runtime transport streams wire",
     "sim": (

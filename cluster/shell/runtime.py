@@ -135,6 +135,8 @@ class Runtime:
         self._answers: dict[int, Answer] = {}
         self._arrived: list[Request] = []
         self._calls = 0
+        # Is called after the requests of a turn were passed to the core.
+        self.after_turn: Callable[[], None] = _do_nothing
         self.started = asyncio.Event()
         self._observe = observe or log_observation
         self._notify = notify or _refuse
@@ -192,9 +194,10 @@ class Runtime:
         assert last - arrived[0].call == len(arrived) - 1, (arrived[0].call, last, len(arrived))
         if (core := self._many) is not None:
             self.run(lambda now_ms: core.steps(now_ms, arrived))
-            return
-        for request in arrived:
-            self._step(request)
+        else:
+            for request in arrived:
+                self._step(request)
+        self.after_turn()
 
     def forget(self, call: int) -> None:
         """Drops the core's reply to `call`, because its caller has left, and what waits for it in the core."""
@@ -271,6 +274,10 @@ class Runtime:
         self._timers.cancel_all()
         self._answers.clear()
         self.stopped.set_result(effect)
+
+
+def _do_nothing() -> None:
+    """Waits for no turn."""
 
 
 def _refuse(effect: object) -> NoReturn:

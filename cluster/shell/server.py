@@ -1,42 +1,33 @@
 """A node's gRPC server: its services, health and reflection, in front of a runtime.
 
-A unary call waits for its reply. A stream has a reader (the handler) and a writer task, which merges waiting answers.
 SO_REUSEPORT is off so that a taken port is an error: otherwise a second node would get half of the connections.
 """
 
 from __future__ import annotations
 
-import asyncio
 import errno
-import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from typing import cast, final
+from typing import final
 
 import grpc
 import grpc.aio
-from google.protobuf.message import Message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from cluster.core.messages import RequestBody, ResponseBody
+from cluster.core.connection.rooms import Rooms
 from cluster.rpc.methods import ADMIN, CONTROLLER, DATA, METHODS, REPLICA, Method
-from cluster.shell import streams, wire
-from cluster.shell.incoming import UNARY_BYTES, IncomingStream, Rooms, StreamContext, refuse
+from cluster.shell.incoming import Context, ServedStream, serve_unary
 from cluster.shell.runtime import Runtime
-from cluster.shell.streams import CODECS, StreamCodec
-from cluster.shell.transport import read_or_end
-
-logger = logging.getLogger(__name__)
+from cluster.shell.streams import MAX_MESSAGE_BYTES
 
 BROKER_SERVICES = (REPLICA, DATA, ADMIN)
 CONTROLLER_SERVICES = (CONTROLLER, ADMIN)
-UNARY = "unary"
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.so_reuseport", 0),
-    ("grpc.max_receive_message_length", streams.MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", streams.MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     # Peers ping every 10 s; by default that is too often for an idle connection.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -66,9 +57,6 @@ def check_port_free(host: str, port: int) -> None:
             raise
 
 
-UnaryContext = grpc.aio.ServicerContext[Message, Message]
-
-
 @final
 class NodeServer:
     """The gRPC server of one node: `start` binds and serves; health is NOT_SERVING until `set_serving(True)`."""
@@ -76,6 +64,7 @@ class NodeServer:
     def __init__(self, runtime: Runtime, services: Sequence[str]) -> None:
         self._runtime = runtime
         self.rooms = Rooms()
+        runtime.after_turn = self.rooms.end_turn
         # `health.aio` is set when the module is imported, depending on the version of gRPC.
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
@@ -110,64 +99,25 @@ class NodeServer:
     async def stop(self, grace_s: float = 0.5) -> None:
         await self._server.stop(grace_s)
 
-    def _handler(self, method: Method) -> grpc.RpcMethodHandler[Message, Message]:
+    def _handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
+        # Without serialisers gRPC takes and returns bytes.
         if method.is_stream:
-            codec = CODECS[method.path]
-            return grpc.stream_stream_rpc_method_handler(
-                self._stream_handler(codec),
-                request_deserializer=codec.calls_from_bytes,
-                response_serializer=codec.answers_to_bytes,
-            )
-        return grpc.unary_unary_rpc_method_handler(
-            self._answer_unary,
-            request_deserializer=method.request.FromString,
-            response_serializer=method.response.SerializeToString,
-        )
+            return grpc.stream_stream_rpc_method_handler(self._stream_handler(method.path))
+        return grpc.unary_unary_rpc_method_handler(self._unary_handler(method.path))
 
-    async def _answer_unary(self, message: Message, context: UnaryContext) -> Message:
-        await self._runtime.started.wait()
-        peer = context.peer()
-        try:
-            request = wire.request_from_wire(message)
-        except wire.OutOfBounds as refused:
-            return wire.response_to_wire(refuse(refused, peer))
-        room = self.rooms.enter(peer, UNARY)
-        try:
-            await room.take(UNARY_BYTES)
-            try:
-                return wire.response_to_wire(await self._ask(request))
-            finally:
-                room.release(UNARY_BYTES)
-        finally:
-            self.rooms.leave(peer, UNARY)
+    # grpc.aio inspects a handler: only a coroutine function gets the interface with `read` and `write`.
+    def _stream_handler(self, path: str) -> Callable[[object, Context], Awaitable[None]]:
+        async def serve(_: object, context: Context) -> None:
+            await self._runtime.started.wait()
+            await ServedStream(context, self._runtime, self.rooms, path).serve()
 
-    async def _ask(self, request: RequestBody) -> ResponseBody:
-        """Asks the core; if the client leaves before the answer, the core drops the call."""
-        future: asyncio.Future[ResponseBody] = asyncio.get_running_loop().create_future()
-        call = self._runtime.ask(request, lambda body: None if future.done() else future.set_result(body))
-        try:
-            return await future
-        finally:
-            self._runtime.forget(call)
-
-    def _stream_handler(self, codec: StreamCodec) -> Callable[[object, StreamContext], Awaitable[None]]:
-        # grpc.aio inspects the function: only a coroutine function gets the interface with `read` and `write`.
-        async def serve(_: object, context: StreamContext) -> None:
-            await self._serve_stream(context, codec.path)
-
-        serve.__name__ = codec.path
+        serve.__name__ = path
         return serve
 
-    async def _serve_stream(self, context: StreamContext, path: str) -> None:
-        await self._runtime.started.wait()
-        peer = context.peer()
-        stream = IncomingStream(context, self.rooms.enter(peer, path))
-        writer = asyncio.get_running_loop().create_task(stream.write())
-        try:
-            while (calls := await read_or_end(context)) is not None:
-                for call, body in cast("streams.ReceivedCalls", calls):
-                    await stream.ask(self._runtime, call, body)
-        finally:
-            writer.cancel()
-            stream.end(self._runtime)
-            self.rooms.leave(peer, path)
+    def _unary_handler(self, path: str) -> Callable[[bytes, Context], Awaitable[bytes]]:
+        async def answer(request: bytes, context: Context) -> bytes:
+            await self._runtime.started.wait()
+            return await serve_unary(context, self._runtime, self.rooms, path, request)
+
+        answer.__name__ = path
+        return answer

@@ -1,25 +1,45 @@
-"""The three streams (produce, consumer fetch, replica fetch) as lists of (call, body) pairs.
+"""The codec of connections: the three streams (produce, consumer fetch, replica fetch) and the unary calls.
 
-One protobuf message carries all calls or answers that were waiting when it was written: under load this merges
-acknowledgements, at rest a message holds one pair. A pair names its call, so answers may come in any order.
+A frame of a stream is a list of (call, body) pairs: one protobuf message carries all calls or answers that were waiting
+when it was written. A pair names its call, so answers may come in any order.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar, final
 
-from cluster.core.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from google.protobuf.message import DecodeError, Message
+
+from cluster.core.connection.codec import (
+    Answers,
+    Calls,
+    Malformed,
+    OutOfBounds,
+    ReceivedAnswers,
+    ReceivedCalls,
+    StreamRequest,
+    StreamResponse,
+)
+from cluster.core.messages import (
+    FetchRequest,
+    FetchResponse,
+    ProduceRequest,
+    ProduceResponse,
+    RequestBody,
+    ResponseBody,
+)
 from cluster.rpc import data_pb2, methods, replica_pb2
+from cluster.rpc.methods import UNARY_BY_REQUEST
+from cluster.shell import wire
 from cluster.shell.wire.fetch import (
     fetch_request_from_wire,
     fetch_response_from_wire,
     fill_fetch_request,
     fill_fetch_response,
 )
-from cluster.shell.wire.limits import OutOfBounds, out_of_bounds
+from cluster.shell.wire.limits import out_of_bounds
 from cluster.shell.wire.produce import (
     fill_produce_request,
     fill_produce_response,
@@ -27,29 +47,24 @@ from cluster.shell.wire.produce import (
     produce_response_from_wire,
 )
 
-StreamRequest = FetchRequest | ProduceRequest
-StreamResponse = FetchResponse | ProduceResponse
-Body = TypeVar("Body", StreamRequest, StreamResponse)
-Calls = list[tuple[int, StreamRequest]]
-Answers = list[tuple[int, StreamResponse]]
-# As they are received: what is out of bounds stands in the place of its body.
-ReceivedCalls = list[tuple[int, StreamRequest | OutOfBounds]]
-ReceivedAnswers = list[tuple[int, StreamResponse | OutOfBounds]]
-
 # gRPC's default is 4 MiB, overhead included: too little for one large batch.
 MAX_MESSAGE_BYTES = 64 << 20
-# A message takes no further pair that would bring its records above this size; one pair alone may be larger.
-MERGE_BYTES = 4 << 20
-MERGE_PAIRS = 64
+
+Wire = TypeVar("Wire", bound=Message)
+
+
+def _parse(message: type[Wire], data: bytes) -> Wire:
+    """Returns the message in `data`. Raises Malformed."""
+    try:
+        return message.FromString(data)
+    except DecodeError as error:
+        raise Malformed(f"{len(data)} bytes are no {message.__name__}: {error}") from error
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamCodec:
-    """Converts one stream's lists to bytes and back: its message classes, and the functions that fill and read them.
-
-    Its four methods are the serialisers and deserialisers that gRPC calls.
-    """
+    """Converts one stream's lists to bytes and back: its message classes, and the functions that fill and read them."""
 
     path: str
     request: type[StreamRequest]
@@ -73,8 +88,8 @@ class StreamCodec:
 
     def calls_from_bytes(self, data: bytes) -> ReceivedCalls:
         """Returns the calls of a serialised message, each with its body or with what is out of bounds in it."""
-        received: ReceivedCalls = []
-        for item in self.call_list.FromString(data).calls:
+        received: list[tuple[int, StreamRequest | OutOfBounds]] = []
+        for item in _parse(self.call_list, data).calls:
             body = self.request_from_wire(item.request)
             received.append((item.call, out_of_bounds(body) or body))
         return received
@@ -91,8 +106,8 @@ class StreamCodec:
 
     def answers_from_bytes(self, data: bytes) -> ReceivedAnswers:
         """Returns the answers of a serialised message, each with its body or with what is out of bounds in it."""
-        received: ReceivedAnswers = []
-        for item in self.answer_list.FromString(data).answers:
+        received: list[tuple[int, StreamResponse | OutOfBounds]] = []
+        for item in _parse(self.answer_list, data).answers:
             body = self.response_from_wire(item.response)
             received.append((item.call, out_of_bounds(body) or body))
         return received
@@ -121,33 +136,61 @@ PRODUCE = StreamCodec(
     request_from_wire=produce_request_from_wire,
     response_from_wire=produce_response_from_wire,
 )
-CODECS: dict[str, StreamCodec] = {codec.path: codec for codec in (PRODUCE, CONSUMER_FETCH, REPLICA_FETCH)}
+STREAMS: dict[str, StreamCodec] = {codec.path: codec for codec in (PRODUCE, CONSUMER_FETCH, REPLICA_FETCH)}
 
 
-def codec_of(body: StreamRequest) -> StreamCodec:
-    """Returns the stream of a request. Followers and consumers have one each: neither waits for the other."""
-    if isinstance(body, ProduceRequest):
-        return PRODUCE
-    return REPLICA_FETCH if body.replica_id >= 0 else CONSUMER_FETCH
+@final
+class UnaryCodec:
+    """Converts the messages of unary calls to bytes and back, by the tables of the services and of the bodies."""
+
+    def path_of(self, body: RequestBody) -> str:
+        return _PATHS[type(body)]
+
+    def request_to_bytes(self, body: RequestBody) -> bytes:
+        return wire.request_to_wire(body).SerializeToString()
+
+    def request_from_bytes(self, path: str, data: bytes) -> RequestBody | OutOfBounds:
+        try:
+            return wire.request_from_wire(_parse(methods.BY_PATH[path].request, data))
+        except OutOfBounds as refused:
+            return refused
+
+    def response_to_bytes(self, body: ResponseBody) -> bytes:
+        return wire.response_to_wire(body).SerializeToString()
+
+    def response_from_bytes(self, path: str, data: bytes) -> ResponseBody | OutOfBounds:
+        try:
+            return wire.response_from_wire(_parse(methods.BY_PATH[path].response, data))
+        except OutOfBounds as refused:
+            return refused
 
 
-def record_bytes(body: StreamRequest | StreamResponse) -> int:
-    """Returns the size of the records in a body: 0 for a fetch request and a produce response."""
-    match body:
-        case ProduceRequest() | FetchResponse():
-            return sum(len(partition.records) for partition in body.partitions)
-        case _:
-            return 0
+# The method of each request that travels alone.
+_PATHS: dict[type, str] = {
+    pair.body: UNARY_BY_REQUEST[pair.message].path
+    for pair in wire.REQUESTS
+    if pair.message in UNARY_BY_REQUEST
+}
 
 
-def take_merged(waiting: deque[tuple[int, Body]]) -> list[tuple[int, Body]]:
-    """Removes from `waiting` and returns the oldest pairs that fit into one message, at least one."""
-    assert waiting, "nothing to send"
-    merged = [waiting.popleft()]
-    size_bytes = record_bytes(merged[0][1])
-    while waiting and len(merged) < MERGE_PAIRS:
-        size_bytes += record_bytes(waiting[0][1])
-        if size_bytes > MERGE_BYTES:
-            break
-        merged.append(waiting.popleft())
-    return merged
+@final
+class Codec:
+    """Everything that a connection needs to know of protobuf."""
+
+    def __init__(self) -> None:
+        self.unary = UnaryCodec()
+
+    def stream_of(self, body: StreamRequest) -> StreamCodec:
+        """Returns the stream of a request. Followers and consumers have one each: neither waits for the other."""
+        if isinstance(body, ProduceRequest):
+            return PRODUCE
+        return REPLICA_FETCH if body.replica_id >= 0 else CONSUMER_FETCH
+
+    def stream_at(self, path: str) -> StreamCodec:
+        return STREAMS[path]
+
+    def is_within_bounds(self, body: ResponseBody) -> bool:
+        return out_of_bounds(body) is None
+
+
+CODEC = Codec()

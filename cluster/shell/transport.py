@@ -1,30 +1,29 @@
 """Carries out `Send` effects on gRPC: a channel for each peer, with a stream for each kind of records and unary calls.
 
-Each `Send` gets exactly one answer, a body or a TransportError, at the latest after its timeout. A call to a
-dead peer fails at once instead of waiting for the peer to return: the core decides when to try again.
+The core of the connection (`cluster/core/connection/`) decides; here are the channel, the tasks and the clock. Each
+`Send` gets exactly one answer, a body or a TransportError, at the latest after its timeout. A call to a dead peer fails
+at once instead of waiting for the peer to return: the core decides when to try again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast, final
 
 import grpc
 import grpc.aio
-from google.protobuf.message import Message
 
+from cluster.core.connection.backoff import FIRST_BACKOFF_MS, MAX_BACKOFF_MS
+from cluster.core.connection.codec import Malformed
+from cluster.core.connection.outgoing import NEVER_MS, Answer, Ended, Outgoing, OutgoingStream
 from cluster.core.effects import BOOTSTRAP, Send
 from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
 from cluster.core.messages import FetchRequest, MetadataResponse, ProduceRequest, ResponseBody
-from cluster.rpc.methods import UNARY_BY_REQUEST
-from cluster.shell import streams, wire
-from cluster.shell.streams import StreamCodec, StreamRequest
-from cluster.shell.wire import OutOfBounds
+from cluster.shell.streams import CODEC, MAX_MESSAGE_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -33,12 +32,12 @@ Deliver = Callable[[int, ResponseBody | TransportError], None]
 Address = tuple[str, int]
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
-    ("grpc.max_receive_message_length", streams.MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", streams.MAX_MESSAGE_BYTES),
-    # With the defaults a restarted server is found after 1.7 s; a fail-over should not wait so long.
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # gRPC connects again by itself, at the times of `Backoff`.
+    ("grpc.initial_reconnect_backoff_ms", FIRST_BACKOFF_MS),
+    ("grpc.min_reconnect_backoff_ms", FIRST_BACKOFF_MS),
+    ("grpc.max_reconnect_backoff_ms", MAX_BACKOFF_MS),
     # A killed peer is noticed at once on the loopback; a stopped one or a cut link only by silence.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -56,131 +55,127 @@ class Reader(Protocol):
     async def read(self) -> object: ...
 
 
-async def read_or_end(reader: Reader) -> object | None:
-    """Reads the next message of the peer; None at the end of the stream."""
+async def read_or_end(reader: Reader) -> bytes | None:
+    """Reads the next frame of the peer; None at the end of the stream."""
     received = await reader.read()
-    return None if received is grpc.aio.EOF else received  # type: ignore[attr-defined]
+    return None if received is grpc.aio.EOF else cast("bytes", received)  # type: ignore[attr-defined]
+
+
+def loop_ms() -> int:
+    """Returns the time of the running loop's clock, by which deadlines are kept."""
+    return int(asyncio.get_running_loop().time() * 1000)
 
 
 @final
-class OutgoingStream:
-    """One bidirectional stream to a peer: a reader task, a writer task, and the calls in flight by number.
+class Alarm:
+    """One timer of the loop, which only ever moves to an earlier time, until it rings."""
 
-    Any failure, also the timeout of one call, ends the stream and fails all its calls, as Kafka's client closes the
-    connection: it is unknown which of the other calls were lost too.
-    """
-
-    def __init__(self, channel: grpc.aio.Channel, codec: StreamCodec, deliver: Deliver) -> None:
-        method = channel.stream_stream(
-            codec.path,
-            request_serializer=codec.calls_to_bytes,
-            response_deserializer=codec.answers_from_bytes,
-        )
-        self._call = method(None)
-        self._deliver = deliver
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[tuple[int, StreamRequest]] = deque()
-        # The calls in flight, each with its deadline on the loop's clock in seconds, and its timeout_ms.
-        self._unanswered: dict[int, tuple[float, int]] = {}
-        # One timer serves all calls.
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = math.inf
-        # The waiting calls that expect no reply: they are done once they are written.
-        self._silent: set[int] = set()
-        self._wake = asyncio.Event()
-        self._has_sent_silent = self._is_finishing = False
-        self.is_open = True
-        self._tasks = [self._loop.create_task(self._write()), self._loop.create_task(self._read())]
+        self._handle: asyncio.TimerHandle | None = None
+        self._at_ms = NEVER_MS
 
-    def send(self, call: int, body: StreamRequest, *, timeout_ms: int, expects_reply: bool) -> None:
-        """Queues a call for the writer task; without a reply expected, it ends once it is written."""
-        assert self.is_open, call
-        assert call not in self._unanswered, call
-        deadline = self._loop.time() + timeout_ms / 1000
-        self._unanswered[call] = (deadline, timeout_ms)
-        if deadline < self._timer_at:
-            self._arm(deadline)
-        if not expects_reply:
-            self._silent.add(call)
-            self._has_sent_silent = True
-        self._waiting.append((call, body))
+    def set(self, at_ms: int) -> None:
+        """Lets the alarm ring at `at_ms` or soon after, unless it rings before."""
+        if at_ms >= self._at_ms:
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        self._at_ms = at_ms
+        self._handle = self._loop.call_at((at_ms + 1) / 1000, self._on_time)
+
+    def cancel(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle, self._at_ms = None, NEVER_MS
+
+    def _on_time(self) -> None:
+        self._handle, self._at_ms = None, NEVER_MS
+        self._ring()
+
+
+def _deliver_soon(deliver: Deliver, ended: Ended) -> None:
+    """Delivers by the loop: whoever ends a stream may be inside a step."""
+    loop = asyncio.get_running_loop()
+    for call, body in ended:
+        loop.call_soon(deliver, call, body)
+
+
+@final
+class GrpcStream:
+    """One bidirectional stream of gRPC under an `OutgoingStream`: a reader task, a writer task, and a timer."""
+
+    def __init__(self, channel: grpc.aio.Channel, stream: OutgoingStream, deliver: Deliver) -> None:
+        self.stream = stream
+        # Without serialisers gRPC takes and returns bytes.
+        self._call = channel.stream_stream(stream.codec.path, None, None)(None)
+        self._deliver = deliver
+        self._alarm = Alarm(self._on_time)
+        self._wake = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._write()), loop.create_task(self._read())]
+
+    def wake(self) -> None:
+        """Writes what waits, and keeps its deadline."""
+        assert self.stream.is_open, self.stream.codec.path
+        self._alarm.set(self.stream.alarm_ms)
         self._wake.set()
 
     def fail(self, reason: str) -> None:
-        """Ends the stream and fails every call in flight; they are delivered by the loop, not inside this call."""
-        if not self.is_open:
-            return
-        self.is_open = False
+        """Ends the stream and fails every call in flight."""
+        self._close(self.stream.end(reason))
+
+    def _close(self, ended: Ended) -> None:
+        assert not self.stream.is_open, self.stream.codec.path
         self._call.cancel()
         for task in self._tasks:
             task.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
-        for call in self._unanswered:
-            self._loop.call_soon(self._deliver, call, TransportError(reason=reason))
-        self._unanswered.clear()
-        self._waiting.clear()
-
-    def _arm(self, deadline: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._timer_at = self._loop.call_at(deadline, self._on_time), deadline
+        self._alarm.cancel()
+        _deliver_soon(self._deliver, ended)
 
     def _on_time(self) -> None:
-        """Ends the stream if a call is overdue. Else arms the timer for the earliest call without an answer.
-
-        The call that the timer was armed for is mostly answered by then.
-        """
-        assert self.is_open, "a timer outlived its stream"
-        self._timer, self._timer_at = None, math.inf
-        if not self._unanswered:
-            return
-        deadline, timeout_ms = min(self._unanswered.values())
-        if deadline <= self._loop.time():
-            self.fail(f"no answer in {timeout_ms} ms")
+        ended = self.stream.on_time(loop_ms())
+        if not self.stream.is_open:
+            self._close(ended)
         else:
-            self._arm(deadline)
-        assert self._timer is not None or not self.is_open, len(self._unanswered)
+            assert not ended, len(ended)
+            self._alarm.set(self.stream.alarm_ms)
 
     async def finish(self) -> None:
         """Waits until the peer has read the calls that expect no reply (acks=0), at most FINISH_TIMEOUT_S."""
-        if not self.is_open or not self._has_sent_silent:
+        if not self.stream.is_open or not self.stream.has_sent_silent:
             return
-        assert not self._is_finishing, "finished twice"
-        self._is_finishing = True
+        self.stream.finish()
         self._wake.set()
         await asyncio.wait(self._tasks, timeout=FINISH_TIMEOUT_S)
 
     async def _write(self) -> None:
+        stream = self.stream
         try:
-            while not self._is_finishing:
+            while True:
+                while (frame := stream.next_frame()) is not None:
+                    await self._call.write(frame)
+                    stream.on_written()
+                if stream.is_finishing:
+                    break
                 await self._wake.wait()
                 self._wake.clear()
-                while self._waiting:
-                    merged = streams.take_merged(self._waiting)
-                    await self._call.write(merged)
-                    if self._silent:
-                        self._forget_calls_without_reply(merged)
             await self._call.done_writing()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
             # The reader gets the status of an ended stream, which says more than the failed write.
             logger.debug("write failed error=%r", error)
 
-    def _forget_calls_without_reply(self, written: streams.Calls) -> None:
-        for call, _ in written:
-            if call in self._silent:
-                self._silent.discard(call)
-                self._unanswered.pop(call, None)
-
     async def _read(self) -> None:
         reason = "the peer ended the stream"
         try:
-            while (answers := await read_or_end(self._call)) is not None:
-                for call, body in cast("streams.ReceivedAnswers", answers):
-                    if self._unanswered.pop(call, None) is not None:
-                        self._deliver(call, _refused(body) if isinstance(body, OutOfBounds) else body)
+            while (frame := await read_or_end(self._call)) is not None:
+                for call, body in self.stream.on_frame(frame):
+                    self._deliver(call, _noted(body))
         except grpc.aio.AioRpcError as error:
             reason = _reason(error)
+        except Malformed as error:
+            reason = str(error)
         except asyncio.CancelledError:
             # grpc.aio raises this also when a closed channel cancelled the call.
             reason = "cancelled"
@@ -196,51 +191,58 @@ class Peer:
         self.address = address
         self._deliver = deliver
         self._channel = grpc.aio.insecure_channel("{}:{}".format(*address), options=CHANNEL_OPTIONS)
-        self._streams: dict[str, OutgoingStream] = {}
-        self._unary: set[asyncio.Task[None]] = set()
+        self._outgoing = Outgoing(CODEC)
+        self._streams: dict[str, GrpcStream] = {}
+        self._unary: dict[int, asyncio.Task[None]] = {}
+        self._alarm = Alarm(self._on_time)
 
     def send(self, effect: Send) -> None:
         """Sends a fetch or a produce request on its stream, any other request as a unary call."""
-        match effect.body:
-            case FetchRequest() | ProduceRequest():
-                stream = self._stream(streams.codec_of(effect.body))
-                timeout_ms, expects_reply = effect.timeout_ms, effect.expects_reply
-                stream.send(effect.call, effect.body, timeout_ms=timeout_ms, expects_reply=expects_reply)
-            case _:
-                task = asyncio.get_running_loop().create_task(self._ask(effect))
-                self._unary.add(task)
-                task.add_done_callback(self._unary.discard)
+        body = effect.body
+        if isinstance(body, (FetchRequest, ProduceRequest)):
+            stream = self._outgoing.send_on_stream(loop_ms(), effect, body)
+            carrier = self._streams.get(stream.codec.path)
+            if carrier is None or carrier.stream is not stream:
+                carrier = self._streams[stream.codec.path] = GrpcStream(self._channel, stream, self._deliver)
+            carrier.wake()
+            return
+        call = effect.call
+        path, frame = self._outgoing.unary.send(loop_ms(), call, body, effect.timeout_ms)
+        task = self._unary[call] = asyncio.get_running_loop().create_task(self._ask(call, path, frame))
+        task.add_done_callback(lambda _: self._unary.pop(call))
+        self._alarm.set(self._outgoing.unary.alarm_ms)
 
-    def _stream(self, codec: StreamCodec) -> OutgoingStream:
-        stream = self._streams.get(codec.path)
-        if stream is None or not stream.is_open:
-            stream = self._streams[codec.path] = OutgoingStream(self._channel, codec, self._deliver)
-        return stream
-
-    async def _ask(self, effect: Send) -> None:
-        request = wire.request_to_wire(effect.body)
-        method = UNARY_BY_REQUEST[type(request)]
-        call = self._channel.unary_unary(
-            method.path, request_serializer=_to_bytes, response_deserializer=method.response.FromString
-        )
-        body: ResponseBody | TransportError = TransportError(reason="closed")
+    async def _ask(self, call: int, path: str, frame: bytes) -> None:
+        unary = self._outgoing.unary
+        answer: Answer | None
         try:
-            body = wire.response_from_wire(await call(request, timeout=effect.timeout_ms / 1000))
+            answer = unary.on_frame(call, await self._channel.unary_unary(path, None, None)(frame))
         except grpc.aio.AioRpcError as error:
-            body = TransportError(reason=_reason(error))
-        except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
-            body = TransportError(reason=str(error))
-        except OutOfBounds as error:
-            body = _refused(error)
-        finally:
-            self._deliver(effect.call, body)
+            answer = unary.fail(call, _reason(error))
+        except (grpc.aio.UsageError, asyncio.InvalidStateError, Malformed) as error:
+            answer = unary.fail(call, str(error))
+        except asyncio.CancelledError:
+            # It has ended already, unless a closed channel cancelled it.
+            answer = unary.fail(call, "cancelled")
+        if answer is not None:
+            self._deliver(call, _noted(answer))
+
+    def _on_time(self) -> None:
+        """Ends the unary calls that are overdue, each alone."""
+        unary = self._outgoing.unary
+        for call, body in unary.on_time(loop_ms()):
+            self._unary[call].cancel()
+            self._deliver(call, body)
+        self._alarm.set(unary.alarm_ms)
 
     async def close(self, reason: str) -> None:
         """Closes the channel; calls still in flight fail with a TransportError."""
         for stream in self._streams.values():
             await stream.finish()
             stream.fail(reason)
-        waiting = tuple(self._unary)
+        self._alarm.cancel()
+        _deliver_soon(self._deliver, self._outgoing.end(reason))
+        waiting = tuple(self._unary.values())
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
@@ -316,14 +318,11 @@ def _has_failed(body: ResponseBody | TransportError) -> bool:
     return isinstance(body, TransportError)
 
 
-def _to_bytes(message: Message) -> bytes:
-    return message.SerializeToString()
-
-
-def _refused(refused: OutOfBounds) -> TransportError:
-    """Returns the end of an exchange whose answer cannot be used; others on the stream go on."""
-    logger.warning("answer out of bounds: %s", refused)
-    return TransportError(reason=f"the answer is out of bounds: {refused}")
+def _noted(body: Answer) -> Answer:
+    """Logs an answer that cannot be used."""
+    if isinstance(body, TransportError):
+        logger.warning("%s", body.reason)
+    return body
 
 
 def _reason(error: grpc.aio.AioRpcError) -> str:

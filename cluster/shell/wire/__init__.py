@@ -1,5 +1,6 @@
 """Converts the core's messages to protobuf and back."""
 
+from cluster.core.connection.codec import OutOfBounds
 from cluster.shell.wire.bodies import (
     REQUESTS,
     RESPONSES,
@@ -9,7 +10,7 @@ from cluster.shell.wire.bodies import (
     response_from_wire,
     response_to_wire,
 )
-from cluster.shell.wire.limits import OutOfBounds, out_of_bounds
+from cluster.shell.wire.limits import out_of_bounds
 
 __all__ = [
     "REQUESTS",

@@ -7,9 +7,9 @@ and its settings is for the core. What is measured in bytes has a second limit, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import final
 
 from cluster.core import messages
+from cluster.core.connection.codec import OutOfBounds
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import RequestBody, ResponseBody
 from cluster.shell.wire.bounds import (
@@ -328,19 +328,10 @@ _IS_WITHIN: dict[type, Callable[[object], bool]] = {
 }
 
 
-@final
-class OutOfBounds(Exception):
-    """A received message with a field outside its bounds. `code` is the error for its sender, `detail` says in words
-    which field it is.
-    """
-
-    def __init__(self, body: Message) -> None:
-        excess = Fields(BOUNDS[type(body)]).excess(body, "")
-        assert excess is not None, type(body)
-        super().__init__(f"{type(body).__name__}: {excess}")
-        self.body, self.code, self.detail = body, excess.code, str(excess)
-
-
 def out_of_bounds(body: Message) -> OutOfBounds | None:
     """Returns what is wrong with the first field of `body` that is out of bounds; None if all are within."""
-    return None if _IS_WITHIN[type(body)](body) else OutOfBounds(body)
+    if _IS_WITHIN[type(body)](body):
+        return None
+    excess = Fields(BOUNDS[type(body)]).excess(body, "")
+    assert excess is not None, type(body)
+    return OutOfBounds(body, excess.code, str(excess))

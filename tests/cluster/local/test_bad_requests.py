@@ -73,7 +73,7 @@ def ask(port: int, body: RequestBody) -> None:
     """Send the request to a node, and wait for its answer, whatever it is."""
     with channel(port) as opened, contextlib.suppress(grpc.RpcError):
         if isinstance(body, (FetchRequest, ProduceRequest)):
-            codec = streams.codec_of(body)
+            codec = streams.CODEC.stream_of(body)
             try:
                 data = codec.calls_to_bytes([(1, body)])
             except ValueError:

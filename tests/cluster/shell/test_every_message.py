@@ -10,11 +10,12 @@ import typing
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
+from cluster.core.connection.incoming import refused_answer
 from cluster.core.effects import Effect, Reply, RunJob, Send, Stop
 from cluster.core.messages import MetadataRequest, MetadataResponse, ProduceRequest, RequestBody, ResponseBody
 from cluster.core.metadata.records import PartitionRecord, TopicRecord
 from cluster.shell import wire
-from cluster.shell.incoming import refuse
+from cluster.shell.streams import CODEC
 from tests.cluster.broker.setup import BrokerSetup
 from tests.cluster.controller.setup import ControllerBench
 from tests.cluster.shell.bounded import beyond, within
@@ -67,7 +68,7 @@ def booted() -> tuple[BrokerSetup, list[Effect]]:
 def check_broker(body: RequestBody) -> None:
     request = received(body)
     if isinstance(request, wire.OutOfBounds):
-        check_answer(refuse(request, "somebody"))
+        check_answer(refused_answer(request, CODEC))
         return
     setup, _ = booted()
     effects = setup.ask(request)

@@ -10,6 +10,9 @@ from typing import cast
 import grpc.aio
 import pytest
 
+from cluster.core.connection import rooms
+from cluster.core.connection.codec import Answers
+from cluster.core.connection.rooms import MOST_CALLS
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
     AlterTopicConfigsRequest,
@@ -26,12 +29,11 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from cluster.rpc import methods
-from cluster.shell import incoming, streams
-from cluster.shell.incoming import MOST_BYTES, MOST_CALLS, Room, Rooms, bytes_held_by
+from cluster.shell import streams
 from tests.cluster.shell.test_server import HOST, Client, Node, client, node, produce, run
 
 MIB = 1 << 20
-RawStream = grpc.aio.StreamStreamCall[streams.Calls, streams.Answers]
+RawStream = grpc.aio.StreamStreamCall[object, object]
 
 
 def fetch_of(topic: str, size_bytes: int, *, max_bytes: int = MIB) -> FetchRequest:
@@ -55,9 +57,9 @@ async def raw_stream(port: int, codec: streams.StreamCodec) -> AsyncIterator[Raw
         yield method(None)
 
 
-async def answers_of(call: RawStream) -> streams.Answers:
+async def answers_of(call: RawStream) -> Answers:
     """The answers in the next message of the stream."""
-    return cast("streams.Answers", await call.read())
+    return cast("Answers", await call.read())
 
 
 async def turns(asking: Client, count: int = 20) -> None:
@@ -73,7 +75,7 @@ def fetches_seen(serving: Node) -> int:
 def test_c6_a_client_that_does_not_read_holds_a_bounded_number_of_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(incoming, "MOST_BYTES", 2 * MIB)
+    monkeypatch.setattr(rooms, "MOST_BYTES", 2 * MIB)
 
     async def check(serving: Node, asking: Client) -> None:
         count = 40
@@ -83,7 +85,7 @@ def test_c6_a_client_that_does_not_read_holds_a_bounded_number_of_answers(
             # HTTP/2 may have taken some answers, which hold no place any more.
             assert fetches_seen(serving) < count // 2
             (room,) = [each for key, each in serving.server.rooms.items() if key[1] == methods.CONSUMER_FETCH]
-            assert 0 < room.held_bytes <= 2 * MIB
+            assert 0 < room.own.held_bytes <= 2 * MIB
             # Another client is served meanwhile, and once this one reads, it gets all.
             assert isinstance(await asking.send(fetch_of("t", 7)), FetchResponse)
             numbers: list[int] = []
@@ -91,7 +93,7 @@ def test_c6_a_client_that_does_not_read_holds_a_bounded_number_of_answers(
                 numbers += [number for number, _ in await answers_of(call)]
             assert numbers == list(range(count))
         await turns(asking)
-        assert all(each.calls == 0 for _, each in serving.server.rooms.items())
+        assert all(each.own.calls == 0 for _, each in serving.server.rooms.items())
 
     run(check)
 
@@ -165,36 +167,6 @@ def test_c5_a_unary_request_out_of_bounds_is_answered_with_the_field() -> None:
         assert serving.core.events == []
 
     run(check)
-
-
-def test_a_room_takes_one_call_of_any_size_and_then_waits() -> None:
-    async def check() -> None:
-        rooms = Rooms()
-        room = rooms.enter("peer", "kind")
-        assert rooms.enter("peer", "kind") is room
-        await room.take(2 * MOST_BYTES)
-        second = asyncio.ensure_future(room.take(1))
-        third = asyncio.ensure_future(room.take(1))
-        await asyncio.sleep(0)
-        assert not second.done() and not third.done()
-        room.release(2 * MOST_BYTES)
-        await asyncio.gather(second, third)
-        room.release(1)
-        room.release(1)
-        rooms.leave("peer", "kind")
-        rooms.leave("peer", "kind")
-        assert rooms.items() == []
-
-    asyncio.run(check())
-
-
-def test_a_fetch_holds_no_more_than_its_answer_may_have() -> None:
-    assert bytes_held_by(fetch_of("t", 0, max_bytes=5)) == 5
-    assert bytes_held_by(FetchRequest(replica_id=1, partitions=(), max_bytes=1 << 30)) == 0
-    large = fetch_of("t", 0, max_bytes=(1 << 31) - 1)
-    assert bytes_held_by(large) == 10 << 20
-    assert bytes_held_by(produce(70)) == 70
-    assert isinstance(Room(), incoming.Room)
 
 
 def test_a_client_without_a_stream_leaves_no_room_behind() -> None:

@@ -182,7 +182,7 @@ def test_a_silent_peer_is_a_transport_error_after_the_timeout() -> None:
     async def check(_: Node, asking: Client) -> None:
         answer = await asking.send(CreateTopicRequest(name="never"), timeout_ms=30)
         assert isinstance(answer, TransportError)
-        assert "DEADLINE_EXCEEDED" in answer.reason
+        assert answer.reason == "no answer in 30 ms"
 
     run(check)
 

@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster.core.connection.codec import Answers, Calls
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import FetchResponse, MetadataRequest, RequestBody, ResponseBody
 from cluster.rpc import common_pb2, data_pb2, methods, replica_pb2
@@ -55,11 +56,11 @@ def test_every_response_survives_the_wire(cls: type) -> None:
     round_trip()
 
 
-@pytest.mark.parametrize("codec", streams.CODECS.values(), ids=lambda codec: codec.path)
+@pytest.mark.parametrize("codec", streams.STREAMS.values(), ids=lambda codec: codec.path)
 def test_a_list_of_a_stream_survives_in_its_order_under_its_calls(codec: streams.StreamCodec) -> None:
     @settings(max_examples=25, deadline=None)
     @given(_listed(codec.request), _listed(codec.response))
-    def round_trip(calls: streams.Calls, answers: streams.Answers) -> None:
+    def round_trip(calls: Calls, answers: Answers) -> None:
         assert codec.calls_from_bytes(codec.calls_to_bytes(calls)) == calls
         assert codec.answers_from_bytes(codec.answers_to_bytes(answers)) == answers
 

@@ -1,0 +1,1 @@
+"""The core of a connection: streams and unary calls as frames of bytes, without any I/O."""

@@ -1,0 +1,265 @@
+"""The side of a connection that sends requests: its calls in flight by number, and their deadlines.
+
+A stream ends by any failure, also by the time-out of one call, and fails all its calls then, as Kafka's client closes
+the connection: it is unknown which of the other calls were lost too. A unary call fails alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import final
+
+from cluster.core.connection.codec import Codec, OutOfBounds, StreamCodec, StreamRequest, UnaryCodec
+from cluster.core.connection.merging import take_merged
+from cluster.core.effects import Send
+from cluster.core.events import TransportError
+from cluster.core.messages import RequestBody, ResponseBody
+
+Answer = ResponseBody | TransportError
+# What ended, each with the number of its call.
+Ended = list[tuple[int, Answer]]
+# Later than any time.
+NEVER_MS = 1 << 62
+
+
+@final
+class Deadlines:
+    """The calls without an answer, in order of sending, each with its deadline.
+
+    `alarm_ms` is when `overdue` should be asked next, NEVER_MS for not at all. It may be too early, because the call
+    that set it is mostly answered by then.
+    """
+
+    __slots__ = ("_calls", "alarm_ms")
+
+    def __init__(self) -> None:
+        self._calls: dict[int, tuple[int, int]] = {}
+        self.alarm_ms = NEVER_MS
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def add(self, now_ms: int, call: int, timeout_ms: int) -> None:
+        """Adds a call that is sent now."""
+        assert call not in self._calls, call
+        deadline_ms = now_ms + timeout_ms
+        self._calls[call] = (deadline_ms, timeout_ms)
+        if deadline_ms < self.alarm_ms:
+            self.alarm_ms = deadline_ms
+
+    def remove(self, call: int) -> bool:
+        """Removes a call that has ended. Returns whether it was there."""
+        return self._calls.pop(call, None) is not None
+
+    def take_all(self) -> list[int]:
+        """Removes and returns all calls."""
+        calls, self._calls, self.alarm_ms = list(self._calls), {}, NEVER_MS
+        return calls
+
+    def overdue(self, now_ms: int) -> list[tuple[int, int]]:
+        """Returns the calls whose time is over, each with its timeout in ms, and sets the alarm for the others."""
+        late = [
+            (call, timeout_ms)
+            for call, (deadline_ms, timeout_ms) in self._calls.items()
+            if deadline_ms <= now_ms
+        ]
+        left = [deadline_ms for deadline_ms, _ in self._calls.values() if deadline_ms > now_ms]
+        self.alarm_ms = min(left, default=NEVER_MS)
+        assert self.alarm_ms > now_ms, (self.alarm_ms, now_ms)
+        return late
+
+
+def _no_answer(timeout_ms: int) -> str:
+    return f"no answer in {timeout_ms} ms"
+
+
+def _usable(body: ResponseBody | OutOfBounds) -> Answer:
+    """Returns an answer as the core gets it. One out of bounds ends its own call, and others go on."""
+    if isinstance(body, OutOfBounds):
+        return TransportError(reason=f"the answer is out of bounds: {body}")
+    return body
+
+
+@final
+class OutgoingStream:
+    """One stream to a peer, until it ends. Each call gets exactly one answer, from one of the methods that return them.
+
+    The shell writes a frame (`next_frame`), then says `on_written`, and asks again. `codec` has the stream's name.
+    """
+
+    def __init__(self, codec: StreamCodec) -> None:
+        self.codec = codec
+        self.is_open = True
+        # Whether nothing is sent any more; the peer is told so once all is written.
+        self.is_finishing = False
+        self.has_sent_silent = False
+        self._waiting: deque[tuple[int, StreamRequest]] = deque()
+        self._unanswered = Deadlines()
+        # The waiting calls that expect no reply, and those in the frame being written: they end when it is written.
+        self._silent: set[int] = set()
+        self._writing: list[int] = []
+
+    @property
+    def alarm_ms(self) -> int:
+        """When `on_time` should be called next."""
+        return self._unanswered.alarm_ms
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls have not ended."""
+        return len(self._unanswered)
+
+    @property
+    def has_frame(self) -> bool:
+        return bool(self._waiting)
+
+    def send(
+        self, now_ms: int, call: int, body: StreamRequest, *, timeout_ms: int, expects_reply: bool
+    ) -> None:
+        """Queues a call for the next frame. Without a reply expected, it ends once it is written."""
+        assert self.is_open, call
+        assert not self.is_finishing, call
+        self._unanswered.add(now_ms, call, timeout_ms)
+        if not expects_reply:
+            self._silent.add(call)
+            self.has_sent_silent = True
+        self._waiting.append((call, body))
+
+    def next_frame(self) -> bytes | None:
+        """Returns the bytes of the oldest waiting calls, as many as belong into one frame; None if none waits."""
+        if not self._waiting:
+            return None
+        assert not self._writing, self._writing
+        merged = take_merged(self._waiting)
+        if self._silent:
+            self._writing = [call for call, _ in merged if call in self._silent]
+        return self.codec.calls_to_bytes(merged)
+
+    def on_written(self) -> None:
+        """Ends the calls of the last frame that expect no reply."""
+        for call in self._writing:
+            self._silent.discard(call)
+            self._unanswered.remove(call)
+        self._writing = []
+
+    def on_frame(self, data: bytes) -> Ended:
+        """Returns the answers in a frame of the peer; an answer to a call that has ended is dropped."""
+        answers = self.codec.answers_from_bytes(data)
+        return [(call, _usable(body)) for call, body in answers if self._unanswered.remove(call)]
+
+    def on_time(self, now_ms: int) -> Ended:
+        """Ends the stream if a call is overdue; else sets the alarm for the earliest call without an answer."""
+        late = self._unanswered.overdue(now_ms) if self.is_open else []
+        return self.end(_no_answer(late[0][1])) if late else []
+
+    def end(self, reason: str) -> Ended:
+        """Ends the stream and fails every call in flight. An ended stream stays as it is."""
+        if not self.is_open:
+            return []
+        self.is_open = False
+        self._waiting.clear()
+        self._silent.clear()
+        self._writing = []
+        failed: Ended = [(call, TransportError(reason=reason)) for call in self._unanswered.take_all()]
+        assert self.in_flight == 0, self.in_flight
+        return failed
+
+    def finish(self) -> None:
+        """Sends nothing any more: once `has_frame` is false, the peer is told so."""
+        assert self.is_open, "finished after its end"
+        assert not self.is_finishing, "finished twice"
+        self.is_finishing = True
+
+
+@final
+class UnaryCalls:
+    """The unary calls to a peer: no order among them, and each fails alone."""
+
+    def __init__(self, codec: UnaryCodec) -> None:
+        self._codec = codec
+        self._unanswered = Deadlines()
+        self._paths: dict[int, str] = {}
+
+    @property
+    def alarm_ms(self) -> int:
+        """When `on_time` should be called next."""
+        return self._unanswered.alarm_ms
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls have not ended."""
+        return len(self._unanswered)
+
+    def is_in_flight(self, call: int) -> bool:
+        return call in self._paths
+
+    def send(self, now_ms: int, call: int, body: RequestBody, timeout_ms: int) -> tuple[str, bytes]:
+        """Begins a call; returns the method's name and the frame of the request."""
+        path = self._codec.path_of(body)
+        self._unanswered.add(now_ms, call, timeout_ms)
+        self._paths[call] = path
+        return path, self._codec.request_to_bytes(body)
+
+    def on_frame(self, call: int, data: bytes) -> Answer | None:
+        """Returns the answer in a frame of the peer; None where the call has ended."""
+        path = self._paths.get(call)
+        if path is None:
+            return None
+        answer = _usable(self._codec.response_from_bytes(path, data))
+        self._remove(call)
+        return answer
+
+    def fail(self, call: int, reason: str) -> TransportError | None:
+        """Ends a call without an answer; returns None where it has ended."""
+        return TransportError(reason=reason) if self._remove(call) else None
+
+    def on_time(self, now_ms: int) -> Ended:
+        """Ends the calls that are overdue."""
+        failed: Ended = []
+        for call, timeout_ms in self._unanswered.overdue(now_ms):
+            self._remove(call)
+            failed.append((call, TransportError(reason=_no_answer(timeout_ms))))
+        return failed
+
+    def end(self, reason: str) -> Ended:
+        """Fails every call in flight."""
+        self._paths.clear()
+        return [(call, TransportError(reason=reason)) for call in self._unanswered.take_all()]
+
+    def _remove(self, call: int) -> bool:
+        was_there = self._unanswered.remove(call)
+        assert was_there == (call in self._paths), call
+        self._paths.pop(call, None)
+        return was_there
+
+
+@final
+class Outgoing:
+    """All calls of this process to one peer: a stream of each kind, begun again after its end, and the unary calls."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self.unary = UnaryCalls(codec.unary)
+        self._streams: dict[str, OutgoingStream] = {}
+
+    @property
+    def streams(self) -> list[OutgoingStream]:
+        """The streams that are open."""
+        return [stream for stream in self._streams.values() if stream.is_open]
+
+    def send_on_stream(self, now_ms: int, effect: Send, body: StreamRequest) -> OutgoingStream:
+        """Queues a call on its stream, and begins the stream if it is not open. Returns the stream."""
+        codec = self._codec.stream_of(body)
+        stream = self._streams.get(codec.path)
+        if stream is None or not stream.is_open:
+            stream = self._streams[codec.path] = OutgoingStream(codec)
+        stream.send(
+            now_ms, effect.call, body, timeout_ms=effect.timeout_ms, expects_reply=effect.expects_reply
+        )
+        return stream
+
+    def end(self, reason: str) -> Ended:
+        """Ends all streams and calls."""
+        failed = [each for stream in self._streams.values() for each in stream.end(reason)]
+        self._streams.clear()
+        return [*failed, *self.unary.end(reason)]

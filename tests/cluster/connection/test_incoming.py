@@ -1,0 +1,302 @@
+"""The side of a connection that answers: room, merging, refusals, and what happens when the client leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cluster.core.connection.codec import Malformed, OutOfBounds
+from cluster.core.connection.incoming import IncomingCall, IncomingStream
+from cluster.core.connection.merging import bytes_held_by
+from cluster.core.connection.rooms import MOST_BYTES, MOST_CALLS, UNARY, UNARY_BYTES, Rooms
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    RequestBody,
+    ResponseBody,
+    TopicPartition,
+)
+from cluster.rpc import methods
+from cluster.shell.streams import CODEC, CONSUMER_FETCH
+from tests.cluster.connection.bodies import fetch, fetched, frame_of, produce
+
+PATH = methods.CONSUMER_FETCH
+METADATA = f"/{methods.DATA}/Metadata"
+
+
+class FakeNode:
+    """A receiver that keeps what it is asked until the test answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[RequestBody] = []
+        self.answers: dict[int, Callable[[ResponseBody], None]] = {}
+        self.forgotten: list[int] = []
+
+    def ask(self, body: RequestBody, answer: Callable[[ResponseBody], None]) -> int:
+        self.asked.append(body)
+        self.answers[len(self.asked)] = answer
+        return len(self.asked)
+
+    def ask_without_reply(self, body: RequestBody) -> None:
+        self.asked.append(body)
+
+    def forget(self, call: int) -> None:
+        self.forgotten.append(call)
+
+
+class Setup:
+    """A node with rooms, and streams of clients into it."""
+
+    def __init__(self, **limits: int) -> None:
+        self.node = FakeNode()
+        self.rooms = Rooms(**limits)
+        self.refused: list[OutOfBounds] = []
+        self.woken: list[str] = []
+
+    def stream(self, peer: str = "a", path: str = PATH) -> IncomingStream:
+        return IncomingStream(
+            CODEC, path, self.rooms.enter(peer, path), self.node,
+            wake=lambda: self.woken.append(peer), on_refused=self.refused.append,
+        )  # fmt: skip
+
+    def answer(self, number: int, body: ResponseBody) -> None:
+        self.node.answers.pop(number)(body)
+
+
+def answers_in(frame: bytes | None) -> list[int]:
+    """The numbers of the calls that a frame answers."""
+    assert frame is not None
+    return [call for call, _ in CONSUMER_FETCH.answers_from_bytes(frame)]
+
+
+def test_an_answer_has_the_clients_number_whatever_the_order() -> None:
+    setup = Setup()
+    stream = setup.stream()
+    assert stream.on_frame(frame_of(CODEC, (70, fetch(1)), (71, fetch(2)), (72, fetch(3))))
+    setup.answer(3, fetched(3))
+    setup.answer(1, fetched(1))
+    assert answers_in(stream.next_frame()) == [72, 70]
+    stream.on_written()
+    assert stream.next_frame() is None and not stream.is_idle
+    setup.answer(2, fetched(2))
+    assert answers_in(stream.next_frame()) == [71]
+    stream.on_written()
+    assert stream.is_idle
+
+
+def test_a_number_that_a_client_uses_twice_is_answered_twice() -> None:
+    setup = Setup()
+    stream = setup.stream()
+    stream.on_frame(frame_of(CODEC, (1, fetch(3)), (1, fetch(4))))
+    for number in (1, 2):
+        setup.answer(number, fetched(number))
+    assert answers_in(stream.next_frame()) == [1, 1]
+
+
+def test_c6_an_answer_holds_its_place_until_it_is_written() -> None:
+    setup = Setup()
+    stream = setup.stream()
+    (room,) = [room for _, room in setup.rooms.items()]
+    stream.on_frame(frame_of(CODEC, (1, fetch(500))))
+    assert (room.own.calls, room.own.held_bytes) == (1, 500)
+    setup.answer(1, fetched(20))
+    assert (room.own.calls, room.own.held_bytes) == (1, 20)
+    assert stream.next_frame() is not None
+    assert room.own.calls == 1
+    stream.on_written()
+    assert (room.own.calls, room.own.held_bytes) == (0, 0)
+    assert (room.node.calls, room.node.held_bytes) == (0, 0)
+
+
+def test_c6_a_connection_without_room_is_not_read_until_an_answer_is_written() -> None:
+    setup = Setup()
+    stream = setup.stream()
+    whole = fetch(10 << 20)
+    count = MOST_BYTES // (10 << 20)
+    assert not stream.on_frame(frame_of(CODEC, *[(call, whole) for call in range(count + 2)]))
+    assert len(setup.node.asked) == count and not stream.is_ready
+    setup.answer(1, fetched(10 << 20))
+    assert len(setup.node.asked) == count
+    assert stream.next_frame() is not None
+    stream.on_written()
+    assert len(setup.node.asked) == count + 1 and not stream.is_ready
+    setup.answer(2, fetched(0))
+    # The answer is small: what it does not need is free before it is written.
+    assert len(setup.node.asked) == count + 2 and stream.is_ready
+    assert setup.woken
+
+
+def test_c8_a_connection_has_a_bounded_number_of_calls_in_the_core() -> None:
+    setup = Setup()
+    stream = setup.stream()
+    stream.on_frame(frame_of(CODEC, *[(call, fetch(0)) for call in range(MOST_CALLS + 9)]))
+    assert len(setup.node.asked) == MOST_CALLS
+
+
+def test_a_single_call_of_any_size_has_room() -> None:
+    setup = Setup(node_bytes=5)
+    stream = setup.stream(path=methods.PRODUCE)
+    assert stream.on_frame(frame_of(CODEC, (1, produce(100))))
+    assert len(setup.node.asked) == 1
+
+
+def test_c6_a_node_has_a_bounded_number_of_calls_of_a_kind_in_flight() -> None:
+    setup = Setup(node_calls=3)
+    first, second = setup.stream("a"), setup.stream("b")
+    assert first.on_frame(frame_of(CODEC, *[(call, fetch(0)) for call in range(3)]))
+    # A connection without a call has room for one, however full the node is; its second waits.
+    assert not second.on_frame(frame_of(CODEC, (1, fetch(0)), (2, fetch(0))))
+    assert len(setup.node.asked) == 4
+    # Calls of another kind have limits of their own.
+    assert setup.stream("a", methods.REPLICA_FETCH).on_frame(frame_of(CODEC, (1, fetch(0, replica_id=2))))
+    for number in (1, 2):
+        setup.answer(number, fetched(0))
+    assert first.next_frame() is not None
+    first.on_written()
+    assert second.is_ready and len(setup.node.asked) == 6
+
+
+def test_c6_a_node_holds_a_bounded_number_of_bytes_of_answers() -> None:
+    setup = Setup(node_bytes=100)
+    first, second = setup.stream("a"), setup.stream("b")
+    first.on_frame(frame_of(CODEC, (1, fetch(60)), (2, fetch(0))))
+    setup.answer(1, fetched(60))
+    setup.rooms.end_turn()
+    assert second.on_frame(frame_of(CODEC, (1, fetch(0))))
+    assert not second.on_frame(frame_of(CODEC, (2, fetch(41))))
+    assert second.is_ready is False
+    assert first.next_frame() is not None
+    first.on_written()
+    assert second.is_ready
+
+
+def test_a_fetch_that_waits_in_the_core_holds_no_bytes_of_the_node() -> None:
+    setup = Setup(node_bytes=100)
+    streams = [setup.stream(peer) for peer in "abc"]
+    for stream in streams:
+        stream.on_frame(frame_of(CODEC, (1, fetch(0)), (2, fetch(90))))
+    assert [stream.is_ready for stream in streams] == [True, False, False]
+    setup.rooms.end_turn()
+    # The first waits in the core now; each turn lets one more of this size in.
+    assert [stream.is_ready for stream in streams] == [True, True, False]
+    setup.rooms.end_turn()
+    assert all(stream.is_ready for stream in streams)
+    assert setup.rooms.node(PATH).held_bytes == 90
+
+
+def test_rooms_that_wait_for_the_node_are_served_in_order() -> None:
+    setup = Setup(node_calls=2)
+    first = setup.stream("a")
+    first.on_frame(frame_of(CODEC, (1, fetch(0)), (2, fetch(0))))
+    later = [setup.stream(peer) for peer in "bc"]
+    for stream in later:
+        stream.on_frame(frame_of(CODEC, (1, fetch(0)), (2, fetch(0))))
+    for number in (1, 2):
+        setup.answer(number, fetched(0))
+    assert first.next_frame() is not None
+    first.on_written()
+    # Two places are free of four that were taken: still full.
+    assert [stream.is_ready for stream in later] == [False, False]
+    setup.answer(3, fetched(0))
+    assert later[0].next_frame() is not None
+    later[0].on_written()
+    assert [stream.is_ready for stream in later] == [True, False]
+
+
+def test_acks_0_takes_no_place_and_has_no_answer() -> None:
+    setup = Setup()
+    stream = setup.stream(path=methods.PRODUCE)
+    stream.on_frame(frame_of(CODEC, (1, produce(5, acks=0))))
+    assert len(setup.node.asked) == 1 and stream.is_idle
+
+
+def test_c5_a_call_out_of_bounds_is_answered_and_the_stream_goes_on() -> None:
+    setup = Setup()
+    stream = setup.stream()
+    stream.on_frame(frame_of(CODEC, (4, FetchRequest(replica_id=-7, partitions=())), (5, fetch(1))))
+    frame = stream.next_frame()
+    assert frame is not None
+    ((call, body),) = CONSUMER_FETCH.answers_from_bytes(frame)
+    assert call == 4 and isinstance(body, FetchResponse) and body.error is ErrorCode.INVALID_REQUEST
+    assert len(setup.node.asked) == 1 and "replica_id" in setup.refused[0].detail
+
+
+def test_bytes_that_are_no_frame_are_malformed() -> None:
+    with pytest.raises(Malformed):
+        Setup().stream().on_frame(b"\xff\xff garbage")
+
+
+def test_c8_what_a_client_left_is_dropped_in_the_core_and_frees_its_places() -> None:
+    setup = Setup()
+    stream, other = setup.stream(), setup.stream()
+    calls = [(call, fetch(0)) for call in range(MOST_CALLS + 1)]
+    stream.on_frame(frame_of(CODEC, *calls))
+    assert not other.on_frame(frame_of(CODEC, (1, fetch(0))))
+    setup.answer(1, fetched(3))
+    stream.end()
+    assert setup.node.forgotten == list(range(2, MOST_CALLS + 1))
+    assert other.is_ready and len(setup.node.asked) == MOST_CALLS + 1
+    other.end()
+    for _ in range(2):
+        setup.rooms.leave("a", PATH)
+    assert setup.rooms.items() == [] and setup.rooms.node(PATH).calls == 0
+
+
+def unary(setup: Setup, written: list[bytes]) -> IncomingCall:
+    return IncomingCall(
+        CODEC,
+        setup.rooms.enter("a", UNARY),
+        setup.node,
+        write=written.append,
+        on_refused=setup.refused.append,
+    )
+
+
+def test_a_unary_call_holds_its_place_until_it_ends() -> None:
+    setup, written = Setup(), list[bytes]()
+    call = unary(setup, written)
+    call.on_frame(METADATA, CODEC.unary.request_to_bytes(MetadataRequest()))
+    (room,) = [room for _, room in setup.rooms.items()]
+    assert (room.own.calls, room.own.held_bytes) == (1, UNARY_BYTES)
+    setup.answer(1, MetadataResponse(cluster_id="c"))
+    assert CODEC.unary.response_from_bytes(METADATA, written[0]) == MetadataResponse(cluster_id="c")
+    call.end()
+    assert room.own.calls == 0 and setup.node.forgotten == []
+
+
+def test_unary_calls_above_the_limit_wait_and_one_that_left_is_not_asked() -> None:
+    setup, written = Setup(), list[bytes]()
+    calls = [unary(setup, written) for _ in range(66)]
+    for call in calls:
+        call.on_frame(METADATA, CODEC.unary.request_to_bytes(MetadataRequest()))
+    assert len(setup.node.asked) == MOST_BYTES // UNARY_BYTES == 64
+    calls[64].end()
+    calls[0].end()
+    assert setup.node.forgotten == [1] and len(setup.node.asked) == 65
+    calls[65].end()
+    assert setup.node.forgotten == [1, 65]
+
+
+def test_c5_the_answer_to_a_name_that_is_too_long_does_not_repeat_it() -> None:
+    setup, written = Setup(), list[bytes]()
+    request = ListOffsetsRequest(topic_partition=TopicPartition("t" * 300, 0), timestamp=-1)
+    path = CODEC.unary.path_of(request)
+    call = unary(setup, written)
+    call.on_frame(path, CODEC.unary.request_to_bytes(request))
+    body = CODEC.unary.response_from_bytes(path, written[0])
+    assert isinstance(body, ListOffsetsResponse)
+    assert body.error is ErrorCode.INVALID_TOPIC_EXCEPTION and body.topic_partition == TopicPartition("", 0)
+    call.end()
+
+
+def test_a_fetch_holds_no_more_than_its_answer_may_have() -> None:
+    assert bytes_held_by(fetch(5)) == 5
+    assert bytes_held_by(FetchRequest(replica_id=1, partitions=(), max_bytes=1 << 30)) == 0
+    assert bytes_held_by(fetch((1 << 31) - 1)) == 10 << 20
+    assert bytes_held_by(produce(70)) == 70

@@ -1,0 +1,173 @@
+"""The side of a connection that asks: correlation, deadlines, merging, calls without reply, and ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.core.connection.backoff import FIRST_BACKOFF_MS, MAX_BACKOFF_MS, Backoff
+from cluster.core.connection.codec import Malformed, StreamRequest
+from cluster.core.connection.merging import MERGE_BYTES, MERGE_PAIRS
+from cluster.core.connection.outgoing import NEVER_MS, Outgoing, OutgoingStream
+from cluster.core.events import TransportError
+from cluster.core.messages import MetadataRequest, MetadataResponse
+from cluster.shell.streams import CODEC, CONSUMER_FETCH, PRODUCE, REPLICA_FETCH
+from tests.cluster.connection.bodies import fetch, produce, produced, send
+
+
+def stream_with(*calls: int, timeout_ms: int = 1_000) -> OutgoingStream:
+    """A stream with calls that were sent at time 0 and written."""
+    stream = OutgoingStream(PRODUCE)
+    for call in calls:
+        stream.send(0, call, produce(call), timeout_ms=timeout_ms, expects_reply=True)
+    while stream.next_frame() is not None:
+        stream.on_written()
+    return stream
+
+
+def sizes_of(frame: bytes | None) -> list[int]:
+    """The calls in a frame."""
+    assert frame is not None
+    return [call for call, _ in PRODUCE.calls_from_bytes(frame)]
+
+
+def test_answers_find_their_calls_in_any_order_and_each_only_once() -> None:
+    stream = stream_with(1, 2, 3)
+    frame = PRODUCE.answers_to_bytes([(3, produced(30)), (1, produced(10))])
+    assert stream.on_frame(frame) == [(3, produced(30)), (1, produced(10))]
+    assert stream.on_frame(frame) == []
+    assert stream.in_flight == 1
+
+
+def test_the_calls_of_one_turn_are_one_frame() -> None:
+    stream = OutgoingStream(PRODUCE)
+    for call in (1, 2, 3):
+        stream.send(0, call, produce(call), timeout_ms=9, expects_reply=True)
+    assert sizes_of(stream.next_frame()) == [1, 2, 3]
+    stream.on_written()
+    assert stream.next_frame() is None
+
+
+def test_a_frame_has_bounded_bytes_and_pairs_but_at_least_one_call() -> None:
+    stream = OutgoingStream(PRODUCE)
+    for call, size_bytes in ((1, MERGE_BYTES + 1), (2, MERGE_BYTES), (3, 1)):
+        stream.send(0, call, produce(size_bytes), timeout_ms=9, expects_reply=True)
+    for call in range(4, 4 + MERGE_PAIRS):
+        stream.send(0, call, produce(0), timeout_ms=9, expects_reply=True)
+    taken = []
+    while (frame := stream.next_frame()) is not None:
+        taken.append(sizes_of(frame))
+        stream.on_written()
+    assert taken == [[1], [2], list(range(3, 3 + MERGE_PAIRS)), [3 + MERGE_PAIRS]]
+
+
+def test_a_time_out_ends_the_stream_and_fails_every_call_in_flight() -> None:
+    stream = stream_with(1, timeout_ms=500)
+    stream.send(100, 2, produce(2), timeout_ms=5_000, expects_reply=True)
+    assert stream.alarm_ms == 500
+    assert stream.on_time(499) == [] and stream.is_open
+    late = TransportError(reason="no answer in 500 ms")
+    assert stream.on_time(500) == [(1, late), (2, late)]
+    assert not stream.is_open and not stream.has_frame and stream.end("again") == []
+    assert stream.on_frame(PRODUCE.answers_to_bytes([(2, produced(2))])) == []
+
+
+def test_an_alarm_for_an_answered_call_moves_to_the_next_deadline() -> None:
+    stream = stream_with(1, timeout_ms=500)
+    stream.send(100, 2, produce(2), timeout_ms=5_000, expects_reply=True)
+    stream.on_frame(PRODUCE.answers_to_bytes([(1, produced(0))]))
+    assert stream.on_time(500) == []
+    assert stream.is_open and stream.alarm_ms == 5_100
+    stream.on_frame(PRODUCE.answers_to_bytes([(2, produced(0))]))
+    assert stream.on_time(5_100) == [] and stream.alarm_ms == NEVER_MS
+
+
+def test_a_call_without_reply_ends_once_it_is_written() -> None:
+    stream = OutgoingStream(PRODUCE)
+    stream.send(0, 1, produce(1, acks=0), timeout_ms=50, expects_reply=False)
+    stream.send(0, 2, produce(2), timeout_ms=90, expects_reply=True)
+    assert stream.next_frame() is not None and stream.in_flight == 2
+    stream.on_written()
+    assert stream.in_flight == 1
+    assert stream.on_time(50) == [] and stream.is_open
+
+
+def test_a_call_without_reply_that_is_not_written_in_time_fails() -> None:
+    stream = OutgoingStream(PRODUCE)
+    stream.send(0, 1, produce(1, acks=0), timeout_ms=50, expects_reply=False)
+    assert stream.on_time(50) == [(1, TransportError(reason="no answer in 50 ms"))]
+
+
+def test_an_answer_out_of_bounds_ends_its_own_call_and_others_go_on() -> None:
+    stream = stream_with(1, 2)
+    ((call, body),) = stream.on_frame(PRODUCE.answers_to_bytes([(1, produced(-7))]))
+    assert call == 1 and isinstance(body, TransportError)
+    assert "out of bounds" in body.reason and "base_offset" in body.reason
+    assert stream.on_frame(PRODUCE.answers_to_bytes([(2, produced(2))])) == [(2, produced(2))]
+
+
+def test_bytes_that_are_no_frame_are_malformed() -> None:
+    with pytest.raises(Malformed):
+        stream_with(1).on_frame(b"\xff\xff garbage")
+
+
+def test_a_finishing_stream_writes_what_waits_and_is_then_done() -> None:
+    stream = OutgoingStream(PRODUCE)
+    stream.send(0, 1, produce(1, acks=0), timeout_ms=50, expects_reply=False)
+    stream.finish()
+    assert stream.is_finishing and stream.has_frame
+    assert sizes_of(stream.next_frame()) == [1]
+    assert not stream.has_frame
+
+
+def test_each_kind_of_record_has_its_stream_and_a_new_one_after_its_end() -> None:
+    outgoing = Outgoing(CODEC)
+    bodies: tuple[StreamRequest, ...] = (produce(1), fetch(1), fetch(1, replica_id=2))
+    opened = [outgoing.send_on_stream(0, send(call, body), body) for call, body in enumerate(bodies)]
+    assert [stream.codec for stream in opened] == [PRODUCE, CONSUMER_FETCH, REPLICA_FETCH]
+    opened[0].end("broken")
+    assert outgoing.streams == opened[1:]
+    again = outgoing.send_on_stream(0, send(9, bodies[0]), bodies[0])
+    assert again is not opened[0] and again.is_open
+    assert [call for call, _ in outgoing.end("closed")] == [9, 1, 2]
+    assert outgoing.streams == []
+
+
+def test_the_time_out_of_a_unary_call_ends_that_call_alone() -> None:
+    calls = Outgoing(CODEC).unary
+    path, frame = calls.send(0, 1, MetadataRequest(), 100)
+    assert CODEC.unary.request_from_bytes(path, frame) == MetadataRequest()
+    calls.send(0, 2, MetadataRequest(), 300)
+    assert calls.alarm_ms == 100
+    assert calls.on_time(100) == [(1, TransportError(reason="no answer in 100 ms"))]
+    answer = CODEC.unary.response_to_bytes(MetadataResponse(cluster_id="c"))
+    assert calls.on_frame(1, answer) is None
+    assert calls.on_frame(2, answer) == MetadataResponse(cluster_id="c")
+    assert calls.in_flight == 0 and calls.fail(2, "late") is None
+
+
+def test_unary_answers_come_in_any_order() -> None:
+    calls = Outgoing(CODEC).unary
+    for call in (1, 2):
+        calls.send(0, call, MetadataRequest(), 100)
+    answers = {
+        call: calls.on_frame(call, CODEC.unary.response_to_bytes(MetadataResponse(cluster_id=str(call))))
+        for call in (2, 1)
+    }
+    assert answers == {call: MetadataResponse(cluster_id=str(call)) for call in (1, 2)}
+
+
+def test_a_peer_that_cannot_be_reached_is_tried_less_and_less_often() -> None:
+    backoff = Backoff()
+    assert backoff.may_connect(0)
+    waits, now_ms = [], 0
+    for _ in range(10):
+        backoff.on_failure(now_ms, "refused")
+        assert not backoff.may_connect(now_ms)
+        began_ms = now_ms
+        while not backoff.may_connect(now_ms):
+            now_ms += 1
+        waits.append(now_ms - began_ms)
+    assert waits[:3] == [FIRST_BACKOFF_MS, 80, 128] and waits[-1] == MAX_BACKOFF_MS
+    assert backoff.reason == "refused"
+    backoff.on_success()
+    assert backoff.may_connect(now_ms) and backoff.reason == ""
