@@ -31,7 +31,7 @@ ORDERS = {
         "node broker controller replica client metadata connection refusals outbox effects events config fencing"
         " messages errors"
     ),
-    "cluster.shell": "clients server incoming runtime transport streams wire",
+    "cluster.shell": "clients server incoming runtime transport streams engine wire",
     "sim": (
         "commands seeds_output seeds run seed_range bundled judgement cluster watch story witness faults checkers"
         " hosts disk world scenario bugs"

@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Protocol, final
 
+from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import RunJob, Stop
-from cluster.core.events import Event, JobDone, Shutdown, TransportError
-from cluster.core.messages import FetchMetadataResponse, ResponseBody
+from cluster.core.events import JobDone, Shutdown
+from cluster.core.messages import FetchMetadataResponse
 from sim.disk import PowerLoss, SimDisk
 from sim.disk.life import Dead, Life
-from sim.hosts.shell import Core, Shell, Watcher
+from sim.hosts.shell import Core, Queued, Shell, Watcher
 from sim.world.clock import Clock
-from sim.world.network import Exchange, Network, Reachability
+from sim.world.network import Network, Reachability
 from sim.world.streams import Stream
 from sim.world.time import World
 from sim.world.trace import Trace
@@ -92,8 +93,6 @@ class Node(Shell):
         # `before` or `after`, a kind of job, and the call that strikes then.
         self._crash_point: tuple[str, str, Callable[[], None]] | None = None
         self._job_time = Stream(world.draws, "jobs", name)
-        # Requests that earlier lives did not answer and that are not reset yet.
-        self._orphans: list[Exchange] = []
 
     @property
     def is_up(self) -> bool:
@@ -190,15 +189,9 @@ class Node(Shell):
         self.paused = False
         self.trace.fields(self.world.now_us, self.name, "end", (("how", ending.value),))
         self._node_watcher.on_end(self, lost_power=ending is Ending.POWER, in_order=ending is Ending.STOP)
-        self._orphans += self._inbound.values()
         self._forget()
         if ending is not Ending.POWER:
             self._reset_orphans()
-
-    def _reset_orphans(self) -> None:
-        orphans, self._orphans = self._orphans, []
-        for exchange in orphans:
-            self.network.reset(exchange)
 
     def _unwound(self) -> None:
         """Finish a life that ended inside a call, which raised `Dead`: by an armed write or by an earlier crash."""
@@ -229,13 +222,13 @@ class Node(Shell):
     def _begin_memory(self) -> None:
         super()._begin_memory()
         self._jobs: deque[RunJob] = deque()
-        self._held_metadata: list[tuple[Exchange, FetchMetadataResponse]] = []
+        self._held_metadata: list[tuple[int, Answer, int, int]] = []
         # Whether the first job became due while the node was paused.
         self._is_job_due = False
 
-    def _handle(self, event: Event, exchange: Exchange | None) -> None:
+    def _handle(self, turn: list[Queued]) -> None:
         try:
-            super()._handle(event, exchange)
+            super()._handle(turn)
         except Dead:
             self._unwound()
 
@@ -294,16 +287,15 @@ class Node(Shell):
         """Replay the metadata that waits; what a life that has ended waited for is gone with it."""
         self.holds_metadata = False
         held, self._held_metadata = self._held_metadata, []
-        for exchange, body in held:
-            self.answered(exchange, body)
+        for call, body, source, sent_us in held:
+            self.deliver(call, body, source, sent_us)
 
-    def answered(self, exchange: Exchange, body: ResponseBody | TransportError) -> None:
+    def deliver(self, call: int, body: Answer, source: int, sent_us: int) -> None:
         """Receives an answer; one with metadata may have to wait."""
         if self.holds_metadata and isinstance(body, FetchMetadataResponse):
-            assert exchange.is_over, (self.name, exchange.call)
-            self._held_metadata.append((exchange, body))
+            self._held_metadata.append((call, body, source, sent_us))
         else:
-            super().answered(exchange, body)
+            super().deliver(call, body, source, sent_us)
 
     def resume(self) -> None:
         super().resume()

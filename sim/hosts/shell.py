@@ -1,15 +1,18 @@
-"""The shell of a core in virtual time: feeds the core one event at a time and carries out its effects.
+"""The shell of a core in virtual time: feeds the core the events of a turn and carries out its effects.
 
 It keeps the promises of `cluster/core/effects.py`: one `Response` for each `Send`, timers that replace each other.
-`sim/hosts/node.py` adds the parts that only nodes have: a disk, jobs, and lives that end.
+Requests and answers come and go through `sim/hosts/inbound.py` and `sim/hosts/outbound.py`, which drive the connection
+core of the product. `sim/hosts/node.py` adds the parts that only nodes have: a disk, jobs, and lives that end.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from cluster.core.connection.codec import OutOfBounds
+from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import (
     BOOTSTRAP,
     CancelTimer,
@@ -21,11 +24,13 @@ from cluster.core.effects import (
     SetTimer,
     Stop,
 )
-from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired, TransportError
-from cluster.core.messages import ResponseBody
-from sim.hosts.timers import Deadlines, Timers
+from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired
+from cluster.core.messages import RequestBody, ResponseBody
+from sim.hosts.inbound import Listener
+from sim.hosts.outbound import Dialer
+from sim.hosts.timers import Timers
 from sim.world.clock import Clock
-from sim.world.network import Exchange, Network, Reachability
+from sim.world.network import Connection, Exchange, Kind, Network, Packet, Reachability
 from sim.world.streams import Stream
 from sim.world.time import Actor, World
 from sim.world.trace import Trace, encode_body
@@ -41,6 +46,20 @@ class Core(Protocol):
     def step(self, now_ms: int, event: Event) -> Sequence[object]: ...
 
 
+@runtime_checkable
+class ManyStepping(Protocol):
+    """A core that takes several events in one step."""
+
+    def steps(self, now_ms: int, events: Sequence[Event]) -> Sequence[object]: ...
+
+
+@runtime_checkable
+class Forgetting(Protocol):
+    """A core with requests that wait in it, which it can drop when their sender has left."""
+
+    def forget(self, call: int) -> None: ...
+
+
 class Watcher(Protocol):
     """The watcher of a shell, from outside."""
 
@@ -54,7 +73,8 @@ class Watcher(Protocol):
         """Receives each answer to a request that expects one, before it is sent."""
 
 
-Queued = tuple[Event, Exchange | None]
+# An event with what its line in the trace needs: the request, or who answered and when.
+Queued = tuple[Event, Exchange | tuple[int, int] | None]
 
 
 class Shell:
@@ -73,7 +93,10 @@ class Shell:
         self.paused = False
         self._bootstrap = bootstrap
         self.clock = Clock(world)
-        self.core: Core | None = None
+        self._core: Core | None = None
+        self._takes_many = False
+        # Connections of earlier lives that their other sides were not told of yet.
+        self._orphans: list[Connection] = []
         self.actor = Actor(world.draws, name)
         self._cost = Stream(world.draws, "handling", name)
         self._pick = Stream(world.draws, "bootstrap", name)
@@ -89,10 +112,21 @@ class Shell:
             Stop: self._stop,
         }
 
+    @property
+    def core(self) -> Core | None:
+        """The core of this life; None while there is none."""
+        return self._core
+
+    @core.setter
+    def core(self, core: Core | None) -> None:
+        self._core = core
+        self._takes_many = isinstance(core, ManyStepping)
+
     def _forget(self) -> None:
-        """End the timers and deadlines of the last life and begin with an empty memory."""
+        """End the timers and connections of the last life and begin with an empty memory."""
         self._timers.end()
-        self._deadlines.end()
+        self._orphans += self._dialer.end()
+        self._orphans += self._listener.end()
         self._begin_memory()
 
     def _begin_memory(self) -> None:
@@ -101,37 +135,97 @@ class Shell:
         self._is_waking = False
         self._busy_until_us = 0
         self._timers = Timers(self.world, self.actor, self._on_timer)
-        self._deadlines = Deadlines(self.world, self.actor)
-        self._outstanding: dict[int, Exchange] = {}
-        self._inbound: dict[int, Exchange] = {}
+        self._dialer = Dialer(self, self.world, self.network, self.actor)
+        self._listener = Listener(self, self.network)
+        # The requests that the core has not answered, with what takes the answer.
+        self._inbound: dict[int, tuple[Exchange, Callable[[ResponseBody], None]]] = {}
         self._next_inbound = 1
+        # The requests in the inbox whose senders have left.
+        self._forgotten: set[int] = set()
+        # Packets that came during a pause.
+        self._unread: deque[Packet] = deque()
         self._wait_us = 0
+
+    def _reset_orphans(self) -> None:
+        """Let the machine report to the other sides that the process with these connections has ended."""
+        orphans, self._orphans = self._orphans, []
+        for connection in orphans:
+            self.network.send(Kind.RESET, connection, 0, to_target=connection.dialer.node_id == self.node_id)
 
     def reachability(self) -> Reachability:
         return Reachability.UP if self.core is not None else Reachability.REFUSING
 
-    def accept(self, exchange: Exchange) -> None:
-        """Receives a request from the network and feeds it to the core."""
-        assert exchange.target == self.node_id, (self.name, exchange.target)
+    def receive(self, packet: Packet) -> None:
+        """Receives a packet from the network; a paused process reads it later."""
+        if self.paused:
+            self._unread.append(packet)
+        else:
+            self._read(packet)
+
+    def _read(self, packet: Packet) -> None:
+        life_number = self.life_number
+        if packet.to_target:
+            self._listener.read(packet)
+            self._listener.flush(0)
+        else:
+            self._dialer.read(packet)
+        if self.life_number == life_number:
+            self._go_on()
+
+    def on_broken(self, connection: Connection) -> None:
+        """Learns from the machine that a connection is lost."""
+        if not self._dialer.on_broken(connection):
+            self._listener.end_connection(connection)
+        self._go_on()
+
+    def accept(self, exchange: Exchange, answer: Callable[[ResponseBody], None] | None) -> int:
+        """Passes a request to the core after the events before it; `answer` is called with the reply, if any."""
         call = self._next_inbound
         self._next_inbound = call + 1
         assert call not in self._inbound, (self.name, call)
-        if exchange.expects_reply:
-            self._inbound[call] = exchange
-        self.feed(Request(call=call, body=exchange.body), exchange)
+        if answer is not None:
+            self._inbound[call] = (exchange, answer)
+        self._inbox.append((Request(call=call, body=exchange.body), exchange))
+        return call
 
-    def answered(self, exchange: Exchange, body: ResponseBody | TransportError) -> None:
-        assert self._outstanding.get(exchange.call) is exchange, (self.name, exchange.call)
-        del self._outstanding[exchange.call]
-        self.feed(Response(call=exchange.call, body=body), exchange)
+    def ask_itself(self, body: RequestBody) -> None:
+        """Passes a request to the core that came from nobody, and that nobody waits for."""
+        self.accept(Exchange(source=self, body=body, path="", sent_us=self.world.now_us), None)
+        self._go_on()
 
-    def feed(self, event: Event, exchange: Exchange | None = None) -> None:
+    def forget(self, call: int) -> None:
+        """Drops the reply to a request, and what waits for it in the core, because its sender has left."""
+        if self._inbound.pop(call, None) is None or not isinstance(self._core, Forgetting):
+            return
+        if any(type(event) is Request and event.call == call for event, _ in self._inbox):
+            # The core has not got it yet, and would park it.
+            self._forgotten.add(call)
+        else:
+            self._core.forget(call)
+
+    def on_refused(self, refused: OutOfBounds) -> None:
+        """Learns of a request that was out of bounds; no core sends any."""
+        self._watcher.on_failure(self, refused)
+
+    def deliver(self, call: int, body: Answer, source: int, sent_us: int) -> None:
+        """Receives the answer to a call of the core; one to a life that has just ended is dropped."""
+        if self._core is None:
+            return
+        self._inbox.append((Response(call=call, body=body), (source, sent_us)))
+        self._go_on()
+
+    def feed(self, event: Event) -> None:
         """Handle the event at once if the core is idle, else after the events before it."""
-        if self._inbox or self.paused or self.world.now_us < self._busy_until_us:
-            self._inbox.append((event, exchange))
+        self._inbox.append((event, None))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._inbox or self.paused or self._is_waking:
+            return
+        if self.world.now_us < self._busy_until_us:
             self._wake_later()
         else:
-            self._handle(event, exchange)
+            self._handle_next()
 
     def _wake_later(self) -> None:
         if not self._is_waking and not self.paused:
@@ -145,26 +239,51 @@ class Shell:
         assert self._is_waking, self.name
         self._is_waking = False
         if self._inbox and not self.paused:
-            event, exchange = self._inbox.popleft()
-            self._handle(event, exchange)
-            if self._inbox:
-                self._wake_later()
-        assert not self._inbox or self._is_waking or self.paused, (self.name, len(self._inbox))
+            self._handle_next()
 
-    def _handle(self, event: Event, exchange: Exchange | None) -> None:
-        core = self.core
+    def _handle_next(self) -> None:
+        """Handle the next event; a core that takes several gets all requests that wait in one step."""
+        inbox = self._inbox
+        turn = [inbox.popleft()]
+        if self._takes_many and type(turn[0][0]) is Request:
+            while inbox and type(inbox[0][0]) is Request:
+                turn.append(inbox.popleft())
+        self._handle(turn)
+        # The inbox of a new life is another one.
+        if inbox and inbox is self._inbox:
+            self._wake_later()
+
+    def _handle(self, turn: list[Queued]) -> None:
+        core, now_us = self._core, self.world.now_us
         assert core is not None, f"{self.name} handles an event while it is down"
-        now_us = self.world.now_us
         assert now_us >= self._busy_until_us, (self.name, now_us, self._busy_until_us)
-        self.trace.event(now_us, self.name, *_describe(event, exchange, self.network))
+        for event, origin in turn:
+            self.trace.event(now_us, self.name, *_describe(event, origin, self.network))
+        life_number = self.life_number
         try:
-            effects = core.step(self.world.now_ms, event)
+            if len(turn) == 1:
+                effects = core.step(self.world.now_ms, turn[0][0])
+            else:
+                assert isinstance(core, ManyStepping), self.name
+                effects = core.steps(self.world.now_ms, [event for event, _ in turn])
         except Exception as error:
             self._fail(error)
             return
-        self._wait_us = cost_us = HANDLING_US + self._cost.below(HANDLING_SPREAD_US)
+        self._wait_us = cost_us = HANDLING_US * len(turn) + self._cost.below(HANDLING_SPREAD_US)
         self._busy_until_us = now_us + cost_us
         self.perform(effects)
+        if self.life_number == life_number:
+            self._listener.end_turn()
+            if self._forgotten:
+                self._forget_late(turn)
+
+    def _forget_late(self, turn: list[Queued]) -> None:
+        """Drop what the core has parked by now for senders who left before."""
+        assert isinstance(self._core, Forgetting), self.name
+        for event, _ in turn:
+            if type(event) is Request and event.call in self._forgotten:
+                self._forgotten.remove(event.call)
+                self._core.forget(event.call)
 
     def perform(self, effects: Sequence[object]) -> None:
         """Carry out the effects, observations first: the watcher must know of a state before an answer shows it."""
@@ -179,6 +298,8 @@ class Shell:
                 if self.life_number != life_number:
                     # The life has ended, by `Stop` or by a fault that waited for this effect.
                     return
+        self._dialer.flush(self._wait_us)
+        self._listener.flush(self._wait_us)
 
     def _fail(self, error: Exception) -> None:
         self._watcher.on_failure(self, error)
@@ -187,26 +308,15 @@ class Shell:
         target = effect.to
         if target == BOOTSTRAP:
             target = self._bootstrap[self._pick.below(len(self._bootstrap))]
-        exchange = Exchange(
-            source=self, target=target, call=effect.call, body=effect.body,
-            expects_reply=effect.expects_reply, sent_us=self.world.now_us + self._wait_us,
-        )  # fmt: skip
-        if effect.expects_reply:
-            assert effect.call not in self._outstanding, f"{self.name} used call {effect.call} twice"
-            self._outstanding[effect.call] = exchange
-            self._deadlines.watch(exchange, effect.timeout_ms)
-        else:
-            exchange.is_over = True
-        self.network.request(exchange, self._wait_us)
-        # The network answers later, not inside the sender's step.
-        assert exchange.is_over != effect.expects_reply, (self.name, effect.call)
+        self._dialer.send(effect, target)
 
     def _reply(self, effect: Reply) -> None:
-        exchange = self._inbound.pop(effect.call, None)
-        # A request with acks=0 has no exchange here, because no reply is expected.
-        if exchange is not None:
+        asked = self._inbound.pop(effect.call, None)
+        # A request with acks=0, or one whose sender has left, is not here.
+        if asked is not None:
+            exchange, answer = asked
             self._watcher.on_reply(self, exchange, effect.body)
-            self.network.reply(exchange, effect.body, self._wait_us)
+            answer(effect.body)
 
     def _set_timer(self, effect: SetTimer) -> None:
         self._timers.set(effect.key, max(self.clock.delay_us(effect.at_ms), self._wait_us))
@@ -231,21 +341,30 @@ class Shell:
         self.paused = True
 
     def resume(self) -> None:
+        """Go on: what came is read, then late timers of connections ring, then the core goes on."""
         self.paused = False
-        if self._inbox:
-            self._wake_later()
+        life_number = self.life_number
+        unread, self._unread = self._unread, deque()
+        for packet in unread:
+            self._read(packet)
+            if self.life_number != life_number:
+                return
+        self._dialer.resume()
+        if self.life_number == life_number:
+            self._go_on()
 
 
-def _describe(event: Event, exchange: Exchange | None, network: Network) -> tuple[str, str]:
+def _describe(event: Event, origin: Exchange | tuple[int, int] | None, network: Network) -> tuple[str, str]:
     """Returns the kind and the members of an event's trace line."""
     if isinstance(event, Request):
-        assert exchange is not None
-        members = f'"call":{event.call},"from":"{exchange.source.name}","sent":{exchange.sent_us}'
+        assert isinstance(origin, Exchange), event.call
+        members = (
+            f'"call":{event.call},"from":"{origin.source.name}","sent":{origin.sent_us},"on":"{origin.path}"'
+        )
         return "request", f'{members},"body":{encode_body(event.body)}'
     if isinstance(event, Response):
-        assert exchange is not None
-        source = network.name_of(exchange.target)
-        members = f'"call":{event.call},"from":"{source}","sent":{exchange.replied_us}'
+        assert isinstance(origin, tuple), event.call
+        members = f'"call":{event.call},"from":"{network.name_of(origin[0])}","sent":{origin[1]}'
         return "response", f'{members},"body":{encode_body(event.body)}'
     if isinstance(event, TimerFired):
         return "timer", f'"key":{encode_body(event.key)}'

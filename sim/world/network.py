@@ -1,8 +1,9 @@
-"""The network in virtual time. Each `Send` ends in exactly one answer or `TransportError` at its sender.
+"""The network in virtual time: packets of connections between nodes, over links that fail.
 
-There are two transports. `stream` behaves like TCP: messages between two nodes keep their order, a lost packet is a
-delay that doubles (200 ms, 400 ms, …) until the connection breaks, and no message is delivered twice. `datagram` is
-adversarial: every message may be lost, delivered twice or overtaken.
+A connection has channels: three streams, and one for each unary call. There are two transports. `stream` behaves like
+TCP: a connection is made before its first frame, a lost packet is a delay that doubles (200 ms, 400 ms, …) until the
+connection breaks, and no frame comes twice. Frames keep their order within a channel, and only there. `datagram` is
+adversarial: there is no connection, and every packet may be lost, delivered twice or overtaken.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ from collections import deque
 from enum import Enum
 from typing import Protocol, final
 
-from cluster.core.events import TransportError
-from cluster.core.messages import RequestBody, ResponseBody
+from cluster.core.messages import RequestBody
 from sim.world.streams import Stream
 from sim.world.time import Actor, World
 from sim.world.trace import Trace
@@ -25,20 +25,36 @@ BREAK_US = 3_000_000
 
 
 class Transport(Enum):
-    """The way in which messages travel."""
+    """The way in which packets travel."""
 
     STREAM = "stream"
     DATAGRAM = "datagram"
 
 
 class Reachability(Enum):
-    """The reaction of a machine to messages that arrive for a process."""
+    """The reaction of a machine to packets that arrive for a process."""
 
     UP = "up"
     # The process has ended, and the machine refuses the connection.
     REFUSING = "refusing"
     # The machine has no power and does not answer.
     SILENT = "silent"
+
+
+class Kind(Enum):
+    """What a packet is."""
+
+    CONNECT = "connect"
+    ACCEPT = "accept"
+    REFUSE = "refuse"
+    # Bytes of a channel.
+    FRAME = "frame"
+    # The other side of a channel has read, and more may be written.
+    CREDIT = "credit"
+    # The other side has ended a channel.
+    RESET_CHANNEL = "reset_channel"
+    # The other side has ended the connection.
+    RESET = "reset"
 
 
 class Endpoint(Protocol):
@@ -50,58 +66,76 @@ class Endpoint(Protocol):
 
     def reachability(self) -> Reachability: ...
 
-    def accept(self, exchange: Exchange) -> None:
-        """Receives a request."""
+    def receive(self, packet: Packet) -> None:
+        """Receives a packet of a connection from or to this life."""
 
-    def answered(self, exchange: Exchange, body: ResponseBody | TransportError) -> None:
-        """Receives the end of an exchange that this endpoint began; called once for each."""
+    def on_broken(self, connection: Connection) -> None:
+        """Learns that what it sent on the connection could not be delivered for too long."""
 
 
 @final
 class Exchange:
-    """One request, until it has an answer or an error."""
+    """A request as its receiver has it, until it is answered."""
 
-    __slots__ = (
-        "body",
-        "call",
-        "expects_reply",
-        "is_over",
-        "life_number",
-        "replied_us",
-        "sent_us",
-        "source",
-        "target",
-        "target_life",
-    )
+    __slots__ = ("body", "path", "sent_us", "source")
+
+    def __init__(self, *, source: Endpoint, body: RequestBody, path: str, sent_us: int) -> None:
+        self.source, self.body, self.path, self.sent_us = source, body, path, sent_us
+
+
+@final
+class Connection:
+    """A connection from a life of one process to a life of another."""
+
+    __slots__ = ("dialer", "dialer_life", "last_arrivals_us", "number", "target", "target_life")
+
+    def __init__(self, number: int, dialer: Endpoint, target: int) -> None:
+        self.number, self.dialer, self.target = number, dialer, target
+        self.dialer_life = dialer.life_number
+        # The life that accepted the connection; 0 before, and always 0 for datagrams.
+        self.target_life = 0
+        # When the last packet arrives at the dialer, and at the target.
+        self.last_arrivals_us = [0, 0]
+
+
+@final
+class Lane:
+    """One direction of a channel."""
+
+    __slots__ = ("is_blocked", "last_arrival_us", "unread_bytes")
+
+    def __init__(self) -> None:
+        self.last_arrival_us = 0
+        # What was written and not read yet by the other side.
+        self.unread_bytes = 0
+        # Whether its writer waits until the other side has read.
+        self.is_blocked = False
+
+
+@final
+class Channel:
+    """A stream of a connection, or one unary call; `path` is its method."""
+
+    __slots__ = ("back", "connection", "number", "path", "there")
+
+    def __init__(self, connection: Connection, number: int, path: str) -> None:
+        self.connection, self.number, self.path = connection, number, path
+        # To the target, and back to the dialer.
+        self.there, self.back = Lane(), Lane()
+
+
+@final
+class Packet:
+    """What travels: a frame, or news of a connection or channel. `to_target` says in which direction."""
+
+    __slots__ = ("channel", "connection", "data", "kind", "sent_us", "to_target")
 
     def __init__(
-        self,
-        *,
-        source: Endpoint,
-        target: int,
-        call: int,
-        body: RequestBody,
-        expects_reply: bool,
+        self, kind: Kind, connection: Connection, to_target: bool, channel: Channel | None, data: bytes,
         sent_us: int,
-    ) -> None:
-        self.source, self.target, self.call, self.body = source, target, call, body
-        self.expects_reply, self.sent_us = expects_reply, sent_us
-        self.life_number = source.life_number
-        # The life of the process to which the connection was made; 0 without a connection.
-        self.target_life = 0
-        self.replied_us = -1
-        self.is_over = False
-
-    def finish(self, body: ResponseBody | TransportError) -> None:
-        """End the exchange, unless it is over; an answer to an earlier life of the sender is dropped."""
-        if not self.is_over:
-            self.is_over = True
-            if self.source.life_number == self.life_number:
-                self.source.answered(self, body)
-
-
-# A packet with None carries the request itself, any other its answer.
-Packet = tuple[Exchange, ResponseBody | TransportError | None]
+    ) -> None:  # fmt: skip
+        self.kind, self.connection, self.to_target = kind, connection, to_target
+        self.channel, self.data, self.sent_us = channel, data, sent_us
 
 
 @final
@@ -124,7 +158,7 @@ class Link:
         self.extra_us = 0
         self.loss_percent = 0
         self.last_arrival_us = 0
-        # Packets of a stream that a cut holds up, in order.
+        # Packets that a cut holds up, in order.
         self.held: deque[Packet] = deque()
         self.blocked_since_us = 0
         self.retries = 0
@@ -157,6 +191,7 @@ class Network:
         self.loss_percent, self.duplicate_percent = loss_percent, duplicate_percent
         self._endpoints: dict[int, Endpoint] = {}
         self._links: dict[tuple[int, int], Link] = {}
+        self._connections = self._channels = 0
         self.lost_count = 0
 
     def join(self, endpoint: Endpoint) -> None:
@@ -176,26 +211,32 @@ class Network:
         """Returns the links that were ever used, or struck by a fault."""
         return list(self._links.values())
 
-    def request(self, exchange: Exchange, wait_us: int) -> None:
-        """Send a request in `wait_us`, when the sender has ended its step."""
-        target = self._endpoints[exchange.target]
-        if self.transport is Transport.STREAM and target.reachability() is Reachability.UP:
-            exchange.target_life = target.life_number
-        self._carry(self.link(exchange.source.node_id, exchange.target), (exchange, None), wait_us)
+    def connect(self, dialer: Endpoint, target: int) -> Connection:
+        """Returns a new connection, which the other side does not know yet."""
+        self._connections += 1
+        return Connection(self._connections, dialer, target)
 
-    def reply(self, exchange: Exchange, body: ResponseBody | TransportError, wait_us: int) -> None:
-        exchange.replied_us = self._world.now_us + wait_us
-        self._carry(self.link(exchange.target, exchange.source.node_id), (exchange, body), wait_us)
+    def open(self, connection: Connection, path: str) -> Channel:
+        """Returns a new channel; the other side learns of it by its first frame."""
+        self._channels += 1
+        return Channel(connection, self._channels, path)
 
-    def reset(self, exchange: Exchange) -> None:
-        """Let the machine report that the process with this request has ended, if the link is not cut."""
-        link = self.link(exchange.target, exchange.source.node_id)
-        if self.transport is Transport.STREAM and not link.cuts and not exchange.is_over:
-            self._carry(link, (exchange, TransportError(reason="connection reset")), 0)
+    def reachability_of(self, node_id: int) -> Reachability:
+        return self._endpoints[node_id].reachability()
 
-    def _carry(self, link: Link, packet: Packet, wait_us: int) -> None:
+    def send(
+        self, kind: Kind, connection: Connection, wait_us: int, *, to_target: bool,
+        channel: Channel | None = None, data: bytes = b"",
+    ) -> None:  # fmt: skip
+        """Send a packet in `wait_us`, when the sender has ended its step."""
+        packet = Packet(kind, connection, to_target, channel, data, self._world.now_us + wait_us)
+        dialer = connection.dialer.node_id
+        link = self.link(dialer, connection.target) if to_target else self.link(connection.target, dialer)
         if self.transport is Transport.DATAGRAM:
             self._carry_datagram(link, packet, wait_us)
+        elif kind is Kind.RESET and link.cuts:
+            # The machine says it once; whoever missed it learns it by the answer to the next packet.
+            return
         elif link.cuts or link.held:
             self._hold(link, packet)
         else:
@@ -214,9 +255,19 @@ class Network:
         return delay_us
 
     def _deliver_in_order(self, link: Link, packet: Packet, wait_us: int) -> None:
+        """Deliver after all earlier packets of the channel; the end of a connection comes after everything."""
         now_us = self._world.now_us
-        at_us = max(now_us + wait_us + self._latency_us(link), link.last_arrival_us + 1)
-        link.last_arrival_us = at_us
+        at_us = now_us + wait_us + self._latency_us(link)
+        lasts = packet.connection.last_arrivals_us
+        side = 1 if packet.to_target else 0
+        if (channel := packet.channel) is not None:
+            lane = channel.there if packet.to_target else channel.back
+            at_us = max(at_us, lane.last_arrival_us + 1)
+            lane.last_arrival_us = at_us
+        elif packet.kind is Kind.RESET:
+            at_us = max(at_us, lasts[side] + 1)
+        lasts[side] = max(lasts[side], at_us)
+        assert at_us > now_us, (at_us, now_us)
         self._world.after(link.actor, at_us - now_us, self._arrive, packet)
 
     def _hold(self, link: Link, packet: Packet) -> None:
@@ -242,14 +293,19 @@ class Network:
             self._world.after(link.actor, RETRANSMIT_US << link.retries, self._retry, link)
 
     def _break(self, link: Link) -> None:
-        """Report a broken connection to the senders of held requests; the receivers of held replies time out."""
+        """Report broken connections to the senders of held packets; the other sides do not learn of it."""
         assert link.cuts > 0, (link.source, link.target, link.cuts)
         packets, link.held = link.held, deque()
         assert packets, (link.source, link.target)
         self._note_lost(link, len(packets), "connection broken")
-        for exchange, reply in packets:
-            if reply is None:
-                exchange.finish(TransportError(reason="connection broken"))
+        broken = {packet.connection.number: packet for packet in packets}
+        for packet in broken.values():
+            connection = packet.connection
+            sender, life_number = connection.dialer, connection.dialer_life
+            if not packet.to_target:
+                sender, life_number = self._endpoints[connection.target], connection.target_life
+            if sender.life_number == life_number:
+                sender.on_broken(connection)
 
     def _carry_datagram(self, link: Link, packet: Packet, wait_us: int) -> None:
         percent = max(self.loss_percent, link.loss_percent)
@@ -257,7 +313,11 @@ class Network:
             self._note_lost(link, 1, "cut" if link.cuts else "lost")
             return
         self._world.after(link.actor, wait_us + self._latency_us(link), self._arrive, packet)
-        if self.duplicate_percent and packet[1] is None and link.loss.below(100) < self.duplicate_percent:
+        if (
+            self.duplicate_percent
+            and packet.kind is Kind.FRAME
+            and link.loss.below(100) < self.duplicate_percent
+        ):
             self._world.after(link.actor, wait_us + self._latency_us(link), self._arrive, packet)
 
     def _note_lost(self, link: Link, count: int, why: str) -> None:
@@ -268,15 +328,17 @@ class Network:
         )  # fmt: skip
 
     def _arrive(self, packet: Packet) -> None:
-        exchange, reply = packet
-        if reply is not None:
-            exchange.finish(reply)
+        connection = packet.connection
+        if packet.to_target:
+            endpoint, life_number = self._endpoints[connection.target], connection.target_life
+        else:
+            endpoint, life_number = connection.dialer, connection.dialer_life
+        reachability = endpoint.reachability()
+        if reachability is Reachability.UP and life_number in (0, endpoint.life_number):
+            endpoint.receive(packet)
+        elif reachability is Reachability.SILENT or self.transport is Transport.DATAGRAM:
             return
-        target = self._endpoints[exchange.target]
-        reachability = target.reachability()
-        if reachability is Reachability.UP and exchange.target_life in (0, target.life_number):
-            target.accept(exchange)
-        elif reachability is Reachability.UP:
-            self.reply(exchange, TransportError(reason="connection reset"), 0)
-        elif reachability is Reachability.REFUSING and self.transport is Transport.STREAM:
-            self.reply(exchange, TransportError(reason="connection refused"), 0)
+        elif packet.kind is Kind.CONNECT:
+            self.send(Kind.REFUSE, connection, 0, to_target=False)
+        elif packet.kind is not Kind.RESET:
+            self.send(Kind.RESET, connection, 0, to_target=not packet.to_target)

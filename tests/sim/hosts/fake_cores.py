@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cluster.core.effects import Effect, Observe, Reply, Send, SetTimer
-from cluster.core.events import Event, Request, Response, TransportError
-from cluster.core.messages import MetadataRequest, MetadataResponse, RequestBody, ResponseBody
+from cluster.core.events import Event, Request, Response, TimerFired, TransportError
+from cluster.core.messages import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
+    RequestBody,
+    ResponseBody,
+    TopicPartition,
+)
 from sim.hosts.node import Node, NodeCore, new_disk
 from sim.hosts.shell import Shell
 from sim.world.network import Exchange, Network, Transport
@@ -15,8 +25,18 @@ from sim.world.trace import Trace
 from storage.disk.filesystem import FileSystem
 from storage.draws import Draws
 
+T0 = TopicPartition("t", 0)
 
-def ask(to: int, call: int, number: int = 0, timeout_ms: int = 1_000) -> Send:
+
+def ask(to: int, call: int, number: int = 0, timeout_ms: int = 1_000, replica_id: int = -1) -> Send:
+    """A request on a stream: that of consumers, or of followers for a replica id."""
+    item = FetchPartition(topic_partition=T0, fetch_offset=number)
+    body = FetchRequest(replica_id=replica_id, partitions=(item,))
+    return Send(to=to, call=call, body=body, timeout_ms=timeout_ms)
+
+
+def ask_alone(to: int, call: int, number: int = 0, timeout_ms: int = 1_000) -> Send:
+    """A unary call."""
     return Send(to=to, call=call, body=MetadataRequest(topics=(str(number),)), timeout_ms=timeout_ms)
 
 
@@ -49,12 +69,53 @@ class Echo:
 
     def asked(self) -> list[int]:
         """The numbers of the requests, in the order in which they came."""
-        return [int(echo_of(event.body).cluster_id) for _, event in self.log if isinstance(event, Request)]
+        return [number_in(event.body) for _, event in self.log if isinstance(event, Request)]
 
 
-def echo_of(body: RequestBody) -> MetadataResponse:
+def number_in(body: RequestBody) -> int:
+    if isinstance(body, FetchRequest):
+        return body.partitions[0].fetch_offset
     assert isinstance(body, MetadataRequest) and body.topics is not None
-    return MetadataResponse(cluster_id=body.topics[0])
+    return int(body.topics[0])
+
+
+def echo_of(body: RequestBody) -> ResponseBody:
+    if isinstance(body, FetchRequest):
+        item = FetchPartitionResponse(topic_partition=T0, high_watermark=number_in(body))
+        return FetchResponse(partitions=(item,))
+    return MetadataResponse(cluster_id=str(number_in(body)))
+
+
+class Asker(Echo):
+    """A core that sends one request each millisecond, so that each is a frame of its own."""
+
+    def __init__(self, asks: Sequence[Send], first_ms: int) -> None:
+        super().__init__([timer(str(each), first_ms + each) for each in range(len(asks))])
+        self.asks = asks
+
+    def step(self, now_ms: int, event: Event) -> Sequence[object]:
+        self.log.append((now_ms, event))
+        return [self.asks[int(event.key)]] if isinstance(event, TimerFired) else []
+
+
+class Silent(Echo):
+    """A core that answers nothing, takes several requests at once, and remembers what it was told to forget."""
+
+    def __init__(self, first: Sequence[Effect] = ()) -> None:
+        super().__init__(first)
+        self.turns: list[int] = []
+        self.forgotten: list[int] = []
+
+    def step(self, now_ms: int, event: Event) -> Sequence[object]:
+        return self.steps(now_ms, (event,))
+
+    def steps(self, now_ms: int, events: Sequence[Event]) -> Sequence[object]:
+        self.turns.append(len(events))
+        self.log += [(now_ms, event) for event in events]
+        return []
+
+    def forget(self, call: int) -> None:
+        self.forgotten.append(call)
 
 
 class Onlooker:

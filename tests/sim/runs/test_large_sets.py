@@ -7,7 +7,6 @@ import pytest
 from cluster.core.messages import AlterTopicConfigsRequest
 from sim.bugs import install
 from sim.run import RunResult, Verdict
-from sim.world.network import Exchange
 from tests.sim.runs.cluster_driver import ClusterDriver
 
 
@@ -22,15 +21,7 @@ def lower_segment_bytes(seed: int) -> RunResult:
     request = AlterTopicConfigsRequest(name="t", configs=(("segment.bytes", "200"),))
     controller = driver.node("controller")
     # It comes from the controller itself, which waits for no answer.
-    exchange = Exchange(
-        source=controller,
-        target=controller.node_id,
-        call=1,
-        body=request,
-        expects_reply=False,
-        sent_us=driver.run.world.now_us,
-    )
-    controller.accept(exchange)
+    controller.ask_itself(request)
     driver.pass_time(1_000)
     driver.restart(follower)
     driver.pass_time(2_000)

@@ -1,0 +1,234 @@
+"""The incoming connections of a shell: `cluster/core/connection/` over simulated links, with the codec of real ones."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol, final
+
+from cluster.core.connection.codec import OutOfBounds
+from cluster.core.connection.incoming import IncomingCall, IncomingStream
+from cluster.core.connection.rooms import UNARY, Rooms
+from cluster.core.messages import RequestBody, ResponseBody
+from cluster.shell.streams import CODEC, STREAMS
+from sim.hosts.outbound import WINDOW_BYTES, read
+from sim.world.network import Channel, Connection, Endpoint, Exchange, Kind, Network, Packet, Transport
+
+
+class Host(Endpoint, Protocol):
+    """The shell that is asked."""
+
+    def accept(self, exchange: Exchange, answer: Callable[[ResponseBody], None] | None) -> int:
+        """Passes a request to the core after those before it and returns its number; None: nobody waits for it."""
+
+    def forget(self, call: int) -> None:
+        """Drops the reply to a request, because its sender has left."""
+
+    def on_refused(self, refused: OutOfBounds) -> None:
+        """Learns of a request that was out of bounds."""
+
+
+@final
+class Entrance:
+    """One channel as the core of a connection sees the node behind it."""
+
+    __slots__ = ("_channel", "_host", "sent_us")
+
+    def __init__(self, host: Host, channel: Channel) -> None:
+        self._host, self._channel = host, channel
+        # When the frame was sent that is being read.
+        self.sent_us = -1
+
+    def _exchange(self, body: RequestBody) -> Exchange:
+        source = self._channel.connection.dialer
+        return Exchange(source=source, body=body, path=self._channel.path, sent_us=self.sent_us)
+
+    def ask(self, body: RequestBody, answer: Callable[[ResponseBody], None]) -> int:
+        return self._host.accept(self._exchange(body), answer)
+
+    def ask_without_reply(self, body: RequestBody) -> None:
+        self._host.accept(self._exchange(body), None)
+
+    def forget(self, call: int) -> None:
+        self._host.forget(call)
+
+
+@final
+class Served:
+    """A stream that is served, with the frames that are not read yet, because there is no room."""
+
+    __slots__ = ("channel", "entrance", "stream", "unread")
+
+    def __init__(self, channel: Channel, entrance: Entrance, stream: IncomingStream) -> None:
+        self.channel, self.entrance, self.stream = channel, entrance, stream
+        self.unread: deque[Packet] = deque()
+
+
+@final
+class Listener:
+    """The incoming connections of one life of a shell, their channels by number, and the room that they share."""
+
+    def __init__(self, host: Host, network: Network) -> None:
+        self._host, self._network = host, network
+        self.rooms = Rooms()
+        self._connections: dict[int, Connection] = {}
+        self._streams: dict[int, Served] = {}
+        # The unary calls of each channel: a datagram may come twice.
+        self._calls: dict[int, tuple[Channel, list[IncomingCall]]] = {}
+        # The channels that may have something to write or to read, and answers of unary calls, in order.
+        self._dirty: dict[int, Served] = {}
+        self._answered: list[tuple[Channel, IncomingCall, bytes]] = []
+
+    def read(self, packet: Packet) -> None:
+        """Takes a packet of a client. A channel begins with its first frame."""
+        connection, channel = packet.connection, packet.channel
+        match packet.kind:
+            case Kind.CONNECT:
+                if connection.target_life == 0:
+                    connection.target_life = self._host.life_number
+                    self._connections[connection.number] = connection
+                self._network.send(Kind.ACCEPT, connection, 0, to_target=False)
+            case Kind.FRAME:
+                assert channel is not None, packet.kind
+                if channel.path in STREAMS:
+                    self._read_frame(channel, packet)
+                else:
+                    self._read_call(channel, packet)
+            case Kind.CREDIT:
+                assert channel is not None, packet.kind
+                if (served := self._streams.get(channel.number)) is not None:
+                    self._write(served, 0)
+            case Kind.RESET_CHANNEL:
+                assert channel is not None, packet.kind
+                self._end_channel(channel.number)
+            case Kind.RESET:
+                self.end_connection(connection)
+            case _:
+                raise AssertionError(f"{self._host.name} accepted no connection, and got {packet.kind}")
+
+    def _read_frame(self, channel: Channel, packet: Packet) -> None:
+        served = self._streams.get(channel.number)
+        if served is None:
+            served = self._streams[channel.number] = self._serve(channel)
+        served.unread.append(packet)
+        self._go_on(served)
+
+    def _serve(self, channel: Channel) -> Served:
+        entrance = Entrance(self._host, channel)
+        room = self.rooms.enter(str(channel.connection.number), channel.path)
+        stream = IncomingStream(
+            CODEC, channel.path, room, entrance,
+            wake=partial(self._wake, channel.number), on_refused=self._host.on_refused,
+        )  # fmt: skip
+        return Served(channel, entrance, stream)
+
+    def _wake(self, number: int) -> None:
+        self._dirty[number] = self._streams[number]
+
+    def _go_on(self, served: Served) -> None:
+        """Read the frames that wait, as long as there is room for their calls."""
+        stream = served.stream
+        while served.unread and stream.is_ready:
+            packet = served.unread.popleft()
+            served.entrance.sent_us = packet.sent_us
+            stream.on_frame(packet.data)
+            read(self._network, served.channel, packet, to_target=False)
+
+    def _read_call(self, channel: Channel, packet: Packet) -> None:
+        entrance = Entrance(self._host, channel)
+        entrance.sent_us = packet.sent_us
+        room = self.rooms.enter(str(channel.connection.number), UNARY)
+        call = IncomingCall(
+            CODEC, room, entrance,
+            write=lambda data: self._answered.append((channel, call, data)), on_refused=self._host.on_refused,
+        )  # fmt: skip
+        self._calls.setdefault(channel.number, (channel, []))[1].append(call)
+        call.on_frame(channel.path, packet.data)
+
+    def flush(self, wait_us: int) -> None:
+        """Write in `wait_us` what was answered: of each stream, the answers of this turn are one frame."""
+        while self._answered or self._dirty:
+            answered, self._answered = self._answered, []
+            dirty, self._dirty = self._dirty, {}
+            for channel, call, data in answered:
+                self._send(channel, data, wait_us)
+                self._end_call(channel, call)
+            for served in dirty.values():
+                self._go_on(served)
+                self._write(served, wait_us)
+
+    def _send(self, channel: Channel, data: bytes, wait_us: int) -> None:
+        self._network.send(
+            Kind.FRAME, channel.connection, wait_us, to_target=False, channel=channel, data=data
+        )
+
+    def _write(self, served: Served, wait_us: int) -> None:
+        stream, channel = served.stream, served.channel
+        lane = channel.back
+        is_datagram = self._network.transport is Transport.DATAGRAM
+        while stream.has_frame:
+            lane.is_blocked = lane.unread_bytes >= WINDOW_BYTES
+            if lane.is_blocked:
+                return
+            frame = stream.next_frame()
+            assert frame is not None, channel.path
+            if not is_datagram:
+                lane.unread_bytes += len(frame)
+            self._send(channel, frame, wait_us)
+            stream.on_written()
+        if is_datagram and stream.is_idle and not served.unread:
+            # Nobody says reliably when it ends, and the next frame begins it again.
+            self._end_stream(channel.number)
+
+    def end_turn(self) -> None:
+        """Notes that the requests of this turn are with the core, and reads on where that made room."""
+        self.rooms.end_turn()
+        if self._dirty:
+            self.flush(0)
+
+    def _end_channel(self, number: int) -> None:
+        """The client has ended a stream or call: what waits for it is dropped."""
+        if number in self._streams:
+            self._end_stream(number)
+        channel, calls = self._calls.pop(number, (None, []))
+        for call in calls:
+            assert channel is not None, number
+            self._leave(call, channel)
+
+    def _end_stream(self, number: int) -> None:
+        served = self._streams.pop(number)
+        self._dirty.pop(number, None)
+        served.stream.end()
+        self.rooms.leave(str(served.channel.connection.number), served.channel.path)
+
+    def _end_call(self, channel: Channel, call: IncomingCall) -> None:
+        """The answer of a unary call is written."""
+        _, calls = self._calls.get(channel.number, (channel, []))
+        if call in calls:
+            calls.remove(call)
+            if not calls:
+                del self._calls[channel.number]
+            self._leave(call, channel)
+
+    def _leave(self, call: IncomingCall, channel: Channel) -> None:
+        call.end()
+        self.rooms.leave(str(channel.connection.number), UNARY)
+
+    def end_connection(self, connection: Connection) -> None:
+        """The client is gone, or cannot be reached: all its streams and calls end."""
+        self._connections.pop(connection.number, None)
+        streams = [each for each, served in self._streams.items() if served.channel.connection is connection]
+        calls = [each for each, (channel, _) in self._calls.items() if channel.connection is connection]
+        for number in (*streams, *calls):
+            self._end_channel(number)
+
+    def end(self) -> list[Connection]:
+        """End all of it with the life of the shell, without a word to anybody; returns the connections."""
+        connections = list(self._connections.values())
+        self._connections.clear()
+        self._streams.clear()
+        self._calls.clear()
+        self._dirty.clear()
+        self._answered.clear()
+        return connections

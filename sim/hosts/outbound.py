@@ -1,0 +1,320 @@
+"""The outgoing connections of a shell: `cluster/core/connection/` over simulated links, with the codec of real ones."""
+
+from __future__ import annotations
+
+from typing import Protocol, final
+
+from cluster.core.connection.backoff import Backoff
+from cluster.core.connection.codec import STREAM_REQUESTS
+from cluster.core.connection.outgoing import NEVER_MS, Answer, Ended, Outgoing, OutgoingStream
+from cluster.core.effects import Send
+from cluster.core.events import TransportError
+from cluster.shell.streams import CODEC
+from sim.hosts.timers import Timers
+from sim.world.clock import Clock
+from sim.world.network import (
+    BREAK_US,
+    RETRANSMIT_US,
+    Channel,
+    Connection,
+    Endpoint,
+    Kind,
+    Network,
+    Packet,
+    Transport,
+)
+from sim.world.time import Actor, World
+
+# What may be written to a channel before the other side has read it, as in HTTP/2.
+WINDOW_BYTES = 1 << 16
+_CONNECT = "connect "
+
+
+class Caller(Endpoint, Protocol):
+    """The shell that asks. Clock and alarms are those of its life."""
+
+    paused: bool
+    clock: Clock
+
+    def deliver(self, call: int, body: Answer, source: int, sent_us: int) -> None:
+        """Receives the answer to a call; -1 for `sent_us` where nobody sent it."""
+
+
+@final
+class Peer:
+    """One node that is called: the core of the connection to it, and the connection of this time."""
+
+    __slots__ = (
+        "alarm_ms", "attempts", "backoff", "calls", "channels", "connection", "is_ready", "outgoing", "streams",
+        "target", "unsent",
+    )  # fmt: skip
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.outgoing = Outgoing(CODEC)
+        self.backoff = Backoff()
+        self.connection: Connection | None = None
+        # Whether the other side has accepted the connection.
+        self.is_ready = False
+        # How often the connection was asked for.
+        self.attempts = 0
+        # The channel of each open stream that has written, by path.
+        self.channels: dict[str, Channel] = {}
+        # The open streams, and the unary calls, by the number of their channel.
+        self.streams: dict[int, OutgoingStream] = {}
+        self.calls: dict[int, tuple[int, Channel]] = {}
+        # The unary calls that are not written yet: call, path, frame.
+        self.unsent: list[tuple[int, str, bytes]] = []
+        # When the core will be asked for calls that are overdue.
+        self.alarm_ms = NEVER_MS
+
+    def forget_connection(self) -> None:
+        """Begins as if never connected; the core has ended all calls."""
+        self.connection, self.is_ready, self.attempts = None, False, 0
+        self.channels.clear()
+        self.streams.clear()
+        self.calls.clear()
+        self.unsent.clear()
+
+
+@final
+class Dialer:
+    """The outgoing connections of one life of a shell, each made when it is first used."""
+
+    def __init__(self, host: Caller, world: World, network: Network, actor: Actor) -> None:
+        self._host, self._world, self._network, self._actor = host, world, network, actor
+        self._peers: dict[int, Peer] = {}
+        self._alarms = Timers(world, actor, self._on_alarm)
+        # The peers to which something may have to be written, and the alarms that rang while the host was paused.
+        self._dirty: dict[int, Peer] = {}
+        self._late: list[str] = []
+
+    def send(self, effect: Send, target: int) -> None:
+        """Queues a call; `flush` writes it. While the node cannot be reached, the call fails at once."""
+        peer = self._peers.get(target)
+        if peer is None:
+            peer = self._peers[target] = Peer(target)
+        now_ms = self._host.clock.now_ms()
+        if peer.connection is None and not self._dial(peer, now_ms):
+            self._soon(effect.call, TransportError(reason=peer.backoff.reason), target)
+            return
+        body = effect.body
+        if isinstance(body, STREAM_REQUESTS):
+            alarm_ms = peer.outgoing.send_on_stream(now_ms, effect, body).alarm_ms
+        else:
+            path, frame = peer.outgoing.unary.send(now_ms, effect.call, body, effect.timeout_ms)
+            peer.unsent.append((effect.call, path, frame))
+            alarm_ms = peer.outgoing.unary.alarm_ms
+        self._arm(peer, alarm_ms)
+        self._dirty[target] = peer
+
+    def _soon(self, call: int, body: Answer, target: int) -> None:
+        """Deliver after the step that is running; never inside it."""
+        token = (self._host.life_number, call, body, target)
+        self._world.after(self._actor, 0, self._deliver_later, token)
+
+    def _deliver_later(self, token: tuple[int, int, Answer, int]) -> None:
+        life_number, call, body, target = token
+        if life_number == self._host.life_number:
+            self._host.deliver(call, body, target, -1)
+
+    def _arm(self, peer: Peer, alarm_ms: int) -> None:
+        if alarm_ms < peer.alarm_ms:
+            peer.alarm_ms = alarm_ms
+            self._alarms.set(str(peer.target), self._host.clock.delay_us(alarm_ms))
+
+    def _dial(self, peer: Peer, now_ms: int) -> bool:
+        """Begins a connection. Returns False while the peer was not reachable a moment ago."""
+        assert peer.connection is None, peer.target
+        if not peer.backoff.may_connect(now_ms):
+            return False
+        peer.connection = self._network.connect(self._host, peer.target)
+        peer.is_ready = self._network.transport is Transport.DATAGRAM
+        return True
+
+    def _knock(self, peer: Peer, wait_us: int) -> None:
+        """Ask for the connection; a machine without power may hear it only the second or third time."""
+        assert peer.connection is not None, peer.target
+        self._network.send(Kind.CONNECT, peer.connection, wait_us, to_target=True)
+        self._alarms.set(f"{_CONNECT}{peer.target}", wait_us + (RETRANSMIT_US << peer.attempts))
+        peer.attempts += 1
+
+    def flush(self, wait_us: int) -> None:
+        """Write in `wait_us` what waits: of each stream, the calls of this turn are one frame."""
+        if self._dirty:
+            dirty, self._dirty = self._dirty, {}
+            for peer in dirty.values():
+                self._write(peer, wait_us)
+
+    def _write(self, peer: Peer, wait_us: int) -> None:
+        connection = peer.connection
+        if connection is None:
+            return
+        if not peer.is_ready:
+            if peer.attempts == 0:
+                self._knock(peer, wait_us)
+            return
+        for call, path, frame in peer.unsent:
+            channel = self._network.open(connection, path)
+            peer.calls[channel.number] = (call, channel)
+            self._network.send(Kind.FRAME, connection, wait_us, to_target=True, channel=channel, data=frame)
+        peer.unsent.clear()
+        for stream in peer.outgoing.streams:
+            if stream.has_frame:
+                self._write_stream(peer, connection, stream, wait_us)
+
+    def _write_stream(self, peer: Peer, connection: Connection, stream: OutgoingStream, wait_us: int) -> None:
+        path = stream.codec.path
+        channel = peer.channels.get(path)
+        if channel is None or peer.streams.get(channel.number) is not stream:
+            channel = peer.channels[path] = self._network.open(connection, path)
+            peer.streams[channel.number] = stream
+        lane = channel.there
+        while stream.has_frame:
+            lane.is_blocked = lane.unread_bytes >= WINDOW_BYTES
+            if lane.is_blocked:
+                return
+            frame = stream.next_frame()
+            assert frame is not None, path
+            if self._network.transport is Transport.STREAM:
+                lane.unread_bytes += len(frame)
+            self._network.send(Kind.FRAME, connection, wait_us, to_target=True, channel=channel, data=frame)
+            stream.on_written()
+
+    def read(self, packet: Packet) -> None:
+        """Takes a packet of a node that was called."""
+        peer = self._peers.get(packet.connection.target)
+        if peer is None or peer.connection is not packet.connection:
+            return
+        match packet.kind:
+            case Kind.FRAME:
+                self._read_frame(peer, packet)
+            case Kind.ACCEPT:
+                peer.is_ready = True
+                peer.backoff.on_success()
+                self._write(peer, 0)
+            case Kind.CREDIT:
+                self._write(peer, 0)
+            case Kind.REFUSE:
+                self._fail(peer, "connection refused", is_backing_off=True)
+            case Kind.RESET:
+                self._fail(peer, "connection reset")
+            case Kind.RESET_CHANNEL:
+                self._end_channel(peer, packet)
+            case Kind.CONNECT:
+                raise AssertionError(f"{self._host.name} was asked for its own connection")
+
+    def _read_frame(self, peer: Peer, packet: Packet) -> None:
+        channel = packet.channel
+        assert channel is not None, packet.kind
+        stream = peer.streams.get(channel.number)
+        if stream is not None:
+            read(self._network, channel, packet, to_target=True)
+            self._deliver(stream.on_frame(packet.data), peer.target, packet.sent_us)
+            return
+        if (asked := peer.calls.pop(channel.number, None)) is not None:
+            answer = peer.outgoing.unary.on_frame(asked[0], packet.data)
+            assert answer is not None, asked[0]
+            self._deliver([(asked[0], answer)], peer.target, packet.sent_us)
+
+    def _end_channel(self, peer: Peer, packet: Packet) -> None:
+        """The other side has ended a stream; so do all calls on it."""
+        assert packet.channel is not None, packet.kind
+        stream = peer.streams.pop(packet.channel.number, None)
+        if stream is not None:
+            self._deliver(stream.end("the peer ended the stream"), peer.target, -1)
+
+    def _deliver(self, ended: Ended, target: int, sent_us: int) -> None:
+        for call, body in ended:
+            self._host.deliver(call, body, target, sent_us)
+
+    def _fail(self, peer: Peer, reason: str, *, is_backing_off: bool = False) -> None:
+        """The connection is lost, and all calls with it."""
+        if is_backing_off:
+            peer.backoff.on_failure(self._host.clock.now_ms(), reason)
+        self._alarms.cancel(f"{_CONNECT}{peer.target}")
+        ended = peer.outgoing.end(reason)
+        peer.forget_connection()
+        self._deliver(ended, peer.target, -1)
+
+    def on_broken(self, connection: Connection) -> bool:
+        """Ends a connection on which nothing could be sent for too long. Returns whether it is one of these."""
+        peer = self._peers.get(connection.target)
+        if peer is None or peer.connection is not connection:
+            return False
+        self._fail(peer, "connection broken", is_backing_off=not peer.is_ready)
+        return True
+
+    def _on_alarm(self, key: str) -> None:
+        if self._host.paused:
+            self._late.append(key)
+        elif key.startswith(_CONNECT):
+            self._on_unanswered(self._peers[int(key.removeprefix(_CONNECT))])
+        else:
+            self._on_deadline(self._peers[int(key)])
+
+    def _on_unanswered(self, peer: Peer) -> None:
+        if peer.is_ready or peer.connection is None:
+            return
+        if (RETRANSMIT_US << peer.attempts) - RETRANSMIT_US >= BREAK_US:
+            self._fail(peer, "connection timed out", is_backing_off=True)
+        else:
+            self._knock(peer, 0)
+
+    def _on_deadline(self, peer: Peer) -> None:
+        """Ends what is overdue: a stream with all its calls, a unary call alone."""
+        now_ms = self._host.clock.now_ms()
+        outgoing = peer.outgoing
+        peer.alarm_ms = NEVER_MS
+        ended: Ended = []
+        for stream in outgoing.streams:
+            ended += stream.on_time(now_ms)
+            if not stream.is_open:
+                channel = peer.channels.pop(stream.codec.path, None)
+                if channel is not None and peer.streams.pop(channel.number, None) is not None:
+                    self._hang_up(peer, channel)
+        late = outgoing.unary.on_time(now_ms)
+        if late:
+            self._drop_calls(peer, {call for call, _ in late})
+        alarms = [outgoing.unary.alarm_ms, *[stream.alarm_ms for stream in outgoing.streams]]
+        self._arm(peer, min(alarms))
+        self._deliver([*ended, *late], peer.target, -1)
+
+    def _drop_calls(self, peer: Peer, late: set[int]) -> None:
+        peer.unsent = [each for each in peer.unsent if each[0] not in late]
+        for number, (call, channel) in list(peer.calls.items()):
+            if call in late:
+                del peer.calls[number]
+                self._hang_up(peer, channel)
+
+    def _hang_up(self, peer: Peer, channel: Channel) -> None:
+        """Tell the other side that a channel has ended."""
+        assert peer.connection is not None, peer.target
+        self._network.send(Kind.RESET_CHANNEL, peer.connection, 0, to_target=True, channel=channel)
+
+    def resume(self) -> None:
+        """Ring the alarms that were due during a pause."""
+        late, self._late = self._late, []
+        for key in late:
+            self._on_alarm(key)
+
+    def end(self) -> list[Connection]:
+        """End all of it with the life of the shell, without a word to anybody; returns the connections."""
+        self._alarms.end()
+        connections = [peer.connection for peer in self._peers.values() if peer.connection is not None]
+        self._peers.clear()
+        self._dirty.clear()
+        self._late.clear()
+        return connections
+
+
+def read(network: Network, channel: Channel, packet: Packet, *, to_target: bool) -> None:
+    """Notes that a frame was read; its writer is told so if it waits for that. `to_target`: where the writer is."""
+    if network.transport is Transport.DATAGRAM:
+        return
+    lane = channel.back if to_target else channel.there
+    lane.unread_bytes -= len(packet.data)
+    assert lane.unread_bytes >= 0, (channel.path, lane.unread_bytes)
+    if lane.is_blocked and lane.unread_bytes < WINDOW_BYTES:
+        lane.is_blocked = False
+        network.send(Kind.CREDIT, packet.connection, 0, to_target=to_target, channel=channel)
