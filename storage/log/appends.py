@@ -12,7 +12,13 @@ from typing import Final, final
 from storage.batch import RecordBatch, iterate_batches
 from storage.codec.buffer import Buffer
 from storage.config import INT_MAX, LONG_MAX, LogConfig
-from storage.errors import InvalidRecord, OffsetsExhausted, RecordBatchTooLarge, UnexpectedAppendOffset
+from storage.errors import (
+    InvalidRecord,
+    OffsetsExhausted,
+    RecordBatchTooLarge,
+    StorageError,
+    UnexpectedAppendOffset,
+)
 from storage.leader_epochs import LeaderEpochCache
 from storage.log.append_info import AppendInfo
 from storage.log.flushes import Flushes
@@ -23,6 +29,7 @@ from storage.producers.entry import AppendOrigin, BatchMetadata
 from storage.producers.state import PreparedAppend, ProducerStateManager
 from storage.producers.verification import VerificationGuard
 from storage.segment import LogSegment
+from storage.segment.place import LogOffsetMetadata
 from storage.validation.analysis import analyze, check_in_order, check_produced, largest_batch_bytes
 from storage.validation.batch import validate_and_assign
 from storage.validation.checked import CheckedSet, EpochStart, NumberedSet
@@ -220,13 +227,17 @@ class Appends:
             local.end_at(end, active.base_offset, active.records.size_bytes)
             if prepared is not None:
                 self._commit_producers(prepared)
+            self._producers.reached(end)
+            # A set without a producer id opens no transaction, so the first unstable offset stays.
+            if prepared is not None or self._marks.first_unstable is not None:
+                self._marks.refresh_first_unstable()
+            assert local.log_end_offset == end, (local.log_end, end)
         except OSError as error:
             raise self._online.failed("append", error) from error
-        self._producers.reached(end)
-        # A set without a producer id opens no transaction, so the first unstable offset stays.
-        if prepared is not None or self._marks.first_unstable is not None:
-            self._marks.refresh_first_unstable()
-        assert local.log_end_offset == end, (local.log_end, end)
+        except Exception as error:
+            if not isinstance(error, StorageError) or self._has_written(before):
+                self._online.failed("append", error)
+            raise
         # All fields in order: the constructor would take twice as long.
         return _NEW(
             AppendInfo,
@@ -251,6 +262,12 @@ class Appends:
             f"{self._local.directory}: the log end offset {self._local.log_end_offset} cannot move past {last_offset}, "
             f"the last possible offset is {LONG_MAX}"
         )
+
+    def _has_written(self, log_end_before: int) -> bool:
+        """Whether an append that failed has moved the log end, or has left bytes after it."""
+        active = self._local.segments.active
+        end = LogOffsetMetadata(log_end_before, active.base_offset, active.records.size_bytes)
+        return self._local.log_end != end
 
     def _note_epochs(self, epoch_starts: Sequence[EpochStart]) -> None:
         """Note where leader epochs begin (AP9). Raises InvalidRecord for a batch that no leader has stamped (T32)."""

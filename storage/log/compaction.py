@@ -185,7 +185,7 @@ class Compactions:
         """
         assert old[0].base_offset == cleaned.base_offset, (old[0], cleaned)
         local, bytes_before = self._local, sum(segment.size_bytes for segment in old)
-        with self._online.during("swap"):
+        with self._online.during("swap", refuses=False):
             replaced = replace_segments(
                 local.file_system,
                 local.directory,
@@ -214,7 +214,7 @@ class Compactions:
         local, segment = self._local, self._local.segments.get(base_offset)
         assert segment is not None, base_offset
         assert segment is not local.segments.active, segment
-        with self._online.during("split"):
+        with self._online.during("split", refuses=False):
             split = split_overflowed_segment(
                 local.file_system,
                 local.directory,

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import final
 
 from storage.disk.filesystem import FileSystem
+from storage.errors import StorageError
 from storage.log.local_log import LocalLog
 from storage.log.marks import Marks
 from storage.log.online import Online
@@ -83,22 +84,32 @@ class Flushes:
 
     def roll_unguarded(self, expected_next_offset: int | None, now_ms: int) -> LogSegment:
         """Do what `roll` does, for a caller that handles OSError itself by taking the log offline. Raises OSError."""
-        recovery_point = self._local.recovery_point
-        segment = self._local.roll(expected_next_offset, now_ms)
-        self._producers.reached(segment.base_offset)
+        self._local.check_roll(expected_next_offset)
         try:
-            self._producers.take_snapshot()
-        except OSError:
-            # The snapshot is not on disk, so the recovery point must not pass its offset (T12).
-            self._local.lower_recovery_point(recovery_point)
+            segment = self._roll(expected_next_offset, now_ms)
+        except StorageError as error:
+            # It is no refusal any more, and the log has rolled in part.
+            self._online.failed("roll", error)
             raise
-        self._marks.keep_high_watermark_within_log()
         logger.info("rolled: log=%s base_offset=%d", self._local.directory, segment.base_offset)
         assert segment is self._local.segments.active, (segment, self._local.segments.active)
         assert self._marks.high_watermark <= self._local.log_end_offset, (
             self._marks.high_watermark,
             self._local.log_end,
         )
+        return segment
+
+    def _roll(self, expected_next_offset: int | None, now_ms: int) -> LogSegment:
+        recovery_point = self._local.recovery_point
+        segment = self._local.roll(expected_next_offset, now_ms)
+        self._producers.reached(segment.base_offset)
+        try:
+            self._producers.take_snapshot()
+        except Exception:
+            # The snapshot is not on disk, so the recovery point must not pass its offset (T12).
+            self._local.lower_recovery_point(recovery_point)
+            raise
+        self._marks.keep_high_watermark_within_log()
         return segment
 
     @property
@@ -114,7 +125,7 @@ class Flushes:
         Raises StorageError; the log is offline then.
         """
         prepared = self.prepare(offset)
-        with self._online.during("flush"):
+        with self._online.during("flush", refuses=False):
             prepared()
         self.done(prepared.offset)
 

@@ -185,22 +185,15 @@ class LocalLog:
         offset that a segment has, or that is below the active segment's: nothing has changed then. Raises OSError: the
         log must go offline then.
         """
+        self.check_roll(expected_next_offset)
         new_base = max(expected_next_offset or 0, self.log_end_offset)
         active = self.segments.active
         if new_base in self.segments:
-            if active.base_offset != new_base or active.size_bytes > 0:
-                raise StorageError(
-                    f"{self.directory}: cannot roll to offset {new_base}, a segment begins there already"
-                )
             active.restart(now_ms)
             self._flush_all()
             assert self.segments.active is active, (active, self.segments.active)
             assert active.size_bytes == 0, active
             return active
-        if new_base < active.base_offset:
-            raise StorageError(
-                f"{self.directory}: cannot roll to offset {new_base}, below the active segment at {active.base_offset}"
-            )
         self._remove_stale_files(new_base)
         active.on_become_inactive()
         self._flush_all()
@@ -213,6 +206,20 @@ class LocalLog:
         assert self.segments.active is segment, (segment, self.segments.active)
         assert self.log_end_offset <= segment.base_offset, (self.log_end, segment)
         return segment
+
+    def check_roll(self, expected_next_offset: int | None) -> None:
+        """Raise StorageError if `roll` would: the log has a segment with that base offset, or a later one."""
+        new_base = max(expected_next_offset or 0, self.log_end_offset)
+        active = self.segments.active
+        if new_base in self.segments:
+            if active.base_offset != new_base or active.size_bytes > 0:
+                raise StorageError(
+                    f"{self.directory}: cannot roll to offset {new_base}, a segment begins there already"
+                )
+        elif new_base < active.base_offset:
+            raise StorageError(
+                f"{self.directory}: cannot roll to offset {new_base}, below the active segment at {active.base_offset}"
+            )
 
     def _flush_all(self) -> None:
         for segment in self.segments_to_flush(self.log_end_offset + 1):

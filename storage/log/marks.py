@@ -159,13 +159,13 @@ class Marks:
         if offset <= self.log_start_offset:
             return False
         assert offset <= self._local.log_end_offset, (offset, self._local.log_end)
-        self.log_start_offset = offset
-        self._local.raise_recovery_point(offset)
-        self._epochs.truncate_from_start(offset)
-        with self._online.during("flush epochs"):
+        with self._online.during("flush epochs", refuses=False):
+            self.log_start_offset = offset
+            self._local.raise_recovery_point(offset)
+            self._epochs.truncate_from_start(offset)
             self._epochs.flush()
-        self._producers.on_log_start_offset_incremented(offset)
-        self.refresh_first_unstable()
+            self._producers.on_log_start_offset_incremented(offset)
+            self.refresh_first_unstable()
         assert self._local.recovery_point >= offset, (self._local.recovery_point, offset)
         return True
 

@@ -16,7 +16,8 @@ class Online:
     """The reason why one log is offline, None while it is not.
 
     After an OSError the log is offline for good: that call and every later one raises StorageError (AP16). A failed
-    sync must never be tried again: the kernel may have dropped the pages.
+    sync must never be tried again: the kernel may have dropped the pages. The same holds after any other error in the
+    midst of a change, which is raised as it is: what the log then knows may differ from what its files hold.
     """
 
     __slots__ = ("_directory", "reason")
@@ -30,18 +31,23 @@ class Online:
         if self.reason is not None:
             raise StorageError(f"{self._directory} is offline: {self.reason}")
 
-    def during(self, action: str) -> _During:
-        """Take the log offline, and raise StorageError, if the block raises an OSError."""
-        return _During(self, action)
+    def during(self, action: str, *, refuses: bool = True) -> _During:
+        """Take the log offline, and raise StorageError, if the block raises an OSError.
 
-    def failed(self, action: str, error: OSError) -> StorageError:
-        """Take the log offline because `action` met `error`. Returns the error to raise.
+        The log goes offline for any other error too, which is raised as it is. If the block `refuses`, the exception
+        is a StorageError, by which it says that it has changed nothing.
+        """
+        return _During(self, action, refuses)
+
+    def failed(self, action: str, error: Exception) -> StorageError:
+        """Take the log offline because `action` met `error`. Returns the error to raise for an OSError.
 
         `during` does this for a block. Call `failed` directly for work that runs elsewhere: a prepared flush, a
         compaction.
         """
-        self.reason = f"{action} failed: {error}"
-        logger.error("log offline: log=%s action=%s reason=%s", self._directory, action, error)
+        shown = error if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        self.reason = f"{action} failed: {shown}"
+        logger.error("log offline: log=%s action=%s reason=%s", self._directory, action, shown)
         return StorageError(f"{self._directory}: {self.reason}")
 
     def update_parent_directory(self, directory: str) -> None:
@@ -51,10 +57,10 @@ class Online:
 
 @final
 class _During:
-    __slots__ = ("_action", "_online")
+    __slots__ = ("_action", "_online", "_refuses")
 
-    def __init__(self, online: Online, action: str) -> None:
-        self._online, self._action = online, action
+    def __init__(self, online: Online, action: str, refuses: bool) -> None:
+        self._online, self._action, self._refuses = online, action, refuses
 
     def __enter__(self) -> None:
         return None
@@ -64,3 +70,7 @@ class _During:
     ) -> None:
         if isinstance(error, OSError):
             raise self._online.failed(self._action, error) from error
+        is_refusal = self._refuses and isinstance(error, StorageError)
+        # A crash unwinds as another BaseException, which nobody may answer.
+        if isinstance(error, Exception) and not is_refusal and self._online.reason is None:
+            self._online.failed(self._action, error)

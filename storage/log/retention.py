@@ -121,9 +121,9 @@ class Retention:
         return found
 
     def delete(self, oldest: list[LogSegment], now_ms: int) -> None:
-        """Remove the oldest segments from the log and raise the log start offset above them. Raises OSError.
+        """Remove the oldest segments from the log and raise the log start offset above them.
 
-        The log rolls first if no segment would be left (RT3, RT8).
+        The log rolls first if no segment would be left (RT3, RT8). Raises StorageError, OSError.
         """
         doomed, segments = oldest, self._local.segments
         if len(doomed) == len(segments):
@@ -137,9 +137,10 @@ class Retention:
         assert first_left is not None, self._local.directory
         # This comes before the removal: a read between the two would find offsets without a segment (KAFKA-16073).
         self._marks.maybe_increment_log_start_offset(first_left.base_offset)
-        for segment in doomed:
-            self._retire(segment)
-        self._producers.delete_snapshots_of(doomed)
+        with self._online.during("delete old segments", refuses=False):
+            for segment in doomed:
+                self._retire(segment)
+            self._producers.delete_snapshots_of(doomed)
         logger.info("old segments deleted: log=%s segments=%d", self._local.directory, len(doomed))
         assert segments.base_offsets[0] == first_left.base_offset, (self._local.directory, first_left)
 

@@ -62,7 +62,7 @@ class Truncation:
         if offset < 0:
             raise ValueError(f"cannot truncate to offset {offset}: the offset must not be negative")
         self._online.check()
-        with self._online.during("truncate"):
+        with self._online.during("truncate", refuses=False):
             if offset >= self._local.log_end_offset:
                 self._epochs.truncate_from_end(self._local.log_end_offset)
                 self._epochs.flush()
@@ -98,7 +98,7 @@ class Truncation:
         Raises StorageError.
         """
         self._online.check()
-        with self._online.during("truncate"):
+        with self._online.during("truncate", refuses=False):
             self._truncate_fully(offset, log_start_offset, now_ms)
 
     def _truncate_fully(self, offset: int, log_start_offset: int | None, now_ms: int) -> None:

@@ -162,11 +162,20 @@ def test_ap16_an_error_of_the_disk_takes_the_log_offline_for_every_verb() -> Non
     assert log.log_end_offset == 3
 
 
-def test_ap16_an_error_that_is_not_the_disks_leaves_the_log_online() -> None:
+def test_ap16_a_refusal_leaves_the_log_online_and_an_unexpected_error_in_a_change_does_not() -> None:
     log = open_log(new_file_system())
-    with pytest.raises(ValueError), log.online.during("read"):
-        raise ValueError("not the disk's")
+    with pytest.raises(InvalidRecord), log.online.during("roll"):
+        raise InvalidRecord("refused")
     assert log.online.reason is None and lead(log, produced()).last_offset == 0
+    with pytest.raises(ValueError, match="not the disk's"), log.online.during("roll"):
+        raise ValueError("not the disk's")
+    with pytest.raises(StorageError, match="is offline: roll failed: ValueError: not the disk's"):
+        lead(log, produced())
+    # In a change that cannot refuse anything, the same holds of storage's own errors.
+    log = open_log(new_file_system(), directory="logs/other-0")
+    with pytest.raises(InvalidRecord), log.online.during("truncate", refuses=False):
+        raise InvalidRecord("half done")
+    assert log.online.reason == "truncate failed: InvalidRecord: half done"
 
 
 def test_ap16_a_log_that_was_renamed_names_its_new_directory() -> None:
