@@ -182,8 +182,33 @@ def replace_file(file_system: FileSystem, path: str, content: Buffer) -> None:
 
 
 def delete_log_files(file_system: FileSystem, directory: str) -> None:
-    """Delete every file in `directory` and the directory itself; durable on return. Kafka: LocalLog.deleteEmptyDir."""
-    for name in file_system.list(directory):
-        file_system.unlink(join(directory, name))
-    file_system.remove_directory(directory)
+    """Delete `directory` with everything in it, sub-directories too; durable on return. Kafka: Utils.delete.
+
+    A link is deleted, not what it leads to.
+    """
+    assert directory, "the working directory is no log's"
+    # The innermost directory is the last. Each is listed when all in it are about to be deleted.
+    waiting = [directory]
+    while waiting:
+        inner = [path for path in _paths_in(file_system, waiting[-1]) if not _unlinked(file_system, path)]
+        if inner:
+            waiting += inner
+        else:
+            file_system.remove_directory(waiting.pop())
     file_system.sync_directory(dirname(directory))
+
+
+def _paths_in(file_system: FileSystem, directory: str) -> list[str]:
+    return [join(directory, name) for name in file_system.list(directory)]
+
+
+def _unlinked(file_system: FileSystem, path: str) -> bool:
+    """Delete a file or a link. Returns whether it did; False for a directory, with nothing done."""
+    try:
+        file_system.unlink(path)
+    # macOS refuses to unlink a directory with EPERM.
+    except (IsADirectoryError, PermissionError):
+        if not file_system.stat(path).is_directory:
+            raise
+        return False
+    return True

@@ -171,7 +171,7 @@ class Compactions:
         return Source(
             base_offset=segment.base_offset,
             path=segment.path,
-            start_position=segment.offset_index.lookup(start_offset).position,
+            start_position=segment.indexed_position(start_offset),
             size_bytes=segment.size_bytes,
             modified_ms=segment.records.modified_ms(),
             end_offset=end_offset,

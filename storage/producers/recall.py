@@ -99,7 +99,7 @@ def _look_back(segments: LogSegments) -> list[tuple[LogSegment, int]]:
             break
         position = 0 if is_whole else index.entry(slots[slot]).position
         # The index is damaged.
-        if position > segment.size_bytes:
+        if not 0 <= position <= segment.size_bytes:
             break
         parts.append((segment, position))
         room_bytes -= segment.size_bytes - position

@@ -353,6 +353,14 @@ class LogSegment:
             records.check_uncut(cuts)
         return found
 
+    def indexed_position(self, offset: int) -> int:
+        """The position from which the batch that holds `offset` is searched, by the offset index.
+
+        A negative one shows a damaged index: then it is the start of the segment. A read there would fail as if the
+        disk had.
+        """
+        return max(self.offset_index.lookup(offset).position, 0)
+
     def read(
         self,
         start_offset: int,
@@ -404,7 +412,7 @@ class LogSegment:
         cuts = self.records.cuts
         try:
             from_offset = max(self.time_index.lookup(timestamp).offset, start_offset)
-            position = self.offset_index.lookup(from_offset).position
+            position = self.indexed_position(from_offset)
             found = self.records.search_for_timestamp(timestamp, position, start_offset)
         except (StorageError, ValueError):
             self.records.check_uncut(cuts)
@@ -430,7 +438,7 @@ class LogSegment:
     def find_max_timestamp(self) -> TimestampAndOffset | None:
         """The first record that has the segment's greatest timestamp; None in an empty segment (RD8)."""
         latest = self.max_timestamp
-        position = self.offset_index.lookup(latest.offset).position
+        position = self.indexed_position(latest.offset)
         for batch in self.records.batches(position):
             if batch.max_timestamp == latest.timestamp:
                 return _first_record_at(batch, latest.timestamp)
@@ -469,7 +477,7 @@ class LogSegment:
 
     def _read_largest_timestamp(self) -> TimestampOffset:
         indexed = self.time_index.last_entry
-        position = self.offset_index.lookup(indexed.offset).position
+        position = self.indexed_position(indexed.offset)
         found = self.records.largest_timestamp_after(position)
         if found.timestamp > indexed.timestamp:
             return TimestampOffset(found.timestamp, found.offset)
