@@ -14,6 +14,7 @@ from sim.bundled import find_scenario
 from sim.checkers.base import Jury, Violation
 from sim.checkers.fail_over import FailOver
 from sim.checkers.ghost import Excuse, Ghost
+from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.registry import all_checkers
 from sim.cluster import CONTROLLER, Cluster, broker_disks, topic_properties
 from sim.faults.conditions import Lookout
@@ -146,9 +147,10 @@ class Run:
         self.witness = Witness(self.jury, self.logs, controller_disk, CONTROLLER, fail_over)
         self.witness.reads_values = any(isinstance(step, DeleteTopic) for step in scenario.steps)
         lookout = Lookout(self.ghost, self.history)
-        watch = Watch(self.chronicle, self.witness, lookout)
-        self.misses = Misses()
+        parked = ParkedFetches(self.jury, broker_config(scenario, 1).max_fetch_wait_ms)
+        watch = Watch(self.chronicle, self.witness, lookout, parked)
         self.cluster = Cluster(scenario, self.world, self.trace, self.history, watch, disks, controller_disk)
+        self.misses = Misses()
         site = Site(
             world=self.world, network=self.cluster.network, ghost=self.ghost, brokers=self.cluster.brokers,
             controller=self.cluster.controller, clients=self.cluster.clients, admin=self.cluster.admin,

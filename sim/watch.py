@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import final
 
 from cluster.core.effects import Observe
-from cluster.core.messages import CONTROLLER_ID, ResponseBody
+from cluster.core.messages import CONTROLLER_ID, FetchResponse, ResponseBody
+from sim.checkers.parked_fetches import ParkedFetches
 from sim.faults.conditions import Lookout
 from sim.hosts.node import Node
 from sim.hosts.shell import Shell
@@ -18,7 +19,10 @@ from sim.world.network import Exchange
 class Watch:
     """Watches every node and client of a run."""
 
-    def __init__(self, chronicle: Chronicle, witness: Witness, lookout: Lookout) -> None:
+    def __init__(
+        self, chronicle: Chronicle, witness: Witness, lookout: Lookout, parked: ParkedFetches
+    ) -> None:
+        self._parked = parked
         self._chronicle, self._witness, self._lookout = chronicle, witness, lookout
         self._jury = witness.jury
         self._reported_excuses = 0
@@ -46,6 +50,13 @@ class Watch:
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         self._witness.on_reply(shell.node_id, exchange, body)
+        if isinstance(body, FetchResponse):
+            since_us = max(exchange.asked_us, shell.resumed_us)
+            self._parked.on_answered(shell.name, shell.world.now_us - since_us)
+
+    def on_idle_reply(self, shell: Shell, body: ResponseBody) -> None:
+        if isinstance(body, FetchResponse):
+            self._parked.on_idle_answer(shell.name)
 
     def on_acknowledged(self, partition: str) -> None:
         self._lookout.look()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cluster.core.messages import NO_EPOCH
+from cluster.core.messages import NO_EPOCH, FetchRequest
 from cluster.core.replica.isr import PendingShrinkIsr, committed_isr
 from cluster.core.replica.leader import Leader
 from cluster.core.replica.leader_appends import LeaderAppends
@@ -91,6 +91,13 @@ def _never_above_a_segment(original: Original) -> Original:
     return maybe_roll
 
 
+def _as_asked(original: Original) -> Original:
+    def longest_wait_ms(handler: object, request: FetchRequest) -> int:
+        return request.max_wait_ms
+
+    return longest_wait_ms
+
+
 CATALOGUE: tuple[Bug, ...] = (
     Bug(
         name="recovery-skips-crc",
@@ -161,6 +168,21 @@ CATALOGUE: tuple[Bug, ...] = (
         found_by="cut-leader-acks-1",
     ),
     *CLIENT_BUGS,
+    Bug(
+        name="fetch-waits-as-asked",
+        story="A fetch waits as long as its client asks for, whatever the broker's own limit is (C8).",
+        replacements=(
+            Replacement(target="cluster.core.replica.fetch:FetchHandler.longest_wait_ms", make=_as_asked),
+        ),
+    ),
+    Bug(
+        name="fetch-outlives-its-client",
+        story="A fetch that waits stays in the core after its client has left (C8).",
+        replacements=(
+            Replacement(target="cluster.core.replica.fetch:FetchHandler.forget", make=_does_nothing),
+        ),
+        found_by="bad-network",
+    ),
     Bug(
         name="follower-refuses-large-set",
         story="A follower refuses a set above segment.bytes, which was lowered after the leader's append (C7).",

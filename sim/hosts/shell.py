@@ -72,6 +72,9 @@ class Watcher(Protocol):
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         """Receives each answer to a request that expects one, before it is sent."""
 
+    def on_idle_reply(self, shell: Shell, body: ResponseBody) -> None:
+        """Receives an answer to a request after the core was told that its sender has left."""
+
 
 # An event with what its line in the trace needs: the request, or who answered and when.
 Queued = tuple[Event, Exchange | tuple[int, int] | None]
@@ -91,6 +94,8 @@ class Shell:
         self.name, self.node_id = name, node_id
         self.life_number = 0
         self.paused = False
+        # When the last pause ended: what waited until then could not be answered.
+        self.resumed_us = 0
         self._bootstrap = bootstrap
         self.clock = Clock(world)
         self._core: Core | None = None
@@ -142,6 +147,8 @@ class Shell:
         self._next_inbound = 1
         # The requests in the inbox whose senders have left.
         self._forgotten: set[int] = set()
+        # The requests that the core was told to forget.
+        self._left: set[int] = set()
         # Packets that came during a pause.
         self._unread: deque[Packet] = deque()
         self._wait_us = 0
@@ -201,7 +208,7 @@ class Shell:
             # The core has not got it yet, and would park it.
             self._forgotten.add(call)
         else:
-            self._core.forget(call)
+            self._tell_left(self._core, call)
 
     def on_refused(self, refused: OutOfBounds) -> None:
         """Learns of a request that was out of bounds; no core sends any."""
@@ -259,6 +266,8 @@ class Shell:
         assert now_us >= self._busy_until_us, (self.name, now_us, self._busy_until_us)
         for event, origin in turn:
             self.trace.event(now_us, self.name, *_describe(event, origin, self.network))
+            if isinstance(origin, Exchange):
+                origin.asked_us = now_us
         life_number = self.life_number
         try:
             if len(turn) == 1:
@@ -283,7 +292,11 @@ class Shell:
         for event, _ in turn:
             if type(event) is Request and event.call in self._forgotten:
                 self._forgotten.remove(event.call)
-                self._core.forget(event.call)
+                self._tell_left(self._core, event.call)
+
+    def _tell_left(self, core: Forgetting, call: int) -> None:
+        self._left.add(call)
+        core.forget(call)
 
     def perform(self, effects: Sequence[object]) -> None:
         """Carry out the effects, observations first: the watcher must know of a state before an answer shows it."""
@@ -317,6 +330,8 @@ class Shell:
             exchange, answer = asked
             self._watcher.on_reply(self, exchange, effect.body)
             answer(effect.body)
+        elif effect.call in self._left:
+            self._watcher.on_idle_reply(self, effect.body)
 
     def _set_timer(self, effect: SetTimer) -> None:
         self._timers.set(effect.key, max(self.clock.delay_us(effect.at_ms), self._wait_us))
@@ -342,7 +357,7 @@ class Shell:
 
     def resume(self) -> None:
         """Go on: what came is read, then late timers of connections ring, then the core goes on."""
-        self.paused = False
+        self.paused, self.resumed_us = False, self.world.now_us
         life_number = self.life_number
         unread, self._unread = self._unread, deque()
         for packet in unread:

@@ -107,7 +107,7 @@ class NetworkModel(Strict):
 
     transport: Literal["stream", "datagram"] = Field(
         default="stream",
-        description="`stream` keeps the order of a stream, as TCP; with `datagram` every frame may be lost or late.",
+        description="`stream` keeps the order of a stream, as TCP does; with `datagram` any frame may be lost or late.",
     )
     latency: Duration = Field(
         default=parse_duration("200us"), description="The least time that a message takes over a link."

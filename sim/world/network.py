@@ -77,10 +77,12 @@ class Endpoint(Protocol):
 class Exchange:
     """A request as its receiver has it, until it is answered."""
 
-    __slots__ = ("body", "path", "sent_us", "source")
+    __slots__ = ("asked_us", "body", "path", "sent_us", "source")
 
     def __init__(self, *, source: Endpoint, body: RequestBody, path: str, sent_us: int) -> None:
         self.source, self.body, self.path, self.sent_us = source, body, path, sent_us
+        # When the core got it; -1 before.
+        self.asked_us = -1
 
 
 @final

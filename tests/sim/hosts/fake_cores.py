@@ -123,6 +123,7 @@ class Onlooker:
 
     def __init__(self) -> None:
         self.observed: list[str] = []
+        self.idle_replies = 0
         self.failures: list[Exception] = []
         self.ends: list[tuple[str, bool, bool]] = []
         self.stops: list[str] = []
@@ -135,6 +136,9 @@ class Onlooker:
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         return
+
+    def on_idle_reply(self, shell: Shell, body: ResponseBody) -> None:
+        self.idle_replies += 1
 
     def on_stop(self, shell: Shell, reason: str) -> None:
         self.stops.append(reason)

@@ -1,0 +1,38 @@
+"""C8: how long a fetch may wait, and for whom, in runs of the simulator; without the protection, each run fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.checkers.parked_fetches import ParkedFetches
+from sim.run import Verdict, run_scenario
+from sim.scenario.model import Scenario, parse_scenario
+
+# The limit of the brokers is below what followers ask for.
+SCENARIO = """
+scenario: fetch-limits
+duration: 7s
+cluster: {settings: {max.fetch.wait.ms: 200, replica.fetch.wait.max.ms: 1000}}
+topics: {t: {partitions: 1, replicas: 3, config: {min.insync.replicas: 2}}}
+producers: [{topic: t, rate: 2/s}]
+consumers: [{topic: t}]
+steps:
+  - {at: 3s, kill: follower(t/0), down: 2s}
+  - {at: 4s, kill: leader(t/0), down: 1s}
+"""
+
+
+def limits(rate: str = "2/s") -> Scenario:
+    return parse_scenario(SCENARIO.replace("2/s", rate))
+
+
+def test_c8_fetches_wait_within_the_limits() -> None:
+    result = run_scenario(limits(), 1)
+    assert result.verdict is Verdict.HELD, result.violations
+
+
+@pytest.mark.parametrize("bug", ["fetch-waits-as-asked", "fetch-outlives-its-client"])
+def test_c8_a_fetch_beyond_the_limits_is_found(bug: str) -> None:
+    results = [run_scenario(limits(), seed, bug=bug) for seed in range(3)]
+    found = {violation.checker for result in results for violation in result.violations}
+    assert found == {ParkedFetches.name}
