@@ -29,12 +29,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.storage_data import scratch
-
 LINEAR: Final = 1.15
 INDEPENDENT: Final = 0.15
 ROUNDS: Final = 5
-PARTS: Final = ("scale_starts",)
+PARTS: Final = ("scale_starts", "scale_steps")
 ROOT: Final = Path(__file__).parents[1]
 # What a measurement imports, besides the folder of this file.
 _MEASURED: Final = ("storage", "cluster", "sim", "proto", "replog")
@@ -97,6 +95,14 @@ def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
     points = [(math.log(size), math.log(max(value, 1e-9))) for size, value in zip(sizes, values, strict=True)]
     mean_x, mean_y = (statistics.fmean(column) for column in zip(*points, strict=True))
     return sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """Create a temporary directory, in memory if the machine has such a place: a real sync takes time, not work."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="replog-scale-", dir=memory if memory.is_dir() else None) as root:
+        yield Path(root)
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:

@@ -12,6 +12,7 @@ from storage.batch import Record, build_batch
 from storage.batch.control_batches import build_end_transaction_marker
 from storage.config import LogConfig
 from storage.disk.os_filesystem import OsFileSystem
+from storage.index.time_index import ENTRY as TIME_ENTRY
 from storage.log import PartitionLog
 
 CONFIG: Final = LogConfig(segment_bytes=1 << 30, segment_index_bytes=4096)
@@ -41,11 +42,14 @@ def one_record(
 
 
 def write_segments(directory: Path, count: int, *, keys: int = 0) -> None:
-    """Write `count` segments of one batch each, without indexes."""
+    """Write `count` segments of one batch each, with indexes as an orderly stop leaves them."""
     directory.mkdir()
     for offset in range(count):
         key = b"%d" % (offset % keys) if keys else None
-        (directory / f"{offset:020d}.log").write_bytes(one_record(offset, key=key))
+        name = directory / f"{offset:020d}"
+        name.with_suffix(".log").write_bytes(one_record(offset, key=key))
+        name.with_suffix(".index").touch()
+        name.with_suffix(".timeindex").write_bytes(TIME_ENTRY.pack(FIRST_TIMESTAMP, 0))
 
 
 def open_log(directory: Path, *, clean: bool, config: LogConfig = CONFIG) -> PartitionLog:
@@ -69,7 +73,6 @@ def unclean_segments(size: int, root: Path) -> Callable[[], float]:
 
 def clean_segments(size: int, root: Path) -> Callable[[], float]:
     write_segments(root / "t-0", size)
-    open_log(root / "t-0", clean=False).close()
     return _start(root / "t-0", clean=True)
 
 

@@ -36,6 +36,14 @@ Work = Callable[[], None]
 Walk = Iterator[int]
 
 
+# The segments that one step of the log prepares for the worker, so that no step takes long.
+PLANNED_IN_STEP: Final = 256
+
+
+def _nothing() -> None:
+    """Do nothing on the worker: the log goes on in a step of its own."""
+
+
 class DirtyRange(NamedTuple):
     """The offsets that a round cleans. `end_offset` is exclusive and the base offset of a segment."""
 
@@ -55,7 +63,7 @@ class CompactedLog(Protocol):
     @property
     def segments(self) -> LogSegments: ...
 
-    def last_records_of_producers(self) -> Mapping[int, LastRecord]: ...
+    def last_records_of_producers(self) -> Iterable[Mapping[int, LastRecord]]: ...
 
     def plan_source(self, segment: LogSegment, end_offset: int, start_offset: int) -> Source: ...
 
@@ -92,6 +100,7 @@ class Compaction:
         self._marks = DirtyMarks(dirty.start_offset, dirty.end_offset)
         self._reader = SourceReader(file_system, config.io_buffer_bytes, config.max_io_buffer_bytes)
         self._transactions = CleanedTransactions()
+        self._last_records: Mapping[int, LastRecord] = {}
         # The segment that is being written and does not belong to the log yet.
         self._cleaned: LogSegment | None = None
         # The base offset of a source whose offsets do not fit the segment that is being written.
@@ -119,7 +128,8 @@ class Compaction:
         assert self.end_offset is None, (self._log.directory, self.end_offset)
         segments = self._log.segments
         legacy_horizon_ms = self._legacy_horizon_ms()
-        yield from self._slices(self._build_map())
+        yield from self._build_map()
+        self._last_records = yield from self._all_last_records()
         end_offset = self._offsets.latest_offset + 1
         groups = group_segments(
             segments.values(0, end_offset),
@@ -146,30 +156,46 @@ class Compaction:
         while not slice_of_walk.is_done:
             yield slice_of_walk
 
-    def _build_map(self) -> Walk:
+    def _build_map(self) -> Generator[Work, None, None]:
         dirty, start_offset = self._dirty, self._dirty.start_offset
         segments = self._log.segments.values(start_offset, dirty.end_offset)
-        ends = (*(segment.base_offset for segment in segments), dirty.end_offset)[1:]
-        sources = [
-            self._log.plan_source(segment, end_offset, start_offset)
-            for segment, end_offset in zip(segments, ends, strict=True)
-        ]
-        return build_offset_map(
-            self._reader,
-            self._offsets,
-            sources,
-            start_offset=start_offset,
-            max_entries=int(self._offsets.slots * self._config.dedupe_buffer_load_factor),
-            max_message_bytes=self._log_config.max_message_bytes,
-            marks=self._marks,
-            stats=self.stats,
-        )
+        ends = [*(segment.base_offset for segment in segments), dirty.end_offset][1:]
+        transactions = CleanedTransactions()
+        for first in range(0, len(segments), PLANNED_IN_STEP):
+            sources = [
+                self._log.plan_source(segments[place], ends[place], start_offset)
+                for place in range(first, min(first + PLANNED_IN_STEP, len(segments)))
+            ]
+            walk = build_offset_map(
+                self._reader,
+                self._offsets,
+                sources,
+                transactions,
+                start_offset=start_offset,
+                max_entries=int(self._offsets.slots * self._config.dedupe_buffer_load_factor),
+                max_message_bytes=self._log_config.max_message_bytes,
+                marks=self._marks,
+                stats=self.stats,
+            )
+            yield from self._slices(walk)
+            # The map is full.
+            if self._offsets.latest_offset != sources[-1].end_offset - 1:
+                return
+
+    def _all_last_records(self) -> Generator[Work, None, dict[int, LastRecord]]:
+        """The last record of each producer. A record that comes meanwhile is above what the round cleans."""
+        found: dict[int, LastRecord] = {}
+        for piece in self._log.last_records_of_producers():
+            if found:
+                yield _nothing
+            found.update(piece)
+        return found
 
     def _clean_group(
         self, group: Sequence[LogSegment], legacy_horizon_ms: int
     ) -> Generator[Work, None, None]:
         assert self._cleaned is None, self._cleaned
-        sources = self._plan_group(group)
+        sources = yield from self._plan_group(group)
         cleaned = self._cleaned = create_cleaned_segment(
             self._file_system, self._log.directory, group[0].base_offset, self._log_config, self._now_ms
         )
@@ -185,19 +211,23 @@ class Compaction:
         self._cleaned = None
         self._log.swap_in(cleaned, group)
 
-    def _plan_group(self, group: Sequence[LogSegment]) -> list[Source]:
+    def _plan_group(self, group: Sequence[LogSegment]) -> Generator[Work, None, list[Source]]:
         ends = [segment.base_offset for segment in group[1:]] + [group[-1].read_next_offset()]
-        return [
+        sources = [
             self._log.plan_source(segment, end_offset, segment.base_offset)
             for segment, end_offset in zip(group, ends, strict=True)
         ]
+        # What follows has a step of its own.
+        if len(group) > PLANNED_IN_STEP // 2:
+            yield _nothing
+        return sources
 
     def _write_group(self, sources: Sequence[Source], cleaned: LogSegment, legacy_horizon_ms: int) -> Walk:
         record_filter = RecordFilter(
             offsets=self._offsets,
             marks=self._marks,
             transactions=self._transactions,
-            last_records=self._log.last_records_of_producers(),
+            last_records=self._last_records,
             round_end_offset=self._dirty.end_offset,
             delete_retention_ms=self._log_config.delete_retention_ms,
             now_ms=self._now_ms,
@@ -269,6 +299,7 @@ def build_offset_map(
     reader: SourceReader,
     offsets: OffsetMap,
     sources: Iterable[Source],
+    transactions: CleanedTransactions,
     *,
     start_offset: int,
     max_entries: int,
@@ -276,14 +307,13 @@ def build_offset_map(
     marks: DirtyMarks,
     stats: CleanerStats,
 ) -> Walk:
-    """Put the last offset of every key from `start_offset` on into `offsets`, which is empty (CL8).
+    """Put the last offset of every key of `sources` from `start_offset` on into `offsets` (CL8).
 
-    It ends when `offsets` holds `max_entries`. `offsets.latest_offset` is the last offset that was read; where offsets
-    are missing at the end of a segment it is the offset before the next segment (KAFKA-8764). Raises CorruptBatch,
-    InvalidRecord.
+    `transactions` has seen the batches of all sources before. The walk ends when `offsets` holds `max_entries`.
+    `offsets.latest_offset` is the last offset that was read; where offsets are missing at the end of a segment it is
+    the offset before the next segment (KAFKA-8764). Raises CorruptBatch, InvalidRecord.
     """
-    assert len(offsets) == 0, len(offsets)
-    transactions = CleanedTransactions()
+    assert len(offsets) <= max_entries, (len(offsets), max_entries)
     for source in sources:
         transactions.add_aborted(source.aborted)
         reader.open(source)

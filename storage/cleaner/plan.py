@@ -6,15 +6,18 @@ Kafka: Cleaner.groupSegmentsBySize, LogCleaner's configuration; rules CL10, CL22
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage.cleaner.offset_map import SLOT_BYTES
 from storage.errors import ConfigError
 from storage.index.memory_mapped import MAX_RELATIVE_OFFSET
 from storage.index.transaction_index import AbortedTransaction
 from storage.segment import LogSegment
+
+# Each takes four renames in the step that swaps the group in.
+MOST_IN_GROUP: Final = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,29 +65,33 @@ class Source(NamedTuple):
 
 def group_segments(
     segments: Sequence[LogSegment], max_segment_bytes: int, max_index_bytes: int, round_end_offset: int
-) -> list[list[LogSegment]]:
-    """Group neighbouring segments that together fit one segment, by size, index sizes and range of offsets (CL10)."""
-    groups: list[list[LogSegment]] = []
+) -> Iterator[list[LogSegment]]:
+    """Group neighbouring segments that together fit one segment, by size, index sizes and range of offsets (CL10).
+
+    Each group is made when it is asked for. It has at most MOST_IN_GROUP segments, because they are swapped in one step
+    of the log. Kafka has no such limit.
+    """
+    group: list[LogSegment] = []
     log_bytes = index_bytes = time_index_bytes = 0
     for place, segment in enumerate(segments):
         last_offset = _last_offset_bound(segments, place, round_end_offset)
-        sizes = (segment.size_bytes, segment.offset_index.size_bytes, segment.time_index.size_bytes)
+        indexes = segment.indexes
+        sizes = (segment.size_bytes, indexes.lazy_offset.entries_bytes(), indexes.lazy_time.entries_bytes())
         fits = (
-            bool(groups)
+            0 < len(group) < MOST_IN_GROUP
             and log_bytes + sizes[0] <= max_segment_bytes
             and index_bytes + sizes[1] <= max_index_bytes
             and time_index_bytes + sizes[2] <= max_index_bytes
-            and (sizes[0] == 0 or last_offset - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET)
+            and (sizes[0] == 0 or last_offset - group[0].base_offset <= MAX_RELATIVE_OFFSET)
         )
-        if fits:
-            groups[-1].append(segment)
-        else:
-            groups.append([segment])
-            log_bytes = index_bytes = time_index_bytes = 0
+        if group and not fits:
+            yield group
+            group, log_bytes, index_bytes, time_index_bytes = [], 0, 0, 0
+        group.append(segment)
         log_bytes, index_bytes = log_bytes + sizes[0], index_bytes + sizes[1]
         time_index_bytes += sizes[2]
-    assert sum(map(len, groups)) == len(segments), groups
-    return groups
+    if group:
+        yield group
 
 
 def _last_offset_bound(segments: Sequence[LogSegment], place: int, round_end_offset: int) -> int:

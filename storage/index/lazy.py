@@ -23,10 +23,13 @@ Index = TypeVar("Index", bound=MemoryMappedIndex)
 class LazyIndex(Generic[Index]):
     """An index file that the function `opened` opens at the first `get()`; until then only the file is acted on."""
 
-    def __init__(self, file_system: FileSystem, path: str, opened: Callable[[str], Index]) -> None:
+    def __init__(
+        self, file_system: FileSystem, path: str, opened: Callable[[str], Index], entry_size: int
+    ) -> None:
         self._file_system = file_system
         self._path = path
         self._opened = opened
+        self._entry_size = entry_size
         # None until `get` opens it.
         self.index: Index | None = None
         self._lock = allocate_lock()
@@ -49,6 +52,17 @@ class LazyIndex(Generic[Index]):
     @property
     def is_open(self) -> bool:
         return self.index is not None
+
+    def entries_bytes(self) -> int:
+        """The size of the entries in bytes; the index is not opened. Raises OSError."""
+        index = self.index
+        if index is not None:
+            return index.size_bytes
+        try:
+            length = self._file_system.stat(self._path).size_bytes
+        except FileNotFoundError:
+            return 0
+        return length // self._entry_size * self._entry_size
 
     @property
     def path(self) -> str:
@@ -102,7 +116,7 @@ def lazy_offset_index(
     def opened(path: str) -> OffsetIndex:
         return OffsetIndex(file_system, path, base_offset, max_index_size=max_index_size, read_only=read_only)
 
-    return LazyIndex(file_system, path, opened)
+    return LazyIndex(file_system, path, opened, OffsetIndex.entry_size)
 
 
 def lazy_time_index(
@@ -113,4 +127,4 @@ def lazy_time_index(
     def opened(path: str) -> TimeIndex:
         return TimeIndex(file_system, path, base_offset, max_index_size=max_index_size, read_only=read_only)
 
-    return LazyIndex(file_system, path, opened)
+    return LazyIndex(file_system, path, opened, TimeIndex.entry_size)

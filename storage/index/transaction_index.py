@@ -97,6 +97,17 @@ class TransactionIndex:
     def exists(self) -> bool:
         return self._open_existing() is not None
 
+    def is_present(self) -> bool:
+        """Whether there is a file; it is not opened. Once none was found the system is not asked again."""
+        if self._file is None and not self._is_missing:
+            self._is_missing = not self._file_system.exists(self._path)
+        return not self._is_missing
+
+    def note_missing(self) -> None:
+        """Note that there is no file, as a list of the directory shows: it need not be looked for."""
+        assert self._file is None, self._path
+        self._is_missing = True
+
     def append(self, entry: AbortedTransaction) -> None:
         """Append an entry. Raises ValueError, and writes nothing, unless its last offset is above the previous one."""
         assert self._last_offset is None or self._size_bytes > 0, (self._path, self._last_offset)
@@ -126,7 +137,8 @@ class TransactionIndex:
         transactions of later entries begin after the bound.
         """
         found: list[AbortedTransaction] = []
-        for entry in self.entries():
+        # Where an entry before these is complete, no later one begins before the bound.
+        for _, entry in self._placed_entries(self._first_that_ends_at(fetch_offset)):
             if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound_offset:
                 found.append(entry)
             if entry.last_stable_offset >= upper_bound_offset:
@@ -205,11 +217,31 @@ class TransactionIndex:
                 self._size_bytes = self._file.size() // ENTRY.size * ENTRY.size
         return self._file
 
-    def _placed_entries(self) -> Iterator[tuple[int, AbortedTransaction]]:
+    def _first_that_ends_at(self, offset: int) -> int:
+        """The position of the first entry whose last offset is at least `offset`, by a binary search.
+
+        Few entries are read from the start: one call reads them all.
+        """
+        file = self._open_existing()
+        if file is None or self._size_bytes <= _BLOCK_BYTES:
+            return 0
+        low, high = 0, self._size_bytes // ENTRY.size
+        while low < high:
+            middle = (low + high) // 2
+            data = file.read_at(middle * ENTRY.size, ENTRY.size)
+            # The file was truncated meanwhile.
+            if len(data) < ENTRY.size:
+                return 0
+            if ENTRY.unpack(data)[3] < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low * ENTRY.size
+
+    def _placed_entries(self, position: int = 0) -> Iterator[tuple[int, AbortedTransaction]]:
         file = self._open_existing()
         if file is None:
             return
-        position = 0
         while position < self._size_bytes:
             block = file.read_at(position, min(_BLOCK_BYTES, self._size_bytes - position))
             # The file was truncated meanwhile.

@@ -7,9 +7,10 @@ Kafka: LogCleanerManager.cleanableOffsets and LogToClean, Cleaner.doClean; rules
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import final
+from itertools import islice
+from typing import Final, final
 
 from storage.cleaner.compaction import Compaction, DirtyRange
 from storage.cleaner.filter import LastRecord
@@ -25,6 +26,9 @@ from storage.segment.segments import LogSegments
 from storage.segment.split import split_overflowed_segment
 
 logger = logging.getLogger(__name__)
+
+# So many producers take a step of the log about ten milliseconds.
+PRODUCERS_IN_STEP: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +104,12 @@ class Compactions:
         bounds = [self._marks.last_stable_offset, local.segments.active.base_offset]
         lag_ms = local.config.min_compaction_lag_ms
         if lag_ms > 0:
-            bounds += [
+            young = (
                 segment.base_offset
                 for segment in local.segments.non_active_from(first_dirty)
                 if segment.largest_timestamp_ms > now_ms - lag_ms
-            ][:1]
+            )
+            bounds += islice(young, 1)
         return CleanableOffsets(
             first_dirty_offset=first_dirty,
             first_uncleanable_offset=max(first_dirty, min(bounds)),
@@ -126,10 +131,13 @@ class Compactions:
         )
 
     def _compaction_delay_ms(self, first_dirty_offset: int, now_ms: int) -> int:
+        clean_until_ms = now_ms - self._local.config.max_compaction_lag_ms
+        # Nothing is as old as that, as without such a limit.
+        if clean_until_ms <= 0:
+            return 0
         dirty = self._local.segments.non_active_from(first_dirty_offset)
         firsts = [segment.first_batch_timestamp for segment in dirty]
         earliest = min((first for first in firsts if first is not None and first > 0), default=None)
-        clean_until_ms = now_ms - self._local.config.max_compaction_lag_ms
         return max(clean_until_ms - earliest, 0) if earliest is not None else 0
 
     def prepare(self, offsets: CleanableOffsets, config: CleanerConfig, now_ms: int) -> Compaction:
@@ -156,12 +164,19 @@ class Compactions:
     def segments(self) -> LogSegments:
         return self._local.segments
 
-    def last_records_of_producers(self) -> dict[int, LastRecord]:
-        """The last record of each producer, by producer id (CL14). Kafka: UnifiedLog.lastRecordsOfActiveProducers."""
-        return {
-            producer_id: LastRecord(entry.last_offset if entry.batches else None, entry.producer_epoch)
-            for producer_id, entry in self._producers.producers.items()
-        }
+    def last_records_of_producers(self) -> Iterator[dict[int, LastRecord]]:
+        """The last record of each producer, by producer id, in pieces of at most PRODUCERS_IN_STEP (CL14).
+
+        A log without producers has no piece. Kafka: UnifiedLog.lastRecordsOfActiveProducers.
+        """
+        entries = iter(list(self._producers.producers.values()))
+        while piece := list(islice(entries, PRODUCERS_IN_STEP)):
+            yield {
+                entry.producer_id: LastRecord(
+                    entry.last_offset if entry.batches else None, entry.producer_epoch
+                )
+                for entry in piece
+            }
 
     def plan_source(self, segment: LogSegment, end_offset: int, start_offset: int) -> Source:
         """Returns what a round reads of `segment`: the offsets from `start_offset` to `end_offset` (exclusive).
@@ -171,7 +186,10 @@ class Compactions:
         return Source(
             base_offset=segment.base_offset,
             path=segment.path,
-            start_position=segment.indexed_position(start_offset),
+            # Most segments are read from their start on: their index need not be opened.
+            start_position=0
+            if start_offset <= segment.base_offset
+            else segment.indexed_position(start_offset),
             size_bytes=segment.size_bytes,
             modified_ms=segment.records.modified_ms(),
             end_offset=end_offset,

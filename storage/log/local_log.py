@@ -142,12 +142,12 @@ class LocalLog:
         complete.
         """
         aborted: list[AbortedTransaction] = []
-        while segment is not None:
-            found, is_complete = segment.collect_aborted(start_offset, upper_bound_offset)
-            aborted += found
-            if is_complete:
-                break
-            segment = self.segments.higher(segment.base_offset)
+        if segment is not None:
+            for each in self.segments.with_transactions_from(segment):
+                found, is_complete = each.collect_aborted(start_offset, upper_bound_offset)
+                aborted += found
+                if is_complete:
+                    break
         return tuple(aborted)
 
     def place_of(self, offset: int) -> LogOffsetMetadata:

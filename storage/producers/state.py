@@ -573,9 +573,10 @@ class ProducerStateManager:
 
         Returns the new path; None when there is no such snapshot.
         """
-        if offset not in self._snapshots:
+        place = bisect_left(self._snapshots, offset)
+        if self._snapshots[place : place + 1] != [offset]:
             return None
-        self._snapshots.remove(offset)
+        del self._snapshots[place]
         path = join(self._directory, snapshot_name(offset))
         try:
             self._file_system.rename(path, path + ".deleted")

@@ -197,6 +197,8 @@ class _Loader:
                     "sub-directory with the name of a segment ignored: directory=%s", self._directory
                 )
                 continue
+            if offset_name(base_offset) + TRANSACTION_INDEX_SUFFIX not in files.names:
+                segment.transaction_index.note_missing()
             try:
                 self._check_indexes(segment, files.names)
             except SegmentOffsetOverflow:

@@ -17,13 +17,17 @@ class LogSegments:
     set it.
     """
 
-    __slots__ = ("_bases", "_by_base", "last")
+    __slots__ = ("_bases", "_by_base", "_unsorted", "_with_transactions", "last")
 
     def __init__(self) -> None:
         self._bases: list[int] = []
         self._by_base: dict[int, LogSegment] = {}
         # Kept apart, because every append reads it.
         self.last: LogSegment | None = None
+        # The bases of the segments below the last one that have a transaction index, ascending, and of those that were
+        # not looked at yet: a read of committed records must not ask each segment.
+        self._with_transactions: list[int] = []
+        self._unsorted: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._bases)
@@ -65,6 +69,8 @@ class LogSegments:
     def add(self, segment: LogSegment) -> LogSegment | None:
         """Add a segment. Returns the one that had its base offset, if any: the caller closes or deletes it."""
         before = self._by_base.get(segment.base_offset)
+        # The segment that was the last one may have got its transaction index since it was looked at.
+        self._unsorted.update((segment.base_offset, *self._bases[-1:]))
         if before is None:
             self._bases.insert(bisect_left(self._bases, segment.base_offset), segment.base_offset)
         self._by_base[segment.base_offset] = segment
@@ -76,6 +82,7 @@ class LogSegments:
     def remove(self, base_offset: int) -> None:
         """Remove the segment with that base offset, if there is one."""
         if self._by_base.pop(base_offset, None) is not None:
+            self._unsorted.add(base_offset)
             del self._bases[bisect_left(self._bases, base_offset)]
             self.last = self._by_base[self._bases[-1]] if self._bases else None
             assert len(self._bases) == len(self._by_base), (self._bases, base_offset)
@@ -84,6 +91,29 @@ class LogSegments:
         self._bases.clear()
         self._by_base.clear()
         self.last = None
+        self._with_transactions.clear()
+        self._unsorted.clear()
+
+    def with_transactions_from(self, segment: LogSegment) -> Iterator[LogSegment]:
+        """The segments from `segment` on that may have a transaction index, ascending. The last one always counts."""
+        found = self._with_transactions
+        for base in sorted(self._unsorted):
+            place = bisect_left(found, base)
+            is_noted = place < len(found) and found[place] == base
+            noted = self._by_base.get(base)
+            has_index = noted is not None and noted.transaction_index.is_present()
+            if has_index and not is_noted:
+                found.insert(place, base)
+            elif is_noted and not has_index:
+                del found[place]
+        self._unsorted.clear()
+        last = self.last
+        place = bisect_left(found, segment.base_offset)
+        while place < len(found) and last is not None and found[place] < last.base_offset:
+            yield self._by_base[found[place]]
+            place += 1
+        if last is not None and last.base_offset >= segment.base_offset:
+            yield last
 
     def update_parent_directory(self, directory: str) -> None:
         """Use the new name of the directory; only the remembered paths change."""

@@ -19,10 +19,11 @@ from cluster.core.replica.replica import Replica
 from storage.cleaner.compaction import Compaction, Work
 from storage.cleaner.plan import CleanerConfig
 from storage.directory.cleaners import Candidate, CleanerManager, Key, key_of
-from storage.disk.filesystem import dirname
+from storage.disk.filesystem import basename, dirname
 from storage.errors import StorageError
 from storage.log import PartitionLog
 from storage.segment import LogSegment
+from storage.topics import parse_directory_name
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,8 @@ class LogMaintenance:
         self._round: _Round | None = None
         # Deleted segments, each with the time at which its files are to be deleted.
         self._doomed: deque[tuple[int, LogSegment]] = deque()
+        # The least of these times.
+        self._next_deletion_ms = 0
         self._now_ms = 0
         self._is_stopped = False
 
@@ -174,16 +177,16 @@ class LogMaintenance:
         replica = self._replica_of(segment)
         delay_ms = 0 if replica is None else replica.log.config.file_delete_delay_ms
         due_ms = self._now_ms + delay_ms
-        is_next = all(due_ms < at_ms for at_ms, _ in self._doomed)
+        is_next = not self._doomed or due_ms < self._next_deletion_ms
         self._doomed.append((due_ms, segment))
         if is_next:
+            self._next_deletion_ms = due_ms
             self._outbox.set_timer(DELETION_TIMER, due_ms, self._on_deletion_timer)
 
     def _replica_of(self, segment: LogSegment) -> Replica | None:
-        for replica in self._context.replicas.values():
-            if replica.log.directory == segment.directory:
-                return replica
-        return None
+        named = parse_directory_name(basename(segment.directory))
+        replica = self._context.replicas.get(TopicPartition(named.topic, named.partition))
+        return replica if replica is not None and replica.log.directory == segment.directory else None
 
     def _on_deletion_timer(self, now_ms: int) -> None:
         count = len(self._doomed)
@@ -205,6 +208,7 @@ class LogMaintenance:
             at_ms = min(at_ms for at_ms, _ in self._doomed)
             # A timer that is due already would come again and again.
             assert at_ms > now_ms, (at_ms, now_ms)
+            self._next_deletion_ms = at_ms
             self._outbox.set_timer(DELETION_TIMER, at_ms, self._on_deletion_timer)
 
     def _on_deleted(self, failed: list[OSError], error: Exception | None) -> None:

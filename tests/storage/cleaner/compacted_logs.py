@@ -203,5 +203,5 @@ def segments_of(sizes: list[int]) -> list[LogSegment]:
     return segments
 
 
-def bases_of(groups: list[list[LogSegment]]) -> list[list[int]]:
+def bases_of(groups: Iterable[list[LogSegment]]) -> list[list[int]]:
     return [[segment.base_offset for segment in group] for group in groups]

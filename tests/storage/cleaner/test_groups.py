@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from storage.cleaner.plan import group_segments
+from storage.cleaner.compaction import PLANNED_IN_STEP
+from storage.cleaner.plan import MOST_IN_GROUP, group_segments
 from storage.disk.filesystem import join, read_file
 from tests.storage.cleaner.compacted_logs import COMPACTED, HUGE, CleanedLog, bases_of, segments_of
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, new_file_system, open_segment
@@ -147,3 +148,43 @@ def test_cl11_snapshots_of_merged_segments_are_deleted_with_them() -> None:
     assert log.log.producers.snapshot_offsets == [1, 2, 3]
     log.clean()
     assert log.log.producers.snapshot_offsets == [3]
+
+
+def test_cl10_a_group_has_at_most_so_many_segments_as_one_step_can_swap() -> None:
+    segments = segments_of([1] * (MOST_IN_GROUP + 2))
+    assert list(map(len, group_segments(segments, HUGE, HUGE, 10 * len(segments)))) == [MOST_IN_GROUP, 2]
+
+
+def test_cl10_grouping_opens_no_index_that_is_closed() -> None:
+    log = CleanedLog()
+    log.fill(5, range(1000))
+    log.reopen(clean=True)
+    segments = log.log.local.segments.non_active_from(0)
+    groups = bases_of(group_segments(segments, HUGE, HUGE, log.log.log_end_offset))
+    assert groups == [[segment.base_offset for segment in segments]]
+    assert not any(segment.indexes.lazy_time.is_open for segment in segments[:-1])
+
+
+def test_cl10_a_step_of_a_round_plans_few_segments() -> None:
+    """A plan of all dirty segments in one step makes the whole node wait."""
+    log = CleanedLog(replace(COMPACTED, segment_bytes=100))
+    log.fill(PLANNED_IN_STEP * 2 + 3, range(5000))
+    planned, most = 0, 0
+    compactions = log.log.compactions
+
+    class Counted:
+        def plan_source(self, *arguments: object) -> object:
+            nonlocal planned
+            planned += 1
+            return compactions.plan_source(*arguments)  # type: ignore[arg-type]
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(compactions, name)
+
+    compaction = log.prepare()
+    compaction._log = Counted()  # type: ignore[assignment]
+    for work in compaction:
+        most, planned = max(most, planned), 0
+        work()
+    assert 0 < most <= PLANNED_IN_STEP
+    assert compaction.end_offset == log.log.local.segments.active.base_offset

@@ -51,7 +51,7 @@ def test_ix25_the_lock_is_held_while_the_file_is_opened() -> None:
         held.append(lazy._lock.locked())
         return new_index(fs, path=path)
 
-    lazy = LazyIndex(fs, "45.index", opened)
+    lazy = LazyIndex(fs, "45.index", opened, OffsetIndex.entry_size)
     assert lazy.get() is lazy.get()
     assert held == [True] and not lazy._lock.locked()
 

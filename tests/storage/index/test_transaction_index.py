@@ -227,3 +227,19 @@ def test_ix29_many_entries_are_read_block_by_block() -> None:
     index = new_index(new_file_system(), entries)
     assert index.collect(0, 10_000).transactions == entries
     assert index.collect(1500, 1502) == (entries[750:751], True)
+
+
+def test_ix29_a_search_among_many_finds_what_a_walk_over_all_finds() -> None:
+    """Above two pages of entries the first that reaches the range is found by a binary search."""
+    many = [AbortedTransaction(n % 7, 3 * n, 3 * n + 2 + n % 5, 3 * n) for n in range(1000)]
+    many = [each for n, each in enumerate(many) if n == 0 or each.last_offset > many[n - 1].last_offset]
+    index = new_index(new_file_system(), many)
+    for fetch_offset in range(0, 3100, 37):
+        for bound in (fetch_offset + 1, fetch_offset + 40, 5000):
+            wanted = []
+            for each in many:
+                if each.last_offset >= fetch_offset and each.first_offset < bound:
+                    wanted.append(each)
+                if each.last_stable_offset >= bound:
+                    break
+            assert index.collect(fetch_offset, bound).transactions == wanted, (fetch_offset, bound)

@@ -10,8 +10,17 @@ import pytest
 from storage.batch import iterate_batches, stamp
 from storage.config import LogConfig
 from storage.draws import Draws
-from storage.log import Isolation, PartitionLog
-from tests.storage.logs import NOW_MS, SMALL, batch, new_file_system, open_log, produced
+from storage.log import AppendOrigin, Isolation, PartitionLog
+from tests.storage.logs import (
+    NOW_MS,
+    SMALL,
+    append_each,
+    batch,
+    marker,
+    new_file_system,
+    open_log,
+    produced,
+)
 
 # Base offset and leader epoch of a batch.
 Read = tuple[int, int]
@@ -85,3 +94,39 @@ def test_rd3_records_that_were_read_are_never_truncated_afterwards(seed: int, se
 def next_offset(log: PartitionLog, last: Read) -> int:
     data = log.read(last[0], max_size=1).records
     return next(iter(iterate_batches(data))).next_offset
+
+
+def test_rd5_a_committed_read_asks_only_segments_with_aborted_transactions() -> None:
+    """Asking every later segment makes each read as long as the log."""
+    log = open_log(new_file_system(), replace(SMALL, segment_bytes=100))
+
+    def append(data: bytes, origin: AppendOrigin = AppendOrigin.CLIENT) -> None:
+        log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS, origin=origin)
+
+    def aborted_by(producer_id: int) -> int:
+        first = log.log_end_offset
+        append(batch(0, producer_id=producer_id, producer_epoch=0, sequence=0, is_transactional=True))
+        append(marker(producer_id, is_commit=False), AppendOrigin.COORDINATOR)
+        return first
+
+    def read(offset: int) -> list[int]:
+        found = log.read(offset, max_size=1, isolation=Isolation.TXN_COMMITTED).aborted_transactions
+        assert found is not None
+        return [each.first_offset for each in found]
+
+    append_each(log, 40)
+    first = aborted_by(1)
+    append_each(log, 40)
+    second = aborted_by(2)
+    append_each(log, 40)
+    log.marks.update_high_watermark(log.log_end_offset)
+    assert (read(0), read(first), read(second), read(second + 10)) == ([], [first], [second], [])
+    segments = log.local.segments
+    later = [each.base_offset for each in segments.with_transactions_from(segments.values(0, 1)[0])]
+    assert len(later) == 3 and len(segments) > 60, later
+    # What a truncation makes the last segment takes appends again.
+    log.truncate_to(second - 20, now_ms=NOW_MS)
+    third = aborted_by(3)
+    append_each(log, 10)
+    log.marks.update_high_watermark(log.log_end_offset)
+    assert (read(first), read(third)) == ([first], [third])

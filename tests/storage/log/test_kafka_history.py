@@ -33,13 +33,13 @@ def test_kafka_2024_and_5413_segments_whose_offsets_are_too_far_apart_are_not_jo
         segment = open_segment(file_system, base, replace(COMPACTED, index_interval_bytes=1 << 20))
         segment.append(base, batch(base))
         segments.append(segment)
-    assert len(group_segments(segments, HUGE, HUGE, last_base + 1)) == groups
+    assert len(list(group_segments(segments, HUGE, HUGE, last_base + 1))) == groups
 
 
 def test_kafka_5413_the_last_entry_of_a_sparse_index_is_not_taken_for_the_last_offset() -> None:
     first, second = segments_of([3, 3])
     second.offset_index.truncate()
-    assert len(group_segments([first, second], HUGE, HUGE, (1 << 31) + 1)) == 2
+    assert len(list(group_segments([first, second], HUGE, HUGE, (1 << 31) + 1))) == 2
 
 
 def test_kafka_12889_empty_segments_far_apart_become_one() -> None:
