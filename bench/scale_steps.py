@@ -12,6 +12,9 @@ from bench.scale import INDEPENDENT, LINEAR, Row, cpu_seconds
 from bench.scale_starts import CONFIG, end_of, one_record, open_log, write_segments
 from bench.storage_data import FIRST_TIMESTAMP
 from storage.cleaner.plan import CleanerConfig
+from storage.directory.manager import LogManager
+from storage.disk.os_filesystem import OsFileSystem
+from storage.draws import Draws
 from storage.log import Isolation, PartitionLog
 from storage.log.compaction import CleanableOffsets
 
@@ -109,7 +112,37 @@ def committed_read_of_aborted(size: int, root: Path) -> Callable[[], float]:
     return lambda: cpu_seconds(read) / 100
 
 
+def deletions(size: int, root: Path) -> Callable[[], float]:
+    """Delete 100 of `size` partitions, and create them again."""
+    file_system = OsFileSystem()
+    logs = LogManager(file_system, str(root / "data"), CONFIG, FIRST_TIMESTAMP, Draws(1))
+    logs.load(FIRST_TIMESTAMP)
+    for partition in range(size):
+        logs.create("t", partition)
+
+    def once() -> float:
+        def delete() -> None:
+            for partition in range(100):
+                assert logs.delete_later("t", partition, FIRST_TIMESTAMP)
+
+        seconds = cpu_seconds(delete)
+        logs.delete_due(FIRST_TIMESTAMP + (1 << 40))
+        for partition in range(100):
+            logs.create("t", partition)
+        return seconds
+
+    return once
+
+
 ROWS: Final = [
+    Row(
+        name="deletions",
+        what="100 deletions among n partitions",
+        sizes=(250, 500, 1000, 2000),
+        most=INDEPENDENT,
+        prepare=deletions,
+        rounds=9,
+    ),
     Row(
         name="compaction",
         what="a round of compaction over n segments",

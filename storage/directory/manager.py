@@ -53,6 +53,9 @@ from storage.topics import (
 
 logger = logging.getLogger(__name__)
 
+# Removed logs whose offsets may be left in the checkpoints.
+MOST_FORGOTTEN = 10_000
+
 LOCK_FILE = ".lock"
 _REMOTE_INDEX_CACHE = "remote-log-index-cache"
 
@@ -96,6 +99,8 @@ class LogManager:
         self._deleted_count = 0
         # How often the offsets of a removed log were forgotten.
         self._forgotten_count = 0
+        # Logs that are not here, whose offsets the checkpoints may still have.
+        self._forgotten: set[tuple[str, int]] = set()
         # Renamed logs, each with the time at which its files are to be deleted.
         self._doomed: list[tuple[int, PartitionLog]] = []
         self._lock: Lock | None = None
@@ -176,6 +181,9 @@ class LogManager:
             topic_id = PartitionMetadataFile(self._file_system, log.directory).read()
             if topic_id is not None:
                 self.topic_ids[name] = topic_id
+        # What a stop after a deletion has left.
+        named = recovery_points.keys() | log_starts.keys() | high_watermarks.keys()
+        self._forgotten = named - {(log.topic, log.partition) for log in self.logs.values()}
         assert len(self.topic_ids) <= len(self.logs), (self.directory, len(self.topic_ids), len(self.logs))
 
     def _directories(self) -> list[str]:
@@ -235,6 +243,9 @@ class LogManager:
                     self._note_topic_id(name, log.directory, topic_id)
             return log
         self._now_ms = self._now_ms if now_ms is None else now_ms
+        # The new log must not begin, after a crash, with the offsets of one that had its name.
+        if (topic, partition) in self._forgotten:
+            self._drop_forgotten()
         path = join(self.directory, name)
         with self._disk("create"):
             self._file_system.make_directory(path)
@@ -270,7 +281,7 @@ class LogManager:
         log.close_handles()
         with self._disk("delete"):
             delete_log_files(self._file_system, self._move_away(log, DELETE_SUFFIX))
-        self._forget_offsets()
+        self._forget_offsets(topic, partition)
         return True
 
     def delete_later(self, topic: str, partition: int, now_ms: int) -> bool:
@@ -288,7 +299,7 @@ class LogManager:
         assert log.directory != join(self.directory, name), log.directory
         self.topic_ids.pop(name, None)
         self._doomed.append((now_ms + self._default_config.file_delete_delay_ms, log))
-        self._forget_offsets()
+        self._forget_offsets(topic, partition)
         return True
 
     @property
@@ -327,7 +338,7 @@ class LogManager:
         log.close()
         with self._disk("set aside"):
             path = self._move_away(log, STRAY_SUFFIX)
-        self._forget_offsets()
+        self._forget_offsets(topic, partition)
         logger.warning("stray log set aside: log=%s path=%s", name, path)
         return path
 
@@ -337,12 +348,22 @@ class LogManager:
         self._file_system.sync_directory(self.directory)
         return path
 
-    def _forget_offsets(self) -> None:
-        """Remove a deleted log's offsets from the checkpoints: a later topic with its name must not begin with them."""
-        self.checkpoint_recovery_points()
+    def _forget_offsets(self, topic: str, partition: int) -> None:
+        """Note that the checkpoints may still have a removed log's offsets: they are written without them before a log
+        of its name is created, or by the next checkpoint. A write for each of many deletions would take long.
+        """
         self._forgotten_count += 1
+        self._forgotten.add((topic, partition))
+        if len(self._forgotten) > MOST_FORGOTTEN:
+            self._drop_forgotten()
+        assert directory_name(topic, partition) not in self.logs, (self.directory, topic, partition)
+
+    def _drop_forgotten(self) -> None:
+        """Remove the offsets of all removed logs from the checkpoints, durably."""
+        self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()
+        self._forgotten.clear()
 
     def _unused_name(self, topic: str, partition: int, suffix: str) -> str:
         while True:
