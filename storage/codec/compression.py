@@ -18,6 +18,7 @@ from __future__ import annotations
 import struct
 import zlib
 from enum import IntEnum
+from typing import Final
 
 from storage.codec import lz4_frame, zstd_stream
 from storage.codec.buffer import Buffer
@@ -35,6 +36,11 @@ _GZIP_FLAGS_AT, _GZIP_RESERVED_FLAGS = 3, 0xE0
 _GZIP_TRAILER = struct.Struct("<II")
 # The value by which zlib expects a gzip header and trailer.
 _GZIP_WINDOW_BITS = 31
+
+
+# A member is passed to zlib in pieces that double from the first size to the greatest.
+_FIRST_PIECE_BYTES: Final = 512
+_MOST_PIECE_BYTES: Final = 1 << 18
 
 
 class Compression(IntEnum):
@@ -154,22 +160,26 @@ def _gzip(data: Buffer, level: int) -> bytes:
 
 def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
     """Decompress all members as the JDK does: after a member, bytes that do not begin another one are ignored."""
-    output = bytearray()
-    rest: Buffer = data
+    view, output, position = memoryview(data), bytearray(), 0
     while True:
-        try:
-            if len(rest) > _GZIP_FLAGS_AT and rest[_GZIP_FLAGS_AT] & _GZIP_RESERVED_FLAGS:
-                # The JDK ignores these bits, and zlib refuses them.
-                rest = bytearray(rest)
-                rest[_GZIP_FLAGS_AT] &= ~_GZIP_RESERVED_FLAGS & 0xFF
-            inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
-            output += inflater.decompress(rest, limit_bytes + 1 - len(output))
-        except zlib.error as error:
-            raise InvalidRecord(f"the gzip stream is damaged: {error}") from error
-        if len(output) > limit_bytes:
-            raise InvalidRecord(f"the gzip stream decompresses to more than {limit_bytes} bytes")
-        if not inflater.eof:
-            raise InvalidRecord("the gzip stream ends early")
-        rest = inflater.unused_data
-        if rest[:3] != _GZIP_HEADER[:3]:
+        inflater, piece_bytes = zlib.decompressobj(_GZIP_WINDOW_BITS), _FIRST_PIECE_BYTES
+        piece: Buffer = view[position : position + piece_bytes]
+        if len(piece) > _GZIP_FLAGS_AT and piece[_GZIP_FLAGS_AT] & _GZIP_RESERVED_FLAGS:
+            # The JDK ignores these bits, and zlib refuses them.
+            piece = bytearray(piece)
+            piece[_GZIP_FLAGS_AT] &= ~_GZIP_RESERVED_FLAGS & 0xFF
+        while not inflater.eof:
+            if not piece:
+                raise InvalidRecord("the gzip stream ends early")
+            try:
+                output += inflater.decompress(piece, limit_bytes + 1 - len(output))
+            except zlib.error as error:
+                raise InvalidRecord(f"the gzip stream is damaged: {error}") from error
+            if len(output) > limit_bytes:
+                raise InvalidRecord(f"the gzip stream decompresses to more than {limit_bytes} bytes")
+            position, piece_bytes = position + len(piece), min(2 * piece_bytes, _MOST_PIECE_BYTES)
+            piece = view[position : position + piece_bytes]
+        # What follows a member is copied by zlib: with all of it at once, many small members would be quadratic.
+        position -= len(inflater.unused_data)
+        if view[position : position + 3] != _GZIP_HEADER[:3]:
             return bytes(output)

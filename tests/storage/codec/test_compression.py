@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import random
+import time
 import tracemalloc
 from collections.abc import Sequence
 from contextlib import suppress
@@ -186,3 +188,24 @@ def test_t20_zstd_is_of_magic_2_alone(magic: int) -> None:
         compress(Compression.ZSTD, b"x", magic=magic)
     with pytest.raises(UnsupportedCompression, match=f"zstd does not exist in magic {magic}"):
         decompress(Compression.ZSTD, compress(Compression.ZSTD, b"x"), magic=magic)
+
+
+def test_the_cost_of_many_gzip_members_is_linear() -> None:
+    """zlib copies what follows each member."""
+
+    def seconds(members: int) -> float:
+        data = compress(Compression.GZIP, b"") * members
+        start = time.process_time()
+        assert decompress(Compression.GZIP, data + compress(Compression.GZIP, b"end")) == b"end"
+        return time.process_time() - start
+
+    seconds(100)
+    few, many = seconds(2000), seconds(40_000)
+    assert many < 60 * few, (few, many)
+
+
+@pytest.mark.parametrize("size_bytes", [511, 512, 513, 1 << 18, (1 << 20) + 7])
+def test_gzip_members_of_any_size_are_read_whole(size_bytes: int) -> None:
+    noise = random.Random(size_bytes).randbytes(size_bytes)
+    data = compress(Compression.GZIP, noise) + compress(Compression.GZIP, b"x") + b"no member"
+    assert decompress(Compression.GZIP, data) == noise + b"x"
