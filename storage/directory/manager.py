@@ -14,8 +14,8 @@ Kafka: LogManager, and the checkpoint of ReplicaManager; rules LL1 to LL5.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import final
 
 from storage.config import LogConfig
@@ -61,6 +61,43 @@ _REMOTE_INDEX_CACHE = "remote-log-index-cache"
 
 Offsets = dict[tuple[str, int], int]
 ConfigOf = Callable[[str], LogConfig]
+
+
+@final
+class PreparedCheckpoint:
+    """Offsets that a job writes beside their checkpoints, and that the owner of the logs then puts in place.
+
+    While the job is in its write, the owner may remove a log, and write the checkpoints without it. What the job has
+    then is of no use: the next log of that name would begin with the offsets of the removed one.
+    """
+
+    def __init__(
+        self,
+        offsets: Sequence[tuple[OffsetCheckpoint, Offsets]],
+        *,
+        disk: Callable[[str], AbstractContextManager[None]],
+        forgotten_count: Callable[[], int],
+    ) -> None:
+        self._offsets, self._disk, self._forgotten_count = offsets, disk, forgotten_count
+        self._count_before = forgotten_count()
+
+    def __call__(self) -> None:
+        """Write the offsets beside the checkpoints, on any thread. Raises DirectoryFailed."""
+        with self._disk("checkpoint"):
+            for checkpoint, offsets in self._offsets:
+                checkpoint.write_beside(offsets)
+
+    def adopt(self) -> bool:
+        """Put in place what was written, on the thread that owns the logs, unless a log was removed since.
+
+        Returns whether it did. Raises DirectoryFailed.
+        """
+        if self._forgotten_count() != self._count_before:
+            return False
+        with self._disk("checkpoint"):
+            for checkpoint, _ in self._offsets:
+                checkpoint.adopt()
+        return True
 
 
 @final
@@ -396,25 +433,19 @@ class LogManager:
         with self._disk("checkpoint"):
             self._high_watermarks.write(self._offsets(lambda log: log.high_watermark))
 
-    def prepare_checkpoint(self) -> Callable[[], None]:
-        """Take the high watermarks and log starts of this moment. Returns a call that writes them, on any thread.
+    def prepare_checkpoint(self) -> PreparedCheckpoint:
+        """Take the high watermarks and log starts of this moment, to be written by a job.
 
-        Recovery points are left out: a late write must not raise again what a truncation has lowered. The call writes
-        nothing if a log was removed since: the next log of its name would begin with the offsets of the removed one.
+        Recovery points are left out: a late write must not raise again what a truncation has lowered.
         """
-        forgotten_count = self._forgotten_count
-        high_watermarks = self._offsets(lambda log: log.high_watermark)
-        log_starts = self._log_start_offsets()
-
-        def write() -> None:
-            # A removal has written both, later than this was taken.
-            if self._forgotten_count != forgotten_count:
-                return
-            with self._disk("checkpoint"):
-                self._high_watermarks.write(high_watermarks)
-                self._log_starts.write(log_starts)
-
-        return write
+        return PreparedCheckpoint(
+            (
+                (self._high_watermarks, self._offsets(lambda log: log.high_watermark)),
+                (self._log_starts, self._log_start_offsets()),
+            ),
+            disk=self._disk,
+            forgotten_count=lambda: self._forgotten_count,
+        )
 
     def _offsets(self, offset_of: Callable[[PartitionLog], int]) -> Offsets:
         return {(log.topic, log.partition): offset_of(log) for log in self.logs.values()}

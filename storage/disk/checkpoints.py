@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import final
 
-from storage.disk.filesystem import FileSystem, OpenMode, dirname, join, read_file, replace_file
+from storage.disk.filesystem import FileSystem, OpenMode, dirname, join, read_file, replace_file, write_synced
 from storage.errors import CorruptCheckpoint
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
@@ -106,8 +106,12 @@ def _read_entries(file_system: FileSystem, path: str, width: int) -> list[tuple[
 
 
 def _write_entries(file_system: FileSystem, path: str, entries: list[str]) -> None:
+    replace_file(file_system, path, _text_of(entries))
+
+
+def _text_of(entries: list[str]) -> bytes:
     text = f"{_VERSION}\n{len(entries)}\n" + "".join(f"{entry}\n" for entry in entries)
-    replace_file(file_system, path, text.encode("utf-8"))
+    return text.encode("utf-8")
 
 
 def _create_if_missing(file_system: FileSystem, path: str) -> None:
@@ -140,8 +144,26 @@ class OffsetCheckpoint:
         return offsets
 
     def write(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
-        _write_entries(self._file_system, self.path, lines)
+        _write_entries(self._file_system, self.path, _lines_of(offsets))
+
+    def write_beside(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Write a file beside the checkpoint, for `adopt`. The checkpoint itself may be written at the same time."""
+        write_synced(self._file_system, self._beside, _text_of(_lines_of(offsets)))
+
+    def adopt(self) -> None:
+        """Put the file that `write_beside` has written in the place of the checkpoint.
+
+        The name is not synced: after a power loss the checkpoint may be the one before.
+        """
+        self._file_system.rename(self._beside, self.path)
+
+    @property
+    def _beside(self) -> str:
+        return self.path + ".job.tmp"
+
+
+def _lines_of(offsets: Mapping[tuple[str, int], int]) -> list[str]:
+    return [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
 
 
 @final

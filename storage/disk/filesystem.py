@@ -170,15 +170,20 @@ def replace_file(file_system: FileSystem, path: str, content: Buffer) -> None:
     After an OSError or a crash `path` has its old or its new content, never a mixture.
     """
     temporary = path + ".tmp"
-    file = file_system.open(temporary, OpenMode.CREATE)
+    write_synced(file_system, temporary, content)
+    file_system.rename(temporary, path)
+    file_system.sync_directory(dirname(path))
+
+
+def write_synced(file_system: FileSystem, path: str, content: Buffer) -> None:
+    """Write `content` in the place of what `path` has, and sync it; a new name is not synced."""
+    file = file_system.open(path, OpenMode.CREATE)
     try:
         file.set_length(0)
         file.write_at(0, content)
         file.sync()
     finally:
         file.close()
-    file_system.rename(temporary, path)
-    file_system.sync_directory(dirname(path))
 
 
 def delete_log_files(file_system: FileSystem, directory: str) -> None:

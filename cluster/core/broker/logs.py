@@ -19,7 +19,7 @@ from cluster.core.replica.replica import Replica
 from storage.config import LogConfig
 from storage.directory.cleaners import CleanerManager
 from storage.directory.directories import LogDirectories, is_disk_error
-from storage.directory.manager import LogManager
+from storage.directory.manager import LogManager, PreparedCheckpoint
 from storage.disk.checkpoints import MetaProperties, MetaPropertiesFile
 from storage.disk.filesystem import FileSystem, basename, dirname
 from storage.draws import Draws
@@ -289,27 +289,40 @@ class BrokerLogs:
 
     def _on_high_watermark_timer(self, now_ms: int) -> None:
         """Starts a job that writes the present high watermarks; a late checkpoint does no harm (HWM-8)."""
-        writes = [(manager, manager.prepare_checkpoint()) for manager in self.directories.online]
-        failed: list[tuple[LogManager, DirectoryFailed]] = []
+        prepared = [(manager, manager.prepare_checkpoint()) for manager in self.directories.online]
+        failed: dict[str, DirectoryFailed] = {}
 
         def write_all() -> None:
-            for manager, write in writes:
+            for manager, write in prepared:
                 try:
                     write()
                 except DirectoryFailed as error:
-                    failed.append((manager, error))
+                    failed[manager.directory] = error
 
         self._outbox.run_job(
-            "checkpoint", write_all, lambda at_ms, error: self._on_written(at_ms, failed, error)
+            "checkpoint", write_all, lambda at_ms, error: self._on_written(at_ms, prepared, failed, error)
         )
 
     def _on_written(
-        self, now_ms: int, failed: list[tuple[LogManager, DirectoryFailed]], error: Exception | None
+        self,
+        now_ms: int,
+        prepared: list[tuple[LogManager, PreparedCheckpoint]],
+        failed: dict[str, DirectoryFailed],
+        error: Exception | None,
     ) -> None:
+        """Puts in place what the job has written: not inside the job, which a deletion of a topic may overtake."""
         if error is not None:
             raise StorageError(f"checkpoint of high watermarks: {error}") from error
-        for manager, reason in failed:
-            self.directories.fail(manager.directory, reason)
+        for manager, written in prepared:
+            # Its directory may have failed since.
+            if manager not in self.directories.online:
+                continue
+            try:
+                if manager.directory in failed:
+                    raise failed[manager.directory]
+                written.adopt()
+            except DirectoryFailed as reason:
+                self.directories.fail(manager.directory, reason)
         self._arm_high_watermarks(now_ms)
 
     def _arm_recovery_points(self, now_ms: int) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from sim.bugs import Replacement, replaced
 from sim.disk import PowerLoss
+from sim.disk.handles import SimFile, SimFileSystem
 from sim.disk.life import Dead, Life
 from storage.config import LogConfig
 from storage.directory.manager import LogManager
@@ -302,6 +306,8 @@ def test_prepared_checkpoints_are_those_of_their_moment() -> None:
     write = logs.prepare_checkpoint()
     log.marks.update_high_watermark(5)
     write()
+    assert content(disk, "replication-offset-checkpoint") == b""
+    assert write.adopt()
     assert content(disk, "replication-offset-checkpoint") == b"0\n1\nt 0 3\n"
 
 
@@ -364,6 +370,7 @@ def test_a_checkpoint_taken_before_a_deletion_is_not_written_after_it() -> None:
     logs.delete("t", 0)
     append_each(logs.create("t", 0), 5)
     write()
+    assert not write.adopt()
     disk.crash_process()
     log = started(disk).logs["t-0"]
     assert (log.high_watermark, log.log_end_offset) == (0, 5)
@@ -428,3 +435,54 @@ def test_ll5_a_stop_leaves_no_file_open_of_logs_that_wait_for_their_deletion(tmp
     assert any("u-0" in path or "-delete" in path for path in open_files())
     assert logs.shutdown()
     assert open_files() == []
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_deletion_while_the_job_is_inside_its_write_wins(number: int) -> None:
+    """The job is stopped before its call of that number; meanwhile the topic is deleted, and made again."""
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    append_each(log, 5)
+    log.marks.update_high_watermark(5)
+    write = logs.prepare_checkpoint()
+
+    def recreate() -> None:
+        logs.delete("t", 0)
+        append_each(logs.create("t", 0), 5)
+
+    with interrupted(number, recreate):
+        write()
+    write.adopt()
+    assert content(disk, "replication-offset-checkpoint") == b"0\n0\n"
+    disk.crash_process()
+    log = started(disk).logs["t-0"]
+    assert (log.high_watermark, log.log_end_offset) == (0, 5)
+
+
+@contextmanager
+def interrupted(number: int, work: Callable[[], None]) -> Iterator[None]:
+    """Do `work` before the call of that number, from 0, that changes the disk in the block."""
+    count = 0
+
+    def counting(original: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object, **named: object) -> object:
+            nonlocal count
+            count += 1
+            if count == number + 1:
+                work()
+            return original(*arguments, **named)
+
+        return call
+
+    owners = (
+        (SimFileSystem, ("open", "rename", "sync_directory")),
+        (SimFile, ("set_length", "write_at", "sync")),
+    )
+    with ExitStack() as stack:
+        for owner, names in owners:
+            for name in names:
+                target = f"sim.disk.handles:{owner.__name__}.{name}"
+                stack.enter_context(replaced(Replacement(target=target, make=counting)))
+        yield
+        assert count > number, count
