@@ -187,12 +187,32 @@ class Lifecycle:
                 error=ErrorCode.STALE_BROKER_EPOCH | ErrorCode.BROKER_ID_NOT_REGISTERED
             ):
                 # Heartbeats go on after the registration is answered.
+                self._step_down()
                 self._register(now_ms)
                 assert self._is_registering, self.state
             case _:
                 self._failures += 1
                 delay_ms = min(self._backoff_ms(), self._config.broker_heartbeat_interval_ms)
                 self._beat_after(now_ms, delay_ms)
+
+    def maybe_step_down(self, now_ms: int) -> bool:
+        """Steps down if the metadata names another process as this broker. Returns whether it names one."""
+        if not self._publication.is_superseded():
+            return False
+        if self._step_down():
+            self._register(now_ms)
+        return True
+
+    def _step_down(self) -> bool:
+        """Ends all roles of this process: another one is registered under its id. Returns whether it did.
+
+        Kafka's broker goes on, and is only refused by others (BRK-3). But the next leader epoch of the id is for the
+        other process, and this one would take it for its own.
+        """
+        if not self._publication.withdraw():
+            return False
+        self._context.outbox.observe("broker.superseded", broker_epoch=self._context.broker_epoch)
+        return True
 
     def _on_beat(self, now_ms: int, body: BrokerHeartbeatResponse) -> None:
         self._note_fenced(body.is_fenced)

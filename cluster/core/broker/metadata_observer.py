@@ -114,6 +114,8 @@ class MetadataObserver:
         """Adopts the image after `delta`, and then applies the delta to the roles at once (CTL-5, KR-BRK-3)."""
         self._context.adopt_image(delta.after())
         self._learn_endpoints(delta)
+        if self._lifecycle.maybe_step_down(now_ms):
+            return
         if self._publication.is_published:
             self._publication.publish(now_ms, delta)
         elif self._publication.maybe_publish_first(now_ms):

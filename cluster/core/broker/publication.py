@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import final
 
+from cluster.core import fencing
 from cluster.core.messages import NO_BROKER_EPOCH
 from cluster.core.metadata.delta import MetadataDelta
 from cluster.core.replica.context import ReplicaContext
@@ -28,6 +29,8 @@ class Publication:
         # The offset of the image that was applied to the roles last; -1 before the first one.
         self.applied_offset = -1
         self._first_high_watermark: int | None = None
+        # The broker epoch of the last life that another process has replaced.
+        self._superseded_epoch = NO_BROKER_EPOCH
 
     def note_high_watermark(self, high_watermark: int) -> None:
         """Notes the high watermark of the first answer: all records below it are replayed before anything is
@@ -41,7 +44,29 @@ class Publication:
 
     def _has_own_registration(self) -> bool:
         own_epoch = self._context.broker_epoch
-        return own_epoch != NO_BROKER_EPOCH and self._context.metadata.image.next_offset > own_epoch
+        return own_epoch > self._superseded_epoch and self._context.metadata.image.next_offset > own_epoch
+
+    def is_superseded(self) -> bool:
+        """Returns whether the metadata names another process as this broker, in a later life than this one's.
+
+        What it decides for the id is not meant for this process: two would lead in one leader epoch.
+        """
+        own_epoch = self._context.broker_epoch
+        known = self._context.metadata.image.brokers.get(self._context.broker_id)
+        # Before its registration is answered, a broker finds the one of its last process.
+        if own_epoch == NO_BROKER_EPOCH or known is None or known.broker_epoch <= own_epoch:
+            return False
+        return not fencing.is_same_incarnation(self._context.header.incarnation, known.incarnation)
+
+    def withdraw(self) -> bool:
+        """Ends all roles, and acts on no metadata until this process is registered again. Returns whether it did."""
+        if self._context.broker_epoch <= self._superseded_epoch:
+            return False
+        self._superseded_epoch = self._context.broker_epoch
+        self.is_published = False
+        self._roles.step_down()
+        assert not self.may_publish(), (self._context.broker_epoch, self._superseded_epoch)
+        return True
 
     def may_publish(self) -> bool:
         first = self._first_high_watermark
@@ -60,10 +85,11 @@ class Publication:
         self.applied_offset = self._context.metadata.image.next_offset
 
     def maybe_publish_first(self, now_ms: int) -> bool:
-        """Applies the whole image to the roles, once, as soon as that is allowed. Returns whether it did."""
-        if self.is_published or not self.may_publish():
+        """Applies the whole image to the roles, once a life, as soon as that is allowed. Returns whether it did."""
+        if self.is_published or not self.may_publish() or self.is_superseded():
             return False
-        assert not self._context.replicas, sorted(self._context.replicas)
+        led = [each.name for each in self._context.replicas.values() if each.leader is not None]
+        assert not led, led
         self.is_published = True
         self._roles.apply_image(now_ms)
         self.applied_offset = self._context.metadata.image.next_offset

@@ -5,6 +5,7 @@ Kafka: ReplicaManager.applyDelta, Partition.makeLeader, Partition.makeFollower; 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import final
 
 from cluster.core import fencing
@@ -46,12 +47,12 @@ class Roles:
         self._flushes = flushes
 
     def apply_image(self, now_ms: int) -> None:
-        """Applies the first image: opens all that it places here, and sets all other logs aside (ROL-5)."""
+        """Applies the first image of a life: opens all that it places here, and sets all other logs aside (ROL-5)."""
         image = self._context.metadata.image
         mine = [each for each in image.partitions() if self._context.broker_id in each.replicas]
-        self._logs.set_strays_aside(
-            {each.topic_partition: image.topics[each.topic_partition.topic].topic_id for each in mine}
-        )
+        expected = {each.topic_partition: image.topics[each.topic_partition.topic].topic_id for each in mine}
+        self._forget_strays(expected)
+        self._logs.set_strays_aside(expected)
         for registration in mine:
             topic_partition = registration.topic_partition
             if self._logs.may_be_offline(topic_partition):
@@ -61,6 +62,22 @@ class Roles:
                 self.apply(now_ms, registration)
         here, offline = len(self._context.replicas), len(self._context.offline)
         assert here + offline == len(mine), (here, offline, len(mine))
+
+    def _forget_strays(self, expected: Mapping[TopicPartition, str]) -> None:
+        """Forgets the replicas of an earlier life of this process that are not placed here any more."""
+        for topic_partition, replica in list(self._context.replicas.items()):
+            topic_id = expected.get(topic_partition)
+            if topic_id is None or not fencing.is_same_topic(topic_id, replica.topic_id):
+                del self._context.replicas[topic_partition]
+                self._keeper.on_log_removed(replica)
+
+    def step_down(self) -> None:
+        """Ends all roles, because another process is registered as this broker; the replicas keep their logs."""
+        for topic_partition, replica in self._context.replicas.items():
+            self._fetchers.remove(topic_partition)
+            replica.leader = replica.follower = None
+            # This answers the requests that wait (PRO-5).
+            self._context.touch(topic_partition)
 
     def apply_delta(self, now_ms: int, delta: MetadataDelta) -> None:
         """Applies the outcome of a delta; epochs that began and ended within it are skipped (CTL-5)."""

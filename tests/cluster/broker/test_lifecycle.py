@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 
 import pytest
 
@@ -31,6 +32,7 @@ from cluster.core.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
+    RemoveTopicRecord,
     TopicRecord,
 )
 from storage.errors import DirectoryInUse
@@ -205,6 +207,72 @@ def test_brk3_a_stale_broker_epoch_makes_it_register_again() -> None:
     effects = setup.answer(call, RegisterBrokerResponse(broker_epoch=40, cluster_id=CLUSTER_ID))
     beat = beat_of(effects)
     assert (beat.broker_epoch, beat.want_fence) == (40, True)
+
+
+OTHER_PROCESS = RegisterBrokerRecord(broker_id=1, incarnation="f" * 32, host="elsewhere", port=9001)
+LED_BY_OTHER = PartitionChangeRecord(topic="t", partition=0, isr=(1,), leader=1)
+
+
+def leading_with_one_that_waits() -> BrokerSetup:
+    """Return a broker that leads t-0, at which one produce waits for broker 2."""
+    setup = BrokerSetup()
+    setup.boot(TOPIC, replace(LED_HERE, replicas=(1, 2), isr=(1, 2)))
+    assert produce_error(setup) is None
+    return setup
+
+
+def produce_error(setup: BrokerSetup) -> ErrorCode | None:
+    asked = ProducePartition(topic_partition=T0, records=batch(b"a"))
+    return error_of(setup.ask(ProduceRequest(acks=-1, partitions=(asked,))))
+
+
+def error_of(effects: list[Effect]) -> ErrorCode | None:
+    bodies = [reply.body for reply in of(effects, Reply) if isinstance(reply.body, ProduceResponse)]
+    return bodies[0].partitions[0].error if bodies else None
+
+
+def test_brk3_a_process_with_a_stale_broker_epoch_steps_down_at_once() -> None:
+    setup = leading_with_one_that_waits()
+    call = only_sent(setup.fire("broker.heartbeat", 2_000), BrokerHeartbeatRequest).call
+    effects = setup.answer(call, BrokerHeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH))
+    assert error_of(effects) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert observed(effects, "broker.superseded") == [{"broker_epoch": BROKER_EPOCH}]
+    assert produce_error(setup) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    # Nothing that the metadata says counts, until the process is registered again.
+    setup.metadata(LED_BY_OTHER)
+    assert produce_error(setup) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_brk3_a_process_does_not_lead_what_another_process_of_its_id_was_elected_for() -> None:
+    setup = leading_with_one_that_waits()
+    effects = setup.metadata(OTHER_PROCESS)
+    assert error_of(effects) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert registration_of(effects).incarnation == setup.broker.lifecycle.incarnation
+    again = setup.metadata(LED_BY_OTHER)
+    assert sent(again, RegisterBrokerRequest) == [] and observed(again, "broker.superseded") == []
+    assert produce_error(setup) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_brk3_a_process_that_is_registered_again_takes_its_roles_from_the_new_life_on() -> None:
+    setup = leading_with_one_that_waits()
+    call = only_sent(setup.metadata(OTHER_PROCESS, LED_BY_OTHER), RegisterBrokerRequest).call
+    broker_epoch = setup.metadata_end
+    setup.answer(call, RegisterBrokerResponse(broker_epoch=broker_epoch, cluster_id=CLUSTER_ID))
+    assert produce_error(setup) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    setup.metadata(setup.own_registration(), LED_BY_OTHER)
+    assert produce_error(setup) is ErrorCode.NONE
+    assert setup.broker.replicas()[T0].leader_epoch == 2
+
+
+def test_brk3_a_topic_that_was_deleted_for_the_other_process_is_set_aside_by_the_next_life() -> None:
+    setup = leading_with_one_that_waits()
+    effects = setup.metadata(OTHER_PROCESS, RemoveTopicRecord(name="t", topic_id=TOPIC.topic_id))
+    call = only_sent(effects, RegisterBrokerRequest).call
+    answer = RegisterBrokerResponse(broker_epoch=setup.metadata_end, cluster_id=CLUSTER_ID)
+    setup.answer(call, answer)
+    effects = setup.metadata(setup.own_registration())
+    assert setup.broker.replicas() == {}
+    assert len(observed(effects, "replica.set_aside")) == 1
 
 
 def test_a_fenced_broker_continues_and_is_reported() -> None:
