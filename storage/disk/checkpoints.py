@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import final
 
-from storage.disk.filesystem import FileSystem, OpenMode, dirname, join, read_file, replace_file, write_synced
+from storage.disk.filesystem import File, FileSystem, OpenMode, dirname, join, replace_file, write_synced
 from storage.errors import CorruptCheckpoint
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
@@ -40,7 +40,10 @@ _VERSION = 0
 _INT_MAX = (1 << 31) - 1
 _LONG_MAX = (1 << 63) - 1
 _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_LINE_END = re.compile(r"\r\n|\r|\n")
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_SLICE_BYTES = 1 << 18
+_LONGEST_LINE = 1 << 16
+_MOST_MARK_BYTES = 1 << 12
 _SPACES = re.compile(r"[ \t\x0b\f]+")
 _ZERO_TOPIC_ID = "A" * 22
 # 16 bytes: the last character carries two bits.
@@ -56,17 +59,46 @@ def _number(path: str, line_number: int, text: str, limit: int, what: str) -> in
     raise CorruptCheckpoint(path, line_number, f"{what} is no number: {text[:40]!r}")
 
 
-def _lines(file_system: FileSystem, path: str) -> list[str]:
-    """Read lines as Java's BufferedReader does: with any of three line ends, which the last line may lack."""
-    content = read_file(file_system, path)
+def _lines(file_system: FileSystem, path: str) -> Iterator[str]:
+    """Yield lines as Java's BufferedReader does: with any of three line ends, which the last line may lack.
+
+    The file is read in slices: whatever is there in place of a checkpoint, a line of it takes little memory. Raises
+    OSError, CorruptCheckpoint for what is no UTF-8 and for a line that is too long.
+    """
+    file, number, at = file_system.open(path, OpenMode.READ), 0, 0
     try:
-        lines = _LINE_END.split(content.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        line_number = content.count(b"\n", 0, error.start) + 1
-        raise CorruptCheckpoint(path, line_number, f"not UTF-8 at byte {error.start}") from error
-    if lines[-1] == "":
-        lines.pop()
-    return lines
+        for line, size_bytes in _raw_lines(file):
+            number += 1
+            if len(line) > _LONGEST_LINE:
+                raise CorruptCheckpoint(path, number, f"a line of more than {_LONGEST_LINE} bytes")
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise CorruptCheckpoint(path, number, f"not UTF-8 at byte {at + error.start}") from error
+            yield text
+            at += size_bytes
+    finally:
+        file.close()
+
+
+def _raw_lines(file: File) -> Iterator[tuple[bytes, int]]:
+    """Yield each line without its end, and its size with it; a line that is too long only up to where that is clear."""
+    position, size, rest = 0, file.size(), b""
+    while position < size and len(rest) <= _LONGEST_LINE:
+        block = file.read_at(position, min(_SLICE_BYTES, size - position))
+        if not block:
+            break
+        position += len(block)
+        data, start = rest + block, 0
+        for end in _LINE_END.finditer(data):
+            # The second half of such an end may begin the next slice.
+            if end.group() == b"\r" and end.end() == len(data) and position < size:
+                break
+            yield data[start : end.start()], end.end() - start
+            start = end.end()
+        rest = data[start:]
+    if rest:
+        yield rest, len(rest)
 
 
 def _split(line: str) -> list[str]:
@@ -83,17 +115,19 @@ def _read_entries(file_system: FileSystem, path: str, width: int) -> list[tuple[
 
     Raises CorruptCheckpoint.
     """
+    lines = _lines(file_system, path)
     try:
-        lines = _lines(file_system, path)
+        version = next(lines, None)
     except FileNotFoundError:
         return []
-    if lines and _number(path, 1, lines[0], _INT_MAX, "the version") != _VERSION:
-        raise CorruptCheckpoint(path, 1, f"unrecognised version {lines[0]}, expected {_VERSION}")
-    if len(lines) < 2:
+    if version is not None and _number(path, 1, version, _INT_MAX, "the version") != _VERSION:
+        raise CorruptCheckpoint(path, 1, f"unrecognised version {version}, expected {_VERSION}")
+    count = next(lines, None)
+    if count is None:
         return []
-    expected = _number(path, 2, lines[1], _INT_MAX, "the number of entries")
+    expected = _number(path, 2, count, _INT_MAX, "the number of entries")
     entries = []
-    for line_number, line in enumerate(lines[2:], start=3):
+    for line_number, line in enumerate(lines, start=3):
         parts = _split(line)
         if len(parts) != width:
             raise CorruptCheckpoint(
@@ -211,13 +245,21 @@ class CleanShutdownFile:
     def read(self) -> int | None:
         """Returns the broker epoch; None without an error if the file is missing, unreadable or empty (old brokers)."""
         try:
-            content: object = json.loads(read_file(self._file_system, self.path))
+            content: object = json.loads(self._read_start())
         except (OSError, ValueError):
             return None
         if not isinstance(content, dict) or "version" not in content:
             return None
         broker_epoch: object = content.get("brokerEpoch")
         return broker_epoch if type(broker_epoch) is int else None
+
+    def _read_start(self) -> bytes:
+        """Read as much as the mark may have: what is larger is none, and is not read whole."""
+        file = self._file_system.open(self.path, OpenMode.READ)
+        try:
+            return file.read_at(0, _MOST_MARK_BYTES)
+        finally:
+            file.close()
 
     def write(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         replace_file(self._file_system, self.path, b'{"version":0,"brokerEpoch":%d}' % broker_epoch)
@@ -252,7 +294,7 @@ class PartitionMetadataFile:
     def read(self) -> str | None:
         """Returns the topic id; None without a file. Accepts later versions of the file. Raises CorruptCheckpoint."""
         try:
-            lines = _lines(self._file_system, self.path)
+            lines = list(_lines(self._file_system, self.path))
         except FileNotFoundError:
             return None
         fields = [self._field(line_number, line) for line_number, line in enumerate(lines[:2], start=1)]
@@ -299,7 +341,7 @@ class MetaPropertiesFile:
     def read(self) -> MetaProperties | None:
         """Returns the properties; None without a file. Raises CorruptCheckpoint."""
         try:
-            lines = _lines(self._file_system, self.path)
+            lines = list(_lines(self._file_system, self.path))
         except FileNotFoundError:
             return None
         properties = {}

@@ -14,11 +14,20 @@ from typing import final
 from storage.codec.buffer import Buffer
 from storage.disk.filesystem import FileStat, OpenMode
 
+# Without O_NONBLOCK the open of a FIFO would wait for a writer for ever; a regular file knows no such wait. O_NOCTTY
+# keeps a terminal from becoming ours.
+_NO_WAIT = os.O_NONBLOCK | os.O_NOCTTY
 _OPEN_FLAGS = {
-    OpenMode.READ: os.O_RDONLY,
-    OpenMode.WRITE: os.O_RDWR,
-    OpenMode.CREATE: os.O_RDWR | os.O_CREAT,
-    OpenMode.CREATE_NEW: os.O_RDWR | os.O_CREAT | os.O_EXCL,
+    OpenMode.READ: os.O_RDONLY | _NO_WAIT,
+    OpenMode.WRITE: os.O_RDWR | _NO_WAIT,
+    OpenMode.CREATE: os.O_RDWR | os.O_CREAT | _NO_WAIT,
+    OpenMode.CREATE_NEW: os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_WAIT,
+}
+_KINDS = {
+    stat_bits.S_IFIFO: "a FIFO",
+    stat_bits.S_IFSOCK: "a socket",
+    stat_bits.S_IFCHR: "a device",
+    stat_bits.S_IFBLK: "a device",
 }
 _OPEN_FILES, _MAPS, _MOST_MAPS = "/proc/self/fd", "/proc/self/maps", "/proc/sys/vm/max_map_count"
 _LOCKS = "/proc/locks"
@@ -32,8 +41,27 @@ def _named(error: OSError, path: str) -> OSError:
     return OSError(number, (error.strerror or os.strerror(number)) + _limit_behind(number), path)
 
 
+def _checked_regular(descriptor: int, path: str) -> int:
+    """Returns the descriptor if it is one of a regular file; else closes it.
+
+    Raises IsADirectoryError for a directory, and OSError with EINVAL and what it is for anything else.
+    """
+    mode = os.fstat(descriptor).st_mode
+    if stat_bits.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat_bits.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    kind = _KINDS.get(stat_bits.S_IFMT(mode), "something else")
+    raise OSError(errno.EINVAL, f"expected a regular file, found {kind}", path)
+
+
 def _limit_behind(number: int) -> str:
-    """Returns the limit that `number` (an errno) reports, with the setting that raises it; empty for other errors."""
+    """Returns what stopped a call that ended with `number` (an errno), and the setting that raises a limit; empty for
+    other errors.
+    """
+    if number == errno.ENXIO:
+        return ": expected a regular file, found a socket or device"
     if number == errno.EMFILE:
         used, (allowed, _) = _count_lines(_OPEN_FILES), resource.getrlimit(resource.RLIMIT_NOFILE)
         return f": this process has {used} files open of {allowed} it may, raise `ulimit -n`"
@@ -275,18 +303,17 @@ class OsFileSystem:
         self._read_flags = getattr(os, "O_NOATIME", 0) if keeps_access_times else 0
 
     def open(self, path: str, mode: OpenMode) -> OsFile:
-        """Open a file. Raises OSError with the path; IsADirectoryError for a directory, in every mode."""
+        """Open a regular file, without waiting. Raises OSError with the path, also for a FIFO, a socket or a device;
+        IsADirectoryError for a directory, in every mode.
+        """
         try:
             if mode is OpenMode.READ and self._read_flags:
-                descriptor = self._open_unnoticed(path, os.O_RDONLY)
+                descriptor = self._open_unnoticed(path, _OPEN_FLAGS[mode])
             else:
                 descriptor = os.open(path, _OPEN_FLAGS[mode], 0o644)
         except OSError as error:
             raise _named(error, path) from error
-        if mode is OpenMode.READ and stat_bits.S_ISDIR(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        return OsFile(path, descriptor)
+        return OsFile(path, _checked_regular(descriptor, path))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path or ".")
@@ -322,6 +349,9 @@ class OsFileSystem:
         except PermissionError:
             return os.open(path, flags)
 
+    def canonical(self, path: str) -> str:
+        return os.path.realpath(path or ".")
+
     def set_modified(self, path: str, modified_ms: int) -> None:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
@@ -340,7 +370,10 @@ class OsFileSystem:
 
     def lock(self, path: str) -> OsLock:
         """Take the exclusive lock on `path`, created if missing. Raises BlockingIOError while another holder has it."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            descriptor = _checked_regular(os.open(path, _OPEN_FLAGS[OpenMode.CREATE], 0o644), path)
+        except OSError as error:
+            raise _named(error, path) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

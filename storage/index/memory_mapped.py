@@ -26,6 +26,8 @@ from storage.errors import CorruptIndex, SegmentOffsetOverflow
 # The part at the end that every append and most look-ups touch: two or three pages.
 WARM_BYTES: Final = 8192
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+# Kafka cannot map more.
+MAX_INDEX_BYTES: Final = 2**31 - 1
 
 # The type of Struct.unpack_from for one big-endian column.
 Result = TypeVar("Result")
@@ -303,6 +305,8 @@ class MemoryMappedIndex:
         """Map the file again; an empty file cannot be mapped, so its view is empty bytes."""
         assert self._map is None, self._path
         self._length = self._file.size()
+        if self._length > MAX_INDEX_BYTES:
+            raise CorruptIndex(self._path, f"{self._length} bytes are more than an index may have")
         if self._read_only:
             self._view = memoryview(self._file.read_at(0, self._length))
             self._length = len(self._view)

@@ -23,7 +23,7 @@ import struct
 from collections.abc import Iterable
 
 from storage.codec.crc32c import crc32c
-from storage.disk.filesystem import FileSystem, OpenMode, join, read_file
+from storage.disk.filesystem import FileSystem, OpenMode, join
 from storage.errors import CorruptSnapshot
 from storage.producers.entry import ProducerStateEntry
 
@@ -34,6 +34,8 @@ _FRAME = struct.Struct(">hIi")
 _ENTRY = struct.Struct(">qhiqiqiq")
 _COUNT = struct.Struct(">i")
 _CRC_COVERS_FROM = 6
+# Above this size the count of entries is compared with the size before anything else is read.
+_LARGE_BYTES = 1 << 20
 _NAME = re.compile(r"([0-9]{20,})\.snapshot", re.ASCII)
 _NONE = -1
 
@@ -116,8 +118,25 @@ def _entry(
 
 
 def read_snapshot(file_system: FileSystem, path: str) -> list[ProducerStateEntry]:
-    """Read the entries of the snapshot at `path`. Raises CorruptSnapshot, FileNotFoundError."""
-    return decode_snapshot(read_file(file_system, path), path)
+    """Read the entries of the snapshot at `path`. Raises CorruptSnapshot, OSError."""
+    return decode_snapshot(read_content(file_system, path), path)
+
+
+def read_content(file_system: FileSystem, path: str) -> bytes:
+    """Read the whole file, if its size is that of its count of entries or small. Raises CorruptSnapshot, OSError."""
+    file = file_system.open(path, OpenMode.READ)
+    try:
+        size_bytes = file.size()
+        # What is larger than its count of entries, a sparse giant for example, must not be read whole.
+        if size_bytes > _LARGE_BYTES:
+            version, _, count = _FRAME.unpack(file.read_at(0, _FRAME.size))
+            if version != SNAPSHOT_VERSION or size_bytes != _FRAME.size + count * _ENTRY.size:
+                raise CorruptSnapshot(
+                    f"{path}: {size_bytes} bytes do not hold exactly {count} entries of version {SNAPSHOT_VERSION}"
+                )
+        return file.read_at(0, size_bytes)
+    finally:
+        file.close()
 
 
 def write_snapshot(

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from storage.batch import RecordBatch
-from storage.disk.filesystem import File, FileSystem, OpenMode, read_file
+from storage.disk.filesystem import File, FileSystem, OpenMode
 from storage.errors import CorruptBatch, CorruptIndex, StorageError
 from storage.index.offset_index import OffsetIndex
 from storage.inspection.dump.entries import (
@@ -23,6 +23,7 @@ from storage.inspection.dump.entries import (
     read_time_entries,
 )
 from storage.inspection.dump.writers import DumpWriter
+from storage.producers.snapshot import read_content
 from storage.segment.file_records import FileRecords
 
 
@@ -208,5 +209,5 @@ def dump_transaction_index(file_system: FileSystem, path: str, writer: DumpWrite
 
 def dump_producer_snapshot(file_system: FileSystem, path: str, writer: DumpWriter) -> None:
     """Dump each producer. Raises CorruptSnapshot for damage, before it writes a line."""
-    for entry in read_producer_entries(path, read_file(file_system, path)):
+    for entry in read_producer_entries(path, read_content(file_system, path)):
         writer.producer(entry)

@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from storage.disk.filesystem import FileSystem, join, read_file
+from storage.disk.filesystem import FileSystem, join
 from storage.index import offset_index, time_index
+from storage.inspection.verify.sliced import Finding, SlicedIndex, first_findings
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, offset_name
-
-# Path, position, rule, message.
-Finding = tuple[str, int | None, str, str]
 
 
 class BatchPlace(NamedTuple):
@@ -52,75 +50,86 @@ def check_indexes(file_system: FileSystem, directory: str, facts: SegmentFacts) 
     stem = offset_name(facts.base_offset)
     path = join(directory, stem + INDEX_SUFFIX)
     if file_system.exists(path):
-        content = read_file(file_system, path)
-        yield from _check_length(path, content, offset_index.ENTRY.size, "IX17")
-        yield from _check_offset_entries(path, content, facts)
+        yield from first_findings(_check_offset_index(file_system, path, facts), path)
     # The index of the active segment is created at its first use.
     elif not facts.is_last:
         yield path, None, "LL10", "missing: the segment would be recovered at the next start"
     path = join(directory, stem + TIME_INDEX_SUFFIX)
     if file_system.exists(path):
-        content = read_file(file_system, path)
-        yield from _check_length(path, content, time_index.ENTRY.size, "IX24")
-        yield from _check_time_entries(path, content, facts)
+        yield from first_findings(_check_time_index(file_system, path, facts), path)
 
 
-def _check_length(path: str, content: bytes, entry_size: int, rule: str) -> Iterator[Finding]:
-    if left := len(content) % entry_size:
-        message = f"{len(content)} bytes are no whole number of entries of {entry_size}"
-        yield path, len(content) - left, rule, message
+def _check_tail(index: SlicedIndex, used: int, facts: SegmentFacts) -> Iterator[Finding]:
+    if used < index.size_bytes and not facts.is_last:
+        yield (
+            index.path,
+            used,
+            "LS14",
+            "an unused tail, though the segment is not the last: it counts as entries",
+        )
 
 
-def _used_bytes(content: bytes, entry_size: int) -> int:
-    """Returns the size up to the last entry that is not all zeros: the rest is preallocated space."""
-    used = len(content.rstrip(b"\0"))
-    return min(-(-used // entry_size) * entry_size, len(content) // entry_size * entry_size)
+def _check_offset_index(file_system: FileSystem, path: str, facts: SegmentFacts) -> Iterator[Finding]:
+    index = SlicedIndex(file_system, path, offset_index.ENTRY.size)
+    try:
+        yield from index.check_size("IX17")
+        if index.is_too_large:
+            return
+        used = index.used_bytes()
+        yield from _check_tail(index, used, facts)
+        yield from _check_offset_entries(index, used, facts)
+    finally:
+        index.close()
 
 
-def _check_tail(path: str, content: bytes, used: int, facts: SegmentFacts) -> Iterator[Finding]:
-    if used < len(content) and not facts.is_last:
-        yield path, used, "LS14", "an unused tail, though the segment is not the last: it counts as entries"
+def _check_offset_entries(index: SlicedIndex, used: int, facts: SegmentFacts) -> Iterator[Finding]:
+    before, path = -1, index.path
+    for start, content in index.slices(used):
+        for slot, (relative, position) in enumerate(offset_index.ENTRY.iter_unpack(content)):
+            at = start + slot * offset_index.ENTRY.size
+            offset = facts.base_offset + relative
+            if relative < 0 or relative <= before:
+                yield path, at, "IX13", f"offset {offset} is not above the one before"
+            before = max(before, relative)
+            row = bisect_left(facts.positions, position)
+            if row == len(facts.positions) or facts.positions[row] != position:
+                yield path, at, "IX14", f"no batch begins at byte {position} of the log"
+            elif facts.base_offsets[row] > offset or (row > 0 and facts.last_offsets[row - 1] >= offset):
+                yield path, at, "IX14", f"offset {offset} is before the batch at byte {position} of the log"
 
 
-def _check_offset_entries(path: str, content: bytes, facts: SegmentFacts) -> Iterator[Finding]:
-    entry_size = offset_index.ENTRY.size
-    used = _used_bytes(content, entry_size)
-    yield from _check_tail(path, content, used, facts)
-    before = -1
-    for at in range(0, used, entry_size):
-        relative, position = offset_index.ENTRY.unpack_from(content, at)
-        offset = facts.base_offset + relative
-        if relative < 0 or relative <= before:
-            yield path, at, "IX13", f"offset {offset} is not above the one before"
-        before = max(before, relative)
-        index = bisect_left(facts.positions, position)
-        if index == len(facts.positions) or facts.positions[index] != position:
-            yield path, at, "IX14", f"no batch begins at byte {position} of the log"
-        elif facts.base_offsets[index] > offset or (index > 0 and facts.last_offsets[index - 1] >= offset):
-            yield path, at, "IX14", f"offset {offset} is before the batch at byte {position} of the log"
+def _check_time_index(file_system: FileSystem, path: str, facts: SegmentFacts) -> Iterator[Finding]:
+    index = SlicedIndex(file_system, path, time_index.ENTRY.size)
+    try:
+        yield from index.check_size("IX24")
+        if index.is_too_large:
+            return
+        used = index.used_bytes()
+        yield from _check_tail(index, used, facts)
+        yield from _check_time_entries(index, used, facts)
+    finally:
+        index.close()
 
 
-def _check_time_entries(path: str, content: bytes, facts: SegmentFacts) -> Iterator[Finding]:
-    entry_size = time_index.ENTRY.size
-    used = _used_bytes(content, entry_size)
-    yield from _check_tail(path, content, used, facts)
-    time_before, offset_before = -1, -1
-    for at in range(0, used, entry_size):
-        timestamp, relative = time_index.ENTRY.unpack_from(content, at)
-        offset = facts.base_offset + relative
-        if timestamp <= time_before or relative < max(offset_before, 0):
-            yield path, at, "IX20", f"entry ({timestamp}, {offset}) is not above the one before"
-        time_before, offset_before = max(time_before, timestamp), max(offset_before, relative)
-        covered = bisect_right(facts.last_offsets, offset)
-        if covered and facts.timestamps_so_far[covered - 1] > timestamp:
-            later = facts.timestamps_so_far[covered - 1]
-            yield (
-                path,
-                at,
-                "IX21",
-                f"timestamp {later} is at or before offset {offset}, above {timestamp}",
-            )
-        elif not facts.last_offsets or offset > facts.last_offsets[-1]:
-            yield path, at, "IX21", f"offset {offset} is not in the segment"
-        elif not covered or facts.timestamps_so_far[covered - 1] < timestamp:
-            yield path, at, "IX21", f"no batch up to offset {offset} has timestamp {timestamp}"
+def _check_time_entries(index: SlicedIndex, used: int, facts: SegmentFacts) -> Iterator[Finding]:
+    time_before, offset_before, path = -1, -1, index.path
+    for start, content in index.slices(used):
+        for slot, (timestamp, relative) in enumerate(time_index.ENTRY.iter_unpack(content)):
+            at = start + slot * time_index.ENTRY.size
+            offset = facts.base_offset + relative
+            if timestamp <= time_before or relative < max(offset_before, 0):
+                yield path, at, "IX20", f"entry ({timestamp}, {offset}) is not above the one before"
+            time_before, offset_before = max(time_before, timestamp), max(offset_before, relative)
+            covered = bisect_right(facts.last_offsets, offset)
+            if covered and facts.timestamps_so_far[covered - 1] > timestamp:
+                later = facts.timestamps_so_far[covered - 1]
+                yield (
+                    path,
+                    at,
+                    "IX21",
+                    f"timestamp {later} is at or before offset {offset}, above {timestamp}",
+                )
+            elif not facts.last_offsets or offset > facts.last_offsets[-1]:
+                yield path, at, "IX21", f"offset {offset} is not in the segment"
+            elif not covered or facts.timestamps_so_far[covered - 1] < timestamp:
+                yield path, at, "IX21", f"no batch up to offset {offset} has timestamp {timestamp}"

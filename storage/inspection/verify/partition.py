@@ -25,8 +25,9 @@ from storage.disk.checkpoints import (
 from storage.disk.filesystem import FileSystem, basename, join
 from storage.errors import CorruptBatch, CorruptCheckpoint, StorageError
 from storage.index.memory_mapped import MAX_RELATIVE_OFFSET
-from storage.inspection.verify.indexes import BatchPlace, Finding, SegmentFacts, check_indexes
+from storage.inspection.verify.indexes import BatchPlace, SegmentFacts, check_indexes
 from storage.inspection.verify.producers import ProducerWatch
+from storage.inspection.verify.sliced import Finding
 from storage.segment import LOG_SUFFIX, log_path
 from storage.segment.file_records import FileRecords
 from storage.segment.live_files import list_live_files, offset_of_name

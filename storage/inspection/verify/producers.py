@@ -12,10 +12,10 @@ from typing import NamedTuple, final
 from storage.batch import RecordBatch
 from storage.batch.control_records import ControlType, read_control_record
 from storage.batch.record import NO_SEQUENCE, add_to_sequence
-from storage.disk.filesystem import FileSystem, join, read_file
+from storage.disk.filesystem import FileSystem, join
 from storage.errors import CorruptIndex, CorruptSnapshot, StorageError
 from storage.index.transaction_index import ENTRY, AbortedTransaction, unpack_entries
-from storage.inspection.verify.indexes import Finding
+from storage.inspection.verify.sliced import Finding, SlicedIndex, first_findings
 from storage.producers.snapshot import list_snapshots, read_snapshot, snapshot_name
 from storage.segment import TRANSACTION_INDEX_SUFFIX, offset_name
 
@@ -145,7 +145,7 @@ class ProducerWatch:
         """Compare the transactions that ended in a segment with its transaction index."""
         path = join(self._directory, offset_name(base_offset) + TRANSACTION_INDEX_SUFFIX)
         try:
-            yield from self._check_index(path, base_offset)
+            yield from first_findings(self._check_index(path, base_offset), path)
         except CorruptIndex as error:
             yield path, None, "IX30", error.reason
         for transaction in self._aborted.values():
@@ -160,12 +160,18 @@ class ProducerWatch:
     def _check_index(self, path: str, base_offset: int) -> Iterator[Finding]:
         if not self._file_system.exists(path):
             return
-        content = read_file(self._file_system, path)
-        if left := len(content) % ENTRY.size:
-            message = f"{len(content)} bytes are no whole number of entries of {ENTRY.size}"
-            yield path, len(content) - left, "IX26", message
-        before = base_offset - 1
-        for at, entry in unpack_entries(content, path):
+        index = SlicedIndex(self._file_system, path, ENTRY.size)
+        try:
+            yield from index.check_size("IX26")
+            if not index.is_too_large:
+                yield from self._check_entries(index, base_offset)
+        finally:
+            index.close()
+
+    def _check_entries(self, index: SlicedIndex, base_offset: int) -> Iterator[Finding]:
+        path, before = index.path, base_offset - 1
+        slices = index.slices(index.size_bytes)
+        for at, entry in (found for start, block in slices for found in unpack_entries(block, path, start)):
             if entry.last_offset <= before:
                 rule = "IX30" if entry.last_offset < base_offset else "IX27"
                 yield path, at, rule, f"last offset {entry.last_offset} after {before}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from sim.disk import SimDisk
 from sim.disk.life import Life
 from storage.disk.filesystem import File, FileSystem, OpenMode, read_file
-from storage.disk.os_filesystem import OsFileSystem
+from storage.disk.os_filesystem import OsFile, OsFileSystem
 from storage.disk.overlay import OverlayFileSystem
 from storage.draws import Draws
 from tests.storage.disk.filesystem_contract import FileSystemContract
@@ -100,7 +101,7 @@ def test_the_empty_path_is_the_working_directory(tmp_path: Path, monkeypatch: py
     not Path("/dev/full").exists(), reason="/dev/full is absent, a device of Linux that is always full"
 )
 def test_a_write_to_a_full_disk_is_an_error_and_not_a_signal() -> None:
-    file = OsFileSystem().open("/dev/full", OpenMode.WRITE)
+    file = OsFile("/dev/full", os.open("/dev/full", os.O_RDWR))
     with pytest.raises(OSError, match="No space left"):
         file.write_at(0, b"x")
     file.close()

@@ -1,0 +1,252 @@
+"""Whatever is in place of a file, each tool ends at once, with one clear error or with findings, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pipeline.directory import segment_ranges
+from replog.dump_command import dump
+from replog.log_commands import log as log_group
+from storage.directory.manager import LogManager
+from storage.disk.filesystem import OpenMode
+from storage.disk.os_filesystem import OsFileSystem
+from storage.draws import Draws
+from storage.errors import StorageError
+from storage.inspection.stats import partition_stats
+from storage.inspection.verify.partition import verify_partition
+from storage.log import PartitionLog
+from tests.storage.logs import NOW_MS, SMALL, append_each, batch, marker, produced
+
+LONGEST_S = 10
+MOST_BYTES = 64 << 20
+SEGMENT = f"{0:020d}"
+# Files of the second of two segments, and of the directories.
+IN_PARTITION = (
+    f"{SEGMENT}.log",
+    f"{SEGMENT}.index",
+    f"{SEGMENT}.timeindex",
+    f"{SEGMENT}.txnindex",
+    "snapshot",
+    "leader-epoch-checkpoint",
+    "partition.metadata",
+)
+IN_DIRECTORY = (
+    ".lock",
+    ".kafka_cleanshutdown",
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "meta.properties",
+)
+NAMES = (*(f"t-0/{name}" for name in IN_PARTITION), *IN_DIRECTORY)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log directory after an orderly stop; t-0 has three segments, producers and an aborted transaction."""
+    path = tmp_path_factory.mktemp("sound") / "data"
+    logs = LogManager(OsFileSystem(), str(path), SMALL, NOW_MS, Draws(1))
+    logs.load(NOW_MS)
+    log = logs.create("t", 0, topic_id="A" * 21 + "w")
+    for sequence in range(3):
+        data = produced(producer_id=7, producer_epoch=0, sequence=sequence)
+        log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS)
+    log.append_as_follower(
+        transactional(3) + marker(9, is_commit=False, offset=4, epoch=0), leader_epoch=0, now_ms=NOW_MS
+    )
+    append_each(log, 40)
+    logs.shutdown(3)
+    (path / "meta.properties").write_text("cluster.id=c\nnode.id=1\nversion=1\n")
+    return path
+
+
+def transactional(offset: int) -> bytes:
+    return batch(offset, producer_id=9, producer_epoch=0, sequence=0, is_transactional=True)
+
+
+@pytest.fixture
+def directory(sound: Path, tmp_path: Path) -> Iterator[Path]:
+    """A copy of it. A tool that waits for ever is ended by a signal."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"not done after {LONGEST_S} s")
+
+    copy = tmp_path / "data"
+    shutil.copytree(sound, copy)
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(LONGEST_S)
+    yield copy
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def target(directory: Path, name: str) -> Path:
+    if name == "t-0/snapshot":
+        return max((directory / "t-0").glob("*.snapshot"))
+    return directory / name
+
+
+def make_socket(path: Path) -> None:
+    # The name of a socket has at most 107 bytes.
+    before = os.getcwd()
+    os.chdir(path.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(path.name)
+    finally:
+        os.chdir(before)
+
+
+KINDS: dict[str, Callable[[Path], object]] = {
+    "fifo": os.mkfifo,
+    "socket": make_socket,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "full device": lambda path: path.symlink_to("/dev/full"),
+    "terminal": lambda path: path.symlink_to("/dev/tty"),
+    "directory": lambda path: path.mkdir(),
+    "loop of links": lambda path: path.symlink_to(path.name),
+    "link to nothing": lambda path: path.symlink_to("nothing"),
+    "name beyond limits": lambda path: path.symlink_to("x" * 300),
+    "sparse giant": lambda path: sparse(path, 8 << 30),
+    "large sparse file": lambda path: sparse(path, (1 << 31) - 1),
+    "garbage": lambda path: path.write_bytes(b"\xff\x00garbage\r" * 90_000),
+}
+
+
+def sparse(path: Path, size_bytes: int) -> None:
+    with path.open("wb") as file:
+        file.truncate(size_bytes)
+
+
+def load(directory: Path) -> None:
+    logs = LogManager(OsFileSystem(), str(directory), SMALL, NOW_MS, Draws(1))
+    logs.load(NOW_MS)
+    logs.shutdown()
+
+
+def recover(directory: Path) -> None:
+    log = PartitionLog.open(OsFileSystem(), f"{directory}/t-0", SMALL, clean=False, now_ms=NOW_MS)
+    log.close()
+
+
+def invoked(command: Any, *arguments: str) -> None:
+    result = CliRunner().invoke(command, arguments)
+    # The command's own start prints these in one line.
+    if isinstance(result.exception, StorageError | OSError):
+        raise result.exception
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert "Traceback" not in result.output
+
+
+TOOLS: dict[str, Callable[[Path], object]] = {
+    "verify": lambda path: verify_partition(OsFileSystem(), f"{path}/t-0", deep=True),
+    "verify all": lambda path: invoked(log_group, "verify", str(path)),
+    "stats": lambda path: partition_stats(OsFileSystem(), f"{path}/t-0"),
+    "stats all": lambda path: invoked(log_group, "stats", str(path)),
+    "dump": lambda path: invoked(dump, "--files", ",".join(sorted(map(str, (path / "t-0").glob("0*"))))),
+    "load": load,
+    "recover": recover,
+    "recover all": lambda path: invoked(log_group, "recover", str(path)),
+    "spark": lambda path: segment_ranges(OsFileSystem(), str(path), {}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.slow
+def test_no_tool_waits_or_fills_the_memory_whatever_is_in_place_of_a_file(
+    directory: Path, tool: str, kind: str
+) -> None:
+    # The commands do what the functions do, in processes of their own, which take their time to start.
+    for name in NAMES[::4] if tool.endswith("all") else NAMES:
+        check(directory, tool, kind, name)
+
+
+def check(directory: Path, tool: str, kind: str, name: str) -> None:
+    copy = directory.parent / "copy"
+    shutil.copytree(directory, copy)
+    path = target(copy, name)
+    path.unlink(missing_ok=True)
+    KINDS[kind](path)
+    signal.alarm(LONGEST_S)
+    tracemalloc.start()
+    refusal: Exception | None = None
+    try:
+        TOOLS[tool](copy)
+    except (StorageError, OSError) as error:
+        refusal = error
+    finally:
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        signal.alarm(0)
+    # A start and a dump of a time index copy the entries of an index, and every slot of a sparse one counts.
+    may_copy = kind == "large sparse file" and not tool.startswith(("verify", "stats"))
+    assert peak < MOST_BYTES + (1 << 31) * may_copy, (tool, kind, name, peak)
+    if refusal is not None:
+        shown = str(refusal)
+        assert not isinstance(refusal, TimeoutError), (tool, kind, name)
+        assert "\n" not in shown and len(shown) < 1000, (tool, kind, name, shown[:200])
+        assert path.name in shown or str(copy) in shown, (tool, kind, name, shown)
+    shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize(
+    "name", [f"t-0/{SEGMENT}.index", f"t-0/{SEGMENT}.log", "replication-offset-checkpoint"]
+)
+@pytest.mark.parametrize("tool", ["verify", "stats", "load", "spark"])
+def test_a_fifo_in_place_of_a_file_is_one_error_at_once(directory: Path, tool: str, name: str) -> None:
+    check(directory, tool, "fifo", name)
+
+
+@pytest.mark.parametrize("name", IN_PARTITION)
+def test_verify_reads_a_sparse_giant_in_slices(directory: Path, name: str) -> None:
+    check(directory, "verify", "sparse giant", f"t-0/{name}")
+
+
+def test_verify_reports_only_the_first_contradictions_of_garbage(directory: Path) -> None:
+    path = directory / "t-0" / f"{SEGMENT}.index"
+    path.write_bytes(b"\x7f" * 800_000)
+    report = verify_partition(OsFileSystem(), f"{directory}/t-0")
+    found = [problem for problem in report.problems if problem.path == str(path)]
+    assert len(found) == 1001 and "no further after 1000" in found[-1].message
+
+
+@pytest.mark.parametrize("size_bytes", [(1 << 31), 8 << 30])
+@pytest.mark.parametrize("suffix", ["index", "timeindex", "txnindex"])
+def test_an_index_that_no_broker_can_map_is_a_finding(directory: Path, suffix: str, size_bytes: int) -> None:
+    sparse(directory / "t-0" / f"{SEGMENT}.{suffix}", size_bytes)
+    report = verify_partition(OsFileSystem(), f"{directory}/t-0")
+    messages = [
+        problem.message for problem in report.problems if problem.path.endswith(f"{SEGMENT}.{suffix}")
+    ]
+    assert messages[0] == f"{size_bytes} bytes are more than an index may have"
+
+
+def test_what_is_no_regular_file_is_named(tmp_path: Path) -> None:
+    for kind, word in (("fifo", "a FIFO"), ("socket", "socket"), ("device", "a device")):
+        path = tmp_path / kind
+        KINDS[kind](path)
+        for mode in (OpenMode.READ, OpenMode.WRITE, OpenMode.CREATE):
+            with pytest.raises(OSError, match=f"expected a regular file, found .*{word}"):
+                OsFileSystem().open(str(path), mode)
+        with pytest.raises(OSError, match="regular file"):
+            OsFileSystem().lock(str(path))
+
+
+def test_verify_of_a_directory_ends_with_json_whatever_is_in_it(directory: Path) -> None:
+    (directory / "t-0" / f"{SEGMENT}.timeindex").unlink()
+    os.mkfifo(directory / "t-0" / f"{SEGMENT}.timeindex")
+    result = CliRunner().invoke(log_group, ["verify", str(directory), "--json"])
+    assert result.exit_code != 0 and "regular file" in result.output
+    assert json.loads(result.stdout)
