@@ -250,6 +250,9 @@ class SimFileSystem:
         )
         self._change_name("rename", old, change, new)
 
+    def canonical(self, path: str) -> str:
+        return "/".join(components(path))
+
     def unlink(self, path: str) -> None:
         self._take_name("unlink", path)
 

@@ -71,7 +71,7 @@ class LogDirectories:
         self.online: list[LogManager] = []
         self.offline: list[OfflineDirectory] = []
         self.on_offline: Callable[[LogManager, str], None] = _close
-        paths = _distinct(directories)
+        paths = _distinct(file_system, directories)
         self._is_single = len(paths) == 1
         try:
             for directory in paths:
@@ -310,12 +310,13 @@ def is_disk_error(error: BaseException) -> bool:
     return isinstance(error, OSError) or isinstance(error.__cause__, OSError)
 
 
-def _distinct(directories: Sequence[str]) -> list[str]:
-    """The paths of the directories in one spelling. Raises ConfigError where two are the same (LL1)."""
+def _distinct(file_system: FileSystem, directories: Sequence[str]) -> list[str]:
+    """The paths of the directories in one spelling. Raises ConfigError where two lead to one directory (LL1)."""
     paths = ["/".join(part for part in path.split("/") if part != ".").rstrip("/") for path in directories]
     if not paths or "" in paths:
         raise ConfigError("log.dirs: expected at least one directory, none of them empty")
-    repeated = sorted({path for path in paths if paths.count(path) > 1})
+    targets = [file_system.canonical(path) for path in paths]
+    repeated = sorted({path for path, at in zip(paths, targets, strict=True) if targets.count(at) > 1})
     if repeated:
         raise ConfigError(f"log.dirs: these directories are given more than once: {', '.join(repeated)}")
     return paths

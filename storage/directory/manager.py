@@ -476,6 +476,8 @@ class LogManager:
             log.close_handles()
         for log in self.logs.values():
             try:
+                # With an empty active segment, whose index files may not exist yet: a clean start would miss them.
+                log.flushes.flush()
                 log.close()
             except (StorageError, OSError) as error:
                 is_clean = False

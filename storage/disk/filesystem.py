@@ -120,6 +120,9 @@ class FileSystem(Protocol):
     def list(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
 
+    def canonical(self, path: str) -> str:
+        """The one path of what `path` leads to, without links, `.` and `..`; it need not exist."""
+
     def set_modified(self, path: str, modified_ms: int) -> None: ...
 
     def rename(self, old: str, new: str) -> None:

@@ -167,6 +167,9 @@ class OverlayFileSystem:
         node.modified_ms = modified_ms
         self._nodes[path] = node
 
+    def canonical(self, path: str) -> str:
+        return self.below.canonical(path)
+
     def rename(self, old: str, new: str) -> None:
         """Rename a file; replaces an existing one. Raises OSError for a directory."""
         node = self._node(old)

@@ -18,6 +18,7 @@ from storage.errors import OffsetOutOfRange, StorageError
 from storage.index.transaction_index import AbortedTransaction
 from storage.segment import SEGMENT_SUFFIXES, LogSegment, offset_name
 from storage.segment.fetch_data import FetchData
+from storage.segment.indexes import close_each
 from storage.segment.place import LogOffsetMetadata
 from storage.segment.segments import LogSegments
 
@@ -294,8 +295,8 @@ class LocalLog:
         return self.segments.values(self.recovery_point, offset)
 
     def close(self) -> None:
-        for segment in self.segments:
-            segment.close()
+        """Close all segments in order, whatever fails; then the first error is raised."""
+        close_each(*(segment.close for segment in self.segments))
 
     def close_handlers(self) -> None:
         for segment in self.segments:

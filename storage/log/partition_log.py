@@ -194,8 +194,8 @@ class PartitionLog:
         Raises StorageError; the log is offline then, and the stop must not be marked as clean.
         """
         self.online.check()
-        # Without the offset, `flush` would also sync an empty active segment, whose index files may not exist yet.
-        # The next start creates them, as after Kafka's close, and takes the producer snapshot at the log end again.
+        # Without the offset, `flush` would also sync an empty active segment, whose index files may not exist yet, as
+        # an orderly stop does before (FL4). After a close alone the next start creates them, as after Kafka's.
         self.flushes.flush(self.local.log_end_offset)
         with self.online.during("close"):
             self.producers.take_snapshot()

@@ -16,6 +16,8 @@ from storage.segment.place import LogOffsetMetadata
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
 MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL_TIMESTAMP: Final = -4
+LATEST_TIERED_TIMESTAMP: Final = -5
 
 
 @final
@@ -80,7 +82,9 @@ class Reads:
     def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
         """Returns the first record with at least that timestamp (RD8).
 
-        A timestamp of -1 asks for the log end, -2 for the log start, -3 for the record with the greatest timestamp.
+        A timestamp of -1 asks for the log end, -2 for the log start, -3 for the record with the greatest timestamp, -4
+        for the start of what is on this disk, which is the log start, and -5 for the end of what is on another storage,
+        which is nothing: -1 for all three.
         Only the first segment that reaches the timestamp is searched, from the log start offset on; the record for -3
         may be below the log start offset. Kafka does the same.
         """
@@ -89,6 +93,12 @@ class Reads:
         if timestamp == LATEST_TIMESTAMP:
             end_offset, epoch = self._local.log_end_offset, self._epochs.latest_epoch
             return TimestampAndOffset(timestamp=-1, offset=end_offset, leader_epoch=epoch)
+        if timestamp == EARLIEST_LOCAL_TIMESTAMP:
+            start_offset = self._marks.log_start_offset
+            epoch = self._epochs.epoch_for_offset(start_offset)
+            return TimestampAndOffset(timestamp=-1, offset=start_offset, leader_epoch=epoch)
+        if timestamp == LATEST_TIERED_TIMESTAMP:
+            return TimestampAndOffset(timestamp=-1, offset=-1, leader_epoch=-1)
         if timestamp == MAX_TIMESTAMP:
             latest = max(self._local.segments, key=lambda segment: segment.max_timestamp.timestamp)
             return latest.find_max_timestamp()

@@ -8,10 +8,12 @@ has them; rules LS1, LS13 to LS16.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import final
 
 from storage.disk.filesystem import FileSystem, join
-from storage.errors import InvalidOffset
+from storage.errors import InvalidOffset, StorageError
 from storage.index.due_entries import IndexEntries
 from storage.index.lazy import LazyIndex, lazy_offset_index, lazy_time_index
 from storage.index.offset_index import OffsetIndex
@@ -175,15 +177,14 @@ class SegmentIndexes:
         """Trim, sync and close the indexes; one that was never opened stays as it is (IX25).
 
         Kafka does not sync the trimmed indexes. But the next start trusts them, and a tail of zeros that a power loss
-        brought back would count as entries.
+        brought back would count as entries. All are closed, whatever fails; then the first error is raised.
         """
-        for index in (self.lazy_offset, self.lazy_time):
-            if index.is_open:
-                index.get().trim_to_valid_size()
-                index.get().flush()
-            index.close()
-        self.transactions.flush()
-        self.transactions.close()
+        close_each(
+            partial(_close_index, self.lazy_offset),
+            partial(_close_index, self.lazy_time),
+            self.transactions.flush,
+            self.transactions.close,
+        )
 
     def close_handlers(self) -> None:
         """Close without trim or sync, as a crash would."""
@@ -205,6 +206,34 @@ class SegmentIndexes:
         """Use the new name of the directory; only the remembered paths change."""
         for index in (self.lazy_offset, self.lazy_time, self.transactions):
             index.update_parent_directory(directory)
+
+
+def _close_index(index: LazyIndex[OffsetIndex] | LazyIndex[TimeIndex]) -> None:
+    try:
+        if index.is_open:
+            index.get().trim_to_valid_size()
+            index.get().flush()
+        index.close()
+    except BaseException:
+        index.close_handler()
+        raise
+
+
+def close_each(*steps: Callable[[], None]) -> None:
+    """Run every step, whatever fails. Errors are logged, then the first one is raised.
+
+    Kafka only logs them (LS15). But then an orderly stop would leave its mark, and the next start would trust files
+    that were not trimmed or not synced.
+    """
+    first: Exception | None = None
+    for step in steps:
+        try:
+            step()
+        except (OSError, StorageError) as error:
+            logger.error("file not closed in order: reason=%s", error)
+            first = first or error
+    if first is not None:
+        raise first
 
 
 def with_suffix(path: str, old: str, new: str) -> str:

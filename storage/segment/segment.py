@@ -24,7 +24,7 @@ from storage.index.transaction_index import AbortedTransaction, AbortedTransacti
 from storage.segment.batch_frames import columns_of
 from storage.segment.fetch_data import FetchData
 from storage.segment.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
-from storage.segment.indexes import SegmentIndexes, with_suffix
+from storage.segment.indexes import SegmentIndexes, close_each, with_suffix
 from storage.segment.names import (
     LOG_SUFFIX,
     deleted_path_in_live_directory,
@@ -47,6 +47,7 @@ class LogSegment:
         "_file_system",
         "_first_batch_timestamp",
         "_has_index_room",
+        "_first_set_timestamp",
         "_index_interval_bytes",
         "_is_deleted",
         "_max_timestamp",
@@ -85,6 +86,8 @@ class LogSegment:
         self._created_ms = now_ms
         self._bytes_since_last_index_entry = 0
         self._first_batch_timestamp: int | None = None
+        # The greatest timestamp of the set that is about to be the first.
+        self._first_set_timestamp: int | None = None
         self._max_timestamp: TimestampOffset | None = None
         # Whether the indexes were not full when they were last looked at; only an append makes them fuller.
         self._has_index_room = False
@@ -317,12 +320,21 @@ class LogSegment:
 
     @property
     def first_batch_timestamp(self) -> int | None:
-        """The first batch's greatest timestamp; None in an empty segment."""
+        """The greatest timestamp of the first set, or of the first batch in a segment that was opened again (LS1); None
+        in an empty segment.
+        """
+        if self._first_batch_timestamp is None and self.records.size_bytes > 0:
+            self._first_batch_timestamp = self._first_set_timestamp
         if self._first_batch_timestamp is None:
             batch = next(iter(self.records.batches()), None)
             if batch is not None:
                 self._first_batch_timestamp = batch.max_timestamp
         return self._first_batch_timestamp
+
+    def begin_with(self, max_timestamp: int) -> None:
+        """Note the greatest timestamp of the set that is appended next, if it is the segment's first."""
+        if self.records.size_bytes == 0:
+            self._first_set_timestamp = max_timestamp
 
     def on_become_inactive(self) -> None:
         """Finish the files of a segment that will take no more appends (LS14).
@@ -456,7 +468,7 @@ class LogSegment:
         removed_bytes = 0 if found is None else self.cut_records(found.position)
         if self.records.size_bytes == 0:
             self._created_ms = now_ms
-            self._first_batch_timestamp = None
+            self._first_batch_timestamp = self._first_set_timestamp = None
         self._bytes_since_last_index_entry = 0
         if self.max_timestamp.timestamp >= 0:
             self._max_timestamp = self._read_largest_timestamp()
@@ -498,7 +510,7 @@ class LogSegment:
         self.indexes.restart_empty()
         self._max_timestamp = None
         self._created_ms = now_ms
-        self._first_batch_timestamp = None
+        self._first_batch_timestamp = self._first_set_timestamp = None
         self._bytes_since_last_index_entry = 0
         assert self.time_index.last_entry.timestamp < 0, (self.path, self.time_index.last_entry)
 
@@ -538,11 +550,22 @@ class LogSegment:
         self.indexes.flush()
 
     def close(self) -> None:
-        """Append the last time entry if the greatest timestamp is known, then sync, trim and close the files (LS15)."""
+        """Append the last time entry if the greatest timestamp is known, then sync, trim and close the files (LS15).
+
+        All files are closed, whatever fails; then the first error is raised.
+        """
+        close_each(self._append_last_time_entry, self.indexes.close, self._close_records)
+
+    def _append_last_time_entry(self) -> None:
         if self._max_timestamp is not None:
             self.indexes.append_last_time_entry(self._max_timestamp)
-        self.indexes.close()
-        self.records.close()
+
+    def _close_records(self) -> None:
+        try:
+            self.records.close()
+        except BaseException:
+            self.records.close_handlers()
+            raise
 
     def close_handlers(self) -> None:
         """Close the files without a trim and without a sync, as a crash would."""

@@ -144,6 +144,9 @@ class FaultyFileSystem:
     def list(self, path: str) -> list[str]:
         return self._call("list", path, lambda: self._inner.list(path))
 
+    def canonical(self, path: str) -> str:
+        return self._inner.canonical(path)
+
     def set_modified(self, path: str, modified_ms: int) -> None:
         self._call("set_modified", path, lambda: self._inner.set_modified(path, modified_ms))
 

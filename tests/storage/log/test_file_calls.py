@@ -79,6 +79,9 @@ class RecordingFileSystem:
     def list(self, path: str) -> Names:
         return self._file_system.list(path)
 
+    def canonical(self, path: str) -> str:
+        return self._file_system.canonical(path)
+
     def set_modified(self, path: str, modified_ms: int) -> None:
         self.calls.append(("set_modified", path, modified_ms, 0))
         self._file_system.set_modified(path, modified_ms)

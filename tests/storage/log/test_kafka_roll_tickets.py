@@ -7,7 +7,7 @@ import pytest
 from storage.config import LogConfig
 from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
-from storage.errors import ConfigError
+from storage.errors import ConfigError, OutOfOrderSequence
 from storage.log import PartitionLog
 from tests.storage.log.appends import end_transaction, lead, sequenced
 from tests.storage.logs import (
@@ -66,12 +66,41 @@ def test_t36_the_new_set_is_compared_with_the_first_batchs_greatest_timestamp() 
     assert bases(log) == [0, 6]
 
 
-def test_t36_of_a_set_of_batches_the_first_ones_timestamp_counts() -> None:
-    log = open_log(new_file_system(), LogConfig(segment_ms=1000, segment_index_bytes=1200))
+def test_ls1_of_the_first_set_of_batches_the_greatest_timestamp_counts_until_the_segment_is_opened_again() -> (
+    None
+):
+    config = LogConfig(segment_ms=1000, segment_index_bytes=1200)
     data = batch(0, timestamp=NOW_MS) + batch(1, timestamp=NOW_MS + 900)
-    log.append_as_follower(data, leader_epoch=0, now_ms=NOW_MS)
-    log.append_as_follower(batch(2, timestamp=NOW_MS + 1001), leader_epoch=0, now_ms=NOW_MS)
-    assert bases(log) == [0, 2]
+    for is_opened_again in (False, True):
+        file_system = new_file_system()
+        log = open_log(file_system, config)
+        log.append_as_follower(data, leader_epoch=0, now_ms=NOW_MS)
+        if is_opened_again:
+            log.close()
+            log = open_log(file_system, config, clean=True)
+        log.append_as_follower(batch(2, timestamp=NOW_MS + 1001), leader_epoch=0, now_ms=NOW_MS)
+        # A segment that is opened again knows the first batch only, from the file (T36).
+        assert bases(log) == ([0, 2] if is_opened_again else [0])
+        log.append_as_follower(batch(3, timestamp=NOW_MS + 1901), leader_epoch=0, now_ms=NOW_MS)
+        assert bases(log) == ([0, 2] if is_opened_again else [0, 3])
+
+
+def test_ls1_a_first_set_that_was_refused_or_cut_off_does_not_count() -> None:
+    log = open_log(new_file_system(), LogConfig(segment_ms=1000, segment_index_bytes=1200))
+    late = produced(timestamp=NOW_MS + 900, producer_id=1, producer_epoch=0, sequence=0)
+    log.append_as_leader(late, leader_epoch=0, now_ms=NOW_MS)
+    log.flushes.roll(now_ms=NOW_MS)
+    gap = produced(timestamp=NOW_MS + 900, producer_id=1, producer_epoch=0, sequence=7)
+    with pytest.raises(OutOfOrderSequence):
+        log.append_as_leader(gap, leader_epoch=0, now_ms=NOW_MS)
+    append_at(log, NOW_MS)
+    append_at(log, NOW_MS + 1001)
+    assert bases(log) == [0, 1, 2]
+    log.truncate_to(1, now_ms=NOW_MS)
+    append_at(log, NOW_MS + 500)
+    append_at(log, NOW_MS + 1400)
+    append_at(log, NOW_MS + 1501)
+    assert bases(log) == [0, 1, 3]
 
 
 def test_kafka_6637_the_least_segment_ms_is_1() -> None:

@@ -11,6 +11,7 @@ from storage.config import LogConfig
 from storage.disk.filesystem import read_file
 from storage.log import LogOffsetMetadata, PartitionLog
 from storage.segment.fetch_data import Isolation
+from storage.segment.file_records import TimestampAndOffset
 from tests.storage.log.appends import end_transaction, follow
 from tests.storage.logs import (
     DIRECTORY,
@@ -116,6 +117,20 @@ def test_rd7_an_open_transaction_above_the_high_watermark_is_not_its_place() -> 
     log.marks.update_high_watermark(2)
     assert log.marks.last_stable_offset == log.marks.last_stable_metadata.offset == 2
     assert offsets(log, 0, Isolation.TXN_COMMITTED) == [0, 1]
+
+
+def test_rd8_minus_4_asks_for_the_local_log_start_and_minus_5_for_what_is_on_another_storage() -> None:
+    log = log_of(0, ROOMY)
+    for epoch in (3, 5):
+        append_each(log, 4, epoch=epoch)
+    log.marks.update_high_watermark(8)
+    assert log.reads.offset_for_timestamp(-4) == TimestampAndOffset(timestamp=-1, offset=0, leader_epoch=3)
+    log.marks.maybe_increment_log_start_offset(6)
+    assert log.reads.offset_for_timestamp(-4) == TimestampAndOffset(timestamp=-1, offset=6, leader_epoch=5)
+    assert log.reads.offset_for_timestamp(-5) == TimestampAndOffset(timestamp=-1, offset=-1, leader_epoch=-1)
+    # Any other negative number is a time before all records.
+    found = log.reads.offset_for_timestamp(-6)
+    assert found is not None and found.offset == 6
 
 
 def test_rd8_the_earliest_is_the_log_start_with_the_epoch_that_holds_there() -> None:

@@ -1,0 +1,89 @@
+"""An orderly stop closes every file, leaves index files of an empty segment, and says when it failed (FL4, LS15)."""
+
+from __future__ import annotations
+
+import errno
+import logging
+
+import pytest
+
+from sim.disk.life import Life
+from storage.disk.filesystem import join
+from storage.errors import StorageError
+from tests.storage.directory.directories import DIRECTORY, started
+from tests.storage.logs import NOW_MS, append_each, new_disk, new_file_system, open_log
+
+
+@pytest.mark.parametrize("records", [0, 5])
+def test_kafka_13603_a_clean_start_finds_the_indexes_of_an_empty_active_segment(
+    records: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a new log, and of one that has just rolled: its indexes are made at their first use, which nothing was."""
+    caplog.set_level(logging.WARNING)
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    append_each(log, records)
+    log.flushes.roll(now_ms=NOW_MS)
+    assert logs.shutdown()
+    names = disk.file_system(Life()).list(join(DIRECTORY, "t-0"))
+    assert {f"{records:020d}.{suffix}" for suffix in ("log", "index", "timeindex")} <= set(names)
+    disk.lose_power("none")
+    logs = started(disk)
+    assert logs.was_clean and logs.logs["t-0"].log_end_offset == records
+    assert not caplog.records, caplog.text
+
+
+def test_fl4_an_orderly_stop_syncs_an_empty_active_segment() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    append_each(logs.create("t", 0), 3)
+    logs.logs["t-0"].flushes.roll(now_ms=NOW_MS)
+    disk.call_log = []
+    assert logs.shutdown()
+    synced = [line for line in disk.call_log or [] if line.startswith("sync ")]
+    for suffix in ("log", "index", "timeindex"):
+        assert any(f"{3:020d}.{suffix}" in line for line in synced), (suffix, synced)
+
+
+@pytest.mark.parametrize("call", range(1, 12))
+def test_ls15_all_files_are_closed_whatever_fails_and_the_stop_is_not_clean(call: int) -> None:
+    disk = new_disk()
+    logs = started(disk)
+    for topic in ("t", "u"):
+        append_each(logs.create(topic, 0), 70)
+    log = logs.logs["t-0"]
+    assert len(log.local.segments) > 2
+    log.flushes.flush()
+    # One change of an index fails.
+    disk.fail(call, errno.EIO, path_suffix="index")
+    is_clean = logs.shutdown()
+    disk.disarm()
+    files = [segment.records._file for segment in log.local.segments]
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        files[0].size()
+    if not is_clean:
+        for file in files:
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                file.size()
+        assert not disk.file_system(Life()).exists(join(DIRECTORY, ".kafka_cleanshutdown"))
+    logs = started(disk)
+    assert logs.was_clean is is_clean
+    assert [each.log_end_offset for each in logs.logs.values()] == [70, 70]
+
+
+def test_ls15_a_close_that_fails_takes_the_log_offline_and_closes_the_other_segments() -> None:
+    disk = new_disk()
+    log = open_log(new_file_system(disk))
+    append_each(log, 70)
+    segments = list(log.local.segments)
+    assert len(segments) > 2
+    log.flushes.flush()
+    # The first segment's file cannot be synced; the last one is closed all the same.
+    disk.fail(1, errno.EIO, verbs={"sync"}, path_suffix=f"{0:020d}.log")
+    with pytest.raises(StorageError, match="close failed"):
+        log.close()
+    assert log.online.reason is not None
+    for segment in segments:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            segment.records._file.size()
