@@ -92,7 +92,7 @@ async def serve_unary(context: Context, runtime: Runtime, rooms: Rooms, path: st
         CODEC,
         rooms.enter(peer, UNARY),
         runtime,
-        write=lambda frame: None if answered.done() else answered.set_result(frame),
+        write=lambda _, frame: None if answered.done() else answered.set_result(frame),
         on_refused=lambda refused: log_refused(peer, refused),
     )
     try:

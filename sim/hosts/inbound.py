@@ -77,8 +77,8 @@ class Listener:
         # The unary calls of each channel: a datagram may come twice.
         self._calls: dict[int, tuple[Channel, list[IncomingCall]]] = {}
         # The channels that may have something to write or to read, and answers of unary calls, in order.
-        self._dirty: dict[int, Served] = {}
-        self._answered: list[tuple[Channel, IncomingCall, bytes]] = []
+        self.dirty: dict[int, Served] = {}
+        self.answered: list[tuple[Channel, IncomingCall, bytes]] = []
 
     def read(self, packet: Packet) -> None:
         """Takes a packet of a client. A channel begins with its first frame."""
@@ -124,7 +124,7 @@ class Listener:
         return Served(channel, entrance, stream)
 
     def _wake(self, number: int) -> None:
-        self._dirty[number] = self._streams[number]
+        self.dirty[number] = self._streams[number]
 
     def _go_on(self, served: Served) -> None:
         """Read the frames that wait, as long as there is room for their calls."""
@@ -141,16 +141,19 @@ class Listener:
         room = self.rooms.enter(str(channel.connection.number), UNARY)
         call = IncomingCall(
             CODEC, room, entrance,
-            write=lambda data: self._answered.append((channel, call, data)), on_refused=self._host.on_refused,
+            write=partial(self._on_answer, channel), on_refused=self._host.on_refused,
         )  # fmt: skip
         self._calls.setdefault(channel.number, (channel, []))[1].append(call)
         call.on_frame(channel.path, packet.data)
 
+    def _on_answer(self, channel: Channel, call: IncomingCall, data: bytes) -> None:
+        self.answered.append((channel, call, data))
+
     def flush(self, wait_us: int) -> None:
         """Write in `wait_us` what was answered: of each stream, the answers of this turn are one frame."""
-        while self._answered or self._dirty:
-            answered, self._answered = self._answered, []
-            dirty, self._dirty = self._dirty, {}
+        while self.answered or self.dirty:
+            answered, self.answered = self.answered, []
+            dirty, self.dirty = self.dirty, {}
             for channel, call, data in answered:
                 self._send(channel, data, wait_us)
                 self._end_call(channel, call)
@@ -184,7 +187,7 @@ class Listener:
     def end_turn(self) -> None:
         """Notes that the requests of this turn are with the core, and reads on where that made room."""
         self.rooms.end_turn()
-        if self._dirty:
+        if self.dirty:
             self.flush(0)
 
     def _end_channel(self, number: int) -> None:
@@ -198,7 +201,7 @@ class Listener:
 
     def _end_stream(self, number: int) -> None:
         served = self._streams.pop(number)
-        self._dirty.pop(number, None)
+        self.dirty.pop(number, None)
         served.stream.end()
         self.rooms.leave(str(served.channel.connection.number), served.channel.path)
 
@@ -229,6 +232,6 @@ class Listener:
         self._connections.clear()
         self._streams.clear()
         self._calls.clear()
-        self._dirty.clear()
-        self._answered.clear()
+        self.dirty.clear()
+        self.answered.clear()
         return connections

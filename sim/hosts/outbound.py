@@ -46,7 +46,7 @@ class Peer:
 
     __slots__ = (
         "alarm_ms", "attempts", "backoff", "calls", "channels", "connection", "is_ready", "outgoing", "streams",
-        "target", "unsent",
+        "target", "unsent", "unwritten",
     )  # fmt: skip
 
     def __init__(self, target: int) -> None:
@@ -65,6 +65,8 @@ class Peer:
         self.calls: dict[int, tuple[int, Channel]] = {}
         # The unary calls that are not written yet: call, path, frame.
         self.unsent: list[tuple[int, str, bytes]] = []
+        # The streams with calls that are not written yet, in order.
+        self.unwritten: dict[OutgoingStream, None] = {}
         # When the core will be asked for calls that are overdue.
         self.alarm_ms = NEVER_MS
 
@@ -75,6 +77,7 @@ class Peer:
         self.streams.clear()
         self.calls.clear()
         self.unsent.clear()
+        self.unwritten.clear()
 
 
 @final
@@ -86,7 +89,7 @@ class Dialer:
         self._peers: dict[int, Peer] = {}
         self._alarms = Timers(world, actor, self._on_alarm)
         # The peers to which something may have to be written, and the alarms that rang while the host was paused.
-        self._dirty: dict[int, Peer] = {}
+        self.dirty: dict[int, Peer] = {}
         self._late: list[str] = []
 
     def send(self, effect: Send, target: int) -> None:
@@ -100,13 +103,15 @@ class Dialer:
             return
         body = effect.body
         if isinstance(body, STREAM_REQUESTS):
-            alarm_ms = peer.outgoing.send_on_stream(now_ms, effect, body).alarm_ms
+            stream = peer.outgoing.send_on_stream(now_ms, effect, body)
+            peer.unwritten[stream] = None
+            alarm_ms = stream.alarm_ms
         else:
             path, frame = peer.outgoing.unary.send(now_ms, effect.call, body, effect.timeout_ms)
             peer.unsent.append((effect.call, path, frame))
             alarm_ms = peer.outgoing.unary.alarm_ms
         self._arm(peer, alarm_ms)
-        self._dirty[target] = peer
+        self.dirty[target] = peer
 
     def _soon(self, call: int, body: Answer, target: int) -> None:
         """Deliver after the step that is running; never inside it."""
@@ -141,10 +146,9 @@ class Dialer:
 
     def flush(self, wait_us: int) -> None:
         """Write in `wait_us` what waits: of each stream, the calls of this turn are one frame."""
-        if self._dirty:
-            dirty, self._dirty = self._dirty, {}
-            for peer in dirty.values():
-                self._write(peer, wait_us)
+        dirty, self.dirty = self.dirty, {}
+        for peer in dirty.values():
+            self._write(peer, wait_us)
 
     def _write(self, peer: Peer, wait_us: int) -> None:
         connection = peer.connection
@@ -154,16 +158,23 @@ class Dialer:
             if peer.attempts == 0:
                 self._knock(peer, wait_us)
             return
+        if peer.unsent:
+            self._write_calls(peer, connection, wait_us)
+        for stream in tuple(peer.unwritten):
+            if self._write_stream(peer, connection, stream, wait_us):
+                del peer.unwritten[stream]
+
+    def _write_calls(self, peer: Peer, connection: Connection, wait_us: int) -> None:
         for call, path, frame in peer.unsent:
             channel = self._network.open(connection, path)
             peer.calls[channel.number] = (call, channel)
             self._network.send(Kind.FRAME, connection, wait_us, to_target=True, channel=channel, data=frame)
         peer.unsent.clear()
-        for stream in peer.outgoing.streams:
-            if stream.has_frame:
-                self._write_stream(peer, connection, stream, wait_us)
 
-    def _write_stream(self, peer: Peer, connection: Connection, stream: OutgoingStream, wait_us: int) -> None:
+    def _write_stream(self, peer: Peer, connection: Connection, stream: OutgoingStream, wait_us: int) -> bool:
+        """Writes what waits on a stream. Returns False while the other side has to read first."""
+        if not stream.is_open:
+            return True
         path = stream.codec.path
         channel = peer.channels.get(path)
         if channel is None or peer.streams.get(channel.number) is not stream:
@@ -173,13 +184,14 @@ class Dialer:
         while stream.has_frame:
             lane.is_blocked = lane.unread_bytes >= WINDOW_BYTES
             if lane.is_blocked:
-                return
+                return False
             frame = stream.next_frame()
             assert frame is not None, path
             if self._network.transport is Transport.STREAM:
                 lane.unread_bytes += len(frame)
             self._network.send(Kind.FRAME, connection, wait_us, to_target=True, channel=channel, data=frame)
             stream.on_written()
+        return True
 
     def read(self, packet: Packet) -> None:
         """Takes a packet of a node that was called."""
@@ -303,7 +315,7 @@ class Dialer:
         self._alarms.end()
         connections = [peer.connection for peer in self._peers.values() if peer.connection is not None]
         self._peers.clear()
-        self._dirty.clear()
+        self.dirty.clear()
         self._late.clear()
         return connections
 

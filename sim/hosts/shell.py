@@ -98,8 +98,7 @@ class Shell:
         self.resumed_us = 0
         self._bootstrap = bootstrap
         self.clock = Clock(world)
-        self._core: Core | None = None
-        self._takes_many = False
+        self.core: Core | None = None
         # Connections of earlier lives that their other sides were not told of yet.
         self._orphans: list[Connection] = []
         self.actor = Actor(world.draws, name)
@@ -116,16 +115,6 @@ class Shell:
             LearnEndpoint: self._learn,
             Stop: self._stop,
         }
-
-    @property
-    def core(self) -> Core | None:
-        """The core of this life; None while there is none."""
-        return self._core
-
-    @core.setter
-    def core(self, core: Core | None) -> None:
-        self._core = core
-        self._takes_many = isinstance(core, ManyStepping)
 
     def _forget(self) -> None:
         """End the timers and connections of the last life and begin with an empty memory."""
@@ -173,7 +162,8 @@ class Shell:
         life_number = self.life_number
         if packet.to_target:
             self._listener.read(packet)
-            self._listener.flush(0)
+            if self._listener.dirty or self._listener.answered:
+                self._listener.flush(0)
         else:
             self._dialer.read(packet)
         if self.life_number == life_number:
@@ -202,13 +192,13 @@ class Shell:
 
     def forget(self, call: int) -> None:
         """Drops the reply to a request, and what waits for it in the core, because its sender has left."""
-        if self._inbound.pop(call, None) is None or not isinstance(self._core, Forgetting):
+        if self._inbound.pop(call, None) is None or not isinstance(self.core, Forgetting):
             return
         if any(type(event) is Request and event.call == call for event, _ in self._inbox):
             # The core has not got it yet, and would park it.
             self._forgotten.add(call)
         else:
-            self._tell_left(self._core, call)
+            self._tell_left(self.core, call)
 
     def on_refused(self, refused: OutOfBounds) -> None:
         """Learns of a request that was out of bounds; no core sends any."""
@@ -216,7 +206,7 @@ class Shell:
 
     def deliver(self, call: int, body: Answer, source: int, sent_us: int) -> None:
         """Receives the answer to a call of the core; one to a life that has just ended is dropped."""
-        if self._core is None:
+        if self.core is None:
             return
         self._inbox.append((Response(call=call, body=body), (source, sent_us)))
         self._go_on()
@@ -252,7 +242,8 @@ class Shell:
         """Handle the next event; a core that takes several gets all requests that wait in one step."""
         inbox = self._inbox
         turn = [inbox.popleft()]
-        if self._takes_many and type(turn[0][0]) is Request:
+        has_two = inbox and type(inbox[0][0]) is Request and type(turn[0][0]) is Request
+        if has_two and isinstance(self.core, ManyStepping):
             while inbox and type(inbox[0][0]) is Request:
                 turn.append(inbox.popleft())
         self._handle(turn)
@@ -261,7 +252,7 @@ class Shell:
             self._wake_later()
 
     def _handle(self, turn: list[Queued]) -> None:
-        core, now_us = self._core, self.world.now_us
+        core, now_us = self.core, self.world.now_us
         assert core is not None, f"{self.name} handles an event while it is down"
         assert now_us >= self._busy_until_us, (self.name, now_us, self._busy_until_us)
         for event, origin in turn:
@@ -288,11 +279,11 @@ class Shell:
 
     def _forget_late(self, turn: list[Queued]) -> None:
         """Drop what the core has parked by now for senders who left before."""
-        assert isinstance(self._core, Forgetting), self.name
+        assert isinstance(self.core, Forgetting), self.name
         for event, _ in turn:
             if type(event) is Request and event.call in self._forgotten:
                 self._forgotten.remove(event.call)
-                self._tell_left(self._core, event.call)
+                self._tell_left(self.core, event.call)
 
     def _tell_left(self, core: Forgetting, call: int) -> None:
         self._left.add(call)
@@ -311,8 +302,10 @@ class Shell:
                 if self.life_number != life_number:
                     # The life has ended, by `Stop` or by a fault that waited for this effect.
                     return
-        self._dialer.flush(self._wait_us)
-        self._listener.flush(self._wait_us)
+        if self._dialer.dirty:
+            self._dialer.flush(self._wait_us)
+        if self._listener.dirty or self._listener.answered:
+            self._listener.flush(self._wait_us)
 
     def _fail(self, error: Exception) -> None:
         self._watcher.on_failure(self, error)

@@ -208,7 +208,7 @@ class IncomingStream:
 
 @final
 class IncomingCall:
-    """One unary call. `write` is called with the frame of its answer; the shell says `end` once that is written."""
+    """One unary call. `write` is called with it and its answer's frame; the shell says `end` once that is written."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class IncomingCall:
         room: Room,
         receiver: Receiver,
         *,
-        write: Callable[[bytes], None],
+        write: Callable[[IncomingCall, bytes], None],
         on_refused: OnRefused,
     ) -> None:
         self._codec = codec
@@ -234,7 +234,7 @@ class IncomingCall:
         if isinstance(body, OutOfBounds):
             self._on_refused(body)
             self._is_answered = True
-            self._write(self._codec.unary.response_to_bytes(refused_answer(body, self._codec)))
+            self._write(self, self._codec.unary.response_to_bytes(refused_answer(body, self._codec)))
             return
         self._body = body
         if not self.proceed():
@@ -254,7 +254,7 @@ class IncomingCall:
     def _on_answer(self, body: ResponseBody) -> None:
         assert not self._is_answered, type(body)
         self._is_answered = True
-        self._write(self._codec.unary.response_to_bytes(body))
+        self._write(self, self._codec.unary.response_to_bytes(body))
 
     def end(self) -> None:
         """Frees the place of the call. If it is not answered, its client has left, and the core drops it."""

@@ -41,13 +41,6 @@ class Limit:
     def has_room_for(self, size_bytes: int) -> bool:
         return self.calls < self.most_calls and self.held_bytes + size_bytes <= self.most_bytes
 
-    def change(self, calls: int, size_bytes: int) -> None:
-        """Takes (above 0) or frees (below 0) calls and bytes."""
-        self.calls += calls
-        self.held_bytes += size_bytes
-        assert self.calls >= 0, self.calls
-        assert self.held_bytes >= 0, self.held_bytes
-
 
 @final
 class NodeLimit(Limit):
@@ -55,20 +48,20 @@ class NodeLimit(Limit):
 
     def __init__(self, most_calls: int, most_bytes: int) -> None:
         super().__init__(most_calls, most_bytes)
-        self._waiting: dict[Room, None] = {}
+        self.waiting: dict[Room, None] = {}
 
     def wait(self, room: Room) -> None:
-        self._waiting[room] = None
+        self.waiting[room] = None
 
     def leave(self, room: Room) -> None:
-        self._waiting.pop(room, None)
+        self.waiting.pop(room, None)
 
     def wake(self) -> None:
         """Serves the rooms that wait, until one of them still waits: nobody is overtaken."""
-        while self._waiting:
-            room = next(iter(self._waiting))
+        while self.waiting:
+            room = next(iter(self.waiting))
             room.serve()
-            if room in self._waiting:
+            if room in self.waiting:
                 break
 
 
@@ -121,8 +114,11 @@ class Room:
         """Takes the place of a call that holds at most `size_bytes`."""
         assert self.has_room_for(size_bytes), (call, size_bytes)
         slot = Slot(call, size_bytes)
-        self.own.change(1, size_bytes)
-        self.node.change(1, size_bytes)
+        own, node = self.own, self.node
+        own.calls += 1
+        node.calls += 1
+        own.held_bytes += size_bytes
+        node.held_bytes += size_bytes
         self._fresh.append((self, slot))
         return slot
 
@@ -131,22 +127,28 @@ class Room:
         assert not slot.is_settled, slot.call
         slot.is_settled = True
         self._resize(slot, size_bytes, size_bytes)
-        self.wake()
+        if self._waiting or self.node.waiting:
+            self.wake()
 
     def waits(self, slot: Slot) -> None:
         """Counts no bytes of the node for a call that waits in the core without any."""
-        if not slot.is_settled:
-            self._resize(slot, slot.size_bytes, 0)
+        assert not slot.is_settled, slot.call
+        self._resize(slot, slot.size_bytes, 0)
 
     def _resize(self, slot: Slot, size_bytes: int, node_bytes: int) -> None:
-        self.own.change(0, size_bytes - slot.size_bytes)
-        self.node.change(0, node_bytes - slot.node_bytes)
+        self.own.held_bytes += size_bytes - slot.size_bytes
+        self.node.held_bytes += node_bytes - slot.node_bytes
         slot.size_bytes, slot.node_bytes = size_bytes, node_bytes
 
     def release(self, slot: Slot) -> None:
         """Frees the place of a call that has ended. Those that wait try again at the next `wake`."""
-        self.own.change(-1, -slot.size_bytes)
-        self.node.change(-1, -slot.node_bytes)
+        own, node = self.own, self.node
+        own.calls -= 1
+        node.calls -= 1
+        own.held_bytes -= slot.size_bytes
+        node.held_bytes -= slot.node_bytes
+        assert own.calls >= 0 <= own.held_bytes, (own.calls, own.held_bytes)
+        assert node.calls >= 0 <= node.held_bytes, (node.calls, node.held_bytes)
         slot.is_settled = True
 
     def wait(self, waiter: Waiter) -> None:
@@ -166,7 +168,8 @@ class Room:
         """Lets those that wait try again, after places were freed: first those of this connection."""
         if self._waiting:
             self.serve()
-        self.node.wake()
+        if self.node.waiting:
+            self.node.wake()
 
     def serve(self) -> None:
         """Lets those that wait in this room try again, until one of them still waits."""
@@ -233,6 +236,8 @@ class Rooms:
         fresh = self._fresh[:]
         self._fresh.clear()
         for room, slot in fresh:
-            room.waits(slot)
+            if not slot.is_settled:
+                room.waits(slot)
         for limit in self._nodes.values():
-            limit.wake()
+            if limit.waiting:
+                limit.wake()

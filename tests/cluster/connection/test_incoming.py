@@ -253,7 +253,7 @@ def unary(setup: Setup, written: list[bytes]) -> IncomingCall:
         CODEC,
         setup.rooms.enter("a", UNARY),
         setup.node,
-        write=written.append,
+        write=lambda _, frame: written.append(frame),
         on_refused=setup.refused.append,
     )
 
