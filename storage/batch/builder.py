@@ -123,11 +123,11 @@ class BatchBuilder:
         "_has_base_timestamp",
         "_last_offset",
         "_max_timestamp",
-        "_parts",
-        "_payload_size_bytes",
+        "_payload",
         "base_timestamp",
         "fields",
         "limit_bytes",
+        "record_count",
     )
 
     def __init__(self, fields: BatchFields | None = None, *, limit_bytes: int = MAX_INT32) -> None:
@@ -138,12 +138,9 @@ class BatchBuilder:
         self._has_base_timestamp = horizon_ms is not None
         self._max_timestamp = NO_TIMESTAMP
         self._last_offset = self.fields.base_offset - 1
-        self._parts: list[bytes] = []
-        self._payload_size_bytes = 0
-
-    @property
-    def record_count(self) -> int:
-        return len(self._parts)
+        # One buffer: an object for each of many small records would take several times their size.
+        self._payload = bytearray()
+        self.record_count = 0
 
     @property
     def last_offset(self) -> int:
@@ -153,7 +150,7 @@ class BatchBuilder:
     @property
     def size_estimate(self) -> int:
         """The size of the batch so far in bytes, before compression: exact without a codec."""
-        return HEADER_SIZE + self._payload_size_bytes
+        return HEADER_SIZE + len(self._payload)
 
     def try_append(self, record: Record) -> bool:
         """Append `record`. Returns False, and changes nothing, when the batch would exceed its limit.
@@ -161,12 +158,12 @@ class BatchBuilder:
         Raises what `append` raises.
         """
         content_bytes = len(record.key or b"") + len(record.value or b"")
-        if self._parts and self.size_estimate + content_bytes > self.limit_bytes:
+        if self.record_count and self.size_estimate + content_bytes > self.limit_bytes:
             # Key and value alone exceed the limit, so the record is not encoded.
             return False
         assert not self.fields.is_control, "a control batch takes only control records"
         encoded = self._encode(record)
-        if self._parts and self.size_estimate + len(encoded) > self.limit_bytes:
+        if self.record_count and self.size_estimate + len(encoded) > self.limit_bytes:
             return False
         self._add(record, encoded)
         return True
@@ -207,17 +204,15 @@ class BatchBuilder:
         if record.timestamp > self._max_timestamp:
             self._max_timestamp = record.timestamp
         self._last_offset = offset
-        self._payload_size_bytes += len(encoded)
-        self._parts.append(encoded)
+        self._payload += encoded
+        self.record_count += 1
 
     def build(self) -> bytes:
         """Returns the bytes of the batch; more records may be appended afterwards. Raises UnsupportedCompression."""
-        if not self._parts:
+        if not self.record_count:
             return b""
         assert self._last_offset >= self.fields.base_offset, (self._last_offset, self.fields.base_offset)
-        payload = b"".join(self._parts)
-        assert len(payload) == self._payload_size_bytes, (len(payload), self._payload_size_bytes)
-        fields = self.fields
+        payload, fields = bytes(self._payload), self.fields
         if fields.compression is not Compression.NONE:
             payload = compress(fields.compression, payload, level=fields.compression_level)
         log_append = fields.timestamp_type is TimestampType.LOG_APPEND
@@ -235,7 +230,7 @@ class BatchBuilder:
             fields.producer_id,
             fields.producer_epoch,
             fields.base_sequence,
-            len(self._parts),
+            self.record_count,
         ]
         HEADER.pack_into(header, 0, *field_values)
         # In two steps, so that the payload is not copied.

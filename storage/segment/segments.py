@@ -88,6 +88,7 @@ class LogSegments:
             assert len(self._bases) == len(self._by_base), (self._bases, base_offset)
 
     def clear(self) -> None:
+        """Remove all segments; their files stay as they are."""
         self._bases.clear()
         self._by_base.clear()
         self.last = None

@@ -16,7 +16,6 @@ from storage.batch import (
     CURRENT_MAGIC,
     HEADER_SIZE,
     NO_TIMESTAMP,
-    Record,
     RecordBatch,
     TimestampType,
     is_one_batch,
@@ -121,13 +120,11 @@ class _BatchValidation:
         if scan is not None and not self._may_break_a_rule(scan):
             return self._finish_in_place(self._max_timestamp(scan), target)
         # Raises where the structure is broken.
-        records = list(batch.records())
-        self._check_records(records)
-        is_dense = all(record.offset - batch.base_offset == i for i, record in enumerate(records))
+        is_dense, greatest = self._check_records()
         # Another codec, or gaps in the offsets (LV23, LV25).
         if not stays or not is_dense:
-            return build_and_assign(records, batch, rules, target, self.assignment)
-        return self._finish_in_place(max((record.timestamp for record in records), default=-1), target)
+            return build_and_assign(batch.records(), batch, rules, target, self.assignment)
+        return self._finish_in_place(greatest, target)
 
     def _scan(self, source: Compression) -> RecordScan | None:
         count = self.batch.record_count
@@ -160,11 +157,21 @@ class _BatchValidation:
             return False
         return now_ms - least > rules.before_max_ms or greatest - now_ms > rules.after_max_ms
 
-    def _check_records(self, records: list[Record]) -> None:
+    def _check_records(self) -> tuple[bool, int]:
+        """Check the records one after the other, none of which is kept: a batch of a few bytes may hold millions.
+
+        Returns whether their offsets have no gap, and their greatest timestamp, -1 without one.
+        """
         checks = RecordChecks(self.batch, self.rules, self.assignment.now_ms)
-        for record in records:
+        is_dense, greatest = True, NO_TIMESTAMP
+        for offset, record in enumerate(self.batch.records(), self.batch.base_offset):
             checks.check(record.key, record.timestamp)
+            if record.offset != offset:
+                is_dense = False
+            if record.timestamp > greatest:
+                greatest = record.timestamp
         checks.finish()
+        return is_dense, greatest
 
     def _finish_in_place(self, max_timestamp: int, target: Compression) -> CheckedSet:
         """Stamp offsets, leader epoch and timestamps into the header (LV10 to LV14, LV24).

@@ -19,6 +19,8 @@ from storage.producers.entry import AppendOrigin
 
 NO_LIMIT = (1 << 63) - 1
 _ERRORS_SHOWN = 3
+# A batch of a few bytes may hold millions of records to refuse.
+MOST_ERRORS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,14 +127,14 @@ def _check_client_batch(batch: RecordBatch) -> None:
 class RecordChecks:
     """Checks the records of one batch, one after the other, and collects all errors; `finish` raises them (LV9b)."""
 
-    __slots__ = ("_errors", "_has_timestamp_error", "_is_log_append", "_now_ms", "_rules", "count")
+    __slots__ = ("_errors", "_has_timestamp_error", "_is_log_append", "_now_ms", "_rules", "count", "refused")
 
     def __init__(self, batch: RecordBatch, rules: ValidationRules, now_ms: int) -> None:
         self._rules, self._now_ms = rules, now_ms
         self._is_log_append = batch.timestamp_type is TimestampType.LOG_APPEND
         self._errors: list[RecordError] = []
         self._has_timestamp_error = False
-        self.count = 0
+        self.count = self.refused = 0
 
     def check(self, key: bytes | None, timestamp: int) -> None:
         """Check the key and the timestamp of the next record (LV8, LV9)."""
@@ -145,8 +147,10 @@ class RecordChecks:
             self.count += 1
 
     def refuse(self, message: str) -> None:
-        """Refuse the next record, for the caller's reason."""
-        self._errors.append(RecordError(self.count, message))
+        """Refuse the next record, for the caller's reason. All are counted, and the first MOST_ERRORS are named."""
+        self.refused += 1
+        if len(self._errors) < MOST_ERRORS:
+            self._errors.append(RecordError(self.count, message))
         self.count += 1
 
     def finish(self) -> None:
@@ -157,7 +161,7 @@ class RecordChecks:
             return
         kind = InvalidTimestamp if self._has_timestamp_error else InvalidRecord
         shown = "; ".join(error.message for error in errors[:_ERRORS_SHOWN])
-        raise kind(f"{len(errors)} of {self.count} records refused: {shown}", tuple(errors))
+        raise kind(f"{self.refused} of {self.count} records refused: {shown}", tuple(errors))
 
     def _timestamp_error(self, timestamp: int) -> str | None:
         rules, now_ms = self._rules, self._now_ms
