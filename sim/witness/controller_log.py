@@ -137,12 +137,8 @@ class ControllerLog:
                     what = (
                         f"broker {request.broker_id} was told epoch {body.broker_epoch}; the log has {life}"
                     )
-            case (BrokerHeartbeatRequest(), BrokerHeartbeatResponse(error=ErrorCode.NONE, is_fenced=False)):
-                if request.metadata_offset <= request.broker_epoch:
-                    text = f"broker {request.broker_id} was unfenced at metadata offset {request.metadata_offset}"
-                    self._jury.report(
-                        BROKER_LIVES, f"{text}, before its registration at {request.broker_epoch}"
-                    )
+            case (BrokerHeartbeatRequest(), BrokerHeartbeatResponse(error=ErrorCode.NONE)):
+                self._on_heartbeat(request, body)
             case (_, FetchMetadataResponse(error=ErrorCode.NONE)):
                 if body.high_watermark > self._durable_end:
                     what = f"metadata up to {body.high_watermark} was handed out"
