@@ -14,7 +14,7 @@ A failed write or flush ends the node: recovery at the next start finds out what
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import final
 
 from cluster.core.controller.brokers import BrokerControl
@@ -22,9 +22,10 @@ from cluster.core.controller.config import ControllerConfig
 from cluster.core.controller.decisions import Decision
 from cluster.core.controller.elections import LeaderElection
 from cluster.core.controller.metadata_log import StoredMetadataLog, make_directory_durably
-from cluster.core.controller.observations import observations, observe
+from cluster.core.controller.observations import observe
 from cluster.core.controller.observers import ParkedFetches
 from cluster.core.controller.partitions import PartitionControl
+from cluster.core.controller.pending import NO_CALL, PendingChanges
 from cluster.core.controller.senders import check_sender
 from cluster.core.controller.sessions import Sessions
 from cluster.core.controller.topics import TopicControl
@@ -50,7 +51,7 @@ from cluster.core.messages import (
 )
 from cluster.core.metadata.changes import ChangeReader
 from cluster.core.metadata.delta import MetadataDelta
-from cluster.core.metadata.image import CurrentImage, MetadataImage
+from cluster.core.metadata.image import MetadataImage
 from cluster.core.metadata.log import MetadataLog, committed_changes
 from cluster.core.metadata.records import AbortTransactionRecord, ClusterRecord, MetadataRecord
 from cluster.core.refusals import refusal
@@ -63,17 +64,6 @@ logger = logging.getLogger(__name__)
 
 SESSION_TIMER = "controller.session"
 FETCH_TIMER = "controller.fetch:"
-NO_CALL = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Uncommitted:
-    """A decision whose reply and observations wait until all that its image rests on is on disk."""
-
-    image: MetadataImage
-    observed: tuple[Observe, ...]
-    call: int
-    reply: ResponseBody | None
 
 
 @final
@@ -86,20 +76,17 @@ class Controller:
     def __init__(self, config: ControllerConfig, fs: FileSystem, directory: str, draws: Draws) -> None:
         self.config = config
         self.node_id = config.node_id
-        # The metadata as committed.
-        self.image = MetadataImage()
-        # The metadata with all that is appended, also what waits for its flush.
-        self._pending = CurrentImage()
+        self._changes = PendingChanges()
         self._file_system = fs
         self._directory = directory
         self._draws = draws
         self.sessions = Sessions(config.broker_session_timeout_ms)
         self.election = LeaderElection()
-        self.partitions = PartitionControl(self._pending, self.election)
-        self.brokers = BrokerControl(config, self._pending, self.partitions, self.sessions)
-        self.topics = TopicControl(config, self._pending, self.partitions, draws)
+        pending = self._changes.pending
+        self.partitions = PartitionControl(pending, self.election)
+        self.brokers = BrokerControl(config, pending, self.partitions, self.sessions)
+        self.topics = TopicControl(config, pending, self.partitions, draws)
         self._fetches = ParkedFetches(config.max_parked_fetches, config.max_fetch_wait_ms)
-        self._uncommitted: list[_Uncommitted] = []
         # The flush that runs: its job, and the end offset (exclusive) that it makes durable.
         self._flushing: tuple[int, int] | None = None
         self._next_job = 0
@@ -108,6 +95,16 @@ class Controller:
         self._is_stopped = False
         self._log: MetadataLog | None = None
         self._lock: Lock | None = None
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata as committed."""
+        return self._changes.committed
+
+    @property
+    def pending_image(self) -> MetadataImage:
+        """The metadata with all that is appended, also what waits for its flush."""
+        return self._changes.pending.image
 
     @property
     def log(self) -> MetadataLog:
@@ -133,21 +130,19 @@ class Controller:
         )
         effects: list[Effect] = [self._observe_cut(cut) for cut in cuts]
         reader = ChangeReader()
-        delta = MetadataDelta(self.image)
+        delta = MetadataDelta(MetadataImage())
         for change in committed_changes(self._log, reader):
             delta.apply_change(change)
-        self.image = self._pending.image = delta.after()
+        self._changes.begin(delta.after())
         assert self.image.next_offset == reader.boundary, (self.image.next_offset, reader.boundary)
         for broker in self.image.unfenced_brokers():
             self.sessions.begin(broker.broker_id, now_ms)
         effects.append(observe("controller.started", metadata_offset=self._log.end_offset))
         if reader.is_within_a_change:
             reason = f"a crash cut the change at offset {reader.boundary}"
-            effects += self._append((AbortTransactionRecord(reason=reason),), NO_CALL, None, now_ms)
+            effects += self._append((AbortTransactionRecord(reason=reason),), now_ms)
         if not self.image.cluster_id:
-            effects += self._append(
-                (ClusterRecord(cluster_id=self._new_cluster_id()),), NO_CALL, None, now_ms
-            )
+            effects += self._append((ClusterRecord(cluster_id=self._new_cluster_id()),), now_ms)
         return [*effects, *self._arm_sessions(now_ms)]
 
     def _take_lock(self) -> Lock:
@@ -192,12 +187,14 @@ class Controller:
                 return []
 
     def _break(self, reason: str) -> list[Effect]:
+        """Ends the controller. What is not committed is dropped: the next start finds out what the log has of it."""
+        self._changes.drop()
         self._is_stopped = True
         return [Stop(reason=reason)]
 
     def _maybe_close(self, now_ms: int) -> list[Effect]:
         """Ends the controller if nothing waits for the disk: answers observers, closes the log, releases the lock."""
-        if self._uncommitted or self._flushing is not None:
+        if not self._changes.is_empty or self._flushing is not None:
             return []
         assert self.log.committed_offset == self.log.end_offset, (
             self.log.committed_offset,
@@ -232,7 +229,7 @@ class Controller:
             return [Reply(call=request.call, body=refusal(body, closing))]
         try:
             # By the pending image, as decisions are made: a registration that is not committed yet counts.
-            check_sender(body, self._pending.image)
+            check_sender(body, self.pending_image)
         except ClusterError as error:
             return [Reply(call=request.call, body=refusal(body, error))]
         match body:
@@ -252,11 +249,11 @@ class Controller:
         undo = self.brokers.undo_of(body)
         decision = self._decide(body, now_ms)
         try:
-            return self._append(decision.records, call, decision.reply, now_ms)
+            return self._append(decision.records, now_ms, call=call, reply=decision.reply)
         except ClusterError as error:
             undo()
             logger.warning("decision refused: request=%s reason=%s", type(body).__name__, error)
-            return self._append((), call, refusal(body, error), now_ms)
+            return self._append((), now_ms, call=call, reply=refusal(body, error))
 
     def _decide(self, body: RequestBody, now_ms: int) -> Decision:
         try:
@@ -297,7 +294,7 @@ class Controller:
         if broker_id is None:
             return []
         assert not self.sessions.is_live(broker_id, now_ms), (broker_id, now_ms)
-        return self._append(self.brokers.records_for_fencing(broker_id), NO_CALL, None, now_ms)
+        return self._append(self.brokers.records_for_fencing(broker_id), now_ms)
 
     def _arm_sessions(self, now_ms: int) -> list[Effect]:
         first = self.sessions.longest_silent()
@@ -308,23 +305,18 @@ class Controller:
         return [SetTimer(key=SESSION_TIMER, at_ms=self._armed_ms)]
 
     def _append(
-        self, records: tuple[MetadataRecord, ...], call: int, reply: ResponseBody | None, now_ms: int
+        self,
+        records: Sequence[MetadataRecord],
+        now_ms: int,
+        *,
+        call: int = NO_CALL,
+        reply: ResponseBody | None = None,
     ) -> list[Effect]:
         """Appends the records and parks the reply. Later decisions build on the records, which are not public yet.
 
-        Raises ClusterError if the records are too large for one batch; nothing is changed then.
+        Raises ClusterError if a record is too large for a batch; nothing is changed then.
         """
-        offset = self.log.append(records, now_ms) if records else self.log.end_offset
-        delta, observed = MetadataDelta(self._pending.image), []
-        for record_offset, record in enumerate(records, offset):
-            observed += observations(record, record_offset, delta)
-            delta.apply(record, record_offset)
-        if records:
-            self._pending.image = delta.after()
-        assert self._pending.image.next_offset == self.log.end_offset, (offset, self.log.end_offset)
-        self._uncommitted.append(
-            _Uncommitted(image=self._pending.image, observed=tuple(observed), call=call, reply=reply)
-        )
+        self._changes.append(self.log, records, now_ms, call=call, reply=reply)
         return self._commit() if self.is_committed(self.log.end_offset) else self._flush()
 
     def is_committed(self, end_offset: int) -> bool:
@@ -338,7 +330,7 @@ class Controller:
         appended, committed = self.log.end_offset, self.log.committed_offset
         assert committed < appended, (committed, appended)
         # Only decisions append, and each waits for its flush.
-        assert self._uncommitted, (committed, appended)
+        assert not self._changes.is_empty, (committed, appended)
         self._next_job += 1
         self._flushing = (self._next_job, self.log.end_offset)
         return [RunJob(job=self._next_job, kind="flush", work=self.log.prepare_flush())]
@@ -355,13 +347,4 @@ class Controller:
         return [*effects, *self._maybe_close(now_ms)] if self._is_closing else effects
 
     def _commit(self) -> list[Effect]:
-        effects: list[Effect] = []
-        while self._uncommitted and self.is_committed(self._uncommitted[0].image.next_offset):
-            decided = self._uncommitted.pop(0)
-            assert self.image.next_offset <= decided.image.next_offset, decided.image.next_offset
-            self.image = decided.image
-            effects += decided.observed
-            if decided.reply is not None:
-                effects.append(Reply(call=decided.call, body=decided.reply))
-        assert self.image.next_offset <= self._pending.image.next_offset, self.image.next_offset
-        return effects
+        return self._changes.commit(self.log.committed_offset)

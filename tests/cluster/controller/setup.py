@@ -107,7 +107,7 @@ class ControllerBench:
 
     def header_of(self, broker_id: int, broker_epoch: int) -> Header:
         """Return the header of the broker's registered incarnation, with that epoch."""
-        image = self.controller._pending.image
+        image = self.controller.pending_image
         known = image.brokers.get(broker_id)
         return Header(
             cluster_id=image.cluster_id,

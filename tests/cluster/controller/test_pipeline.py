@@ -10,6 +10,8 @@ from cluster.core.effects import Effect, Observe, Reply, RunJob, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import JobDone
 from cluster.core.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicRequest,
     CreateTopicResponse,
     FetchMetadataRequest,
@@ -18,12 +20,15 @@ from cluster.core.messages import (
     FetchResponse,
     MetadataRequest,
     MetadataResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
 )
 from cluster.core.metadata.changes import ChangeReader
 from cluster.core.metadata.delta import MetadataDelta
 from cluster.core.metadata.image import MetadataImage
 from cluster.core.metadata.log import committed_changes
 from cluster.core.metadata.records import MetadataRecord
+from sim.disk.faults import WRITES
 from sim.disk.life import Life
 from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
@@ -91,6 +96,58 @@ def test_failed_flush_stops_the_node() -> None:
     (stop,) = bench.controller.step(0, failed)
     assert isinstance(stop, Stop) and "EIO" in stop.reason
     assert bench.step(TOPIC)[1] == []
+
+
+def test_krctl1_a_decision_builds_on_the_one_before_that_is_not_committed() -> None:
+    bench = ControllerBench().unfenced(1)
+    bench.step(TOPIC)
+    assert "t" in bench.controller.pending_image.topics and not bench.controller.image.topics
+    second, _ = bench.step(CreatePartitionsRequest(name="t", count=3))
+    done = replies(bench.run_jobs())
+    assert done[second] == CreatePartitionsResponse()
+    assert len(bench.controller.image.topics["t"].partitions) == 3
+    assert bench.controller.pending_image is bench.controller.image
+
+
+def test_krctl2_a_failed_flush_drops_everything_that_was_not_committed() -> None:
+    bench = ControllerBench().unfenced(1)
+    committed = bench.controller.image
+    calls = [bench.step(CreateTopicRequest(name=name))[0] for name in ("a", "b")]
+    effects = bench.controller.step(0, JobDone(job=bench.jobs[0].job, error=OSError(5, "EIO")))
+    assert bench.controller.pending_image is bench.controller.image is committed
+    assert not any(call in replies(effects) for call in calls)
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3])
+def test_krctl2_an_append_that_fails_is_dropped_whole(failing: int) -> None:
+    bench = ControllerBench(ControllerConfig(metadata_max_batch_bytes=4 << 10)).unfenced(1)
+    committed = bench.controller.image
+    # The creation takes several batches, one write each.
+    bench.disk.fail(failing, verbs=WRITES, path_suffix=".log")
+    _, effects = bench.step(CreateTopicRequest(name="t", partitions=90))
+    assert isinstance(effects[-1], Stop) and not replies(effects)
+    assert bench.controller.pending_image is bench.controller.image is committed
+    bench.disk.disarm()
+    bench.crash_and_restart()
+    assert not bench.controller.image.topics
+    assert bench.unfenced(2).create().error is ErrorCode.NONE
+
+
+def test_krctl2_a_refused_change_leaves_nothing_behind() -> None:
+    bench = ControllerBench(ControllerConfig(metadata_max_batch_bytes=4 << 10)).unfenced(1, 2)
+    bench.create(assignment=((2, 1),))
+    bench.now_ms = 20_000
+    before, end = bench.controller.pending_image, bench.controller.log.end_offset
+    offline = bench.controller.partitions.offline
+    known = dict(offline)
+    large = RegisterBrokerRequest(broker_id=2, incarnation="next", host="h" * 5_000, port=1)
+    answer = bench.ask(large)
+    assert answer == RegisterBrokerResponse(error=ErrorCode.MESSAGE_TOO_LARGE)
+    # Broker 2 would have left its partition in the same change.
+    assert bench.controller.pending_image is before and bench.controller.image is before
+    assert bench.controller.log.end_offset == end and offline == known
+    assert bench.partition(T0).leader == 2
+    assert bench.register(2, "next").broker_epoch == bench.controller.image.broker_epoch(2)
 
 
 def test_acknowledged_decisions_survive_a_power_loss() -> None:
