@@ -289,4 +289,6 @@ def log_observation(effect: Observe) -> None:
     level = logging.DEBUG if effect.kind in _FREQUENT else logging.INFO
     if logger.isEnabledFor(level):
         fields = " ".join(f"{name}={value}" for name, value in effect.fields)
+        if effect.metadata_offset >= 0:
+            fields += f" metadata_offset={effect.metadata_offset}"
         logger.log(level, "%s %s", effect.kind, fields)

@@ -49,6 +49,8 @@ class ControllerConfig:
     max_fetch_wait_ms: int = 30_000
     # The largest batch of the metadata log; a larger change takes several.
     metadata_max_batch_bytes: int = 16 << 20
+    # After so many bytes of the metadata log a snapshot is written.
+    metadata_log_max_record_bytes_between_snapshots: int = 20 << 20
 
     def __post_init__(self) -> None:
         for name in _NUMBERS:
@@ -63,6 +65,11 @@ class ControllerConfig:
         if not _LEAST_BATCH_BYTES <= self.metadata_max_batch_bytes <= 16 << 20:
             raise ConfigError(
                 f"metadata_max_batch_bytes={self.metadata_max_batch_bytes}: must be {_LEAST_BATCH_BYTES} to {16 << 20}"
+            )
+        if self.metadata_log_max_record_bytes_between_snapshots < 1:
+            raise ConfigError(
+                "metadata_log_max_record_bytes_between_snapshots="
+                f"{self.metadata_log_max_record_bytes_between_snapshots}: must be positive"
             )
         if self.producer_id_block_size < 1:
             raise ConfigError(f"producer_id_block_size={self.producer_id_block_size}: must be at least 1")

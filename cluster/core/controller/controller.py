@@ -14,7 +14,7 @@ A failed write or flush ends the node: recovery at the next start finds out what
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import final
 
 from cluster.core.controller.brokers import BrokerControl
@@ -54,6 +54,7 @@ from cluster.core.metadata.delta import MetadataDelta
 from cluster.core.metadata.image import MetadataImage
 from cluster.core.metadata.log import MetadataLog, committed_changes
 from cluster.core.metadata.records import AbortTransactionRecord, ClusterRecord, MetadataRecord
+from cluster.core.metadata.snapshots import image_of_snapshot, records_of_image
 from cluster.core.refusals import refusal
 from storage.disk.filesystem import FileSystem, Lock, join
 from storage.draws import Draws
@@ -89,6 +90,8 @@ class Controller:
         self._fetches = ParkedFetches(config.max_parked_fetches, config.max_fetch_wait_ms)
         # The flush that runs: its job, and the end offset (exclusive) that it makes durable.
         self._flushing: tuple[int, int] | None = None
+        # The snapshot that is written: its job.
+        self._snapshot_job: int | None = None
         self._next_job = 0
         self._armed_ms: int | None = None
         self._is_closing = False
@@ -129,12 +132,9 @@ class Controller:
             max_batch_bytes=self.config.metadata_max_batch_bytes,
         )
         effects: list[Effect] = [self._observe_cut(cut) for cut in cuts]
-        reader = ChangeReader()
-        delta = MetadataDelta(MetadataImage())
-        for change in committed_changes(self._log, reader):
-            delta.apply_change(change)
-        self._changes.begin(delta.after())
-        assert self.image.next_offset == reader.boundary, (self.image.next_offset, reader.boundary)
+        skipped: list[str] = []
+        reader = self._load(self._log, skipped.append)
+        effects += [observe("metadata.snapshot_skipped", reason=reason) for reason in skipped]
         for broker in self.image.unfenced_brokers():
             self.sessions.begin(broker.broker_id, now_ms)
         effects.append(observe("controller.started", metadata_offset=self._log.end_offset))
@@ -144,6 +144,21 @@ class Controller:
         if not self.image.cluster_id:
             effects += self._append((ClusterRecord(cluster_id=self._new_cluster_id()),), now_ms)
         return [*effects, *self._arm_sessions(now_ms)]
+
+    def _load(self, log: MetadataLog, skip: Callable[[str], None]) -> ChangeReader:
+        """Makes the image from the newest sound snapshot and the changes after it. Returns the reader at the log's end.
+
+        `skip` is called with what is wrong with each damaged snapshot.
+        """
+        snapshot = log.newest_snapshot(skip)
+        image = MetadataImage() if snapshot is None else image_of_snapshot(snapshot)
+        reader, delta = ChangeReader(image.next_offset), MetadataDelta(image)
+        for change in committed_changes(log, reader):
+            delta.apply_change(change)
+        self._changes.begin(delta.after())
+        assert self.image.next_offset == reader.boundary, (self.image.next_offset, reader.boundary)
+        assert reader.next_offset == log.committed_offset, (reader.next_offset, log.committed_offset)
+        return reader
 
     def _take_lock(self) -> Lock:
         try:
@@ -174,6 +189,8 @@ class Controller:
         match event:
             case Request():
                 return self._on_request(now_ms, event)
+            case JobDone(job=job) if job == self._snapshot_job:
+                return self._on_snapshot(now_ms, event)
             case JobDone():
                 return self._on_flushed(now_ms, event)
             case TimerFired(key=key) if key == SESSION_TIMER:
@@ -194,7 +211,7 @@ class Controller:
 
     def _maybe_close(self, now_ms: int) -> list[Effect]:
         """Ends the controller if nothing waits for the disk: answers observers, closes the log, releases the lock."""
-        if not self._changes.is_empty or self._flushing is not None:
+        if not self._changes.is_empty or self._flushing is not None or self._snapshot_job is not None:
             return []
         assert self.log.committed_offset == self.log.end_offset, (
             self.log.committed_offset,
@@ -342,8 +359,30 @@ class Controller:
         self.log.flushed(self._flushing[1])
         self._flushing = None
         effects = [*self._commit(), *self._fetches.wake(self.log), *self._flush()]
+        effects += self._maybe_snapshot(now_ms)
         applied, committed = self.image.next_offset, self.log.committed_offset
         assert applied == committed, (applied, committed)
+        return [*effects, *self._maybe_close(now_ms)] if self._is_closing else effects
+
+    def _maybe_snapshot(self, now_ms: int) -> list[Effect]:
+        """Starts a snapshot of what is committed if the log has grown enough since the last one."""
+        most = self.config.metadata_log_max_record_bytes_between_snapshots
+        if self.log.bytes_since_snapshot < most or self._snapshot_job is not None or self._is_closing:
+            return []
+        image = self.image
+        assert image.next_offset == self.log.committed_offset, (image.next_offset, self.log.committed_offset)
+        self._next_job += 1
+        self._snapshot_job = self._next_job
+        work = self.log.prepare_snapshot(records_of_image(image), image.next_offset, now_ms)
+        return [RunJob(job=self._next_job, kind="snapshot", work=work)]
+
+    def _on_snapshot(self, now_ms: int, done: JobDone) -> list[Effect]:
+        """Notes the end of a snapshot. One that could not be written costs nothing: the log has it all."""
+        self._snapshot_job = None
+        reason = "" if done.error is None else str(done.error)
+        if reason:
+            logger.error("snapshot not written: reason=%s", reason)
+        effects: list[Effect] = [observe("metadata.snapshot_ended", reason=reason)]
         return [*effects, *self._maybe_close(now_ms)] if self._is_closing else effects
 
     def _commit(self) -> list[Effect]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import final
 
-from cluster.core.controller.metadata_damage import check_nothing_committed_is_damaged, committed_header
+from cluster.core.controller.metadata_damage import (
+    DamagedMetadataLog,
+    check_nothing_committed_is_damaged,
+    committed_header,
+)
+from cluster.core.controller.snapshot_files import SnapshotFiles
 from cluster.core.metadata.batches import build_change, whole_batches_size
 from cluster.core.metadata.records import MetadataRecord
+from cluster.core.metadata.snapshots import Snapshot, encode_snapshot
 from storage.config import LogConfig
 from storage.disk.filesystem import FileSystem, dirname, join
 from storage.draws import Draws
@@ -24,9 +30,13 @@ METADATA_LOG_CONFIG = LogConfig(max_message_bytes=MAX_BATCH_BYTES, segment_index
 class StoredMetadataLog:
     """The metadata log of a controller that is alone: what its disk holds is committed. It is one life's writer."""
 
-    def __init__(self, log: PartitionLog, *, max_batch_bytes: int = MAX_BATCH_BYTES) -> None:
+    def __init__(
+        self, log: PartitionLog, snapshots: SnapshotFiles, *, max_batch_bytes: int = MAX_BATCH_BYTES
+    ) -> None:
         assert 0 < max_batch_bytes <= MAX_BATCH_BYTES, max_batch_bytes
         self._log = log
+        self._snapshots = snapshots
+        self._bytes_in_snapshot = 0
         self._max_batch_bytes = max_batch_bytes
         latest_epoch = log.epochs.latest_epoch
         self.leader_epoch = 0 if latest_epoch is None else latest_epoch + 1
@@ -56,7 +66,7 @@ class StoredMetadataLog:
             file_system, path, METADATA_LOG_CONFIG, clean=False, now_ms=now_ms, draws=draws, report=report
         )
         log.flushes.flush()
-        return StoredMetadataLog(log, max_batch_bytes=max_batch_bytes)
+        return StoredMetadataLog(log, SnapshotFiles(file_system, path), max_batch_bytes=max_batch_bytes)
 
     @property
     def start_offset(self) -> int:
@@ -103,6 +113,45 @@ class StoredMetadataLog:
         assert self.committed_offset <= offset <= self.end_offset, (self.committed_offset, offset)
         self._log.truncate_to(offset, now_ms=now_ms)
         assert self.end_offset == offset, (self.end_offset, offset)
+
+    @property
+    def bytes_since_snapshot(self) -> int:
+        return self._log.local.segments.size_bytes - self._bytes_in_snapshot
+
+    def prepare_snapshot(
+        self, records: Iterable[MetadataRecord], end_offset: int, now_ms: int
+    ) -> Callable[[], None]:
+        """Returns a job that writes the snapshot of all committed metadata below `end_offset`, which `records` are."""
+        assert 0 < end_offset <= self.committed_offset, (end_offset, self.committed_offset)
+        epoch = self._log.epochs.epoch_for_offset(end_offset - 1)
+        assert epoch is not None, end_offset
+        # If the job fails, the next one is due after as many bytes again.
+        self._bytes_in_snapshot = self._log.local.segments.size_bytes
+        max_bytes = self._max_batch_bytes
+
+        def write() -> None:
+            data = encode_snapshot(records, epoch=epoch, timestamp_ms=now_ms, max_bytes=max_bytes)
+            self._snapshots.write(end_offset, epoch, data)
+
+        return write
+
+    def newest_snapshot(self, skip: Callable[[str], None]) -> Snapshot | None:
+        """Returns the sound snapshot with the highest end. Raises DamagedMetadataLog if the log ends before it."""
+        snapshot = self._snapshots.newest(skip)
+        if snapshot is None:
+            return None
+        if snapshot.end_offset > self.committed_offset:
+            raise DamagedMetadataLog(
+                f"{self._log.directory} ends at offset {self.committed_offset}; a snapshot shows that offsets up to "
+                f"{snapshot.end_offset} were committed: the controller's log is damaged"
+            )
+        place = self._log.reads.place_of(snapshot.end_offset)
+        self._bytes_in_snapshot = place.position + sum(
+            segment.size_bytes
+            for segment in self._log.local.segments
+            if segment.base_offset < place.segment_base_offset
+        )
+        return snapshot
 
     def close(self, now_ms: int) -> None:
         self._log.flushes.flush()

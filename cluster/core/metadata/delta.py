@@ -20,6 +20,7 @@ from cluster.core.metadata.image import (
 from cluster.core.metadata.records import (
     AbortTransactionRecord,
     BrokerChangeRecord,
+    BrokerSnapshotRecord,
     ClusterRecord,
     MetadataRecord,
     PartitionChangeRecord,
@@ -116,7 +117,9 @@ class MetadataDelta:
             case ClusterRecord():
                 self._cluster_id = record.cluster_id
             case RegisterBrokerRecord():
-                self._register(record, offset)
+                self._register(record, broker_epoch=offset)
+            case BrokerSnapshotRecord():
+                self._register(record, broker_epoch=record.broker_epoch)
             case BrokerChangeRecord():
                 self._change_broker(record)
             case TopicRecord():
@@ -138,10 +141,10 @@ class MetadataDelta:
             case _:
                 assert_never(record)
 
-    def _register(self, record: RegisterBrokerRecord, offset: int) -> None:
+    def _register(self, record: RegisterBrokerRecord | BrokerSnapshotRecord, *, broker_epoch: int) -> None:
         self._brokers[record.broker_id] = BrokerRegistration(
             broker_id=record.broker_id,
-            broker_epoch=offset,
+            broker_epoch=broker_epoch,
             incarnation=record.incarnation,
             host=record.host,
             port=record.port,

@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from cluster.core.metadata.changes import Change, ChangeReader
 from cluster.core.metadata.records import MetadataRecord
+from cluster.core.metadata.snapshots import Snapshot
 
 READ_BLOCK_BYTES = 1 << 20
 
@@ -56,6 +57,24 @@ class MetadataLog(Protocol):
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Drops `offset` and all after it, which must not be committed."""
+
+    @property
+    def bytes_since_snapshot(self) -> int:
+        """How many bytes of batches were appended since the newest snapshot, or in all."""
+
+    def prepare_snapshot(
+        self, records: Iterable[MetadataRecord], end_offset: int, now_ms: int
+    ) -> Callable[[], None]:
+        """Returns a job that writes the snapshot of all committed metadata below `end_offset`, which `records` are.
+
+        The job may run on another thread. It raises OSError; the snapshots before it stay then.
+        """
+
+    def newest_snapshot(self, skip: Callable[[str], None]) -> Snapshot | None:
+        """Returns the sound snapshot with the highest end. `skip` is called with the reason for each damaged one.
+
+        Raises StorageError if the log ends before a snapshot: committed changes are lost.
+        """
 
     def close(self, now_ms: int) -> None:
         """Makes everything durable and closes the log."""

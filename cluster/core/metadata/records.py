@@ -113,6 +113,19 @@ class ProducerIdsRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSnapshotRecord:
+    """A broker as a snapshot has it, with the epoch that the log has as the offset of its registration."""
+
+    broker_id: int
+    broker_epoch: int
+    incarnation: str
+    host: str
+    port: int
+    fenced: bool
+    in_controlled_shutdown: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AbortTransactionRecord:
     """The batches of a change before this record are not followed by the rest of it: none of it applies (KIP-868)."""
 
@@ -130,6 +143,7 @@ MetadataRecord = (
     | TopicConfigRecord
     | ProducerIdsRecord
     | AbortTransactionRecord
+    | BrokerSnapshotRecord
 )
 
 _CLASSES: dict[str, Callable[..., MetadataRecord]] = {
@@ -145,6 +159,7 @@ _CLASSES: dict[str, Callable[..., MetadataRecord]] = {
         TopicConfigRecord,
         ProducerIdsRecord,
         AbortTransactionRecord,
+        BrokerSnapshotRecord,
     )
 }
 

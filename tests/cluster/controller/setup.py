@@ -89,6 +89,10 @@ class ControllerBench:
             effects += self._take(self.controller.step(self.now_ms, JobDone(job=job.job)))
         return effects
 
+    def finish(self, job: RunJob, error: Exception | None = None) -> list[Effect]:
+        """Report the end of a job."""
+        return self._take(self.controller.step(self.now_ms, JobDone(job=job.job, error=error)))
+
     def step(self, body: RequestBody) -> tuple[int, list[Effect]]:
         """Do one request and no job. Returns its call number."""
         self._next_call += 1

@@ -15,6 +15,7 @@ from cluster.core.metadata.records import (
     MetadataRecord,
     ProducerIdsRecord,
 )
+from cluster.core.metadata.snapshots import Snapshot
 from storage.errors import OffsetOutOfRange
 
 # The most that a batch of the log under test may take.
@@ -166,6 +167,55 @@ class MetadataLogContract:
         log.append(ids(1), 1)
         log.close(2)
         assert contents(committed(reopen())) == [ids(1)]
+
+    # Snapshots
+
+    def test_a_log_without_a_snapshot_has_none(self, log: MetadataLog) -> None:
+        assert log.newest_snapshot(pytest.fail) is None
+        log.append(ids(1), 1)
+        assert log.bytes_since_snapshot > 0
+
+    def test_krsnp1_a_snapshot_has_the_exclusive_end_and_the_epoch_of_the_record_below_it(
+        self, log: MetadataLog, reopen: Reopen
+    ) -> None:
+        log.append(ids(1, 2), 1)
+        commit(log)
+        other = reopen()
+        other.append(ids(3), 1)
+        commit(other)
+        for end_offset, epoch in ((2, log.leader_epoch), (3, other.leader_epoch)):
+            other.prepare_snapshot(ids(end_offset), end_offset, 1)()
+            expected = Snapshot(end_offset=end_offset, epoch=epoch, records=tuple(ids(end_offset)))
+            assert other.newest_snapshot(pytest.fail) == expected
+        assert reopen().newest_snapshot(pytest.fail) == expected
+
+    def test_krsnp1_a_snapshot_never_ends_above_what_is_committed(self, log: MetadataLog) -> None:
+        log.append(ids(1), 1)
+        with pytest.raises(AssertionError):
+            log.prepare_snapshot(ids(1), 1, 1)
+
+    def test_bytes_since_the_snapshot_begin_again_with_each_snapshot(
+        self, log: MetadataLog, reopen: Reopen
+    ) -> None:
+        log.append(ids(1, 9), 1)
+        commit(log)
+        before = log.bytes_since_snapshot
+        log.prepare_snapshot(ids(1), 9, 1)()
+        assert log.bytes_since_snapshot == 0
+        log.append(ids(1, 9), 1)
+        commit(log)
+        assert before - 5 < log.bytes_since_snapshot < before + 5
+        other = reopen()
+        assert other.newest_snapshot(pytest.fail) is not None
+        assert other.bytes_since_snapshot == log.bytes_since_snapshot
+
+    def test_a_snapshot_may_be_larger_than_a_batch(self, log: MetadataLog, reopen: Reopen) -> None:
+        log.append(ids(1), 1)
+        commit(log)
+        records = ids(0, BATCH_BYTES // 10)
+        log.prepare_snapshot(iter(records), 1, 1)()
+        found = reopen().newest_snapshot(pytest.fail)
+        assert found is not None and found.records == tuple(records)
 
     def test_an_abort_is_a_change_of_its_own(self, log: MetadataLog) -> None:
         abort = AbortTransactionRecord(reason="cut")

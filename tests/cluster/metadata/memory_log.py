@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
 from cluster.core.metadata.batches import build_change
 from cluster.core.metadata.records import MetadataRecord
+from cluster.core.metadata.snapshots import Snapshot
 from storage.batch import iterate_batches, stamp
 from storage.errors import OffsetOutOfRange
 
@@ -18,6 +19,7 @@ class MemoryDisk:
 
     durable: list[bytes] = field(default_factory=list)
     epochs: int = 0
+    snapshots: list[Snapshot] = field(default_factory=list)
 
 
 def _next_offset(batch: bytes) -> int:
@@ -35,7 +37,7 @@ class MemoryMetadataLog:
         self._batches = list(disk.durable)
         self.leader_epoch = disk.epochs
         disk.epochs += 1
-        self.start_offset = 0
+        self.start_offset = self._bytes_in_snapshot = 0
         self.committed_offset = self.end_offset
 
     @property
@@ -78,6 +80,35 @@ class MemoryMetadataLog:
     def truncate_to(self, offset: int, now_ms: int) -> None:
         assert self.committed_offset <= offset <= self.end_offset, (self.committed_offset, offset)
         self._batches = [batch for batch in self._batches if _next_offset(batch) <= offset]
+
+    @property
+    def bytes_since_snapshot(self) -> int:
+        return sum(map(len, self._batches)) - self._bytes_in_snapshot
+
+    def prepare_snapshot(
+        self, records: Iterable[MetadataRecord], end_offset: int, now_ms: int
+    ) -> Callable[[], None]:
+        assert 0 < end_offset <= self.committed_offset, (end_offset, self.committed_offset)
+        (epoch,) = [
+            view.partition_leader_epoch
+            for batch in self._batches
+            for view in iterate_batches(batch)
+            if view.base_offset < end_offset <= view.next_offset
+        ]
+        self._bytes_in_snapshot = sum(map(len, self._batches))
+
+        def write() -> None:
+            kept = tuple(records)
+            self._disk.snapshots.append(Snapshot(end_offset=end_offset, epoch=epoch, records=kept))
+
+        return write
+
+    def newest_snapshot(self, skip: Callable[[str], None]) -> Snapshot | None:
+        newest = max(self._disk.snapshots, key=lambda each: each.end_offset, default=None)
+        if newest is not None:
+            parts = [batch for batch in self._batches if _next_offset(batch) <= newest.end_offset]
+            self._bytes_in_snapshot = sum(map(len, parts))
+        return newest
 
     def close(self, now_ms: int) -> None:
         self.prepare_flush()()
