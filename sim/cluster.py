@@ -44,7 +44,10 @@ def topic_properties(topic: TopicModel) -> dict[str, str]:
 
 @final
 class Cluster:
-    """The nodes and clients of one run, all down until `start`; `disks` has the brokers' disks by number."""
+    """The nodes and clients of one run, all down until `start`; `disks` has the brokers' disks by number.
+
+    `metadata_disk` is the controller's.
+    """
 
     def __init__(
         self, scenario: Scenario, world: World, trace: Trace, history: History, watcher: ClusterWatcher,

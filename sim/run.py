@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, final
 
+from cluster.core.controller.metadata_log import METADATA_DIRECTORY
 from cluster.core.messages import TopicPartition
 from sim.bugs import install
 from sim.bundled import find_scenario
@@ -30,10 +31,12 @@ from sim.seed_range import check_seed
 from sim.story import Chronicle, Story
 from sim.watch import Watch
 from sim.witness.disk_logs import DiskLogs
+from sim.witness.metadata_log import MetadataWitness
 from sim.witness.witness import Witness
 from sim.world.time import World, without_garbage_collection
 from sim.world.trace import Trace
 from storage.config import LogConfig
+from storage.disk.filesystem import join
 from storage.draws import Draws
 
 # The interval of the looks at what should have happened by now.
@@ -148,7 +151,8 @@ class Run:
         self.witness.reads_values = any(isinstance(step, DeleteTopic) for step in scenario.steps)
         lookout = Lookout(self.ghost, self.history)
         parked = ParkedFetches(self.jury, broker_config(scenario, 1).max_fetch_wait_ms)
-        watch = Watch(self.chronicle, self.witness, lookout, parked)
+        metadata = MetadataWitness(self.jury, controller_disk, join(CONTROLLER, METADATA_DIRECTORY))
+        watch = Watch(self.chronicle, self.witness, metadata, lookout, parked)
         self.cluster = Cluster(scenario, self.world, self.trace, self.history, watch, disks, controller_disk)
         self.misses = Misses()
         site = Site(

@@ -11,6 +11,7 @@ from sim.faults.conditions import Lookout
 from sim.hosts.node import Node
 from sim.hosts.shell import Shell
 from sim.story import Chronicle
+from sim.witness.metadata_log import MetadataWitness
 from sim.witness.witness import Witness
 from sim.world.network import Exchange
 
@@ -20,10 +21,12 @@ class Watch:
     """Watches every node and client of a run."""
 
     def __init__(
-        self, chronicle: Chronicle, witness: Witness, lookout: Lookout, parked: ParkedFetches
-    ) -> None:
+        self, chronicle: Chronicle, witness: Witness, metadata: MetadataWitness, lookout: Lookout,
+        parked: ParkedFetches,
+    ) -> None:  # fmt: skip
         self._parked = parked
         self._chronicle, self._witness, self._lookout = chronicle, witness, lookout
+        self._metadata = metadata
         self._jury = witness.jury
         self._reported_excuses = 0
 
@@ -37,6 +40,8 @@ class Watch:
             if observe.kind == "replica.truncated":
                 self._lookout.on_truncated(str(dict(observe.fields)["topic_partition"]))
         self._witness.on_observes(shell, observes)
+        if isinstance(shell, Node):
+            self._metadata.on_observes(shell, observes)
         self._report_excuses()
         self._lookout.look()
 
@@ -53,10 +58,15 @@ class Watch:
         if isinstance(body, FetchResponse):
             since_us = max(exchange.asked_us, shell.resumed_us)
             self._parked.on_answered(shell.name, shell.world.now_us - since_us)
+        if isinstance(shell, Node):
+            self._metadata.on_reply(shell, body)
 
     def on_idle_reply(self, shell: Shell, body: ResponseBody) -> None:
         if isinstance(body, FetchResponse):
             self._parked.on_idle_answer(shell.name)
+
+    def on_metadata(self, node: Node) -> None:
+        self._metadata.on_metadata(node)
 
     def on_acknowledged(self, partition: str) -> None:
         self._lookout.look()
@@ -70,6 +80,9 @@ class Watch:
             self._jury.report("no-failure", f"{shell.name} stopped by itself: {reason}")
 
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
+        """Receives the end of a node's life: its disk is read again then."""
+        if shell.node_id == CONTROLLER_ID:
+            self._metadata.on_controller_died()
         if shell.node_id != CONTROLLER_ID and not in_order:
             self._witness.on_died(shell.node_id, lost_power=lost_power)
             self._report_excuses()

@@ -30,6 +30,7 @@ _POSITIVE = (
     "controlled_shutdown_timeout_ms",
     "retry_backoff_ms",
     "retry_backoff_max_ms",
+    "controller_quorum_fetch_max_bytes",
     "fetch_max_bytes",
     "max_parked_requests",
     "max_fetch_wait_ms",
@@ -93,6 +94,8 @@ class BrokerConfig:
     # The wait before a request to the controller is retried; registrations and heartbeats double it up to the maximum.
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
+    # The most metadata that one fetch asks of the controller; one batch is returned even if it is larger.
+    controller_quorum_fetch_max_bytes: int = 1 << 20
     # The most that one fetch answer holds, whatever the request allows.
     fetch_max_bytes: int = 55 << 20
     # How many requests may wait: produce requests, fetches of consumers and fetches of followers each.

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from sim.bugs.catalogue import CATALOGUE
 from sim.bugs.fencing import FENCING_BUGS
+from sim.bugs.metadata import METADATA_BUGS
 from sim.bugs.planting import Bug, BugError, Make, Replacement, planted, replaced
 
 __all__ = ["Bug", "BugError", "Make", "Replacement", "bugs", "install", "planted", "replaced"]
@@ -14,7 +15,7 @@ __all__ = ["Bug", "BugError", "Make", "Replacement", "bugs", "install", "planted
 
 def bugs() -> dict[str, Bug]:
     """Returns every bug of the catalogue by its name."""
-    return {bug.name: bug for bug in (*CATALOGUE, *FENCING_BUGS)}
+    return {bug.name: bug for bug in (*CATALOGUE, *METADATA_BUGS, *FENCING_BUGS)}
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from typing import Protocol, final
 
 from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import RunJob, Stop
-from cluster.core.events import JobDone, Shutdown
-from cluster.core.messages import FetchMetadataResponse
+from cluster.core.events import JobDone, Response, Shutdown
+from cluster.core.messages import CONTROLLER_ID, FetchMetadataResponse
 from sim.disk import PowerLoss, SimDisk
 from sim.disk.life import Dead, Life
 from sim.hosts.shell import Core, Queued, Shell, Watcher
@@ -46,6 +46,9 @@ class NodeWatcher(Watcher, Protocol):
 
     def on_stop(self, shell: Shell, reason: str) -> None:
         """Receives the reason why a core stopped by its own decision; `on_end` follows."""
+
+    def on_metadata(self, node: Node) -> None:
+        """Receives a node after a step in which its metadata may have changed."""
 
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
         """Receives the end of a life, after the disk has lost what a power loss takes."""
@@ -231,6 +234,11 @@ class Node(Shell):
             super()._handle(turn)
         except Dead:
             self._unwound()
+        is_metadata = any(
+            type(event) is Response and type(event.body) is FetchMetadataResponse for event, _ in turn
+        )
+        if self.core is not None and (is_metadata or self.node_id == CONTROLLER_ID):
+            self._node_watcher.on_metadata(self)
 
     def _run_job(self, effect: RunJob) -> None:
         self._jobs.append(effect)

@@ -25,7 +25,6 @@ from storage.errors import CorruptBatch, InvalidRecord
 logger = logging.getLogger(__name__)
 
 RETRY_TIMER = "metadata.retry"
-FETCH_BYTES = 1 << 20
 
 
 @final
@@ -53,7 +52,7 @@ class MetadataObserver:
             broker_id=config.node_id,
             offset=self._reader.next_offset,
             max_wait_ms=config.replica_fetch_wait_max_ms,
-            max_bytes=FETCH_BYTES,
+            max_bytes=config.controller_quorum_fetch_max_bytes,
         )
         self._context.outbox.send(
             config.controller_id,

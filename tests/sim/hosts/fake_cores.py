@@ -143,6 +143,9 @@ class Onlooker:
     def on_stop(self, shell: Shell, reason: str) -> None:
         self.stops.append(reason)
 
+    def on_metadata(self, node: Node) -> None:
+        return
+
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
         self.ends.append((shell.name, lost_power, in_order))
 

@@ -1,0 +1,179 @@
+"""Reads the controller's log from its disk, and holds what controller and brokers claim against it."""
+
+from __future__ import annotations
+
+from typing import final
+
+from cluster.core.broker.broker import Broker
+from cluster.core.controller.controller import Controller
+from cluster.core.effects import Observe
+from cluster.core.messages import CONTROLLER_ID, FetchMetadataResponse, ResponseBody
+from cluster.core.metadata.image import MetadataImage
+from sim.checkers.base import Jury
+from sim.checkers.metadata import NAME, ChangeGatherer, Replay, Role, role_difference
+from sim.disk import SimDisk
+from sim.hosts.node import Node
+from sim.witness.log_reader import DiskEye, LogReader
+from storage.batch import RecordBatch, iterate_batches
+
+
+@final
+class _Claimant:
+    """One life of a node, and the log replayed as far as the node says that it has replayed it."""
+
+    def __init__(self, life: int) -> None:
+        self.life = life
+        self.replay = Replay()
+        self.image: MetadataImage | None = None
+        self.offline: dict[str, None] = {}
+        # One violation of a life is enough: what follows from it says nothing new.
+        self.is_wrong = False
+
+
+@final
+class MetadataWitness:
+    """Follows the metadata log on the controller's disk. What brokers were shown of it must stay.
+
+    It judges three claims: an answer to an observer holds durable batches of the log; an image is what the log says up
+    to its offset, which ends a change; the roles of a broker are those of the image that it says they rest on.
+    """
+
+    def __init__(self, jury: Jury, disk: SimDisk, directory: str) -> None:
+        self._jury = jury
+        self._reader = LogReader(DiskEye(disk), directory)
+        self._log = ChangeGatherer()
+        self._claimants: dict[tuple[int, str], _Claimant] = {}
+        self._must_read_again = False
+        # The end of what observers were shown, and the checksums of its batches by base offset.
+        self._shown_end = 0
+        self._shown: dict[int, int] = {}
+
+    def on_observes(self, node: Node, observes: list[Observe]) -> None:
+        """Compare each role that a broker takes with the log at the offset that it rests on."""
+        if node.node_id == CONTROLLER_ID:
+            if any(observe.kind == "controller.started" for observe in observes):
+                self._read_on()
+            return
+        for observe in observes:
+            if observe.kind in ("replica.became_leader", "replica.became_follower"):
+                self._judge_role(node, observe)
+            elif observe.kind == "replica.offline":
+                name = str(dict(observe.fields)["topic_partition"])
+                self._claimant(node, "image").offline[name] = None
+
+    def _judge_role(self, node: Node, observe: Observe) -> None:
+        values = dict(observe.fields)
+        claimant = self._claimant(node, "image")
+        if claimant.is_wrong:
+            return
+        if what := claimant.replay.advance(self._log.changes, observe.metadata_offset):
+            self._report(node, claimant, f"{observe.kind} rests on metadata: {what}")
+            return
+        partition = claimant.replay.partition(str(values["topic_partition"]))
+        leader = values.get("leader", node.node_id)
+        if partition is None or (partition.leader, partition.leader_epoch) != (
+            leader,
+            values["leader_epoch"],
+        ):
+            self._report(
+                node,
+                claimant,
+                f"{observe.kind} {values}, the log says {partition} at {observe.metadata_offset}",
+            )
+
+    def on_reply(self, node: Node, body: ResponseBody) -> None:
+        """Judge an answer to an observer at the moment when it leaves the controller."""
+        if node.node_id != CONTROLLER_ID or not isinstance(body, FetchMetadataResponse):
+            return
+        self._read_on()
+        durable_end = self._reader.durable_end()
+        on_disk = {place.mark.base_offset: place.mark.crc for place in self._reader.places}
+        end = body.high_watermark
+        for batch in iterate_batches(body.records):
+            end = max(end, batch.next_offset)
+            self._shown[batch.base_offset] = batch.crc
+            if on_disk.get(batch.base_offset) != batch.crc:
+                self._jury.report(NAME, f"the answer at offset {batch.base_offset} is not what the log has")
+        if end > durable_end:
+            self._jury.report(
+                NAME, f"an answer shows metadata up to {end}, only {durable_end} of the log is durable"
+            )
+        self._shown_end = max(self._shown_end, end)
+
+    def on_metadata(self, node: Node) -> None:
+        """Judge what a node has made of the log, after a step that may have changed it."""
+        core = node.core
+        if isinstance(core, Controller):
+            committed, pending = self._claimant(node, "image"), self._claimant(node, "pending")
+            if core.image is committed.image and core.pending_image is pending.image:
+                return
+            self._read_on()
+            self._judge_image(node, committed, core.image)
+            self._judge_image(node, pending, core.pending_image)
+        elif isinstance(core, Broker):
+            claimant = self._claimant(node, "image")
+            self._judge_image(node, claimant, core.image)
+            if core.applied_offset >= 0 and not claimant.is_wrong:
+                self._judge_roles(node, claimant, core)
+
+    def _judge_image(self, node: Node, claimant: _Claimant, image: MetadataImage) -> None:
+        if claimant.image is image or claimant.is_wrong:
+            return
+        claimant.image = image
+        what = claimant.replay.advance(self._log.changes, image.next_offset)
+        what = what or claimant.replay.difference(image)
+        if what:
+            self._report(node, claimant, f"the image at {image.next_offset} is wrong: {what}")
+
+    def _judge_roles(self, node: Node, claimant: _Claimant, core: Broker) -> None:
+        if core.applied_offset != claimant.replay.next_offset:
+            what = f"the roles rest on {core.applied_offset}, the image is at {claimant.replay.next_offset}"
+            self._report(node, claimant, what)
+            return
+        roles = {
+            replica.name: Role(
+                replica.topic_id, replica.leader is not None, replica.leader_epoch, replica.partition_epoch
+            )
+            for replica in core.replicas().values()
+        }
+        what = role_difference(claimant.replay, node.node_id, roles, claimant.offline)
+        if what:
+            self._report(node, claimant, f"after the metadata below {core.applied_offset}: {what}")
+
+    def on_controller_died(self) -> None:
+        """Read the log from its start again as soon as the next life has recovered it."""
+        self._reader.power_lost()
+        self._must_read_again = True
+
+    def _read_on(self) -> None:
+        if self._must_read_again:
+            self._must_read_again = False
+            self._log = ChangeGatherer()
+            self._reader.read_all()
+            count = len(self._reader.places)
+            self._check_shown_stays()
+        else:
+            count = len(self._reader.read_on())
+        for place, data in self._reader.batches(last=count):
+            self._log.add(RecordBatch(data, 0, place.size_bytes))
+
+    def _check_shown_stays(self) -> None:
+        on_disk = {place.mark.base_offset: place.mark.crc for place in self._reader.places}
+        end = self._reader.places[-1].mark.next_offset if self._reader.places else 0
+        changed = [at for at, crc in self._shown.items() if on_disk.get(at) != crc]
+        if changed or end < self._shown_end:
+            self._jury.report(
+                NAME,
+                f"brokers were shown metadata up to {self._shown_end}; after a restart the log ends at {end}, and "
+                f"{len(changed)} batches of it are not the same",
+            )
+
+    def _claimant(self, node: Node, what: str) -> _Claimant:
+        claimant = self._claimants.get((node.node_id, what))
+        if claimant is None or claimant.life != node.starts:
+            claimant = self._claimants[node.node_id, what] = _Claimant(node.starts)
+        return claimant
+
+    def _report(self, node: Node, claimant: _Claimant, what: str) -> None:
+        claimant.is_wrong = True
+        self._jury.report(NAME, f"{node.name}: {what}")

@@ -1,0 +1,91 @@
+"""Runs in which the metadata log is judged: changes of several batches, lost power, refused changes, snapshots."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.run import RunResult, Verdict, run_scenario
+from sim.scenario.model import parse_scenario
+
+# A change of 50 partitions takes two batches, and no answer holds both.
+HEAD = """\
+scenario: metadata
+duration: 7s
+cluster:
+  brokers: 2
+  settings:
+    metadata.max.batch.bytes: 4096
+    controller.quorum.fetch.max.bytes: 4096
+    metadata.log.max.record.bytes.between.snapshots: 12000
+topics:
+  t: {partitions: 1, replicas: 2}
+  wide: {partitions: 50, replicas: 1, exists: false}
+producers:
+  - {topic: t, rate: 20/s, acks: all}
+steps:
+"""
+WIDE = """\
+  - create_topic: wide
+"""
+# The creation is on its way to the controller, or is being flushed there.
+LOST_POWER = """\
+  - at: 1s
+    create_topic: wide
+  - at: +{delay}ms
+    power: controller
+    keep: {keep}
+    down: 300ms
+  - at: +1s
+    kill: follower(t/0)
+    down: 1s
+"""
+REFUSED = f"""\
+  - at: 1s
+    alter_topic: t
+    config: {{retention.ms: "{" " * 5_000}9"}}
+  - at: +500ms
+    alter_topic: t
+    config: {{retention.ms: 3600000}}
+"""
+
+
+def run(steps: str, seed: int = 1, bug: str | None = None) -> RunResult:
+    return run_scenario(parse_scenario(HEAD + steps), seed, bug=bug)
+
+
+def found_by(result: RunResult) -> set[str]:
+    assert result.verdict is Verdict.VIOLATED
+    return {found.checker for found in result.violations}
+
+
+def test_krlog8_a_change_that_no_answer_holds_whole_is_applied_whole() -> None:
+    result = run(WIDE)
+    assert result.verdict is Verdict.HELD, result.violations
+    assert sum("wide-" in line and "leads epoch 0" in line for line in result.story) == 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keep", ["none", "prefix", "subset", "torn"])
+@pytest.mark.parametrize("delay", [1, 2, 3, 4])
+def test_krlog8_a_change_torn_by_lost_power_is_whole_or_absent(keep: str, delay: int) -> None:
+    for seed in (1, 2):
+        result = run(LOST_POWER.format(keep=keep, delay=delay), seed)
+        assert result.verdict is Verdict.HELD, (seed, result.violations, result.starved_because)
+
+
+def test_krctl2_a_change_that_is_refused_costs_an_answer_only() -> None:
+    result = run(REFUSED)
+    assert result.verdict is Verdict.HELD, result.violations
+
+
+def test_krlog8_half_a_change_is_found() -> None:
+    assert "metadata" in found_by(run(WIDE, bug="half-a-change-applies"))
+
+
+def test_krctl2_a_refused_change_that_stays_is_found() -> None:
+    assert "no-failure" in found_by(run(REFUSED, bug="refused-change-stays-pending"))
+
+
+@pytest.mark.parametrize("bug", ["metadata-committed-before-flush", "change-replayed-twice", "delta-skipped"])
+def test_a_mistake_in_the_metadata_is_found_by_its_checker(bug: str) -> None:
+    assert "metadata" in found_by(run_scenario("leader-crash", 7, bug=bug))
