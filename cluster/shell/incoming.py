@@ -53,7 +53,7 @@ class ServedStream:
         self._passed_on.set()
 
     async def serve(self) -> None:
-        """Reads and answers until the client has left, or sends what is no frame."""
+        """Reads and answers until the client has all its answers or has left, or sends what is no frame."""
         stream = self._stream
         writer = asyncio.get_running_loop().create_task(self._write())
         try:
@@ -62,6 +62,10 @@ class ServedStream:
                 while not stream.is_ready:
                     self._passed_on.clear()
                     await self._passed_on.wait()
+            stream.half_close()
+            while not stream.is_drained:
+                self._passed_on.clear()
+                await self._passed_on.wait()
         except Malformed as error:
             await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         finally:

@@ -92,6 +92,13 @@ class IncomingStream:
         self._answered: deque[Slot] = deque()
         self._writing: list[Slot] = []
         self.is_open = True
+        # Whether the client sends nothing any more; it still reads.
+        self.is_half_closed = False
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether the client has sent all, and has all its answers: the stream may end without a loss."""
+        return self.is_half_closed and self.is_idle
 
     @property
     def is_ready(self) -> bool:
@@ -112,7 +119,7 @@ class IncomingStream:
 
         Raises Malformed.
         """
-        assert self.is_open, self._codec.path
+        assert self.is_open and not self.is_half_closed, self._codec.path
         assert self.is_ready, len(self._received)
         self._received.extend(self._codec.calls_from_bytes(data))
         if self._admit():
@@ -189,6 +196,13 @@ class IncomingStream:
             self._room.release(slot)
         self._writing = []
         self._room.wake()
+        if self.is_drained:
+            self._wake()
+
+    def half_close(self) -> None:
+        """Notes that the client sends nothing any more. `wake` is called once it has all its answers."""
+        assert not self.is_half_closed, self._codec.path
+        self.is_half_closed = True
 
     def end(self) -> None:
         """Frees all places and lets the core drop what waits there, because the client has left."""

@@ -209,6 +209,20 @@ def test_rooms_that_wait_for_the_node_are_served_in_order() -> None:
     assert [stream.is_ready for stream in later] == [True, False]
 
 
+def test_a_client_that_sends_nothing_any_more_still_gets_its_answers() -> None:
+    setup = Setup()
+    stream = setup.stream()
+    stream.on_frame(frame_of(CODEC, (1, fetch(0)), (2, fetch(0))))
+    stream.half_close()
+    for number in (1, 2):
+        assert not stream.is_drained
+        setup.answer(number, fetched(0))
+        assert stream.next_frame() is not None
+        setup.woken.clear()
+        stream.on_written()
+    assert stream.is_drained and setup.woken == ["a"]
+
+
 def test_acks_0_takes_no_place_and_has_no_answer() -> None:
     setup = Setup()
     stream = setup.stream(path=methods.PRODUCE)

@@ -130,6 +130,32 @@ def test_c8_a_connection_has_a_bounded_number_of_calls_in_the_core() -> None:
     run(check)
 
 
+def test_a_client_that_sends_nothing_any_more_still_gets_its_answers() -> None:
+    async def check(serving: Node, asking: Client) -> None:
+        async with raw_stream(serving.port, streams.CONSUMER_FETCH) as call:
+            await call.write([(number, fetch_of("t", MIB)) for number in range(9)])
+            await call.done_writing()
+            numbers: list[int] = []
+            while len(numbers) < 9:
+                numbers += [number for number, _ in await answers_of(call)]
+            assert await call.read() is grpc.aio.EOF  # type: ignore[attr-defined]
+
+    run(check)
+
+
+def test_c8_a_client_that_sends_nothing_any_more_and_leaves_is_forgotten() -> None:
+    async def check(serving: Node, asking: Client) -> None:
+        async with raw_stream(serving.port, streams.CONSUMER_FETCH) as call:
+            await call.write([(1, fetch_of("never", 0))])
+            await call.done_writing()
+            await turns(asking)
+            assert serving.core.forgotten == [] and fetches_seen(serving) == 1
+        await turns(asking)
+        assert len(serving.core.forgotten) == 1
+
+    run(check)
+
+
 def test_a_number_that_a_client_uses_twice_is_answered_twice() -> None:
     async def check(serving: Node, asking: Client) -> None:
         async with raw_stream(serving.port, streams.CONSUMER_FETCH) as call:
