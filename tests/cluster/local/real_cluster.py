@@ -27,15 +27,55 @@ FAST_SESSIONS = ("--config", "broker.session.timeout.ms=2000", "--config", "brok
 ROOT = Path(__file__).resolve().parents[3]
 
 
+# Blocks of ports that this process has reserved, each by a name that no other process can bind meanwhile.
+_RESERVED: dict[int, socket.socket] = {}
+_BLOCK = 20
+# A process that has this many uses the oldest again: its cluster has ended.
+_MOST_RESERVED = 30
+
+
 def free_port(nodes: int) -> int:
-    """Return a port that is free now, together with the next ones and the controller's."""
-    for port in range(30_000 + os.getpid() % 997 * 20, 60_000, 20):
-        with contextlib.ExitStack() as held, contextlib.suppress(OSError):
-            for number in (*range(port, port + nodes), port + 1000):
-                probe = held.enter_context(socket.socket())
-                probe.bind((HOST, number))
-            return port
+    """Return a port that is free, together with the next ones and the controller's, which is 1000 higher.
+
+    The ports stay ours until this process ends. Other test runs on the machine reserve theirs in the same way, and an
+    outgoing connection never gets a port below the system's range for those: between this look and the moment when a
+    node listens, seconds pass on a busy machine, and a port that was only looked at may be taken.
+    """
+    least_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    # Nodes have the ports of even thousands, controllers those of odd ones.
+    bases = [base for base in range(10_000, least_ephemeral - 1000 - _BLOCK, _BLOCK) if base // 1000 % 2 == 0]
+    start = os.getpid() % len(bases)
+    own = list(_RESERVED) if len(_RESERVED) >= _MOST_RESERVED else []
+    for base in own + bases[start:] + bases[:start]:
+        is_ours = base in own or _reserve(base)
+        if is_ours and _are_free([*range(base, base + nodes), base + 1000]):
+            # The most recently used one is the last.
+            _RESERVED[base] = _RESERVED.pop(base)
+            return base
     raise AssertionError("no free ports")
+
+
+def _reserve(base: int) -> bool:
+    """Reserve a block for as long as this process lives. Returns False if somebody has it, an earlier test too."""
+    if base in _RESERVED:
+        return False
+    name = socket.socket(socket.AF_UNIX)
+    try:
+        # A name in Linux's abstract namespace: no file is left.
+        name.bind(f"\0replog-test-ports-{base}")
+    except OSError:
+        name.close()
+        return False
+    _RESERVED[base] = name
+    return True
+
+
+def _are_free(ports: Iterable[int]) -> bool:
+    with contextlib.ExitStack() as held, contextlib.suppress(OSError):
+        for port in ports:
+            held.enter_context(socket.socket()).bind((HOST, port))
+        return True
+    return False
 
 
 def replog(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -18,7 +18,7 @@ from tests.storage.logs import NOW_MS, append_each, new_disk, new_file_system, o
 def test_kafka_13603_a_clean_start_finds_the_indexes_of_an_empty_active_segment(
     records: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of a new log, and of one that has just rolled: its indexes are made at their first use, which nothing was."""
+    """The indexes of a segment are made at their first use: one that has just begun may have none."""
     caplog.set_level(logging.WARNING)
     disk = new_disk()
     logs = started(disk)
