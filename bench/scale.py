@@ -32,7 +32,7 @@ from typing import Final
 LINEAR: Final = 1.15
 INDEPENDENT: Final = 0.15
 ROUNDS: Final = 5
-PARTS: Final = ("scale_starts", "scale_steps")
+PARTS: Final = ("scale_starts", "scale_steps", "scale_files")
 ROOT: Final = Path(__file__).parents[1]
 # What a measurement imports, besides the folder of this file.
 _MEASURED: Final = ("storage", "cluster", "sim", "proto", "replog")

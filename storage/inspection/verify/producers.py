@@ -28,13 +28,8 @@ class _Producer(NamedTuple):
     last_offset: int
 
 
-class _Remembered(NamedTuple):
-    """A producer's last batch, as stored in a snapshot."""
-
-    path: str
-    producer_id: int
-    epoch: int
-    last_sequence: int
+# A producer's last batch, as stored in a snapshot: producer id, epoch, last sequence.
+_Remembered = tuple[int, int, int]
 
 
 @final
@@ -52,8 +47,9 @@ class ProducerWatch:
         self._aborted: dict[int, AbortedTransaction] = {}
         # By its offset, the producer of each ABORT marker of the segment.
         self._markers: dict[int, int] = {}
-        # By last offset, the entries of the snapshots.
-        self._remembered: dict[int, list[_Remembered]] = {}
+        # By last offset, the entries of the snapshots, each with the paths of those that have it: the next snapshot
+        # repeats every producer that has been idle since.
+        self._remembered: dict[int, dict[_Remembered, list[str]]] = {}
         # No offset from this one on is missing so far.
         self._missing_up_to = -1
 
@@ -74,9 +70,9 @@ class ProducerWatch:
                     message = f"producer {entry.producer_id} at offset {last_offset}, not below {offset}"
                     yield path, None, "PS15", message
                     continue
-                self._remembered.setdefault(last_offset, []).append(
-                    _Remembered(path, entry.producer_id, entry.producer_epoch, last_sequence)
-                )
+                known = self._remembered.setdefault(last_offset, {})
+                remembered = (entry.producer_id, entry.producer_epoch, last_sequence)
+                known.setdefault(remembered, []).append(path)
 
     def check_end(self, log_end_offset: int) -> Iterator[Finding]:
         """Compare the snapshots' offsets with the log end offset. Call this after the last batch."""
@@ -92,11 +88,13 @@ class ProducerWatch:
             self._missing_up_to = batch.base_offset
         if batch.producer_id < 0:
             return
-        for each in self._remembered.get(batch.last_offset, ()):
+        # No later batch ends at this offset.
+        for each, paths in self._remembered.pop(batch.last_offset, {}).items():
             found = (batch.producer_id, batch.producer_epoch, batch.last_sequence)
-            if not batch.is_control and found != each[1:]:
-                message = f"offset {batch.last_offset}: producer, epoch and sequence {each[1:]}, but {found} in the log"
-                yield each.path, None, "PS15", message
+            if not batch.is_control and found != each:
+                message = f"offset {batch.last_offset}: producer, epoch and sequence {each}, but {found} in the log"
+                for snapshot_path in paths:
+                    yield snapshot_path, None, "PS15", message
         if batch.is_control:
             self._marker(batch)
             return
