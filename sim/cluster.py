@@ -9,12 +9,15 @@ from cluster.core.broker.broker import Broker
 from cluster.core.controller.controller import Controller
 from cluster.core.messages import CONTROLLER_ID, TopicPartition
 from sim.disk import SimDisk
+from sim.disk.costs import DiskCosts
 from sim.faults.topics import create_request
 from sim.hosts.clients import ConsumerShell, ProducerShell, ProducerWatcher, TopicAdminShell
 from sim.hosts.history import History
 from sim.hosts.node import MakeCore, Node, NodeCore, NodeWatcher, log_directories, new_disk
 from sim.scenario.model import Scenario, TopicModel, broker_config, controller_config, property_text
+from sim.world.clock import Clock
 from sim.world.network import Network, Transport
+from sim.world.streams import Stream
 from sim.world.time import World
 from sim.world.trace import Trace
 from storage.disk.filesystem import FileSystem
@@ -33,9 +36,44 @@ def broker_name(number: int) -> str:
     return f"broker-{number}"
 
 
-def broker_disks(scenario: Scenario, world: World) -> dict[int, SimDisk]:
-    """Returns an empty disk for each broker of the scenario, by the broker's number."""
-    return {number: new_disk(world, broker_name(number)) for number in range(1, scenario.cluster.brokers + 1)}
+@final
+class Machines:
+    """The clocks and the disks of the scenario's nodes and clients, by name, each made when it is first asked for."""
+
+    def __init__(self, scenario: Scenario, world: World) -> None:
+        self._scenario, self._world = scenario, world
+        self._clocks: dict[str, Clock] = {}
+        self._disks: dict[str, SimDisk] = {}
+
+    def clock(self, name: str) -> Clock:
+        """Returns the clock of the node or client of that name."""
+        clock = self._clocks.get(name)
+        if clock is None:
+            model = self._scenario.cluster.clocks
+            clock = self._clocks[name] = Clock(
+                self._world, offset_us=self._drawn(model.offset, "offset", name),
+                drift_ppm=self._drawn(model.drift, "drift", name),
+            )  # fmt: skip
+        return clock
+
+    def _drawn(self, most: int, what: str, name: str) -> int:
+        """Returns a number from `-most` to `most`."""
+        return Stream(self._world.draws, "clock", what, name).below(2 * most + 1) - most if most else 0
+
+    def disk(self, name: str) -> SimDisk:
+        """Returns the disk of the node of that name."""
+        disk = self._disks.get(name)
+        if disk is None:
+            model = self._scenario.cluster.disk
+            disk = self._disks[name] = new_disk(self._world, name, self.clock(name))
+            disk.meter.costs = DiskCosts(call_us=model.call, mib_us=model.mebibyte, sync_us=model.sync)
+        return disk
+
+    def broker_disks(self) -> dict[int, SimDisk]:
+        """Returns the disk of each broker of the scenario, by the broker's number."""
+        return {
+            number: self.disk(broker_name(number)) for number in range(1, self._scenario.cluster.brokers + 1)
+        }
 
 
 def topic_properties(topic: TopicModel) -> dict[str, str]:
@@ -44,15 +82,13 @@ def topic_properties(topic: TopicModel) -> dict[str, str]:
 
 @final
 class Cluster:
-    """The nodes and clients of one run, all down until `start`; `disks` has the brokers' disks by number.
-
-    `metadata_disk` is the controller's.
-    """
+    """The nodes and clients of one run, all down until `start`, each on a machine of its own."""
 
     def __init__(
         self, scenario: Scenario, world: World, trace: Trace, history: History, watcher: ClusterWatcher,
-        disks: Mapping[int, SimDisk], controller_disk: SimDisk,
+        machines: Machines,
     ) -> None:  # fmt: skip
+        self._machines = machines
         self.scenario, self.world = scenario, world
         self._trace, self._history, self._watcher = trace, history, watcher
         network = scenario.network
@@ -61,9 +97,9 @@ class Cluster:
             mean_us=network.spread, loss_percent=network.loss, duplicate_percent=network.duplicates,
         )  # fmt: skip
         self.brokers: Mapping[int, Node] = {
-            number: self._broker(number, disk) for number, disk in disks.items()
+            number: self._broker(number) for number in range(1, scenario.cluster.brokers + 1)
         }
-        self.controller = self._controller(controller_disk)
+        self.controller = self._controller()
         self.admin = TopicAdminShell(
             world, self.network, trace, watcher, name="admin", node_id=FIRST_CLIENT_ID - 1
         )
@@ -76,29 +112,28 @@ class Cluster:
             for partition in range(topic.partitions)
         ]
 
-    def _broker(self, number: int, disk: SimDisk) -> Node:
+    def _broker(self, number: int) -> Node:
         config = broker_config(self.scenario, number)
         directories = log_directories(self.scenario.cluster.directories)
 
         def make_core(file_system: FileSystem, draws: Draws) -> NodeCore:
             return Broker(config, file_system, directories, draws)
 
-        return self._node(broker_name(number), number, disk, make_core, directories)
+        return self._node(broker_name(number), number, make_core, directories)
 
-    def _controller(self, disk: SimDisk) -> Node:
+    def _controller(self) -> Node:
         config = controller_config(self.scenario)
 
         def make_core(file_system: FileSystem, draws: Draws) -> NodeCore:
             return Controller(config, file_system, CONTROLLER, draws)
 
-        return self._node(CONTROLLER, CONTROLLER_ID, disk, make_core, log_directories(1))
+        return self._node(CONTROLLER, CONTROLLER_ID, make_core, log_directories(1))
 
-    def _node(
-        self, name: str, node_id: int, disk: SimDisk, make_core: MakeCore, directories: tuple[str, ...]
-    ) -> Node:
+    def _node(self, name: str, node_id: int, make_core: MakeCore, directories: tuple[str, ...]) -> Node:
         return Node(
-            self.world, self.network, self._trace, self._watcher, name=name, node_id=node_id, disk=disk,
-            make_core=make_core, directories=directories,
+            self.world, self.network, self._trace, self._watcher, name=name, node_id=node_id,
+            disk=self._machines.disk(name), make_core=make_core, directories=directories,
+            clock=self._machines.clock(name), job_means_us=self.scenario.cluster.jobs,
         )  # fmt: skip
 
     def _make_producers(self, first_id: int) -> list[ProducerShell]:
@@ -106,6 +141,7 @@ class Cluster:
         return [
             ProducerShell(
                 self.world, self.network, self._trace, self._watcher, name=f"producer-{number + 1}",
+                clock=self._machines.clock(f"producer-{number + 1}"),
                 node_id=first_id + number, bootstrap=tuple(self.brokers), model=model, history=self._history,
             )
             for number, model in enumerate(models)
@@ -116,6 +152,7 @@ class Cluster:
         return [
             ConsumerShell(
                 self.world, self.network, self._trace, self._watcher, name=f"consumer-{number + 1}",
+                clock=self._machines.clock(f"consumer-{number + 1}"),
                 node_id=first_id + number, bootstrap=tuple(self.brokers), model=model, history=self._history,
                 partitions=self.scenario.topics[model.topic].partitions,
             )

@@ -17,13 +17,13 @@ from sim.checkers.fail_over import FailOver
 from sim.checkers.ghost import Excuse, Ghost
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.registry import all_checkers
-from sim.cluster import CONTROLLER, Cluster, broker_disks, topic_properties
+from sim.cluster import CONTROLLER, Cluster, Machines, topic_properties
 from sim.faults.conditions import Lookout
 from sim.faults.misses import Misses
 from sim.faults.plan import Faults
 from sim.faults.targets import Site
 from sim.hosts.history import History
-from sim.hosts.node import log_directories, new_disk
+from sim.hosts.node import log_directories
 from sim.judgement import Convergence, FinalLogs, Verdict, starvation, verdict_on
 from sim.scenario.model import Scenario, broker_config, controller_config, load_scenario
 from sim.scenario.steps import AlterTopic, DeleteTopic
@@ -140,9 +140,11 @@ class Run:
             self.ghost, all_checkers(self.ghost), now_us=lambda: self.world.now_us,
             on_violation=lambda found: self.chronicle.tell(f"VIOLATED {found.checker}: {found.what}"),
         )  # fmt: skip
-        disks = broker_disks(scenario, self.world)
-        self.logs = DiskLogs(self.jury, disks, log_directories(scenario.cluster.directories))
-        controller_disk = new_disk(self.world, CONTROLLER)
+        machines = Machines(scenario, self.world)
+        self.logs = DiskLogs(
+            self.jury, machines.broker_disks(), log_directories(scenario.cluster.directories)
+        )
+        controller_disk = machines.disk(CONTROLLER)
         fail_over = FailOver(
             session_timeout_us=1_000 * controller_config(scenario).broker_session_timeout_ms,
             heartbeat_us=1_000 * broker_config(scenario, 1).broker_heartbeat_interval_ms,
@@ -153,7 +155,7 @@ class Run:
         parked = ParkedFetches(self.jury, broker_config(scenario, 1).max_fetch_wait_ms)
         metadata = MetadataWitness(self.jury, controller_disk, join(CONTROLLER, METADATA_DIRECTORY))
         watch = Watch(self.chronicle, self.witness, metadata, lookout, parked)
-        self.cluster = Cluster(scenario, self.world, self.trace, self.history, watch, disks, controller_disk)
+        self.cluster = Cluster(scenario, self.world, self.trace, self.history, watch, machines)
         self.misses = Misses()
         site = Site(
             world=self.world, network=self.cluster.network, ghost=self.ghost, brokers=self.cluster.brokers,

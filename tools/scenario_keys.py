@@ -23,8 +23,10 @@ from pydantic_core import PydanticUndefined
 
 from sim.scenario.model import (
     SETTINGS,
+    ClockModel,
     ClusterModel,
     ConsumerModel,
+    DiskModel,
     NetworkModel,
     ProducerModel,
     Scenario,
@@ -38,6 +40,7 @@ from sim.scenario.values import (
     parse_link,
     parse_percent,
     parse_rate,
+    parse_shift,
     parse_size,
     parse_target,
 )
@@ -46,6 +49,8 @@ from sim.scenario.values import (
 PARTS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("The whole file", Scenario),
     ("`cluster`", ClusterModel),
+    ("`cluster.disk`", DiskModel),
+    ("`cluster.clocks`", ClockModel),
     ("`network`", NetworkModel),
     ("`topics`: each of them, under its name", TopicModel),
     ("`producers`: each of the list", ProducerModel),
@@ -68,6 +73,7 @@ def _scaled(units: tuple[tuple[int, str], ...]) -> Callable[[object], str]:
 # What a file has for a value that a parser reads, and how a default of it is written.
 _KINDS: dict[object, tuple[str, Callable[[object], str]]] = {
     parse_duration: ("duration", _scaled(_DURATIONS)),
+    parse_shift: ("shift", str),
     parse_size: ("size", _scaled(_SIZES)),
     parse_rate: ("rate", lambda value: f"{value}/s"),
     parse_percent: ("share", lambda value: f"{value}%"),

@@ -10,11 +10,14 @@ import errno
 from collections.abc import Callable
 from typing import final
 
-from sim.disk.faults import MUTATING, ArmedFaults, Interruption
+from sim.disk.costs import DiskCosts, Meter
+from sim.disk.faults import MUTATING, WRITES, ArmedFaults, Interruption
 from sim.disk.file import Fate, FileNode
 from sim.disk.life import Life
 from sim.disk.names import DirectoryNode, NameChange, Node, duplicate, sync_names
 from storage.draws import Draws
+
+_SYNCS = frozenset({"sync", "sync_directory"})
 
 
 @final
@@ -28,6 +31,7 @@ class PageCache:
         self.now_ms = now_ms
         self.root = DirectoryNode(0, now_ms())
         self.faults = ArmedFaults()
+        self.meter = Meter(DiskCosts())
         # Files and directories with changes that are not durable yet, by node number.
         self.dirty_files: dict[int, FileNode] = {}
         self.dirty_directories: dict[int, DirectoryNode] = {}
@@ -69,6 +73,13 @@ class PageCache:
         if self.observer is not None:
             self.observer(verb, path)
         self.operations += 1
+        if verb in _SYNCS:
+            self.meter.sync()
+        else:
+            # Writes name their position and their size.
+            size_bytes = detail[1] if verb in WRITES else 0
+            assert isinstance(size_bytes, int), (verb, detail)
+            self.meter.call(size_bytes)
         if self.call_log is not None:
             self.call_log.append(" ".join((verb, path, *map(str, detail))))
         return self.strike(verb, path)

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import final
 
 from sim.disk.cache import PageCache
+from sim.disk.costs import Meter
 from sim.disk.faults import MUTATING, READ_OR_MUTATE, WRITES, Applied, Trigger
 from sim.disk.file import Fate, FileNode
 from sim.disk.handles import SimFileSystem
@@ -35,6 +36,11 @@ class SimDisk:
         """Returns the disk as the process of `life` sees it; all its handles die with that life."""
         self._cache.join(life)
         return SimFileSystem(self._cache, life)
+
+    @property
+    def meter(self) -> Meter:
+        """Counts what the calls of processes cost."""
+        return self._cache.meter
 
     def crash_process(self) -> None:
         """End every life on this disk with its handles, maps and locks; the page cache stays."""

@@ -71,12 +71,16 @@ class SimFile:
 
     def read_at(self, position: int, size: int) -> bytes:
         self._check("read")
-        return self._node.read(position, size)
+        data = self._node.read(position, size)
+        self._count_read(len(data))
+        return data
 
     def read_into(self, position: int, buffer: memoryview) -> int:
+        """Read into `buffer`. Returns the number of bytes, which is less at the end of the file."""
         self._check("read")
         data = self._node.read(position, len(buffer))
         buffer[: len(data)] = data
+        self._count_read(len(data))
         return len(data)
 
     def write_at(self, position: int, data: Buffer) -> None:
@@ -130,6 +134,10 @@ class SimFile:
             stop = self._cache.strike("read", self._path)
             if stop is not None:
                 stop.end()
+
+    def _count_read(self, size_bytes: int) -> None:
+        if not self._life.sees_through:
+            self._cache.meter.call(size_bytes)
 
     def _check_writable(self) -> None:
         self._check("write")

@@ -11,6 +11,7 @@ from typing import final
 
 from sim.faults.conditions import Lookout
 from sim.faults.links import LinkFaults
+from sim.faults.machines import MachineFaults
 from sim.faults.nodes import NodeFaults
 from sim.faults.targets import Site, Targets
 from sim.faults.topics import TopicFaults
@@ -31,7 +32,9 @@ from sim.scenario.steps import (
     Power,
     Restart,
     Slow,
+    SlowDisk,
     Step,
+    StepClock,
     Stop,
 )
 from sim.world.time import Actor
@@ -51,6 +54,7 @@ class Faults:
         self._links = LinkFaults(site, targets, self._actor)
         self._nodes = NodeFaults(site, targets)
         self._topics = TopicFaults(site, targets)
+        self._machines = MachineFaults(site, targets, self._actor)
         self._next = 0
         self._last_us = 0
         # Grows when everything is healed: a step that was scheduled before must not strike then.
@@ -69,6 +73,8 @@ class Faults:
             Lose: self._links.lose,
             PartialWrite: self._nodes.partial_write,
             BreakDisk: self._nodes.break_disk,
+            SlowDisk: self._machines.slow_disk,
+            StepClock: self._machines.step_clock,
             CreateTopic: self._topics.create,
             DeleteTopic: self._topics.delete,
             AlterTopic: self._topics.alter,
@@ -123,4 +129,5 @@ class Faults:
         self._lookout.give_up()
         self._links.heal_all()
         self._topics.heal_all()
+        self._machines.heal_all()
         self._nodes.heal_all()

@@ -36,6 +36,7 @@ from sim.hosts.history import History, Outcome, ReadOperation, SendOperation
 from sim.hosts.lives import ClientShell
 from sim.hosts.shell import Shell, Watcher
 from sim.scenario.model import ConsumerModel, ProducerModel
+from sim.world.clock import Clock
 from sim.world.network import Network
 from sim.world.streams import Stream
 from sim.world.time import World
@@ -129,8 +130,11 @@ class ProducerShell(ClientShell):
     def __init__(
         self, world: World, network: Network, trace: Trace, watcher: ProducerWatcher, *, name: str,
         node_id: int, bootstrap: tuple[int, ...], model: ProducerModel, history: History,
+        clock: Clock | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(world, network, trace, watcher, name=name, node_id=node_id, bootstrap=bootstrap)
+        super().__init__(
+            world, network, trace, watcher, name=name, node_id=node_id, bootstrap=bootstrap, clock=clock
+        )
         self._producer_watcher = watcher
         self._model, self._history = model, history
         self._acks = -1 if model.acks == "all" else model.acks
@@ -225,7 +229,7 @@ class ProducerShell(ClientShell):
         self._wait_us = 0
         key = f"k{ticket % self._model.keys}".encode() if self._model.keys else None
         self.perform(
-            self.producer.send(self.world.now_ms, self._model.topic, key, value.encode(), ticket=ticket)
+            self.producer.send(self.clock.now_ms(), self._model.topic, key, value.encode(), ticket=ticket)
         )
         # The core may have refused it at once.
         assert ticket in self._open or operation.outcome is not Outcome.OPEN, (self.name, ticket)
@@ -274,8 +278,11 @@ class ConsumerShell(ClientShell):
     def __init__(
         self, world: World, network: Network, trace: Trace, watcher: Watcher, *, name: str, node_id: int,
         bootstrap: tuple[int, ...], model: ConsumerModel, partitions: int, history: History,
+        clock: Clock | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(world, network, trace, watcher, name=name, node_id=node_id, bootstrap=bootstrap)
+        super().__init__(
+            world, network, trace, watcher, name=name, node_id=node_id, bootstrap=bootstrap, clock=clock
+        )
         self.partitions = [TopicPartition(model.topic, partition) for partition in range(partitions)]
         self._history = history
         self.positions: dict[str, int] = {}

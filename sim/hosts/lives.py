@@ -26,6 +26,7 @@ class ClientShell(Shell):
         self.life_number += 1
         self.starts += 1
         self.is_stopping = self.paused = False
+        self.clock.begin_life()
         if self.starts > 1:
             self.trace.fields(self.world.now_us, self.name, "start", (("life", self.starts),))
         self._live()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol, final
 
@@ -55,6 +55,8 @@ class NodeWatcher(Watcher, Protocol):
 
 
 MakeCore = Callable[[FileSystem, Draws], NodeCore]
+# A part of a job, with the life that it belongs to and the time that the job takes after it.
+JobPart = tuple[Callable[[tuple[int, int]], None], tuple[int, int]]
 
 
 class Ending(Enum):
@@ -68,9 +70,9 @@ class Ending(Enum):
     STOP = "stop"
 
 
-def new_disk(world: World, name: str) -> SimDisk:
-    """Returns an empty disk for the node of that name, with its own draws."""
-    return SimDisk(world.draws.child("disk", name), Clock(world).now_ms)
+def new_disk(world: World, name: str, clock: Clock | None = None) -> SimDisk:
+    """Returns an empty disk for the node of that name, with its own draws, which costs nothing; `clock` is its own."""
+    return SimDisk(world.draws.child("disk", name), (clock or Clock(world)).wall_ms)
 
 
 @final
@@ -80,8 +82,9 @@ class Node(Shell):
     def __init__(
         self, world: World, network: Network, trace: Trace, watcher: NodeWatcher, *, name: str, node_id: int,
         disk: SimDisk, make_core: MakeCore, directories: tuple[str, ...] = (DIRECTORY,),
+        clock: Clock | None = None, job_means_us: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(world, network, trace, watcher, name=name, node_id=node_id)
+        super().__init__(world, network, trace, watcher, name=name, node_id=node_id, clock=clock)
         self._node_watcher = watcher
         self._make_core, self.disk, self.directories = make_core, disk, directories
         self.life = Life(name)
@@ -96,6 +99,7 @@ class Node(Shell):
         # `before` or `after`, a kind of job, and the call that strikes then.
         self._crash_point: tuple[str, str, Callable[[], None]] | None = None
         self._job_time = Stream(world.draws, "jobs", name)
+        self._job_means_us: Mapping[str, int] = job_means_us or {}
 
     @property
     def is_up(self) -> bool:
@@ -115,6 +119,8 @@ class Node(Shell):
         self.starts += 1
         self.has_power, self.is_stopping, self.paused = True, False, False
         self.life = Life(f"{self.name}#{self.starts}")
+        self.clock.begin_life()
+        self.disk.meter.take_us()
         self.trace.fields(self.world.now_us, self.name, "start", (("life", self.starts),))
         self._busy_until_us = self.world.now_us + START_US
         self._wait_us = START_US
@@ -124,14 +130,19 @@ class Node(Shell):
                 self.disk.file_system(self.life), self.world.draws.child("core", self.name, self.starts)
             )
             self.core = core
-            effects = core.start(self.world.now_ms)
+            effects = core.start(self.clock.now_ms())
         except Dead:
             self._unwound()
         except Exception as error:
             self._fail(error)
         else:
             if self.life_number == life_number:
+                self._wait_us += self._disk_us()
+                self._busy_until_us = self.world.now_us + self._wait_us
                 self.perform(effects)
+
+    def _disk_us(self) -> int:
+        return self.disk.meter.take_us()
 
     def crash(self) -> None:
         """End the process as `kill -9` does."""
@@ -226,8 +237,9 @@ class Node(Shell):
         super()._begin_memory()
         self._jobs: deque[RunJob] = deque()
         self._held_metadata: list[tuple[int, Answer, int, int]] = []
-        # Whether the first job became due while the node was paused.
-        self._is_job_due = False
+        # The part of the first job that became due while the node was paused.
+        self._due_part: JobPart | None = None
+        self._job_error: Exception | None = None
 
     def _handle(self, turn: list[Queued]) -> None:
         try:
@@ -246,34 +258,50 @@ class Node(Shell):
             self._begin_job()
 
     def _begin_job(self) -> None:
-        delay_us = JOB_US + self._job_time.exponential(JOB_MEAN_US)
-        self.world.after(self.actor, delay_us, self._on_job_time, self.life_number)
+        """Begin the first job: its work is done at a drawn moment of the time that it takes, its end is told later."""
+        kind = self._jobs[0].kind
+        lasting_us = JOB_US + self._job_time.exponential(self._job_means_us.get(kind, JOB_MEAN_US))
+        until_us = self._job_time.below(lasting_us)
+        part = (self._work, (self.life_number, lasting_us - until_us))
+        self.world.after(self.actor, until_us, self._on_job_time, part)
 
-    def _on_job_time(self, life_number: int) -> None:
-        if life_number != self.life_number or self.core is None:
+    def _on_job_time(self, part: JobPart) -> None:
+        act, token = part
+        if token[0] != self.life_number or self.core is None:
             return
         if self.paused:
-            assert not self._is_job_due, (self.name, "two jobs ran at once")
-            self._is_job_due = True
-            return
-        job = self._jobs[0]
+            assert self._due_part is None, (self.name, "two jobs ran at once")
+            self._due_part = part
+        else:
+            act(token)
+
+    def _work(self, token: tuple[int, int]) -> None:
+        """Do the work of the first job. Steps may come before this and between this and the job's end."""
+        job, (life_number, left_us) = self._jobs[0], token
         self.trace.fields(self.world.now_us, self.name, "job", (("job", job.job), ("of", job.kind)))
         if self._reaches("before", job.kind):
             return
-        error: Exception | None = None
+        self._job_error = None
+        self._disk_us()
         try:
             job.work()
         except Dead:
             self._unwound()
             return
         except Exception as raised:
-            error = raised
+            self._job_error = raised
+        left_us += self._disk_us()
+        self.world.after(self.actor, left_us, self._on_job_time, (self._end_job, (life_number, 0)))
+
+    def _end_job(self, token: tuple[int, int]) -> None:
+        job = self._jobs[0]
         if self._reaches("after", job.kind):
             return
         assert self._jobs[0] is job, (self.name, job.kind)
         self._jobs.popleft()
         if self._jobs:
             self._begin_job()
+        error, self._job_error = self._job_error, None
         self.feed(JobDone(job=job.job, error=error))
 
     def _reaches(self, side: str, kind: str) -> bool:
@@ -307,6 +335,6 @@ class Node(Shell):
 
     def resume(self) -> None:
         super().resume()
-        if self._is_job_due:
-            self._is_job_due = False
-            self.world.after(self.actor, 0, self._on_job_time, self.life_number)
+        part, self._due_part = self._due_part, None
+        if part is not None:
+            self.world.after(self.actor, 0, self._on_job_time, part)

@@ -88,7 +88,7 @@ class Shell:
 
     def __init__(
         self, world: World, network: Network, trace: Trace, watcher: Watcher, *, name: str, node_id: int,
-        bootstrap: tuple[int, ...] = (),
+        bootstrap: tuple[int, ...] = (), clock: Clock | None = None,
     ) -> None:  # fmt: skip
         self.world, self.network, self.trace, self._watcher = world, network, trace, watcher
         self.name, self.node_id = name, node_id
@@ -97,7 +97,7 @@ class Shell:
         # When the last pause ended: what waited until then could not be answered.
         self.resumed_us = 0
         self._bootstrap = bootstrap
-        self.clock = Clock(world)
+        self.clock = clock if clock is not None else Clock(world)
         self.core: Core | None = None
         # Connections of earlier lives that their other sides were not told of yet.
         self._orphans: list[Connection] = []
@@ -262,14 +262,15 @@ class Shell:
         life_number = self.life_number
         try:
             if len(turn) == 1:
-                effects = core.step(self.world.now_ms, turn[0][0])
+                effects = core.step(self.clock.now_ms(), turn[0][0])
             else:
                 assert isinstance(core, ManyStepping), self.name
-                effects = core.steps(self.world.now_ms, [event for event, _ in turn])
+                effects = core.steps(self.clock.now_ms(), [event for event, _ in turn])
         except Exception as error:
             self._fail(error)
             return
-        self._wait_us = cost_us = HANDLING_US * len(turn) + self._cost.below(HANDLING_SPREAD_US)
+        cost_us = HANDLING_US * len(turn) + self._cost.below(HANDLING_SPREAD_US) + self._disk_us()
+        self._wait_us = cost_us
         self._busy_until_us = now_us + cost_us
         self.perform(effects)
         if self.life_number == life_number:
@@ -288,6 +289,10 @@ class Shell:
     def _tell_left(self, core: Forgetting, call: int) -> None:
         self._left.add(call)
         core.forget(call)
+
+    def _disk_us(self) -> int:
+        """Returns the time that the calls on the disk took since the last call; 0 where there is no disk."""
+        return 0
 
     def perform(self, effects: Sequence[object]) -> None:
         """Carry out the effects, observations first: the watcher must know of a state before an answer shows it."""

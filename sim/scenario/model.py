@@ -13,6 +13,7 @@ from cluster.core.config import BrokerConfig
 from cluster.core.controller.config import ControllerConfig
 from sim.scenario.source import Location, Source, parse_yaml
 from sim.scenario.steps import (
+    BROKER_JOBS,
     VERB_NAMES,
     AlterTopic,
     AnyStep,
@@ -32,7 +33,9 @@ from sim.scenario.steps import (
     Power,
     Restart,
     Slow,
+    SlowDisk,
     Step,
+    StepClock,
     Stop,
     Strict,
 )
@@ -75,12 +78,42 @@ class ScenarioError(StorageError):
     """A scenario that cannot be run: the message is `FILE:LINE: what`."""
 
 
+class DiskModel(Strict):
+    """What calls on a node's disk take; a step that makes them ends later, and so do the answers to it."""
+
+    call: Duration = Field(
+        default=parse_duration("2us"), description="Each read, write and change of a name."
+    )
+    mebibyte: Duration = Field(
+        default=parse_duration("200us"), description="Each MiB that is read or written, beside that."
+    )
+    sync: Duration = Field(
+        default=parse_duration("100us"), description="Each sync of a file or of a directory."
+    )
+
+
+class ClockModel(Strict):
+    """How far the clocks of nodes and clients are from the truth. Each is drawn, between minus this and this."""
+
+    offset: Duration = Field(default=0, description="How far a clock is ahead or behind when the run begins.")
+    drift: int = Field(
+        default=0, ge=0, le=100_000, description="How many microseconds a clock gains or loses each second."
+    )
+
+
 class ClusterModel(Strict):
     """The brokers of a scenario and their settings."""
 
     brokers: int = Field(default=3, ge=1, le=9, description="The number of brokers, numbered from 1.")
     directories: int = Field(
         default=1, ge=1, le=9, description="The number of log directories of each broker."
+    )
+    disk: DiskModel = Field(default=DiskModel(), description="The disks.")
+    clocks: ClockModel = Field(default=ClockModel(), description="The clocks.")
+    jobs: dict[str, Duration] = Field(
+        default_factory=dict,
+        description="How long jobs of a kind take on average, beside their disk; 2 ms each where it is not given. "
+        f"Kinds: {', '.join(f'`{kind}`' for kind in BROKER_JOBS)}.",
     )
     settings: dict[str, int] = Field(
         default_factory=dict, description="Properties of brokers and controller, under Kafka's names."
@@ -263,6 +296,9 @@ def _check_settings(scenario: Scenario) -> Iterator[Finding]:
         field_name = name.replace(".", "_")
         if field_name not in known or field_name in _NOT_SETTINGS or "_" in name:
             yield ("cluster", "settings", name), f"unknown setting {name!r}"
+    for kind in scenario.cluster.jobs:
+        if kind not in BROKER_JOBS:
+            yield ("cluster", "jobs", kind), f"no job {kind!r}: write one of {', '.join(BROKER_JOBS)}"
     try:
         broker_config(scenario, 1)
         controller_config(scenario)
@@ -341,7 +377,7 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
 
 
 # The steps that clients may be targets of.
-_OF_CLIENTS = (Kill, Stop, Pause, Pick, Restart, Cut, Heal, Isolate, Slow, Lose)
+_OF_CLIENTS = (Kill, Stop, Pause, Pick, Restart, Cut, Heal, Isolate, Slow, Lose, StepClock)
 # What the checkers of a run believe about a topic from its start to its end.
 _LASTING_PROPERTIES = frozenset({"min.insync.replicas", "flush.messages", "cleanup.policy"})
 
@@ -398,6 +434,10 @@ def _targets(step: Step) -> list[Target]:
             found = [step.partial_write]
         case BreakDisk():
             found = [step.break_disk]
+        case SlowDisk():
+            found = [step.slow_disk]
+        case StepClock():
+            found = [step.step_clock]
         case CreateTopic():
             found = [step.leader]
         case LagMetadata():

@@ -11,6 +11,7 @@ from sim.scenario.values import (
     Duration,
     LinkField,
     Percent,
+    Shift,
     Size,
     TargetField,
     When,
@@ -25,6 +26,7 @@ CONTROLLER_JOBS = ("flush",)
 
 _DOWN = "After how long it starts again; without it, with `restart`, or when everything is healed."
 _FOR = "How long this lasts; without it, until a `heal`, or until everything is healed."
+_FOR_DISK = "How long this lasts; without it, until everything is healed."
 _KEEP = "Which changes that were not synced survive."
 
 
@@ -207,6 +209,26 @@ class BreakDisk(Named):
     directory: int = Field(ge=1, le=9, description="The log directory that fails; 1 is the first.")
 
 
+class SlowDisk(Named):
+    """Makes a node's disk slow: each read, write, sync and change of a name takes `by` longer.
+
+    What a step of the node does on its disk holds up its answers and all that comes after it.
+    """
+
+    verb = "slow_disk"
+    slow_disk: TargetField = Field(description="The nodes whose disk is slow.")
+    by: Duration = Field(description="The time that is added to each call.")
+    lasting: Duration | None = Field(default=None, alias="for", description=_FOR_DISK)
+
+
+class StepClock(Named):
+    """Sets the clock of a machine ahead or back. A running process sees only the step ahead: its time never falls."""
+
+    verb = "step_clock"
+    step_clock: TargetField = Field(description="The nodes and clients whose clock is set.")
+    by: Shift = Field(description="How far: `5s` is ahead, `-5s` is back.")
+
+
 class CreateTopic(Step):
     """Creates a topic as `topics` describes it: again after a `delete_topic`, or for the first time (`exists: false`).
 
@@ -250,7 +272,7 @@ class LagMetadata(Named):
 
 VERBS: tuple[type[Step], ...] = (
     Kill, Power, Pause, Stop, Pick, Restart, Cut, Heal, Isolate, Slow, Lose, PartialWrite, BreakDisk,
-    CreateTopic, DeleteTopic, AlterTopic, LagMetadata,
+    SlowDisk, StepClock, CreateTopic, DeleteTopic, AlterTopic, LagMetadata,
 )  # fmt: skip
 VERB_NAMES = tuple(kind.verb for kind in VERBS)
 
@@ -276,6 +298,8 @@ AnyStep = Annotated[
     | Annotated[Lose, Tag("lose")]
     | Annotated[PartialWrite, Tag("partial_write")]
     | Annotated[BreakDisk, Tag("break_disk")]
+    | Annotated[SlowDisk, Tag("slow_disk")]
+    | Annotated[StepClock, Tag("step_clock")]
     | Annotated[CreateTopic, Tag("create_topic")]
     | Annotated[DeleteTopic, Tag("delete_topic")]
     | Annotated[AlterTopic, Tag("alter_topic")]

@@ -44,6 +44,15 @@ def parse_duration(value: object) -> int:
     return _scaled(value, _DURATION_US, "duration", "5s or 200ms")
 
 
+def parse_shift(value: object) -> int:
+    """Returns a shift of a clock such as `-5s` in microseconds; it is negative if the clock is set back."""
+    text = str(value).strip()
+    shift = parse_duration(text[1:] if text[:1] in ("+", "-") else text)
+    if not shift:
+        raise ValueError(f"{value!r} moves no clock: write 5s to set it ahead, -5s to set it back")
+    return -shift if text.startswith("-") else shift
+
+
 def parse_size(value: object) -> int:
     """Returns a size such as `16KiB` in bytes."""
     return _scaled(value, _SIZE_BYTES, "size", "64 B or 16KiB")
@@ -187,6 +196,7 @@ def parse_conditions(value: object) -> tuple[Condition, ...]:
 
 # Types for pydantic: the file holds text, the model holds the parsed values.
 Duration = Annotated[int, PlainValidator(parse_duration)]
+Shift = Annotated[int, PlainValidator(parse_shift)]
 Size = Annotated[int, PlainValidator(parse_size)]
 Rate = Annotated[int, PlainValidator(parse_rate)]
 Percent = Annotated[int, PlainValidator(parse_percent)]

@@ -1,4 +1,4 @@
-"""The clock of a node. All clocks of a run agree."""
+"""The clocks of a run: each machine's wall clock may be off, drift and be set, and a process's time never falls."""
 
 from __future__ import annotations
 
@@ -6,19 +6,61 @@ from typing import final
 
 from sim.world.time import ORIGIN_MS, World
 
+_MILLION = 1_000_000
+
 
 @final
 class Clock:
-    """Converts between virtual time (microseconds since the run began) and a node's milliseconds."""
+    """The clock of one machine, and the time of the process on it, in milliseconds since the Unix epoch.
 
-    __slots__ = ("_world",)
+    The wall clock is `offset_us` ahead of the world when the run begins, and gains `drift_ppm` microseconds a second.
+    As in the shell of the real world, the time of a process never falls: when the wall clock is set back, the process
+    goes on at its own pace, and only its next life sees the lower time. When it is set ahead, a process sees it.
+    """
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    __slots__ = ("_drift_ppm", "_lead_us", "_set_at_us", "_wall_us", "_world")
+
+    def __init__(self, world: World, *, offset_us: int = 0, drift_ppm: int = 0) -> None:
+        assert -_MILLION < drift_ppm < _MILLION, drift_ppm
+        self._world, self._drift_ppm = world, drift_ppm
+        # The wall clock, in microseconds since the beginning of the run, at the moment when it was set.
+        self._set_at_us = world.now_us
+        self._wall_us = world.now_us + offset_us
+        # How far the process is ahead of the wall clock.
+        self._lead_us = 0
 
     def now_ms(self) -> int:
-        return self._world.now_ms
+        """Returns the time of the process, which never falls within a life."""
+        return ORIGIN_MS + (self._wall(0) + self._lead_us) // 1000
+
+    def wall_ms(self) -> int:
+        """Returns the time that the machine writes beside its files."""
+        return ORIGIN_MS + self._wall(0) // 1000
+
+    def begin_life(self) -> None:
+        """Let a new process begin with the time of the wall clock."""
+        self._lead_us = 0
+
+    def step(self, by_us: int) -> None:
+        """Set the wall clock ahead, or back if `by_us` is negative."""
+        before_ms = self.now_ms()
+        self._wall_us, self._set_at_us = self._wall(0) + by_us, self._world.now_us
+        self._lead_us = max(0, self._lead_us - by_us)
+        assert self.now_ms() >= before_ms, (self.now_ms(), before_ms)
 
     def delay_us(self, at_ms: int) -> int:
-        """Returns the time until this clock shows `at_ms`; 0 if it shows that time or a later one."""
-        return max(0, (at_ms - ORIGIN_MS) * 1000 - self._world.now_us)
+        """Returns the time until the process's clock shows `at_ms`; 0 if it shows that time or a later one."""
+        target_us = (at_ms - ORIGIN_MS) * 1000 - self._lead_us
+        left_us = target_us - self._wall(0)
+        if left_us <= 0:
+            return 0
+        delay_us = left_us * _MILLION // (_MILLION + self._drift_ppm)
+        # The division rounds; the clock must have reached the time for certain.
+        while self._wall(delay_us) < target_us:
+            delay_us += 1
+        return delay_us
+
+    def _wall(self, in_us: int) -> int:
+        """Returns the wall clock in `in_us`, in microseconds since the beginning of the run."""
+        passed_us = self._world.now_us + in_us - self._set_at_us
+        return self._wall_us + passed_us + passed_us * self._drift_ppm // _MILLION

@@ -97,7 +97,18 @@ def table_of(heading: str) -> list[str]:
 
 def test_every_target_and_condition_of_the_page_of_keys_is_one() -> None:
     kinds = [parse_target(text).kind for text in table_of("target")]
-    assert kinds == ["broker", "leader", "follower", "controller", "all", "clients", "others", "name"]
+    assert kinds == [
+        "broker",
+        "leader",
+        "follower",
+        "controller",
+        "producer",
+        "consumer",
+        "all",
+        "clients",
+        "others",
+        "name",
+    ]
     assert [parse_condition(text).fact for text in table_of("condition")] == [
         "after-ack",
         "isr",

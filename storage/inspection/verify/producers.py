@@ -92,7 +92,9 @@ class ProducerWatch:
         for each, paths in self._remembered.pop(batch.last_offset, {}).items():
             found = (batch.producer_id, batch.producer_epoch, batch.last_sequence)
             if not batch.is_control and found != each:
-                message = f"offset {batch.last_offset}: producer, epoch and sequence {each}, but {found} in the log"
+                message = (
+                    f"offset {batch.last_offset}: producer, epoch and sequence {each}, but {found} in the log"
+                )
                 for snapshot_path in paths:
                     yield snapshot_path, None, "PS15", message
         if batch.is_control:

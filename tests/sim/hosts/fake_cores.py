@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cluster.core.effects import Effect, Observe, Reply, Send, SetTimer
 from cluster.core.events import Event, Request, Response, TimerFired, TransportError
@@ -162,7 +162,9 @@ class Site:
         transport: Transport = Transport.STREAM,
         loss_percent: int = 0,
         duplicate_percent: int = 0,
+        job_means_us: Mapping[str, int] | None = None,
     ) -> None:
+        self._job_means_us = job_means_us
         self.world = World(Draws(seed))
         self.trace = Trace()
         self.network = Network(
@@ -188,6 +190,7 @@ class Site:
             node_id=number,
             disk=new_disk(self.world, f"node-{number}"),
             make_core=make_core,
+            job_means_us=self._job_means_us,
         )
 
     def start(self) -> None:

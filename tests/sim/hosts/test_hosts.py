@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 from cluster.core.effects import CancelTimer, Observe, RunJob, Send, Stop
-from cluster.core.events import JobDone, Shutdown, TimerFired
+from cluster.core.events import Event, JobDone, Shutdown, TimerFired
 from cluster.core.messages import ProduceRequest
+from sim.disk.costs import DiskCosts
 from sim.hosts.node import Node
 from sim.world.network import Transport
 from sim.world.time import ORIGIN_MS
@@ -268,3 +272,60 @@ def test_acks_0_expects_no_reply() -> None:
     site.start()
     site.world.run_to(SECOND)
     assert len(server.log) == 1 and asker.log == []
+
+
+def test_steps_come_before_and_after_the_work_of_a_job_that_has_not_ended() -> None:
+    """The work of a job is done between its preparation and its end, with time on both sides."""
+    before = after = 0
+    for seed in range(10):
+        log: list[tuple[int, Event]] = []
+        steps_at_work: list[int] = []
+        work_once = partial(lambda log, steps: steps.append(len(log)), log, steps_at_work)
+        job = RunJob(job=1, kind="compact", work=work_once)
+        echo = Echo([job, *(timer(f"t{number}", ORIGIN_MS + 50 * number) for number in range(1, 20))], log)
+        site = Site(lambda number, echo=echo: echo, nodes=1, seed=seed, job_means_us={"compact": 500_000})  # type: ignore[misc]
+        site.start()
+        site.world.run_to(8 * SECOND)
+        kinds = [type(event).__name__ for _, event in echo.log]
+        work, done = steps_at_work[0], kinds.index("JobDone") + 1
+        assert work < done
+        before, after = before + work, after + (done - work - 1)
+    assert before > 10 and after > 10
+
+
+def test_a_step_that_uses_the_disk_ends_later_and_so_does_its_answer() -> None:
+    class Syncing(Echo):
+        def __init__(self, file_system: FileSystem) -> None:
+            super().__init__()
+            self.file = file_system.open("f", OpenMode.CREATE)
+
+        def step(self, now_ms: int, event: Event) -> Sequence[object]:
+            self.file.sync()
+            return super().step(now_ms, event)
+
+    answered: list[int] = []
+    for sync_us in (0, 30_000):
+        asker = Echo([ask(2, 0)])
+        site = Site(lambda number, asker=asker: asker, seed=3)  # type: ignore[misc]
+        node = site.nodes[2]
+        node._make_core = lambda file_system, draws: Syncing(file_system)
+        node.disk.meter.costs = DiskCosts(sync_us=sync_us)
+        site.start()
+        site.world.run_to(SECOND)
+        answered.append(asker.log[0][0])
+    assert answered[1] - answered[0] == 30
+
+
+def test_a_paused_node_ends_its_job_after_the_pause() -> None:
+    for pause_us in range(5_500, 9_000, 500):
+        echo = Echo([RunJob(job=1, kind="flush", work=lambda: None)])
+        site = Site(lambda number, echo=echo: echo, nodes=1)  # type: ignore[misc]
+        site.start()
+        site.world.run_to(pause_us)
+        site.nodes[1].pause()
+        site.world.run_to(SECOND)
+        ended = len(echo.log)
+        site.nodes[1].resume()
+        site.world.run_to(2 * SECOND)
+        assert [type(event) for _, event in echo.log] == [JobDone]
+        assert ended in (0, 1)

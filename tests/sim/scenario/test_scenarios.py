@@ -42,6 +42,21 @@ steps:
 """
 
 BAD = [
+    (
+        "unknown job",
+        "topics:",
+        "cluster: {jobs: {flsh: 5ms}}\ntopics:",
+        4,
+        "no job 'flsh': write one of checkpoint",
+    ),
+    ("no shift", "kill: leader(t/0)\n    down: 1s", "step_clock: broker 1\n    by: 0s", 11, "moves no clock"),
+    (
+        "disk of a client",
+        "kill: leader(t/0)\n    down: 1s",
+        "slow_disk: producer 1\n    by: 1ms",
+        10,
+        "is a client",
+    ),
     ("unknown key", "duration: 10s", "duraton: 10s", 3, "unknown key 'duraton'"),
     ("unknown key in a step", "    down: 1s", "    downn: 1s", 11, "unknown key 'downn'"),
     ("unknown key in a topic", "{partitions: 2, ", "{partitons: 2, ", 5, "unknown key 'partitons'"),

@@ -1,0 +1,50 @@
+"""The time that the calls of a process on its disk take, counted while they are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskCosts:
+    """What calls cost, in microseconds: each read, write or change of a name, each MiB moved, and each sync."""
+
+    call_us: int = 0
+    mib_us: int = 0
+    sync_us: int = 0
+
+
+@final
+class Meter:
+    """Counts the calls since `take_us`. `slow_us` is what a fault adds to each call."""
+
+    __slots__ = ("_bytes", "_calls", "_syncs", "costs", "slow_us")
+
+    def __init__(self, costs: DiskCosts) -> None:
+        self.costs = costs
+        self.slow_us = 0
+        self._calls = self._syncs = self._bytes = 0
+
+    def call(self, size_bytes: int = 0) -> None:
+        """Count a call that moves that many bytes."""
+        self._calls += 1
+        self._bytes += size_bytes
+
+    def sync(self) -> None:
+        self._syncs += 1
+
+    def take_us(self) -> int:
+        """Returns what the calls since the last `take_us` cost."""
+        costs = self.costs
+        spent_us = (
+            self._calls * costs.call_us
+            + self._syncs * costs.sync_us
+            + (self._calls + self._syncs) * self.slow_us
+            + self._bytes * costs.mib_us // _MIB
+        )
+        self._calls = self._syncs = self._bytes = 0
+        assert spent_us >= 0, spent_us
+        return spent_us

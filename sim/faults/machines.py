@@ -1,0 +1,56 @@
+"""Faults of machines: slow disks, and clocks that are set. Each verb returns False while its target does not exist."""
+
+from __future__ import annotations
+
+from typing import final
+
+from sim.faults.targets import Site, Targets
+from sim.hosts.node import Node
+from sim.scenario.steps import SlowDisk, StepClock
+from sim.world.time import Actor
+
+
+@final
+class MachineFaults:
+    """Slows disks of nodes, until `for` is over or everything is healed, and sets clocks, which stay as they are."""
+
+    def __init__(self, site: Site, targets: Targets, actor: Actor) -> None:
+        self._site, self._targets, self._actor = site, targets, actor
+        # The number of the last step that slowed a node's disk: the end of an earlier one must not end it.
+        self._slowed: dict[str, int] = {}
+        self._steps = 0
+
+    def slow_disk(self, step: SlowDisk) -> bool:
+        """Let each call on the disks of the target take longer."""
+        nodes = self._targets.nodes(step.slow_disk, step)
+        self._targets.bind(step, nodes)
+        for node in nodes:
+            self._site.tell(f"the disk of {node.name} takes {step.by / 1000:g} ms longer for each call")
+            node.disk.meter.slow_us = step.by
+            self._steps += 1
+            self._slowed[node.name] = self._steps
+            if step.lasting is not None:
+                self._site.world.after(self._actor, step.lasting, self._speed_up, (node, self._steps))
+        return bool(nodes)
+
+    def _speed_up(self, token: tuple[Node, int]) -> None:
+        node, number = token
+        if self._slowed.get(node.name) == number:
+            self._site.tell(f"the disk of {node.name} is fast again")
+            node.disk.meter.slow_us = 0
+            del self._slowed[node.name]
+
+    def step_clock(self, step: StepClock) -> bool:
+        """Set the clocks of the target."""
+        processes = self._targets.processes(step.step_clock, step)
+        self._targets.bind(step, processes)
+        where = "ahead" if step.by > 0 else "back"
+        for process in processes:
+            self._site.tell(f"the clock of {process.name} is set {where} by {abs(step.by) / 1000:g} ms")
+            process.clock.step(step.by)
+        return bool(processes)
+
+    def heal_all(self) -> None:
+        for node in (*self._site.brokers.values(), self._site.controller):
+            if node.name in self._slowed:
+                self._speed_up((node, self._slowed[node.name]))

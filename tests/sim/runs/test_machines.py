@@ -1,0 +1,72 @@
+"""Runs with slow disks, clocks that differ, and jobs that take their time."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.run import RunResult, Verdict, run_scenario
+from sim.scenario.model import parse_scenario
+
+HEAD = """\
+scenario: machines
+duration: 7s
+cluster: {%s}
+topics:
+  t: {partitions: 2, config: {min.insync.replicas: 2, flush.messages: 1, segment.bytes: 8192}}
+producers:
+  - {topic: t, clients: 2, rate: 40/s}
+consumers:
+  - {topic: t}
+steps:
+"""
+
+
+def run(cluster: str, steps: str, seed: int = 1) -> RunResult:
+    result = run_scenario(parse_scenario(HEAD % cluster + steps), seed)
+    assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
+    return result
+
+
+def test_a_broker_with_a_slow_disk_is_late_and_leaves_the_isr() -> None:
+    settings = "settings: {replica.lag.time.max.ms: 1000}"
+    result = run(settings, "  - {at: 2500ms, slow_disk: follower(t/0), by: 400ms, for: 3s}\n")
+    told = "\n".join(result.story)
+    assert "takes 400 ms longer for each call" in told and "is fast again" in told
+    slow = told.split("the disk of ")[1].split(" ")[0]
+    assert any(f"{slow[-1]} is fenced" in line or "in sync are" in line for line in result.story[20:])
+
+
+def test_clocks_that_differ_by_more_than_every_timeout_break_nothing() -> None:
+    clocks = "clocks: {offset: 20s, drift: 50000}"
+    steps = "  - {at: 3s, kill: leader(t/0), down: 1s}\n  - {at: 5s, power: all, keep: subset, down: 300ms}\n"
+    run(clocks, steps)
+
+
+def test_clocks_that_are_set_ahead_and_back_break_nothing() -> None:
+    steps = "".join(
+        f"  - {{at: {at}ms, step_clock: {target}, by: {by}}}\n"
+        for at, target, by in (
+            (2500, "leader(t/0)", "30s"),
+            (2600, "producer 1", "-60m"),
+            (2700, "controller", "10s"),
+            (4000, "leader(t/1)", "-45s"),
+            (4500, "controller", "-20s"),
+        )
+    )
+    result = run("brokers: 3", steps + "  - {at: 5s, power: all, keep: none, down: 300ms}\n")
+    assert any("the clock of controller is set back by 20000 ms" in line for line in result.story)
+
+
+def test_jobs_that_take_long_hold_up_nothing_else() -> None:
+    jobs = "jobs: {flush: 60ms, checkpoint: 700ms, delete: 300ms, shutdown: 100ms}"
+    run(
+        jobs,
+        "  - {at: 2500ms, kill: leader(t/0), down: 500ms}\n  - {at: 5s, stop: leader(t/1), down: 500ms}\n",
+    )
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_run_with_all_of_this_is_a_function_of_its_seed(seed: int) -> None:
+    cluster = "clocks: {offset: 3s, drift: 900}, jobs: {flush: 9ms}, disk: {call: 50us, sync: 3ms}"
+    steps = "  - {at: 2500ms, slow_disk: broker 1, by: 5ms, for: 1s}\n"
+    assert run(cluster, steps, seed).trace_hash == run(cluster, steps, seed).trace_hash
