@@ -313,6 +313,8 @@ class Fetchers:
             self._truncations.truncate(now_ms, replica, answer.log_end_offset)
         elif answer.log_start_offset > log.local.log_end_offset:
             self._truncations.truncate_fully(now_ms, replica, answer.log_start_offset)
+            # The recovery point is below the new start: where a flush is promised, the next fetch waits for one.
+            self._flushes.maybe_flush(replica)
         else:
             # The leader's log has moved meanwhile, so that it contains the follower's log end.
             self._delay(now_ms, follower)

@@ -270,6 +270,16 @@ def test_fet11_a_leader_that_starts_above_makes_the_follower_start_again_there()
     assert asked_of(only_sent(effects, FetchRequest)).fetch_offset == 7
 
 
+def test_fet11_a_follower_that_starts_again_flushes_where_it_is_promised() -> None:
+    setup, send = following(configs={"flush.messages": "1"})
+    effects = setup.answer_fetch(
+        send, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=7, log_end_offset=9
+    )
+    assert sent(effects, FetchRequest) == []
+    # The next fetch waits for the flush, and for nothing else.
+    assert asked_of(only_sent(setup.run_jobs(effects), FetchRequest)).fetch_offset == 7
+
+
 def test_fet11_otherwise_a_follower_continues_from_its_own_end() -> None:
     setup, send = following()
     again = only_sent(setup.answer_fetch(send, records=stamped(0, 0, b"a")), FetchRequest)

@@ -93,6 +93,25 @@ def test_what_retention_has_deleted_is_no_loss() -> None:
     assert result.excused["retention has deleted it"] > 100
 
 
+BEHIND = """\
+scenario: behind-retention
+duration: 8s
+cluster: {brokers: 2, settings: {log.retention.check.interval.ms: 300, log.initial.task.delay.ms: 500}}
+topics:
+  t: {replicas: 2, config: {flush.messages: 1, segment.bytes: 16384, retention.ms: 800, file.delete.delay.ms: 0}}
+producers:
+  - {topic: t, rate: 50/s, size: 1000 B}
+steps:
+  - {at: 2500ms, kill: follower(t/0), down: 4s}
+"""
+
+
+def test_fet11_a_follower_behind_the_leaders_log_start_begins_again_there() -> None:
+    result = run_scenario(parse_scenario(BEHIND), 1)
+    assert result.verdict is Verdict.HELD, result.violations
+    assert any("truncates from" in line for line in result.story)
+
+
 def _too_early(original: Callable[..., Any]) -> Callable[..., Any]:
     def delete_expired(self: object, now_ms: int) -> Any:
         return original(self, now_ms + 600)
