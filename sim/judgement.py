@@ -170,7 +170,7 @@ class FinalLogs:
             reader = self._logs.reader(broker, name)
             marks = list(self._logs.whole(broker, name, reader.read_all()))
             self._logs.judge_compaction(broker, name)
-            agreed_end = image.chain.agreed_end(ghost.truth)
+            agreed_end = image.agreed_end(ghost.truth)
             if reader.unsound:
                 what = f"broker {broker}: {reader.unsound}"
             elif marks != image.chain.marks:

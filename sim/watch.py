@@ -14,6 +14,7 @@ from sim.story import Chronicle
 from sim.witness.metadata_log import MetadataWitness
 from sim.witness.witness import Witness
 from sim.world.network import Exchange
+from storage.errors import StorageError
 
 
 @final
@@ -72,11 +73,14 @@ class Watch:
         self._lookout.look()
 
     def on_failure(self, shell: Shell, error: Exception) -> None:
-        self._jury.report("no-failure", f"{shell.name} failed: {type(error).__name__}: {error}")
+        if isinstance(error, StorageError) and _is_without_disk(shell):
+            self._chronicle.note(shell.name, f"cannot start: {error}")
+        else:
+            self._jury.report("no-failure", f"{shell.name} failed: {type(error).__name__}: {error}")
 
     def on_stop(self, shell: Shell, reason: str) -> None:
         self._chronicle.note(shell.name, f"has stopped: {reason}")
-        if reason != "shutdown":
+        if reason != "shutdown" and not _is_without_disk(shell):
             self._jury.report("no-failure", f"{shell.name} stopped by itself: {reason}")
 
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
@@ -86,3 +90,8 @@ class Watch:
         if shell.node_id != CONTROLLER_ID and not in_order:
             self._witness.on_died(shell.node_id, lost_power=lost_power)
             self._report_excuses()
+
+
+def _is_without_disk(shell: Shell) -> bool:
+    """Whether every log directory has failed: such a broker has nothing left to serve, and ends."""
+    return isinstance(shell, Node) and all(map(shell.disk.breaks, shell.directories))

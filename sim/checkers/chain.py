@@ -108,12 +108,12 @@ class Chain:
         index = bisect_right(self._bases, offset) - 1
         return self.marks[index] if index >= 0 and self.marks[index].next_offset > offset else None
 
-    def agreed_end(self, other: Chain) -> int:
-        """Returns the offset (exclusive) up to which both hold the same batches."""
+    def agreed_end(self, other: Chain, since: int = 0) -> int:
+        """Returns the offset (exclusive) up to which both hold the same batches; those below `since` do not count."""
         mine, theirs = self.marks, other.marks
         # Where one chain begins later, only the batches from there on are compared.
-        start = max(self.start, other.start)
-        if mine and theirs and self._bases[0] != other._bases[0]:
+        start = max(self.start, other.start, since)
+        if mine and theirs and (self._bases[0] != other._bases[0] or since > self._bases[0]):
             start = max(start, self._bases[0], other._bases[0])
             mine = mine[bisect_left(self._bases, start) :]
             theirs = theirs[bisect_left(other._bases, start) :]

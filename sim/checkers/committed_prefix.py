@@ -46,7 +46,7 @@ class CommittedPrefix(Checker):
         self._compared[key] = high_watermark
         chain = partition.image(sighting.broker).chain
         # What retention has deleted is compared no more.
-        compared = max(compared, chain.start)
+        compared = max(compared, chain.start, sighting.log_start_offset)
         mine = chain.between(compared, high_watermark)
         truth = partition.truth.between(compared, high_watermark)
         if mine == truth:
@@ -60,7 +60,9 @@ class CommittedPrefix(Checker):
         if is_leader and (is_more or partition.is_deposed(sighting.epoch)):
             # The leader exposes more than was committed so far: the ghost takes it as truth, or excuses it.
             return None
-        offset = wrong[0].base_offset if wrong else chain.agreed_end(partition.truth)
+        offset = (
+            wrong[0].base_offset if wrong else chain.agreed_end(partition.truth, sighting.log_start_offset)
+        )
         return self._difference(partition, sighting, offset)
 
     def _difference(self, partition: PartitionGhost, sighting: HighWatermark, offset: int) -> str | None:

@@ -46,16 +46,22 @@ class Excuse(NamedTuple):
 class Image:
     """One replica's log, as the checkers believe it to be."""
 
-    __slots__ = ("chain", "has_role", "lost", "lost_from")
+    __slots__ = ("chain", "has_role", "log_start", "lost", "lost_from")
 
     def __init__(self) -> None:
         self.chain = Chain()
+        # The log's start in the memory of the broker: what is before it is to be deleted, and nobody can read it.
+        self.log_start = 0
         # Whether the replica has a role since its broker's last start: then the controller knows of that start.
         self.has_role = False
         # The batches that its disk lost and that it does not hold again.
         self.lost: dict[Mark, None] = {}
         # The offset from which its disk lost records; None once it has caught up.
         self.lost_from: int | None = None
+
+    def agreed_end(self, truth: Chain) -> int:
+        """Returns the offset (exclusive) up to which the replica holds what was committed."""
+        return self.chain.agreed_end(truth, self.log_start)
 
 
 @final
@@ -194,7 +200,7 @@ class Ghost:
         elif sighting.is_allowed:
             assert sighting.leader >= 0, sighting
             partition.unclean_epochs.append(sighting.epoch)
-            held = partition.image(sighting.leader).chain.agreed_end(partition.truth)
+            held = partition.image(sighting.leader).agreed_end(partition.truth)
             self._excuse(partition, held, f"unclean election of broker {sighting.leader}")
         # An election excuses records or leaves them; it commits none.
         assert partition.truth.end <= truth_end, (partition.name, partition.truth.end, truth_end)
@@ -222,11 +228,13 @@ class Ghost:
         partition.image(sighting.broker).chain.truncate_to(sighting.to_offset)
 
     def _on_high_watermark(self, partition: PartitionGhost, sighting: HighWatermark) -> None:
+        partition.image(sighting.broker).log_start = sighting.log_start_offset
         if partition.elected.get(sighting.epoch) != sighting.broker:
             return
         truth, chain = partition.truth, partition.image(sighting.broker).chain
         if partition.is_deposed(sighting.epoch):
-            exposed = chain.between(chain.agreed_end(truth), sighting.high_watermark)
+            agreed_end = partition.image(sighting.broker).agreed_end(truth)
+            exposed = chain.between(agreed_end, sighting.high_watermark)
             reason = f"broker {sighting.broker} led on after an unclean election had put it off"
             self._excuse_exposed(partition, exposed, reason)
         elif partition.lost and partition.epoch > sighting.epoch:
@@ -238,7 +246,7 @@ class Ghost:
         self, partition: PartitionGhost, chain: Chain, sighting: HighWatermark
     ) -> None:
         """Add to the truth what a replaced leader commits, up to the first batch that no electable replica has."""
-        agreed_end = chain.agreed_end(partition.truth)
+        agreed_end = partition.image(sighting.broker).agreed_end(partition.truth)
         exposed = chain.between(agreed_end, sighting.high_watermark)
         lost = [mark for mark in exposed if partition.is_lost(mark, sighting.epoch)]
         if agreed_end == partition.truth.end:
@@ -259,7 +267,7 @@ class Ghost:
 
     def _on_died(self, partition: PartitionGhost, sighting: Died) -> None:
         image = partition.image(sighting.broker)
-        image.has_role = False
+        image.has_role, image.log_start = False, 0
         before, image.chain = image.chain, Chain(sighting.marks, sighting.start)
         if image.chain.end < before.end:
             held = image.chain.end
@@ -287,7 +295,7 @@ class Ghost:
         best = -1
         for broker in partition.isr:
             image = partition.image(broker)
-            held = image.chain.agreed_end(partition.truth)
+            held = image.agreed_end(partition.truth)
             if held >= partition.truth.end or image.lost_from is None or held < image.lost_from:
                 return
             best = max(best, held)

@@ -55,7 +55,7 @@ class InSyncHoldsCommitted(Checker):
         for member in sighting.isr:
             if member not in partition.isr:
                 image = partition.image(member)
-                held = image.chain.agreed_end(truth)
+                held = image.agreed_end(truth)
                 missing = truth.between(held, truth.end)
                 if missing and not all(self._may_lack(partition, image, mark) for mark in missing):
                     return (

@@ -24,7 +24,7 @@ class LeaderCompleteness(Checker):
         # A leader that takes over late, after another was elected, needs only what was committed at its election.
         if sighting.epoch != max(partition.elected, default=-1):
             required = min(required, partition.elected_end.get(sighting.epoch, required))
-        held = partition.image(sighting.broker).chain.agreed_end(partition.truth)
+        held = partition.image(sighting.broker).agreed_end(partition.truth)
         if held < required:
             return (
                 f"{partition.name}: leader {sighting.broker} of epoch {sighting.epoch} holds the committed "

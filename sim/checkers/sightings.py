@@ -158,6 +158,7 @@ class HighWatermark(NamedTuple):
     epoch: int
     high_watermark: int
     is_leader: bool
+    log_start_offset: int = 0
 
 
 class WaitedFor(NamedTuple):

@@ -116,6 +116,10 @@ class SimDisk:
         """Let every read and change at or below `path` raise EIO, in this life and later ones, until `mend`."""
         self._cache.faults.break_directory(path)
 
+    def breaks(self, path: str) -> bool:
+        """Whether every call at or below `path` fails now."""
+        return self._cache.faults.breaks(path)
+
     @property
     def is_broken(self) -> bool:
         """Whether any directory is broken now."""

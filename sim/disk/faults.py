@@ -90,6 +90,10 @@ class ArmedFaults:
     def is_broken(self) -> bool:
         return bool(self._broken)
 
+    def breaks(self, path: str) -> bool:
+        """Whether every call at or below `path` fails."""
+        return any(path == broken or path.startswith(f"{broken}/") for broken in self._broken)
+
     def arm(self, trigger: Trigger) -> None:
         assert trigger.countdown > 0, trigger
         self._triggers.append(trigger)
@@ -106,7 +110,7 @@ class ArmedFaults:
 
     def struck(self, verb: str, path: str) -> Trigger | None:
         """Returns the trigger that strikes this call, and removes it; every matching trigger counts the call."""
-        if any(path == broken or path.startswith(f"{broken}/") for broken in self._broken):
+        if self.breaks(path):
             return _EIO_ALWAYS
         struck = [trigger for trigger in self._triggers if trigger.strikes(verb, path)]
         if not struck:

@@ -181,6 +181,8 @@ class Witness:
         self._names[name] = topic_partition
         if is_compacted:
             self._logs.expect_compaction(name)
+            # Which records a deleted segment still had is not known: compaction may have taken the newest ones.
+            retention_ms = retention_bytes = None
         self._created[name] = Created(name, min_isr, flush_promised, retention_ms, retention_bytes)
         self.jury.see(self._created[name])
 
@@ -262,16 +264,21 @@ class Witness:
 
     def _on_high_watermark(self, node: Member, partition: str, values: Values) -> None:
         broker, epoch, is_leader = node.node_id, int(values["leader_epoch"]), values["role"] == "leader"
-        self.jury.see(HighWatermark(broker, partition, epoch, int(values["high_watermark"]), is_leader))
+        replica = self._replica(node, partition)
+        log_start_offset = replica.log.log_start_offset if replica is not None else 0
+        high_watermark = int(values["high_watermark"])
+        self.jury.see(HighWatermark(broker, partition, epoch, high_watermark, is_leader, log_start_offset))
         if is_leader:
             self._look_at_isr(node, partition, epoch)
         self._look_at_appends(node, partition)
 
+    def _replica(self, node: Member, partition: str) -> ReplicaView | None:
+        core = node.core
+        return core.replicas().get(self._names[partition]) if isinstance(core, HasReplicas) else None
+
     def _look_at_isr(self, node: Member, partition: str, epoch: int) -> None:
         """Show whom the leader of `epoch` waits for, unless its role has ended in the same step."""
-        replica = (
-            node.core.replicas().get(self._names[partition]) if isinstance(node.core, HasReplicas) else None
-        )
+        replica = self._replica(node, partition)
         if replica is not None and replica.leader_epoch == epoch and (isr := replica.maximal_isr):
             self.jury.see(WaitedFor(node.node_id, partition, epoch, isr))
 
@@ -342,8 +349,11 @@ class Witness:
                 continue
             reader = self._logs.reader(broker, partition)
             reader.power_lost()
-            start = reader.base_offset()
-            marks = self._logs.whole(broker, partition, reader.read_all(), start)
+            start, found = reader.base_offset(), reader.read_all()
+            # The step in which it died may have appended batches of which nobody was told.
+            end = self.jury.ghost.partition(partition).image(broker).chain.end
+            self._logs.remember(partition, reader, [mark for mark in found if mark.base_offset >= end])
+            marks = self._logs.whole(broker, partition, found, start)
             self.jury.see(Died(broker, partition, lost_power, marks, start))
 
     def _on_loaded(self, broker: int) -> None:
@@ -392,9 +402,7 @@ class Witness:
                 durable_on: tuple[int, ...] = ()
                 if acks == -1 and self.jury.ghost.partition(name).flush_promised:
                     durable_on = tuple(
-                        each
-                        for each in self._logs.brokers
-                        if self._logs.reader(each, name).durable_end() > answer.last_offset
+                        each for each in self._logs.brokers if self._keeps(each, name, answer.last_offset)
                     )
                 self.jury.see(
                     Acknowledged(
@@ -402,6 +410,11 @@ class Witness:
                         answer.leader_epoch,
                     )
                 )  # fmt: skip
+
+    def _keeps(self, broker: int, partition: str, offset: int) -> bool:
+        """Whether the broker's disk would keep the record through a power loss, or has deleted it for its age."""
+        reader = self._logs.reader(broker, partition)
+        return reader.durable_end() > offset or reader.base_offset() > offset
 
     def _on_fetched(self, broker: int, request: FetchRequest, body: FetchResponse) -> None:
         for asked, answer in zip(request.partitions, body.partitions, strict=False):

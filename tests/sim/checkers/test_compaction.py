@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from cluster.core.broker.broker import Broker
+from cluster.core.messages import TopicPartition
 from sim.checkers.chain import Chain, Mark, marks_of
 from sim.disk import SimDisk
 from sim.disk.life import Life
-from sim.run import Verdict, run_scenario
+from sim.run import Run, Verdict, run_scenario
 from sim.scenario.model import parse_scenario
 from sim.witness.compacted import CompactedPartition
 from sim.witness.log_reader import DiskEye, LogReader
@@ -157,3 +159,30 @@ def test_a_log_may_be_compacted_to_its_end_between_two_appends() -> None:
     text = SCENARIO.read_text().replace("cluster:", "cluster:\n  brokers: 4")
     result = run_scenario(parse_scenario(text), 1)
     assert result.verdict is Verdict.HELD, result.violations
+
+
+ALONE = """\
+scenario: died-in-a-step
+duration: 6s
+cluster: {brokers: 1}
+topics:
+  t: {replicas: 1, config: {cleanup.policy: compact}}
+producers:
+  - {topic: t, rate: 20/s, keys: 3}
+"""
+
+
+def test_a_batch_of_the_step_in_which_a_broker_died_was_written_there() -> None:
+    run = Run(parse_scenario(ALONE), 1)
+    run.begin()
+    run.world.run_to(3_000_000)
+    node = run.cluster.brokers[1]
+    assert isinstance(node.core, Broker)
+    log = node.core.replicas()[TopicPartition("t", 0)].log
+    # The step appends and dies: nobody is told of the batch.
+    log.append_as_leader(build_batch([Record(0, 5, b"k0", b"last")]), leader_epoch=0, now_ms=5)
+    node.crash()
+    node.start()
+    run.world.run_to(4_000_000)
+    assert run.jury.violations == []
+    assert run.jury.ghost.partition("t-0").image(1).chain.end > 10

@@ -66,3 +66,12 @@ def test_the_ghost_of_a_deleted_topic_leaves_nothing_to_the_next() -> None:
         present = ghost.partition("t-0")
         assert (present.name, present.leader, present.epoch) == (name, -1, -1)
     assert first.leader == 1
+
+
+def test_what_only_a_later_answer_proved_binds_while_its_topic_has_had_one_life() -> None:
+    lives = TopicLives()
+    lives.begin("t", OLD)
+    assert lives.was_acknowledged_by_present("t-0", "unnamed")
+    lives.end("t")
+    lives.begin("t", NEW)
+    assert not lives.was_acknowledged_by_present("t-0", "unnamed")

@@ -88,3 +88,11 @@ def test_a_broken_directory_answers_with_eio_until_it_is_mended_also_in_the_next
     assert eye.open("two/a", OpenMode.READ).read_at(0, 3) == b"abc"
     disk.mend()
     assert life.open("two/a", OpenMode.READ).read_at(0, 3) == b"abc"
+
+
+def test_a_broker_whose_only_directory_fails_stops_and_comes_back_when_it_is_mended() -> None:
+    text = SMALL.replace("cluster: {directories: 2}\n", "").replace("directory: 2", "directory: 1")
+    result = run_scenario(parse_scenario(text), 1)
+    assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
+    assert any("broker-1     has stopped: data: " in line for line in result.story)
+    assert any("start broker-1 again" in line for line in result.story)
