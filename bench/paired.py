@@ -1,8 +1,8 @@
 """Compares this checkout with another commit: three nodes, acks=all, in processes of each that take turns.
 
 `python -m bench paired --before REV [--batch-bytes N] [--rounds N] [--blocking]`. Each round starts a cluster and a
-client with the code of the one, loads it, ends it, and does the same with the other. On a machine with other work the
-CPU time of a batch, of all processes together, is steadier than the batches a second.
+client with the code of each, and loads them in short turns. On a machine with other work the CPU time of a batch, of
+all processes together, is steadier than the batches a second.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ import statistics
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.children import Nodes, code_of
 from bench.cluster import BATCH_BYTES, ROOT, ROUNDS, WARM_UP_S, System, Turn, load
 from bench.table import Line
 
-ROUND_S = 4.0
+TURN_S = 0.5
+# An even number, so that each is first as often as the other.
+TURNS = 8
 # Not slower than before: what is below this is noise on a machine of two cores.
 MARK = 0.97
 
@@ -37,7 +39,7 @@ def run(arguments: Sequence[str]) -> list[Line]:
         for number in range(given.rounds):
             # Each is first in every second round.
             trees = (before, ROOT) if number % 2 == 0 else (ROOT, before)
-            turns = {tree: measured(tree, given.batch_bytes, given.blocking) for tree in trees}
+            turns = measured(trees, given.batch_bytes, given.blocking)
             pairs.append((turns[before], turns[ROOT]))
     return _lines(given.before, pairs)
 
@@ -58,17 +60,32 @@ def _git(*arguments: str) -> None:
     subprocess.run(["git", "-C", str(ROOT), *arguments], check=True, capture_output=True)
 
 
-def measured(tree: Path, batch_bytes: int, blocking: bool) -> Turn:
-    """Starts a cluster and a producer with the code of `tree`, warms them up, and returns one turn of theirs."""
-    with (
-        tempfile.TemporaryDirectory(prefix="replog-bench-") as directory,
-        Nodes(Path(directory, "data"), env=code_of(tree)) as nodes,
-        load(nodes, batch_bytes, tree=tree, blocking=blocking) as client,
-    ):
-        client.read()
-        system = System(client=client, pids=nodes.pids)
-        system.turn(WARM_UP_S)
-        return system.turn(ROUND_S)
+def measured(trees: Sequence[Path], batch_bytes: int, blocking: bool) -> dict[Path, Turn]:
+    """Starts a cluster and a producer with the code of each tree, and loads them in turns; returns what each showed."""
+    with ExitStack() as stack:
+        systems = {tree: _started(stack, tree, batch_bytes, blocking) for tree in trees}
+        for system in systems.values():
+            system.turn(WARM_UP_S)
+        turns: dict[Path, list[Turn]] = {tree: [] for tree in trees}
+        # Other work on the machine comes and goes: short turns let it meet both alike.
+        for tree in [*trees, *reversed(trees)] * (TURNS // 2):
+            turns[tree].append(systems[tree].turn(TURN_S))
+        return {tree: _combined(found) for tree, found in turns.items()}
+
+
+def _started(stack: ExitStack, tree: Path, batch_bytes: int, blocking: bool) -> System:
+    directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="replog-bench-"))
+    nodes = stack.enter_context(Nodes(Path(directory, "data"), env=code_of(tree)))
+    client = stack.enter_context(load(nodes, batch_bytes, tree=tree, blocking=blocking))
+    client.read()
+    return System(client=client, pids=nodes.pids)
+
+
+def _combined(turns: Sequence[Turn]) -> Turn:
+    """Returns several turns of the same length as one."""
+    batches = sum(turn.per_s for turn in turns)
+    cpu_us = sum(turn.per_s * turn.cpu_us for turn in turns) / batches
+    return Turn(per_s=batches / len(turns), cpu_us=cpu_us)
 
 
 def _lines(revision: str, pairs: Sequence[tuple[Turn, Turn]]) -> list[Line]:
