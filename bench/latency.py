@@ -33,7 +33,7 @@ NODES = 3
 # The slowest batches that the second column of the profile is made of.
 SLOW_SHARE = 0.02
 SPANS = (
-    "client: record, batch, request",
+    "client: record, wait for a place in flight, request",
     "gRPC and network: client to leader",
     "leader: request, wait for its turn, checks",
     "leader: append",
