@@ -137,9 +137,10 @@ class Site:
         ghost = Ghost()
         self.jury = Jury(ghost, all_checkers(ghost), now_us=lambda: 0, on_violation=lambda found: None)
         self.topics: list[tuple[str, str | None]] = []
+        self.fail_over = FailOver(session_timeout_us=1_800_000, heartbeat_us=400_000)
         self.log = ControllerLog(
             self.jury, self.disk, "c", {"t-0"}, lambda name, topic_id: self.topics.append((name, topic_id)),
-            FailOver(session_timeout_us=1_800_000, heartbeat_us=400_000),
+            self.fail_over,
         )  # fmt: skip
 
     def write(self, *decisions: list[MetadataRecord], durably: bool = True) -> None:
@@ -225,6 +226,19 @@ def test_a_broker_is_unfenced_after_it_has_read_its_registration() -> None:
         request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=0, metadata_offset=offset)
         site.log.on_answer(request, BrokerHeartbeatResponse(is_fenced=False))
     assert site.found == ["broker-lives"]
+
+
+def test_each_heartbeat_that_is_answered_is_a_sign_of_life() -> None:
+    site = started()
+    site.write([PartitionChangeRecord(topic="t", partition=0, leader=-1)])
+    partitions, elected_at = {"t-0": site.jury.ghost.partition("t-0")}, site.log.elected_at
+    overdue: list[str] = []
+    for now_us in range(0, 4_000_000, 400_000):
+        site.jury.now_us = lambda at_us=now_us: at_us  # type: ignore[misc]
+        request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=0, metadata_offset=7)
+        site.log.on_answer(request, BrokerHeartbeatResponse(is_fenced=False))
+        overdue += site.fail_over.look(partitions, elected_at, (1, 2), now_us)
+    assert overdue == ["t-0: no leader since 0 s, although in-sync broker 1 could lead"]
 
 
 def test_an_accepted_proposal_is_compared_with_the_log() -> None:
