@@ -11,7 +11,9 @@ from cluster.core.replica.leader import Leader
 from cluster.core.replica.leader_appends import LeaderAppends
 from cluster.core.replica.progress import FollowerProgress
 from sim.bugs.client_bugs import CLIENT_BUGS
+from sim.bugs.controller_bugs import CONTROLLER_BUGS
 from sim.bugs.planting import Bug, Replacement
+from sim.bugs.replica_bugs import REPLICA_BUGS
 from storage.log import PartitionLog
 from storage.segment import LogSegment
 
@@ -168,6 +170,8 @@ CATALOGUE: tuple[Bug, ...] = (
         found_by="cut-leader-acks-1",
     ),
     *CLIENT_BUGS,
+    *CONTROLLER_BUGS,
+    *REPLICA_BUGS,
     Bug(
         name="fetch-waits-as-asked",
         story="A fetch waits as long as its client asks for, whatever the broker's own limit is (C8).",

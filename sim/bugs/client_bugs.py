@@ -12,6 +12,7 @@ from cluster.core.client.fetched_records import FetchedRecords
 from cluster.core.client.partition_queue import PartitionQueue
 from cluster.core.errors import ErrorCode
 from sim.bugs.planting import Bug, Replacement
+from storage.batch import Record, RecordBatch
 
 Original = Callable[..., Any]
 
@@ -71,6 +72,24 @@ def _drops_first(original: Original) -> Original:
     return read_fetched
 
 
+def _keeps_what_is_below(original: Original) -> Original:
+    def visible(batch: RecordBatch, position: int, high_watermark: int) -> list[Record]:
+        return list(original(batch, batch.base_offset, high_watermark))
+
+    return visible
+
+
+def _puts_last(original: Original) -> Original:
+    def put_back(queue: PartitionQueue, batch: ProducerBatch) -> None:
+        queue.queue.append(batch)
+
+    return put_back
+
+
+def _never_expires(original: Original) -> Original:
+    return lambda *arguments: []
+
+
 CLIENT_BUGS: tuple[Bug, ...] = (
     Bug(
         name="producer-counts-unanswered-only",
@@ -128,5 +147,26 @@ CLIENT_BUGS: tuple[Bug, ...] = (
         story="A consumer drops the first record where an answer has several batches.",
         replacements=(Replacement(target="cluster.core.client.consumer:read_fetched", make=_drops_first),),
         found_by="leader-crash",
+    ),
+    Bug(
+        name="consumer-reads-again",
+        story="A consumer returns the records of a batch that are below its position too.",
+        replacements=(
+            Replacement(target="cluster.core.client.fetched_records:_visible", make=_keeps_what_is_below),
+        ),
+    ),
+    Bug(
+        name="producer-puts-back-last",
+        story="A batch that is sent again is queued after those that were sent after it.",
+        replacements=(Replacement(target=f"{_QUEUE}.put_back", make=_puts_last),),
+        found_by="too-few-in-sync",
+    ),
+    Bug(
+        name="producer-never-gives-up",
+        story="A producer forgets delivery.timeout.ms.",
+        replacements=(
+            Replacement(target="cluster.core.client.producer:ProducerCore._expire", make=_never_expires),
+        ),
+        found_by="too-few-in-sync",
     ),
 )

@@ -46,7 +46,10 @@ _QUESTIONS: Mapping[str, tuple[bool, str]] = {
 
 
 # The scenarios that find them; the others are noticed by `tests/cluster/test_fencing.py`.
-_FOUND_BY: Mapping[str, str] = {"check_topic_id": "recreated-topic"}
+_FOUND_BY: Mapping[str, str] = {
+    "check_topic_id": "recreated-topic",
+    "is_same_life": "late-isr-proposal",
+}
 
 
 def _admits_all(original: Original) -> Original:

@@ -1,0 +1,85 @@
+"""Bugs in what the controller decides: each removes one rule of elections, the ISR or the lives of brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sim.bugs.planting import Bug, Make, Replacement
+
+Original = Callable[..., Any]
+
+_CONTROLLER = "cluster.core.controller"
+_PARTITIONS = f"{_CONTROLLER}.partitions:PartitionControl"
+
+
+def _says(answer: object) -> Make:
+    return lambda original: lambda *arguments, **named: answer
+
+
+def _in_isr_only(original: Original) -> Original:
+    def is_valid_leader(
+        election: object, replica: int, isr: tuple[int, ...], is_active: Callable[[int], bool]
+    ) -> bool:
+        return replica in isr
+
+    return is_valid_leader
+
+
+def _bug(name: str, story: str, target: str, make: Make, found_by: str) -> Bug:
+    return Bug(
+        name=name, story=story, replacements=(Replacement(target=target, make=make),), found_by=found_by
+    )
+
+
+CONTROLLER_BUGS: tuple[Bug, ...] = (
+    _bug(
+        "controller-elects-uncleanly",
+        "A broker from outside the ISR is elected in every topic, whatever the topic allows.",
+        f"{_PARTITIONS}.allows_unclean_election",
+        _says(True),
+        "unclean-election",
+    ),
+    _bug(
+        "controller-elects-inactive",
+        "A member of the ISR is elected although it is fenced.",
+        f"{_CONTROLLER}.elections:LeaderElection.is_valid_leader",
+        _in_isr_only,
+        "unclean-election",
+    ),
+    _bug(
+        "controller-keeps-fenced-members",
+        "A broker that is fenced stays leader and in every ISR (KIP-841).",
+        f"{_PARTITIONS}.records_for_leaving",
+        _says([]),
+        "leader-crash",
+    ),
+    _bug(
+        "controller-admits-any-member",
+        "A proposed ISR may have a member that is fenced or in another life (KIP-841, KIP-903).",
+        f"{_PARTITIONS}.check_members_eligible",
+        _says(None),
+        "late-isr-proposal",
+    ),
+    _bug(
+        "controller-elects-none-for-arrivals",
+        "A broker that comes back leads nothing, although a partition without a leader waits for it.",
+        f"{_PARTITIONS}.records_for_arriving",
+        _says([]),
+        "unclean-election",
+    ),
+    _bug(
+        "controller-never-fences",
+        "The session of a silent broker never expires.",
+        f"{_CONTROLLER}.sessions:Sessions.longest_silent",
+        _says(None),
+        "leader-crash",
+    ),
+    _bug(
+        "controller-answers-before-flush",
+        "A decision is answered before it is on the disk (CTL-3).",
+        f"{_CONTROLLER}.controller:Controller.is_committed",
+        _says(True),
+        "leader-crash",
+    ),
+)

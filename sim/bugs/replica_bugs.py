@@ -1,0 +1,114 @@
+"""Bugs in what leaders and followers do: each removes one rule of roles, the ISR, fetches or truncation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cluster.core.messages import EpochEnd, FetchPartitionResponse
+from cluster.core.replica.fetcher import Fetchers
+from cluster.core.replica.isr import PendingIsr
+from cluster.core.replica.leader import Leader
+from cluster.core.replica.produce import Outcome, ProduceHandler, Waiting
+from cluster.core.replica.replica import Replica
+from sim.bugs.planting import Bug, Make, Replacement
+from storage.log import PartitionLog
+
+Original = Callable[..., Any]
+
+_REPLICA = "cluster.core.replica"
+
+
+def _says(answer: object) -> Make:
+    return lambda original: lambda *arguments, **named: answer
+
+
+def _takes_silence_for_refusal(original: Original) -> Original:
+    def retry_later(
+        changes: object, now_ms: int, replica: Replica, leader: Leader, proposal: PendingIsr
+    ) -> None:
+        if leader.isr is proposal:
+            leader.revert_proposal()
+
+    return retry_later
+
+
+def _answers_after_the_end(original: Original) -> Original:
+    def outcome_of(handler: ProduceHandler, acks: int, waiting: Waiting) -> Outcome:
+        replica = handler._context.replicas.get(waiting.success.topic_partition)
+        is_over = handler.has_lost_leadership(replica, waiting)
+        return waiting.success if is_over else original(handler, acks, waiting)
+
+    return outcome_of
+
+
+def _own_end(original: Original) -> Original:
+    def truncation_point(strategy: object, log: PartitionLog, diverging: EpochEnd) -> int:
+        return log.reads.end_offset_for_epoch(diverging.epoch)[1]
+
+    return truncation_point
+
+
+def _takes_high_watermark_first(original: Original) -> Original:
+    def on_diverging(
+        fetchers: Fetchers, now_ms: int, replica: Replica, answer: FetchPartitionResponse
+    ) -> None:
+        fetchers.adopt_high_watermark(replica, answer.high_watermark)
+        original(fetchers, now_ms, replica, answer)
+
+    return on_diverging
+
+
+def _bug(name: str, story: str, target: str, make: Make, found_by: str) -> Bug:
+    return Bug(
+        name=name,
+        story=story,
+        replacements=(Replacement(target=f"{_REPLICA}.{target}", make=make),),
+        found_by=found_by,
+    )
+
+
+REPLICA_BUGS: tuple[Bug, ...] = (
+    _bug(
+        "leader-commits-below-min-isr",
+        "The high watermark rises although too few replicas are in sync (KAFKA-15583).",
+        "leader:Leader.is_under_min_isr",
+        _says(False),
+        "too-few-in-sync",
+    ),
+    _bug(
+        "leader-takes-silence-for-refusal",
+        "A proposal whose answer is lost is withdrawn, although the controller may have accepted it (ISR-6).",
+        "isr_changes:IsrChanges._retry_later",
+        _takes_silence_for_refusal,
+        "lost-isr-answer",
+    ),
+    _bug(
+        "leader-notes-no-epoch-start",
+        "A leader does not note where its epoch starts (KAFKA-7415).",
+        "roles:Roles.begin_leader_epoch",
+        _says(None),
+        "leader-crash",
+    ),
+    _bug(
+        "leader-answers-after-its-epoch",
+        "A produce request that waits is acknowledged when its leader epoch ends (KAFKA-1148).",
+        "produce:ProduceHandler.outcome_of",
+        _answers_after_the_end,
+        "bad-network",
+    ),
+    _bug(
+        "follower-truncates-to-its-own-end",
+        "A follower cuts to the end that it knows of an epoch, also where the leader's is lower.",
+        "truncation:InFetchTruncation.truncation_point",
+        _own_end,
+        "divergence-truncation",
+    ),
+    _bug(
+        "follower-takes-high-watermark-first",
+        "A follower raises its high watermark before it truncates (KAFKA-14704).",
+        "fetcher:Fetchers.on_diverging",
+        _takes_high_watermark_first,
+        "divergence-truncation",
+    ),
+)
