@@ -9,7 +9,7 @@ from cluster.core.messages import EpochEnd, FetchPartitionResponse
 from cluster.core.replica.fetcher import Fetchers
 from cluster.core.replica.isr import PendingIsr
 from cluster.core.replica.leader import Leader
-from cluster.core.replica.produce import Outcome, ProduceHandler, Waiting
+from cluster.core.replica.leader_appends import LeaderAppends, Outcome, WaitingAppend
 from cluster.core.replica.replica import Replica
 from sim.bugs.planting import Bug, Make, Replacement
 from storage.log import PartitionLog
@@ -34,10 +34,12 @@ def _takes_silence_for_refusal(original: Original) -> Original:
 
 
 def _answers_after_the_end(original: Original) -> Original:
-    def outcome_of(handler: ProduceHandler, acks: int, waiting: Waiting) -> Outcome:
-        replica = handler._context.replicas.get(waiting.success.topic_partition)
-        is_over = handler.has_lost_leadership(replica, waiting)
-        return waiting.success if is_over else original(handler, acks, waiting)
+    def outcome_of(appends: LeaderAppends, waiting: WaitingAppend) -> Outcome | None:
+        replica = appends._context.replicas.get(waiting.appended.topic_partition)
+        if appends.has_lost_leadership(replica, waiting):
+            return waiting.appended
+        outcome: Outcome | None = original(appends, waiting)
+        return outcome
 
     return outcome_of
 
@@ -93,7 +95,7 @@ REPLICA_BUGS: tuple[Bug, ...] = (
     _bug(
         "leader-answers-after-its-epoch",
         "A produce request that waits is acknowledged when its leader epoch ends (KAFKA-1148).",
-        "produce:ProduceHandler.outcome_of",
+        "leader_appends:LeaderAppends.outcome_of",
         _answers_after_the_end,
         "bad-network",
     ),
