@@ -127,7 +127,9 @@ class ControllerLog:
     def on_answer(self, request: RequestBody, body: ResponseBody) -> None:
         """Judge an answer of the controller by the log as it is now (C3): it must not be ahead of it."""
         what: str | None = None
-        self.read_on()
+        # Most answers are to heartbeats, and to fetches for which there is nothing new.
+        if not isinstance(body, BrokerHeartbeatResponse) and not self._is_known(body):
+            self.read_on()
         match request, body:
             case (AlterPartitionRequest(), AlterPartitionResponse(error=ErrorCode.NONE)):
                 self._on_accepted(request, body)
@@ -147,6 +149,10 @@ class ControllerLog:
                     what = f"a topic of id {body.topic_id} was reported as created"
         if what is not None:
             self._jury.report(COMMITTED, f"{what}; durable are the offsets below {self._durable_end}")
+
+    def _is_known(self, body: ResponseBody) -> bool:
+        """Whether an answer to a fetch of metadata names no offset beyond those that were read."""
+        return isinstance(body, FetchMetadataResponse) and body.high_watermark <= self.replay.next_offset
 
     def _on_heartbeat(self, request: BrokerHeartbeatRequest, body: BrokerHeartbeatResponse) -> None:
         broker, offset = request.broker_id, request.metadata_offset

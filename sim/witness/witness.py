@@ -268,8 +268,6 @@ class Witness:
         log_start_offset = replica.log.log_start_offset if replica is not None else 0
         high_watermark = int(values["high_watermark"])
         self.jury.see(HighWatermark(broker, partition, epoch, high_watermark, is_leader, log_start_offset))
-        if is_leader:
-            self._look_at_isr(node, partition, epoch)
         self._look_at_appends(node, partition)
 
     def _replica(self, node: Member, partition: str) -> ReplicaView | None:
