@@ -148,7 +148,8 @@ class ProducerShell(ClientShell):
         self._config = ProducerConfig(
             acks=self._acks,
             enable_idempotence=model.idempotent if self._acks == -1 else None,
-            linger_ms=2,
+            linger_ms=model.linger // 1000,
+            batch_size=model.batch,
             request_timeout_ms=1_500,
             delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
             max_block_ms=DELIVERY_TIMEOUT_MS,

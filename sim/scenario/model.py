@@ -176,6 +176,10 @@ class ProducerModel(Strict):
         description="Kafka's max.in.flight.requests.per.connection; with 1, acknowledged records keep their order.",
     )
     size: Size = Field(default=parse_size("100 B"), description="The size of each record's value.")
+    linger: Duration = Field(
+        default=parse_duration("2ms"), description="How long a record waits for others of its batch."
+    )
+    batch: Size = Field(default=parse_size("16KiB"), description="The size of a batch that waits no longer.")
     keys: int = Field(
         default=0,
         ge=0,
