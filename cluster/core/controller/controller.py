@@ -90,8 +90,8 @@ class Controller:
         self._fetches = ParkedFetches(config.max_parked_fetches, config.max_fetch_wait_ms)
         # The flush that runs: its job, and the end offset (exclusive) that it makes durable.
         self._flushing: tuple[int, int] | None = None
-        # The snapshot that is written: its job.
-        self._snapshot_job: int | None = None
+        # The snapshot that is written: its job and its end offset.
+        self._snapshot: tuple[int, int] | None = None
         self._next_job = 0
         self._armed_ms: int | None = None
         self._is_closing = False
@@ -189,7 +189,7 @@ class Controller:
         match event:
             case Request():
                 return self._on_request(now_ms, event)
-            case JobDone(job=job) if job == self._snapshot_job:
+            case JobDone(job=job) if self._snapshot is not None and job == self._snapshot[0]:
                 return self._on_snapshot(now_ms, event)
             case JobDone():
                 return self._on_flushed(now_ms, event)
@@ -211,7 +211,7 @@ class Controller:
 
     def _maybe_close(self, now_ms: int) -> list[Effect]:
         """Ends the controller if nothing waits for the disk: answers observers, closes the log, releases the lock."""
-        if not self._changes.is_empty or self._flushing is not None or self._snapshot_job is not None:
+        if not self._changes.is_empty or self._flushing is not None or self._snapshot is not None:
             return []
         assert self.log.committed_offset == self.log.end_offset, (
             self.log.committed_offset,
@@ -367,22 +367,24 @@ class Controller:
     def _maybe_snapshot(self, now_ms: int) -> list[Effect]:
         """Starts a snapshot of what is committed if the log has grown enough since the last one."""
         most = self.config.metadata_log_max_record_bytes_between_snapshots
-        if self.log.bytes_since_snapshot < most or self._snapshot_job is not None or self._is_closing:
+        if self.log.bytes_since_snapshot < most or self._snapshot is not None or self._is_closing:
             return []
         image = self.image
         assert image.next_offset == self.log.committed_offset, (image.next_offset, self.log.committed_offset)
         self._next_job += 1
-        self._snapshot_job = self._next_job
+        self._snapshot = (self._next_job, image.next_offset)
         work = self.log.prepare_snapshot(records_of_image(image), image.next_offset, now_ms)
         return [RunJob(job=self._next_job, kind="snapshot", work=work)]
 
     def _on_snapshot(self, now_ms: int, done: JobDone) -> list[Effect]:
         """Notes the end of a snapshot. One that could not be written costs nothing: the log has it all."""
-        self._snapshot_job = None
-        reason = "" if done.error is None else str(done.error)
-        if reason:
-            logger.error("snapshot not written: reason=%s", reason)
-        effects: list[Effect] = [observe("metadata.snapshot_ended", reason=reason)]
+        assert self._snapshot is not None, done.job
+        end_offset, self._snapshot = self._snapshot[1], None
+        effects: list[Effect] = [observe("metadata.snapshot_written", end_offset=end_offset)]
+        if done.error is not None:
+            reason = str(done.error)
+            logger.error("snapshot not written: end_offset=%d reason=%s", end_offset, reason)
+            effects = [observe("metadata.snapshot_failed", end_offset=end_offset, reason=reason)]
         return [*effects, *self._maybe_close(now_ms)] if self._is_closing else effects
 
     def _commit(self) -> list[Effect]:

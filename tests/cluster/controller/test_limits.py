@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from cluster.core.controller.config import ControllerConfig
 from cluster.core.effects import Stop
 from cluster.core.errors import ErrorCode
@@ -14,6 +18,7 @@ from cluster.core.messages import (
     RegisterBrokerResponse,
 )
 from storage.batch import iterate_batches
+from storage.errors import ConfigError
 from tests.cluster.controller.setup import T0, ControllerBench
 
 # Two batches hold what one broker leads, or more.
@@ -23,6 +28,19 @@ MANY = 50
 
 def batches_from(bench: ControllerBench, offset: int) -> int:
     return len(list(iterate_batches(bench.controller.log.read(offset, 1 << 20))))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"metadata_max_batch_bytes": 4_095},
+        {"metadata_max_batch_bytes": (16 << 20) + 1},
+        {"metadata_log_max_record_bytes_between_snapshots": 0},
+    ],
+)
+def test_a_limit_of_the_metadata_log_that_cannot_work_is_refused(settings: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        replace(ControllerConfig(), **settings)  # type: ignore[arg-type]
 
 
 def test_c5_fetch_metadata_with_a_negative_size_is_answered() -> None:

@@ -97,9 +97,10 @@ def test_a_snapshot_that_is_not_whole_is_refused() -> None:
 
 def test_snapshots_are_written_as_the_log_grows_and_the_two_newest_are_kept() -> None:
     bench = rich()
-    ended = bench.observed("metadata.snapshot_ended")
-    assert len(ended) > 3 and not any(each["reason"] for each in ended)
-    assert len(snapshots(bench)) == 2
+    ends = [each["end_offset"] for each in bench.observed("metadata.snapshot_written")]
+    assert len(ends) > 3 and not bench.observed("metadata.snapshot_failed")
+    kept = [parse_snapshot_name(name) for name in snapshots(bench)]
+    assert [each[0] for each in kept if each is not None] == ends[-2:]
     assert not [name for name in eye(bench).list(LOG) if name.endswith(".tmp")]
 
 
@@ -157,8 +158,8 @@ def test_a_snapshot_that_cannot_be_written_costs_nothing() -> None:
     bench = ControllerBench(OFTEN).unfenced(1)
     effects = bench.finish(due_snapshot(bench), OSError(28, "No space left on device"))
     assert not any(isinstance(each, Stop) for each in effects)
-    (ended,) = bench.observed("metadata.snapshot_ended")
-    assert "No space" in str(ended["reason"])
+    (failed,) = bench.observed("metadata.snapshot_failed")
+    assert "No space" in str(failed["reason"])
     assert bench.create("after").error is ErrorCode.NONE
     image = bench.controller.image
     bench.crash_and_restart()
