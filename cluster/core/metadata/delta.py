@@ -34,6 +34,10 @@ from cluster.core.metadata.records import (
 from storage.errors import InvalidRecord, InvalidTopic
 from storage.topics import check_topic_name
 
+# The bounds of an int32, which most numbers have in messages and files.
+_MOST = (1 << 31) - 1
+_MOST_PORT = (1 << 16) - 1
+
 
 class _Misfit(Exception):
     """A record says something that cannot follow what the image has."""
@@ -42,15 +46,23 @@ class _Misfit(Exception):
 def _checked(partition: PartitionRegistration) -> PartitionRegistration:
     """Returns the partition as it is. Raises _Misfit for one that no broker could act on."""
     replicas, isr = partition.replicas, partition.isr
-    if not replicas or len(dict.fromkeys(replicas)) != len(replicas) or min(replicas) < 0:
+    if not replicas or len(dict.fromkeys(replicas)) != len(replicas):
         raise _Misfit(f"the replicas are {replicas}")
     if not isr or any(member not in replicas for member in isr):
         raise _Misfit(f"the in-sync replicas are {isr} of {replicas}")
     if partition.leader != NO_LEADER and partition.leader not in replicas:
         raise _Misfit(f"the leader is {partition.leader}, no replica of {replicas}")
-    if min(partition.leader_epoch, partition.partition_epoch, partition.topic_partition.partition) < 0:
-        raise _Misfit("a number is negative")
+    _check_numbers(
+        partition.topic_partition.partition, partition.leader_epoch, partition.partition_epoch, *replicas
+    )
     return partition
+
+
+def _check_numbers(*numbers: int) -> None:
+    """Raises _Misfit for a number that messages and files cannot carry."""
+    for number in numbers:
+        if not 0 <= number <= _MOST:
+            raise _Misfit(f"a number is {number}: must be 0 to {_MOST}")
 
 
 @final
@@ -135,6 +147,8 @@ class MetadataDelta:
                 known.topic = replace(known.topic, configs=record.configs)
                 self._configs[record.topic] = None
             case ProducerIdsRecord():
+                if not 0 <= record.next_producer_id < 1 << 63:
+                    raise _Misfit("there is no such producer id")
                 self._next_producer_id = record.next_producer_id
             case AbortTransactionRecord():
                 pass
@@ -142,6 +156,9 @@ class MetadataDelta:
                 assert_never(record)
 
     def _register(self, record: RegisterBrokerRecord | BrokerSnapshotRecord, *, broker_epoch: int) -> None:
+        _check_numbers(record.broker_id)
+        if not 0 <= record.port <= _MOST_PORT:
+            raise _Misfit(f"the port is {record.port}")
         self._brokers[record.broker_id] = BrokerRegistration(
             broker_id=record.broker_id,
             broker_epoch=broker_epoch,

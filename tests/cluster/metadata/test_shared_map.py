@@ -10,11 +10,11 @@ from cluster.core.metadata.shared_map import SharedMap
 
 CHANGES = st.lists(
     st.tuples(st.dictionaries(st.integers(0, 60), st.integers(), max_size=20), st.sets(st.integers(0, 60))),
-    max_size=12,
+    max_size=8,
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(CHANGES)
 def test_it_is_as_a_dict_after_every_change_and_the_ones_before_stay(
     changes: list[tuple[dict[int, int], set[int]]],

@@ -101,10 +101,12 @@ def test_krlog8_half_a_change_is_found() -> None:
     assert "metadata" in found_by(run(WIDE, bug="half-a-change-applies"))
 
 
+@pytest.mark.slow
 def test_krctl2_a_refused_change_that_stays_is_found() -> None:
     assert "no-failure" in found_by(run(REFUSED, bug="refused-change-stays-pending"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", ["metadata-committed-before-flush", "change-replayed-twice", "delta-skipped"])
 def test_a_mistake_in_the_metadata_is_found_by_its_checker(bug: str) -> None:
     assert "metadata" in found_by(run_scenario("leader-crash", 7, bug=bug))
