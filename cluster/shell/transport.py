@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast, final
 
@@ -17,12 +16,12 @@ import grpc
 import grpc.aio
 
 from cluster.core.connection.backoff import FIRST_BACKOFF_MS, MAX_BACKOFF_MS
+from cluster.core.connection.bootstrap import Bootstrap
 from cluster.core.connection.codec import Malformed
 from cluster.core.connection.outgoing import NEVER_MS, Answer, Ended, Outgoing, OutgoingStream
 from cluster.core.effects import BOOTSTRAP, Send
-from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
-from cluster.core.messages import FetchRequest, MetadataResponse, ProduceRequest, ResponseBody
+from cluster.core.messages import FetchRequest, ProduceRequest, ResponseBody
 from cluster.shell.streams import CODEC, MAX_MESSAGE_BYTES
 
 logger = logging.getLogger(__name__)
@@ -256,9 +255,8 @@ class Peers:
     def __init__(self, deliver: Deliver, *, bootstrap: Sequence[Address] = ()) -> None:
         self._deliver = deliver
         self._peers: dict[int, Peer] = {}
-        self._bootstrap = deque(bootstrap)
+        self._bootstrap = Bootstrap(bootstrap)
         self._bootstrap_peers: dict[Address, Peer] = {}
-        self._bootstrap_calls: dict[int, Address] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     def learn(self, node_id: int, host: str, port: int) -> None:
@@ -283,11 +281,9 @@ class Peers:
         peer.send(effect)
 
     def _bootstrap_peer(self, call: int) -> Peer | None:
-        if not self._bootstrap:
+        address = self._bootstrap.choose(call)
+        if address is None:
             return None
-        address = self._bootstrap[0]
-        assert call not in self._bootstrap_calls, (call, address)
-        self._bootstrap_calls[call] = address
         peer = self._bootstrap_peers.get(address)
         if peer is None:
             peer = self._bootstrap_peers[address] = Peer(address, self._on_bootstrap_answer)
@@ -295,10 +291,7 @@ class Peers:
         return peer
 
     def _on_bootstrap_answer(self, call: int, body: ResponseBody | TransportError) -> None:
-        """Delivers the answer. After a failure the next address is tried first: a broker may be starting for long."""
-        address = self._bootstrap_calls.pop(call)
-        if _has_failed(body) and self._bootstrap[0] == address:
-            self._bootstrap.rotate(-1)
+        self._bootstrap.on_answer(call, body)
         self._deliver(call, body)
 
     def _close_later(self, peer: Peer) -> None:
@@ -310,12 +303,6 @@ class Peers:
         for peer in (*self._peers.values(), *self._bootstrap_peers.values()):
             await peer.close("closed")
         await asyncio.gather(*self._closing)
-
-
-def _has_failed(body: ResponseBody | TransportError) -> bool:
-    if isinstance(body, MetadataResponse):
-        return body.error is not ErrorCode.NONE
-    return isinstance(body, TransportError)
 
 
 def _noted(body: Answer) -> Answer:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
+from cluster.core.connection.bootstrap import Bootstrap
 from cluster.core.connection.codec import OutOfBounds
 from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import (
@@ -83,7 +84,7 @@ Queued = tuple[Event, Exchange | tuple[int, int] | None]
 class Shell:
     """The common part of nodes and clients. `life_number` grows whenever a life begins or ends.
 
-    Where a core sends to `BOOTSTRAP`, the target is drawn from the nodes in `bootstrap`.
+    Where a core sends to `BOOTSTRAP`, the nodes in `bootstrap` are tried in turn, from a drawn one on.
     """
 
     def __init__(
@@ -96,14 +97,14 @@ class Shell:
         self.paused = False
         # When the last pause ended: what waited until then could not be answered.
         self.resumed_us = 0
-        self._bootstrap = bootstrap
         self.clock = clock if clock is not None else Clock(world)
         self.core: Core | None = None
         # Connections of earlier lives that their other sides were not told of yet.
         self._orphans: list[Connection] = []
         self.actor = Actor(world.draws, name)
         self._cost = Stream(world.draws, "handling", name)
-        self._pick = Stream(world.draws, "bootstrap", name)
+        first = world.draws.below(len(bootstrap), "bootstrap", name) if bootstrap else 0
+        self._addresses = (*bootstrap[first:], *bootstrap[:first])
         self._begin_memory()
         network.join(self)
         self._actions: dict[type, Callable[..., None]] = {
@@ -131,6 +132,7 @@ class Shell:
         self._timers = Timers(self.world, self.actor, self._on_timer)
         self._dialer = Dialer(self, self.world, self.network, self.actor)
         self._listener = Listener(self, self.network)
+        self._bootstrap = Bootstrap(self._addresses)
         # The requests that the core has not answered, with what takes the answer.
         self._inbound: dict[int, tuple[Exchange, Callable[[ResponseBody], None]]] = {}
         self._next_inbound = 1
@@ -208,6 +210,7 @@ class Shell:
         """Receives the answer to a call of the core; one to a life that has just ended is dropped."""
         if self.core is None:
             return
+        self._bootstrap.on_answer(call, body)
         self._inbox.append((Response(call=call, body=body), (source, sent_us)))
         self._go_on()
 
@@ -318,7 +321,9 @@ class Shell:
     def _send(self, effect: Send) -> None:
         target = effect.to
         if target == BOOTSTRAP:
-            target = self._bootstrap[self._pick.below(len(self._bootstrap))]
+            chosen = self._bootstrap.choose(effect.call)
+            assert chosen is not None, f"{self.name} has no address"
+            target = chosen
         self._dialer.send(effect, target)
 
     def _reply(self, effect: Reply) -> None:

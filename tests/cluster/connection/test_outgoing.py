@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from cluster.core.connection.backoff import FIRST_BACKOFF_MS, MAX_BACKOFF_MS, Backoff
+from cluster.core.connection.bootstrap import Bootstrap
 from cluster.core.connection.codec import Malformed, StreamRequest
 from cluster.core.connection.merging import MERGE_BYTES, MERGE_PAIRS
 from cluster.core.connection.outgoing import NEVER_MS, Outgoing, OutgoingStream
+from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
 from cluster.core.messages import MetadataRequest, MetadataResponse
 from cluster.shell.streams import CODEC, CONSUMER_FETCH, PRODUCE, REPLICA_FETCH
@@ -143,6 +145,21 @@ def test_the_time_out_of_a_unary_call_ends_that_call_alone() -> None:
     assert calls.on_frame(1, answer) is None
     assert calls.on_frame(2, answer) == MetadataResponse(cluster_id="c")
     assert calls.in_flight == 0 and calls.fail(2, "late") is None
+
+
+def test_the_next_bootstrap_address_is_tried_after_a_failure_of_the_first() -> None:
+    addresses = Bootstrap(["a", "b"])
+    assert [addresses.choose(call) for call in (1, 2)] == ["a", "a"]
+    addresses.on_answer(1, MetadataResponse())
+    assert addresses.choose(3) == "a"
+    addresses.on_answer(2, TransportError(reason="connection refused"))
+    # The third call went to an address that has been left since.
+    addresses.on_answer(3, TransportError(reason="connection refused"))
+    assert addresses.choose(4) == "b"
+    addresses.on_answer(4, MetadataResponse(error=ErrorCode.BROKER_NOT_AVAILABLE))
+    assert addresses.choose(5) == "a"
+    addresses.on_answer(99, TransportError(reason="of a call to a known node"))
+    assert Bootstrap([]).choose(1) is None
 
 
 def test_unary_answers_come_in_any_order() -> None:
