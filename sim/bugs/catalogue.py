@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cluster.core.messages import NO_EPOCH, FetchRequest
+from cluster.core.messages import NO_EPOCH
+from cluster.core.replica.fetch import ParkedFetch
 from cluster.core.replica.isr import PendingShrinkIsr, committed_isr
 from cluster.core.replica.leader import Leader
 from cluster.core.replica.leader_appends import LeaderAppends
@@ -94,10 +95,12 @@ def _never_above_a_segment(original: Original) -> Original:
 
 
 def _as_asked(original: Original) -> Original:
-    def longest_wait_ms(handler: object, request: FetchRequest) -> int:
-        return request.max_wait_ms
+    def park(purgatory: object, operation: object, watched: object, deadline_ms: int) -> int:
+        if isinstance(operation, ParkedFetch):
+            deadline_ms += operation.request.max_wait_ms
+        return int(original(purgatory, operation, watched, deadline_ms))
 
-    return longest_wait_ms
+    return park
 
 
 CATALOGUE: tuple[Bug, ...] = (
@@ -174,10 +177,8 @@ CATALOGUE: tuple[Bug, ...] = (
     *REPLICA_BUGS,
     Bug(
         name="fetch-waits-as-asked",
-        story="A fetch waits as long as its client asks for, whatever the broker's own limit is (C8).",
-        replacements=(
-            Replacement(target="cluster.core.replica.fetch:FetchHandler.longest_wait_ms", make=_as_asked),
-        ),
+        story="A fetch waits beyond the broker's own limit, for as long as its client asks (C8).",
+        replacements=(Replacement(target="cluster.core.replica.purgatory:Purgatory.park", make=_as_asked),),
     ),
     Bug(
         name="fetch-outlives-its-client",

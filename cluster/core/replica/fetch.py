@@ -89,11 +89,8 @@ class FetchHandler:
             return
         operation = ParkedFetch(call=call, request=request, views=self._views(request), parked=parked)
         watched = [asked.topic_partition for asked in request.partitions]
-        parked[call] = self.purgatory.park(operation, watched, now_ms + self.longest_wait_ms(request))
-
-    def longest_wait_ms(self, request: FetchRequest) -> int:
-        """Returns how long a fetch may wait: no longer than the broker's own limit, whatever it asks for."""
-        return min(request.max_wait_ms, self._context.config.max_fetch_wait_ms)
+        wait_ms = min(request.max_wait_ms, self._context.config.max_fetch_wait_ms)
+        parked[call] = self.purgatory.park(operation, watched, now_ms + wait_ms)
 
     def parked_beside(self, request: FetchRequest) -> dict[int, int]:
         """Returns the parked fetches that share their room with this one.
