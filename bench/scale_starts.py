@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -106,7 +108,78 @@ def unclean_transactions(size: int, root: Path) -> Callable[[], float]:
     return _start(directory, clean=False)
 
 
+def _write_producers(directory: Path, count: int) -> None:
+    """Write a log of one batch for each of `count` producers, with a snapshot of all as an orderly stop leaves it."""
+    directory.mkdir()
+    with (directory / f"{0:020d}.log").open("wb") as file:
+        for offset in range(count):
+            file.write(one_record(offset, producer_id=offset, sequence=7))
+    PartitionLog.open(
+        OsFileSystem(), str(directory), CONFIG, clean=False, now_ms=FIRST_TIMESTAMP, recalls_batches=True
+    ).close()
+
+
+def clean_producers(size: int, root: Path) -> Callable[[], float]:
+    _write_producers(root / "t-0", size)
+    return _start(root / "t-0", clean=True)
+
+
+def unclean_producers(size: int, root: Path) -> Callable[[], float]:
+    _write_producers(root / "t-0", size)
+    return _start(root / "t-0", clean=False)
+
+
+_GROWTH: Final = """
+import sys
+from pathlib import Path
+from bench.scale_starts import open_log
+peak = lambda: int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+before = peak()
+log = open_log(Path(sys.argv[1]), clean=True)
+print(peak() - before)
+"""
+
+
+def producers_memory(size: int, root: Path) -> Callable[[], float]:
+    """The greatest memory of a clean start, in a process of its own, in MiB."""
+    _write_producers(root / "t-0", size)
+    command = [sys.executable, "-c", _GROWTH, str(root / "t-0")]
+
+    def once() -> float:
+        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) / 1024
+
+    return once
+
+
 ROWS: Final = [
+    Row(
+        name="clean-producers",
+        what="a clean start with n producers",
+        sizes=(25_000, 50_000, 100_000, 200_000),
+        most=LINEAR,
+        prepare=clean_producers,
+        most_share=0.5,
+        rounds=3,
+    ),
+    Row(
+        name="unclean-producers",
+        what="an unclean start with n producers",
+        sizes=(25_000, 50_000, 100_000, 200_000),
+        most=LINEAR,
+        prepare=unclean_producers,
+        most_share=0.5,
+        rounds=3,
+    ),
+    Row(
+        name="producers-memory",
+        what="the memory of a clean start with n producers",
+        sizes=(25_000, 50_000, 100_000, 200_000),
+        most=LINEAR,
+        prepare=producers_memory,
+        unit="MiB",
+        most_share=0.5,
+        rounds=1,
+    ),
     Row(
         name="unclean-segments",
         what="an unclean start with n segments",

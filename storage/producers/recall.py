@@ -38,22 +38,22 @@ def recall_batches(producers: ProducerStateManager, segments: LogSegments, *, lo
     }
     if not wanted:
         return
-    found: dict[int, list[CachedBatch]] = {producer_id: [] for producer_id in wanted}
+    found: dict[int, list[CachedBatch]] = {}
     try:
         for segment, position in _look_back(segments):
             for batch in segment.records.batches(position):
                 entry = wanted.get(batch.producer_id)
                 if entry is not None and _is_of(entry, batch) and batch.base_offset >= log_start_offset:
-                    found[batch.producer_id].append(_cached(batch))
+                    found.setdefault(batch.producer_id, []).append(_cached(batch))
     except StorageError as error:
         logger.warning("producers' last batches not recalled: reason=%s", error)
         return
-    for producer_id, entry in wanted.items():
-        _prepend(entry, found[producer_id])
+    for producer_id, batches in found.items():
+        _prepend(wanted[producer_id], batches)
 
 
 def _is_incomplete(entry: ProducerStateEntry) -> bool:
-    return 0 < len(entry.batch_metadata) < BATCHES_KEPT and entry.first_sequence > 0
+    return 0 < len(entry.batches) + len(entry.recalled) < BATCHES_KEPT and entry.first_sequence > 0
 
 
 def _is_of(entry: ProducerStateEntry, batch: RecordBatch) -> bool:

@@ -21,6 +21,8 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable
+from itertools import starmap
+from operator import attrgetter
 
 from storage.codec.crc32c import crc32c
 from storage.disk.filesystem import FileSystem, OpenMode, join
@@ -38,6 +40,8 @@ _CRC_COVERS_FROM = 6
 _LARGE_BYTES = 1 << 20
 _NAME = re.compile(r"([0-9]{20,})\.snapshot", re.ASCII)
 _NONE = -1
+# Last sequence, last offset, offset delta, timestamp of a producer whose batches are not known.
+_NO_BATCH = (-1, -1, 0, -1)
 
 assert _FRAME.size == 10 and _ENTRY.size == 46
 
@@ -61,21 +65,32 @@ def list_snapshots(file_system: FileSystem, directory: str) -> list[int]:
 
 def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
     """The file's bytes, with the entries by ascending producer id."""
-    packed = [
-        _ENTRY.pack(
+    ordered = sorted(entries, key=attrgetter("producer_id"))
+    content = bytearray(_FRAME.size + len(ordered) * _ENTRY.size)
+    pack, at = _ENTRY.pack_into, _FRAME.size
+    for entry in ordered:
+        # Read directly: a property for each field would double the time of a stop with many producers.
+        last_sequence, last_offset, delta, _ = entry.batches[-1] if entry.batches else _NO_BATCH
+        first_offset = entry.transaction_first_offset
+        pack(
+            content,
+            at,
             entry.producer_id,
             entry.producer_epoch,
-            entry.last_sequence,
-            entry.last_offset,
-            entry.last_offset_delta,
+            last_sequence,
+            last_offset,
+            delta,
             entry.last_timestamp,
             entry.coordinator_epoch,
-            _NONE if entry.transaction_first_offset is None else entry.transaction_first_offset,
+            _NONE if first_offset is None else first_offset,
         )
-        for entry in sorted(entries, key=lambda entry: entry.producer_id)
-    ]
-    body = _COUNT.pack(len(packed)) + b"".join(packed)
-    return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
+        at += _ENTRY.size
+    _FRAME.pack_into(content, 0, SNAPSHOT_VERSION, 0, len(ordered))
+    with memoryview(content) as view, view[_CRC_COVERS_FROM:] as covered:
+        checksum = crc32c(covered)
+    _FRAME.pack_into(content, 0, SNAPSHOT_VERSION, checksum, len(ordered))
+    assert at == len(content), (at, len(content))
+    return bytes(content)
 
 
 def decode_snapshot(content: bytes, path: str = "snapshot") -> list[ProducerStateEntry]:
@@ -92,7 +107,7 @@ def decode_snapshot(content: bytes, path: str = "snapshot") -> list[ProducerStat
         raise CorruptSnapshot(f"{path}: the checksum does not match (stored {crc}, computed {computed})")
     if len(content) != _FRAME.size + count * _ENTRY.size:
         raise CorruptSnapshot(f"{path}: {len(content)} bytes do not hold exactly {count} entries")
-    return [_entry(*fields) for fields in _ENTRY.iter_unpack(memoryview(content)[_FRAME.size :])]
+    return list(starmap(_entry, _ENTRY.iter_unpack(memoryview(content)[_FRAME.size :])))
 
 
 def _entry(
@@ -113,7 +128,7 @@ def _entry(
         transaction_first_offset=transaction_first_offset if transaction_first_offset >= 0 else None,
     )
     if last_offset >= 0:
-        entry.batches.append((last_sequence, last_offset, offset_delta, timestamp))
+        entry.batches = ((last_sequence, last_offset, offset_delta, timestamp),)
     return entry
 
 

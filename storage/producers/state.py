@@ -26,6 +26,7 @@ from storage.disk.filesystem import FileSystem, OpenMode, join
 from storage.errors import CorruptSnapshot, InvalidProducerEpoch, InvalidTransactionState
 from storage.index.transaction_index import AbortedTransaction
 from storage.producers.entry import (
+    BATCHES_KEPT,
     AppendOrigin,
     BatchMetadata,
     CompletedTransaction,
@@ -400,14 +401,13 @@ class ProducerStateManager:
             raise outside_transaction(entry, base_offset)
         if entry.producer_epoch != producer_epoch:
             entry.set_epoch(producer_epoch)
-        entry.batches.append(
-            (
-                (base_sequence + last_offset_delta) & MAX_INT32 if base_sequence >= 0 else -1,
-                base_offset + last_offset_delta,
-                last_offset_delta,
-                max_timestamp,
-            )
+        cached = (
+            (base_sequence + last_offset_delta) & MAX_INT32 if base_sequence >= 0 else -1,
+            base_offset + last_offset_delta,
+            last_offset_delta,
+            max_timestamp,
         )
+        entry.batches = (*entry.batches, cached)[-BATCHES_KEPT:]
         entry.last_timestamp = max_timestamp
 
     def remove_expired(self, now_ms: int) -> None:
@@ -422,7 +422,11 @@ class ProducerStateManager:
             return False
         # A batch may carry any 64 bits as its timestamp. The difference wraps for one far below 0, which then counts as
         # in the future, as in Kafka.
-        return wrap_int64(now_ms - entry.last_timestamp) >= self._producer_id_expiration_ms
+        age_ms = now_ms - entry.last_timestamp
+        # The usual case, without the call: a start asks this of every producer.
+        if 0 <= age_ms < self._producer_id_expiration_ms:
+            return False
+        return wrap_int64(age_ms) >= self._producer_id_expiration_ms
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Bring the state to `log_end_offset` or to the newest snapshot that is not above it (PS16).

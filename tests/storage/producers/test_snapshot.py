@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,7 @@ def new_file_system() -> FileSystem:
 
 def an_entry(producer_id: int = 7) -> ProducerStateEntry:
     entry = ProducerStateEntry(producer_id, producer_epoch=2, coordinator_epoch=5, last_timestamp=1234)
-    entry.batches.append((11, 100, 3, 1200))
-    entry.batches.append((15, 104, 3, 1234))
+    entry.batches = ((11, 100, 3, 1200), (15, 104, 3, 1234))
     return entry
 
 
@@ -176,7 +176,7 @@ def drawn_entries(draw: st.DrawFn) -> ProducerStateEntry:
         last_timestamp=timestamp,
         transaction_first_offset=draw(st.none() | st.integers(0, (1 << 63) - 1)),
     )
-    entry.batches.extend((*batch, timestamp) for batch in draw(BATCHES))
+    entry.batches = tuple((*batch, timestamp) for batch in draw(BATCHES))[-5:]
     return entry
 
 
@@ -190,3 +190,21 @@ def test_snapshot_round_trip(entries: list[ProducerStateEntry]) -> None:
     assert encode_snapshot(loaded) == encode_snapshot(reversed(entries)) == content
     assert [entry.producer_id for entry in loaded] == sorted(entry.producer_id for entry in entries)
     assert len(content) == 10 + 46 * len(entries)
+
+
+def test_ps15_a_producer_takes_little_memory_after_a_reload() -> None:
+    """A node may know hundreds of thousands of producers, nearly all of them idle."""
+    count = 2000
+    entries = []
+    for producer_id in range(count):
+        entry = ProducerStateEntry(
+            producer_id, producer_epoch=0, last_timestamp=1_700_000_000_000 + producer_id
+        )
+        entry.batches = ((producer_id, 1000 + producer_id, 3, 1_700_000_000_000 + producer_id),)
+        entries.append(entry)
+    content = encode_snapshot(entries)
+    tracemalloc.start()
+    loaded = decode_snapshot(content)
+    held_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(loaded) == count and held_bytes < 600 * count, held_bytes // count
