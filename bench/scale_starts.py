@@ -55,7 +55,10 @@ def write_segments(directory: Path, count: int, *, keys: int = 0) -> None:
 
 
 def open_log(directory: Path, *, clean: bool, config: LogConfig = CONFIG) -> PartitionLog:
-    return PartitionLog.open(OsFileSystem(), str(directory), config, clean=clean, now_ms=FIRST_TIMESTAMP)
+    """Open a log as a node does."""
+    return PartitionLog.open(
+        OsFileSystem(), str(directory), config, clean=clean, now_ms=FIRST_TIMESTAMP, recalls_batches=True
+    )
 
 
 def _start(directory: Path, *, clean: bool) -> Callable[[], float]:

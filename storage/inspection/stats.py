@@ -113,7 +113,7 @@ class _Count:
         if files.base_offsets:
             stats.first_offset, stats.log_end_offset = files.base_offsets[0], files.base_offsets[-1]
         for base_offset in files.base_offsets:
-            self._count_files(base_offset, files.names)
+            self._count_files(base_offset, files.names, is_last=base_offset == files.base_offsets[-1])
             try:
                 self._count_segment(log_path(self._directory, base_offset))
             except StorageError as error:
@@ -124,7 +124,7 @@ class _Count:
         assert stats.segments == len(files.base_offsets), (self._directory, stats.segments)
         return stats
 
-    def _count_files(self, base_offset: int, names: frozenset[str]) -> None:
+    def _count_files(self, base_offset: int, names: frozenset[str], *, is_last: bool) -> None:
         stats, stem = self._stats, offset_name(base_offset)
         stats.segments += 1
         stats.open_files += 1
@@ -132,8 +132,9 @@ class _Count:
             if stem + suffix in names:
                 size_bytes = self._file_system.stat(join(self._directory, stem + suffix)).size_bytes
                 stats.index_bytes += size_bytes
-                # An empty file cannot be mapped. A map holds the file open once more.
-                is_mapped = suffix != TRANSACTION_INDEX_SUFFIX and size_bytes > 0
+                # An empty file cannot be mapped; a node makes those of the last segment long. A map holds the file open
+                # once more.
+                is_mapped = suffix != TRANSACTION_INDEX_SUFFIX and (size_bytes > 0 or is_last)
                 stats.maps += is_mapped
                 stats.open_files += 1 + is_mapped
         # Each segment has one file that is not mapped.
