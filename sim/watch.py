@@ -55,6 +55,7 @@ class Watch:
         self._reported_excuses = len(excuses)
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
+        """Receives an answer of a node or client as it leaves."""
         self._witness.on_reply(shell.node_id, exchange, body)
         if isinstance(body, FetchResponse):
             since_us = max(exchange.asked_us, shell.resumed_us)

@@ -198,7 +198,7 @@ def test_a_decision_in_several_batches_counts_once_its_last_batch_is_durable() -
     assert site.log.replay.next_offset == 6
     site.write_batch(last)
     assert site.log.replay.next_offset == 8
-    # A later life of the controller gives up the decision whose end is missing.
+    # A later life of the controller drops the decision whose end is missing.
     site.write_batch(first)
     site.write([AbortTransactionRecord(reason="the end is missing")])
     assert site.log.replay.next_offset == 10
