@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard
 
 from cluster.core.connection.bootstrap import Bootstrap
 from cluster.core.connection.codec import OutOfBounds
@@ -47,18 +47,25 @@ class Core(Protocol):
     def step(self, now_ms: int, event: Event) -> Sequence[object]: ...
 
 
-@runtime_checkable
 class ManyStepping(Protocol):
     """A core that takes several events in one step."""
 
     def steps(self, now_ms: int, events: Sequence[Event]) -> Sequence[object]: ...
 
 
-@runtime_checkable
 class Forgetting(Protocol):
     """A core with requests that wait in it, which it can drop when their sender has left."""
 
     def forget(self, call: int) -> None: ...
+
+
+# By the method's name, because a check against a protocol takes longer than a small step.
+def takes_many(core: object) -> TypeGuard[ManyStepping]:
+    return hasattr(core, "steps")
+
+
+def can_forget(core: object) -> TypeGuard[Forgetting]:
+    return hasattr(core, "forget")
 
 
 class Watcher(Protocol):
@@ -194,7 +201,7 @@ class Shell:
 
     def forget(self, call: int) -> None:
         """Drops the reply to a request, and what waits for it in the core, because its sender has left."""
-        if self._inbound.pop(call, None) is None or not isinstance(self.core, Forgetting):
+        if self._inbound.pop(call, None) is None or not can_forget(self.core):
             return
         if any(type(event) is Request and event.call == call for event, _ in self._inbox):
             # The core has not got it yet, and would park it.
@@ -246,7 +253,7 @@ class Shell:
         inbox = self._inbox
         turn = [inbox.popleft()]
         has_two = inbox and type(inbox[0][0]) is Request and type(turn[0][0]) is Request
-        if has_two and isinstance(self.core, ManyStepping):
+        if has_two and takes_many(self.core):
             while inbox and type(inbox[0][0]) is Request:
                 turn.append(inbox.popleft())
         self._handle(turn)
@@ -267,7 +274,7 @@ class Shell:
             if len(turn) == 1:
                 effects = core.step(self.clock.now_ms(), turn[0][0])
             else:
-                assert isinstance(core, ManyStepping), self.name
+                assert takes_many(core), self.name
                 effects = core.steps(self.clock.now_ms(), [event for event, _ in turn])
         except Exception as error:
             self._fail(error)
@@ -283,7 +290,7 @@ class Shell:
 
     def _forget_late(self, turn: list[Queued]) -> None:
         """Drop what the core has parked by now for senders who left before."""
-        assert isinstance(self.core, Forgetting), self.name
+        assert can_forget(self.core), self.name
         for event, _ in turn:
             if type(event) is Request and event.call in self._forgotten:
                 self._forgotten.remove(event.call)

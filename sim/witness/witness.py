@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol, final, runtime_checkable
+from typing import Protocol, TypeGuard, final
 
 from cluster.core.effects import Observe
 from cluster.core.errors import ErrorCode
@@ -90,7 +90,6 @@ class ReplicaView(Protocol):
     def log(self) -> ReplicaLog: ...
 
 
-@runtime_checkable
 class HasReplicas(Protocol):
     """A core that holds replicas: a broker, not the controller."""
 
@@ -110,11 +109,19 @@ class AppendView(Protocol):
     def last_offset(self) -> int: ...
 
 
-@runtime_checkable
 class HasAppends(HasReplicas, Protocol):
     """A core with appends that wait: a broker."""
 
     def waiting_appends(self) -> Iterable[tuple[TopicPartition, AppendView]]: ...
+
+
+# By the method's name, because a check against a protocol takes longer than a small step.
+def has_replicas(core: object) -> TypeGuard[HasReplicas]:
+    return hasattr(core, "replicas")
+
+
+def has_appends(core: object) -> TypeGuard[HasAppends]:
+    return hasattr(core, "waiting_appends")
 
 
 class NodeClock(Protocol):
@@ -228,9 +235,7 @@ class Witness:
 
     def _is_present(self, node: Member, partition: str) -> bool:
         """Whether the replica that the node has after this step is of the topic that exists, not of a deleted one."""
-        replica = (
-            node.core.replicas().get(self._names[partition]) if isinstance(node.core, HasReplicas) else None
-        )
+        replica = node.core.replicas().get(self._names[partition]) if has_replicas(node.core) else None
         if replica is not None and self.lives.hold(node.node_id, partition, replica.topic_id):
             self._logs.forget(node.node_id, partition)
         return self.lives.is_present(node.node_id, partition)
@@ -272,7 +277,7 @@ class Witness:
 
     def _replica(self, node: Member, partition: str) -> ReplicaView | None:
         core = node.core
-        return core.replicas().get(self._names[partition]) if isinstance(core, HasReplicas) else None
+        return core.replicas().get(self._names[partition]) if has_replicas(core) else None
 
     def _look_at_isr(self, node: Member, partition: str, epoch: int) -> None:
         """Show whom the leader of `epoch` waits for, unless its role has ended in the same step."""
@@ -316,7 +321,7 @@ class Witness:
         Compacted logs are left out: a follower that copies one sees only the records that are left of an epoch.
         """
         broker, core = node.node_id, node.core
-        if not isinstance(core, HasReplicas) or self._logs.is_compacted(partition):
+        if not has_replicas(core) or self._logs.is_compacted(partition):
             return
         replica = core.replicas().get(self._names[partition])
         chain = self.jury.ghost.partition(partition).image(broker).chain
@@ -328,7 +333,7 @@ class Witness:
     def _look_at_appends(self, node: Member, partition: str) -> None:
         """Show what waits at the end of a step in which the replica's role or its high watermark moved."""
         core, topic_partition = node.core, self._names[partition]
-        if not isinstance(core, HasAppends):
+        if not has_appends(core):
             return
         appends = tuple(
             (each.view[1], each.last_offset)
