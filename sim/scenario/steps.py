@@ -22,7 +22,7 @@ Keep = Literal["none", "prefix", "subset", "torn", "all"]
 
 # The jobs of nodes, which a step may name; a test holds the list to the core.
 BROKER_JOBS = ("checkpoint", "close", "compact", "delete", "flush", "shutdown")
-CONTROLLER_JOBS = ("flush",)
+CONTROLLER_JOBS = ("flush", "snapshot")
 
 _DOWN = "After how long it starts again; without it, with `restart`, or when everything is healed."
 _FOR = "How long this lasts; without it, until a `heal`, or until everything is healed."

@@ -11,11 +11,14 @@ from tests.sim.runs.cluster_driver import ClusterDriver
 FETCHED_MS = 6
 
 
+SEEDS = range(1, 13)
+
+
 def late_leader(
-    *, led_on: bool, flush_promised: bool = False, comes_back_with_all: bool = False
+    *, led_on: bool, flush_promised: bool = False, comes_back_with_all: bool = False, seed: int = 8
 ) -> ClusterDriver:
     """Let the leader sleep before it hears that its only follower has all; the follower loses power and is elected."""
-    driver = ClusterDriver(seed=8, min_isr=1, flush_promised=flush_promised)
+    driver = ClusterDriver(seed=seed, min_isr=1, flush_promised=flush_promised)
     leader = int(driver.number("leader"))
     follower, other = (broker for broker in (1, 2, 3) if broker != leader)
     driver.kill(other)
@@ -42,9 +45,13 @@ def late_leader(
 def test_batches_that_a_late_leader_commits_and_the_new_ones_disk_lost_are_excused(
     led_on: bool,
 ) -> None:
-    driver = late_leader(led_on=led_on)
-    assert driver.end().verdict is Verdict.HELD, driver.violations
-    assert "led on after every in-sync replica had lost it" in driver.story
+    """It depends on the seed whether the leader falls asleep in time; one is enough."""
+    for seed in SEEDS:
+        driver = late_leader(led_on=led_on, seed=seed)
+        assert driver.end().verdict is Verdict.HELD, driver.violations
+        if "led on after every in-sync replica had lost it" in driver.story:
+            return
+    pytest.fail(f"no leader was late with seeds {SEEDS}")
 
 
 @pytest.mark.parametrize("led_on", [False, True])
