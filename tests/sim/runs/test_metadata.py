@@ -72,7 +72,7 @@ def test_krlog8_a_change_that_no_answer_holds_whole_is_applied_whole() -> None:
 @pytest.mark.parametrize(("keep", "tears"), [("none", 0), ("prefix", 1), ("subset", 0), ("torn", 1)])
 def test_krlog8_a_change_torn_by_lost_power_is_whole_or_absent(keep: str, tears: int) -> None:
     aborted = 0
-    for delay_us in (900, 1_200, 1_500, 2_100):
+    for delay_us in (600, 800, 1_200, 2_100):
         scenario = parse_scenario(HEAD + LOST_POWER.format(keep=keep, delay=delay_us))
         course = Run(scenario, 1)
         result = course.go("")
