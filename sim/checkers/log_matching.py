@@ -49,8 +49,11 @@ class LogMatching(Checker):
         who = f"{partition.name}: broker {sighting.broker} appended offset {mark.base_offset} of epoch {mark.epoch}"
         if origin[0] != mark:
             return f"{who} with crc {mark.crc:08x}; its leader's has crc {origin[0].crc:08x}"
-        # A log may begin later than the leader's, where the leader has deleted its first records.
-        if before is not None and origin[1] is not None and before != origin[1]:
+        if before is None or origin[1] is None or before == origin[1]:
+            # A log may begin later than the leader's, where the leader has deleted its first records.
+            return None
+        # Nobody compares or reads records below the log start; a follower may have others there until it deletes them.
+        if before.next_offset > partition.log_start:
             return (
                 f"{who} after offset {before.base_offset} of epoch {before.epoch}; in the leader's log it follows "
                 f"offset {origin[1].base_offset} of epoch {origin[1].epoch}"

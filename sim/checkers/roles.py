@@ -19,7 +19,8 @@ from sim.checkers.sightings import (
 class RolesBindTheirEpoch(Checker):
     """Only the leader of an epoch appends what clients send, commits and acknowledges in it, while it leads (R7, E4).
 
-    A follower follows the leader that was elected for its epoch (E1).
+    What it committed in its epoch it may acknowledge later: the answer may wait for other partitions of the request. A
+    follower follows the leader that was elected for its epoch (E1).
     """
 
     name = "roles"
@@ -28,6 +29,8 @@ class RolesBindTheirEpoch(Checker):
         super().__init__(ghost)
         # By partition and broker: the epoch that it leads; -1 if it follows.
         self._leads: dict[tuple[str, int], int] = {}
+        # By partition, broker and epoch: the high watermark that the broker reached as its leader.
+        self._committed: dict[tuple[str, int, int], int] = {}
 
     def judges(self) -> Mapping[type, Judge]:
         """Returns the methods that follow the roles, and those that judge what a broker does in one."""
@@ -77,10 +80,12 @@ class RolesBindTheirEpoch(Checker):
     def _on_high_watermark(self, partition: PartitionGhost, sighting: HighWatermark) -> str | None:
         if not sighting.is_leader:
             return None
+        self._committed[partition.name, sighting.broker, sighting.epoch] = sighting.high_watermark
         return self._judge(partition, sighting.broker, sighting.epoch, "raised the high watermark")
 
     def _on_acknowledged(self, partition: PartitionGhost, sighting: Acknowledged) -> str | None:
-        if sighting.epoch < 0:
+        key = partition.name, sighting.broker, sighting.epoch
+        if sighting.epoch < 0 or sighting.last_offset < self._committed.get(key, 0):
             return None
         return self._judge(
             partition, sighting.broker, sighting.epoch, f"acknowledged offset {sighting.last_offset}"

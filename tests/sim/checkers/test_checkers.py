@@ -128,6 +128,29 @@ def led(broker: int, base_offset: int, epoch: int = 0, crc: int | None = None) -
 
 GOOD: dict[str, list[Sighting]] = {
     "quiet": QUIET,
+    "a follower with other records below the start of its leader's log": [
+        *QUIET,
+        led(1, 5),
+        Elected(P, 2, 1, (2,), True),
+        BecameLeader(2, P, 1, 5),
+        led(2, 5, 1),
+        HighWatermark(2, P, 1, 6, True),
+        LogStarted(2, P, 6),
+        led(2, 6, 1),
+        BecameFollower(1, P, 1, 2),
+        Appended(1, P, 1, (mark(6, 1),)),
+    ],
+    "an epoch cache that begins at a log start, which a crash has taken back": [
+        *QUIET,
+        LogStarted(2, P, 3),
+        EpochsSeen(1, P, ((0, 3),)),
+    ],
+    "an answer that waited for another partition, with what was committed before its epoch ended": [
+        *QUIET,
+        Elected(P, 2, 1, (1, 2, 3), True),
+        BecameFollower(1, P, 1, 2),
+        Acknowledged(1, P, 4, 4, -1, (), 0),
+    ],
     "a late leader commits what the disks of all electable replicas have lost": [*FETCHED_AND_LOST, *LATE],
     "a late leader commits what was lost and is replaced": [*LED_ON, *LATE],
     "the new leader commits after the late one": [*FETCHED_AND_LOST, *LATE, *LED_ON[len(FETCHED_AND_LOST) :]],
@@ -332,9 +355,10 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
         "roles",
         [
             *QUIET,
+            led(1, 5),
             Elected(P, 2, 1, ALL, True),
             BecameFollower(1, P, 1, 2),
-            Acknowledged(1, P, 4, 4, -1, (), 0),
+            Acknowledged(1, P, 5, 5, -1, (), 0),
         ],
     ),
     "a follower of a broker that was not elected": ("roles", [*QUIET, BecameFollower(3, P, 0, 2)]),
