@@ -75,11 +75,4 @@ CONTROLLER_BUGS: tuple[Bug, ...] = (
         _says(None),
         "leader-crash",
     ),
-    _bug(
-        "controller-answers-before-flush",
-        "A decision is answered before it is on the disk (CTL-3).",
-        f"{_CONTROLLER}.controller:Controller.is_committed",
-        _says(True),
-        "leader-crash",
-    ),
 )
