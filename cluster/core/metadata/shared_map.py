@@ -8,6 +8,7 @@ from typing import TypeVar, final
 
 K = TypeVar("K", str, int)
 V = TypeVar("V")
+_State = tuple[dict[K, V], dict[K, V], dict[K, None]]
 
 _LEAST_CHANGES = 32
 
@@ -21,69 +22,66 @@ class SharedMap(Mapping[K, V]):
     copied places instead of 10,000.
     """
 
-    __slots__ = ("_base", "_changed", "_removed")
+    __slots__ = ("_state",)
 
     def __init__(self, items: Mapping[K, V] | None = None) -> None:
-        self._base: dict[K, V] = {} if items is None else _in_order(items)
-        self._changed: dict[K, V] = {}
-        # A key is in at most one of the two.
-        self._removed: dict[K, None] = {}
+        # The dict, the values that changed since it was made, and the keys that were removed since; a key is in at most
+        # one of the last two. They are read and replaced together: a job may read the map while a step does, and half
+        # of a new state with half of an old one would be another content.
+        self._state: _State[K, V] = ({} if items is None else _in_order(items), {}, {})
 
     def changed_by(self, changed: Mapping[K, V], removed: Mapping[K, None] | None = None) -> SharedMap[K, V]:
         """Returns the mapping with other values, or new keys, and without the keys in `removed`."""
         if not changed and not removed:
             return self
-        made: SharedMap[K, V] = SharedMap()
-        made._base = self._base
-        made._changed, made._removed = dict(self._changed), dict(self._removed)
+        base, known_changed, known_removed = self._state
+        all_changed, all_removed = dict(known_changed), dict(known_removed)
         for key in removed or ():
             assert key not in changed, key
-            made._changed.pop(key, None)
-            made._removed[key] = None
+            all_changed.pop(key, None)
+            all_removed[key] = None
         for key, value in changed.items():
-            made._removed.pop(key, None)
-            made._changed[key] = value
-        if len(made._changed) + len(made._removed) > max(_LEAST_CHANGES, 2 * isqrt(len(self._base))):
-            made._settle()
+            all_removed.pop(key, None)
+            all_changed[key] = value
+        made: SharedMap[K, V] = SharedMap()
+        made._state = (base, all_changed, all_removed)
+        if len(all_changed) + len(all_removed) > max(_LEAST_CHANGES, 2 * isqrt(len(base))):
+            made._settled()
         return made
 
-    def _settle(self) -> None:
-        """Makes a dict of all of it. The content stays the same, so another thread may read meanwhile."""
-        if not self._changed and not self._removed:
-            return
-        whole = {key: value for key, value in self._base.items() if key not in self._removed}
-        whole.update(self._changed)
-        # A reader looks at the dict last.
-        self._base = _in_order(whole)
-        self._changed, self._removed = {}, {}
+    def _settled(self) -> dict[K, V]:
+        """Returns a dict of all of it, which the map has from now on. The content stays the same."""
+        base, changed, removed = self._state
+        if not changed and not removed:
+            return base
+        whole = {key: value for key, value in base.items() if key not in removed}
+        whole.update(changed)
+        settled = _in_order(whole)
+        self._state = (settled, {}, {})
+        return settled
 
     def __getitem__(self, key: K) -> V:
-        changed, removed = self._changed, self._removed
+        base, changed, removed = self._state
         if key in changed:
             return changed[key]
         if key in removed:
             raise KeyError(key)
-        return self._base[key]
+        return base[key]
 
     def __iter__(self) -> Iterator[K]:
-        self._settle()
-        return iter(self._base)
+        return iter(self._settled())
 
     def __len__(self) -> int:
-        self._settle()
-        return len(self._base)
+        return len(self._settled())
 
     def keys(self) -> KeysView[K]:
-        self._settle()
-        return self._base.keys()
+        return self._settled().keys()
 
     def values(self) -> ValuesView[V]:
-        self._settle()
-        return self._base.values()
+        return self._settled().values()
 
     def items(self) -> ItemsView[K, V]:
-        self._settle()
-        return self._base.items()
+        return self._settled().items()
 
     def __repr__(self) -> str:
         return f"SharedMap({dict(self.items())!r})"

@@ -305,5 +305,5 @@ def test_a_change_of_a_large_topic_copies_little() -> None:
     for number in range(50):
         change = PartitionChangeRecord(topic="t", partition=number, isr=(1,))
         before, image = image, delta_of(image, change).after()
-        changes += image.topics["t"].partitions._base is not before.topics["t"].partitions._base
+        changes += image.topics["t"].partitions._state[0] is not before.topics["t"].partitions._state[0]
     assert changes == 0

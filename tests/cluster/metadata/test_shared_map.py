@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import cluster.core.metadata.shared_map as module
 from cluster.core.metadata.shared_map import SharedMap
 
 CHANGES = st.lists(
@@ -45,3 +51,63 @@ def test_a_missing_key_raises() -> None:
     shared = SharedMap({1: "a"}).changed_by({}, {1: None})
     with pytest.raises(KeyError):
         shared[1]
+
+
+BEFORE = {1: "a", 3: "c", 4: "new"}
+
+
+def changed_map() -> SharedMap[int, str]:
+    """Return a map that has changed and removed keys beside its dict."""
+    return SharedMap({1: "a", 2: "b", 3: "x"}).changed_by({3: "c", 4: "new"}, {2: None})
+
+
+def run_with_another_at_line(work: Callable[[], object], another: Callable[[], object], at: int) -> bool:
+    """Do `work`, and do `another` before the line of the map's module that is number `at` on the way there.
+
+    Returns whether it came to so many lines: what another thread may do in between is so done in each place.
+    """
+    seen = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal seen
+        if frame.f_code.co_filename != module.__file__:
+            return None
+        if event == "line":
+            seen += 1
+            if seen == at:
+                sys.settrace(None)
+                another()
+        return trace
+
+    known = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(known)
+    return seen >= at
+
+
+@pytest.mark.parametrize("kind", ["change", "iterate", "look up"])
+def test_a_job_that_reads_the_map_at_the_same_time_changes_nothing(kind: str) -> None:
+    places = 0
+    while True:
+        shared = changed_map()
+        after: list[dict[int, str]] = []
+
+        def work(shared: SharedMap[int, str] = shared, after: list[dict[int, str]] = after) -> None:
+            if kind == "change":
+                after.append(dict(shared.changed_by({5: "e"})))
+            elif kind == "iterate":
+                after.append(dict(shared.items()))
+            else:
+                after.append({key: shared[key] for key in range(6) if key in shared})
+
+        met = run_with_another_at_line(work, lambda shared=shared: list(shared.items()), places + 1)  # type: ignore[misc]
+        expected = {**BEFORE, 5: "e"} if kind == "change" else BEFORE
+        assert after == [expected], (kind, places, after)
+        assert dict(shared) == BEFORE, (kind, places, dict(shared))
+        if not met:
+            break
+        places += 1
+    assert places > 2, (kind, places)
