@@ -53,8 +53,14 @@ class Roles:
         expected = {each.topic_partition: image.topics[each.topic_partition.topic].topic_id for each in mine}
         self._forget_strays(expected)
         self._logs.set_strays_aside(expected)
+        # What an earlier life of this process knew of them may be over; those that are still placed here are found
+        # again.
+        self._context.offline = {}
         for registration in mine:
             topic_partition = registration.topic_partition
+            if topic_partition in self._context.offline:
+                # A replica of that earlier life, whose directory has failed in this loop.
+                continue
             if self._logs.may_be_offline(topic_partition):
                 topic_id = self._context.topic_id(topic_partition.topic)
                 self._report_offline(topic_partition, topic_id, registration.leader_epoch)
@@ -67,9 +73,16 @@ class Roles:
         """Forgets the replicas of an earlier life of this process that are not placed here any more."""
         for topic_partition, replica in list(self._context.replicas.items()):
             topic_id = expected.get(topic_partition)
-            if topic_id is None or not fencing.is_same_topic(topic_id, replica.topic_id):
-                del self._context.replicas[topic_partition]
+            if topic_id is not None and fencing.is_same_topic(topic_id, replica.topic_id):
+                continue
+            # A directory that fails takes its other replicas out of the table.
+            if self._context.replicas.get(topic_partition) is not replica:
+                continue
+            del self._context.replicas[topic_partition]
+            try:
                 self._keeper.on_log_removed(replica)
+            except (StorageError, OSError) as error:
+                self._logs.on_disk_failed(replica.log, error)
 
     def step_down(self) -> None:
         """Ends all roles, because another process is registered as this broker; the replicas keep their logs."""

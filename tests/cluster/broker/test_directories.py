@@ -29,6 +29,7 @@ from cluster.core.metadata.records import (
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -38,7 +39,7 @@ from storage.batch import Record, build_batch
 from storage.disk.checkpoints import MetaProperties, MetaPropertiesFile
 from storage.draws import Draws
 from storage.errors import ForeignDirectory, NoLogDirectory, StorageError
-from tests.cluster.broker.setup import BrokerSetup
+from tests.cluster.broker.setup import CLUSTER_ID, BrokerSetup
 from tests.cluster.replica.setup import observed, of, only, only_sent
 
 TWO = ("one", "two")
@@ -430,3 +431,61 @@ def test_ll5_only_working_directories_are_marked_and_all_logs_return_with_the_di
     ends = {each.partition: replica.log.log_end_offset for each, replica in again.broker.replicas().items()}
     assert ends == dict.fromkeys(range(4), 2)
     assert placed(again) == {"one": ["t-0", "t-2"], "two": ["t-1", "t-3"]}
+
+
+# Another process takes the id of the broker while a directory is offline
+
+
+OTHER_PROCESS = RegisterBrokerRecord(broker_id=1, incarnation="f" * 32, host="elsewhere", port=9001)
+
+
+def registered_again(setup: BrokerSetup, *records: MetadataRecord) -> list[Effect]:
+    """Register another process as this broker, add the records, then register this one again."""
+    call = only_sent(setup.metadata(OTHER_PROCESS, *records), RegisterBrokerRequest).call
+    answer = RegisterBrokerResponse(broker_epoch=setup.metadata_end, cluster_id=CLUSTER_ID)
+    setup.answer(call, answer)
+    return setup.metadata(setup.own_registration())
+
+
+def offline_now(setup: BrokerSetup) -> list[TopicPartition]:
+    """Return what the next heartbeat names."""
+    return [each.topic_partition for each in setup.broker._context.offline_partitions()]
+
+
+def test_brk3_what_is_offline_stays_so_when_the_process_is_registered_again() -> None:
+    setup = leading()
+    fail_two(setup)
+    registered_again(setup)
+    assert offline_now(setup) == list(IN_TWO)
+    assert list(setup.broker.replicas()) == list(IN_ONE)
+
+
+def test_brk3_an_offline_topic_that_was_deleted_meanwhile_is_not_named_after_the_next_registration() -> None:
+    setup = leading()
+    fail_two(setup)
+    registered_again(setup, RemoveTopicRecord(name="t", topic_id=TOPIC_ID))
+    assert offline_now(setup) == []
+    assert dict(setup.broker.replicas()) == {}
+
+
+def test_brk3_a_topic_created_again_meanwhile_is_named_by_its_new_id() -> None:
+    setup = leading()
+    fail_two(setup)
+    deleted = RemoveTopicRecord(name="t", topic_id=TOPIC_ID)
+    registered_again(setup, deleted, *topic(topic_id="2e" * 16))
+    # As at a start: its logs may be in the directory that cannot be read.
+    assert offline_now(setup) == list(PARTITIONS)
+
+
+def test_brk3_a_directory_that_fails_while_roles_begin_again_takes_its_replicas_only() -> None:
+    setup = leading()
+    call = only_sent(setup.metadata(OTHER_PROCESS), RegisterBrokerRequest).call
+    broker_epoch = setup.metadata_end
+    setup.answer(call, RegisterBrokerResponse(broker_epoch=broker_epoch, cluster_id=CLUSTER_ID))
+    setup.disk.break_directory("two")
+    elected = [PartitionChangeRecord(topic="t", partition=number, leader=1) for number in range(4)]
+    effects = setup.metadata(setup.own_registration(), *elected)
+    assert {told["topic_partition"] for told in observed(effects, "replica.offline")} == {"t-1", "t-3"}
+    assert list(setup.broker.replicas()) == list(IN_ONE)
+    assert outcomes(produce(setup, *IN_ONE)) == {0: ErrorCode.NONE, 2: ErrorCode.NONE}
+    assert offline_now(setup) == list(IN_TWO)
