@@ -6,6 +6,7 @@ Kafka: BrokerLifecycleManager; rules BRK-1 to BRK-8.
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from typing import final
 
 from cluster.core.broker.ending import Ending, OrderlyStop
@@ -169,16 +170,20 @@ class Lifecycle:
             self._config.controller_id,
             request,
             timeout_ms=self._config.heartbeat_timeout_ms,
-            then=self._on_heartbeat,
+            then=partial(self._on_heartbeat, request.broker_epoch),
         )
 
     def wants_fence(self) -> bool:
         """Returns whether the broker must stay fenced: it does not act yet on its own registration (BRK-2)."""
         return not self._publication.has_caught_up()
 
-    def _on_heartbeat(self, now_ms: int, body: ResponseBody | TransportError) -> None:
+    def _on_heartbeat(self, broker_epoch: int, now_ms: int, body: ResponseBody | TransportError) -> None:
         assert self._is_beating, body
         self._is_beating = False
+        if broker_epoch != self._context.broker_epoch:
+            # The answer is late: it tells of a life that this process has replaced by a new registration since.
+            self.beat(now_ms)
+            return
         match body:
             case BrokerHeartbeatResponse(error=ErrorCode.NONE):
                 self._failures = 0

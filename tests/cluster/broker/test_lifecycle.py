@@ -275,6 +275,22 @@ def test_brk3_a_topic_that_was_deleted_for_the_other_process_is_set_aside_by_the
     assert len(observed(effects, "replica.set_aside")) == 1
 
 
+def test_brk3_a_heartbeat_of_the_life_before_that_is_answered_late_ends_no_life() -> None:
+    setup = leading_with_one_that_waits()
+    late = only_sent(setup.fire("broker.heartbeat", 2_000), BrokerHeartbeatRequest).call
+    call = only_sent(setup.metadata(OTHER_PROCESS), RegisterBrokerRequest).call
+    broker_epoch = setup.metadata_end
+    setup.answer(call, RegisterBrokerResponse(broker_epoch=broker_epoch, cluster_id=CLUSTER_ID))
+    effects = setup.answer(late, BrokerHeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH))
+    assert sent(effects, RegisterBrokerRequest) == [] and observed(effects, "broker.superseded") == []
+    call = only_sent(effects, BrokerHeartbeatRequest).call
+    assert beat_of(effects).broker_epoch == broker_epoch
+    setup.metadata(setup.own_registration(), LED_BY_OTHER)
+    beat = beat_of(setup.answer(call, BrokerHeartbeatResponse(is_fenced=True)))
+    assert not beat.want_fence
+    assert produce_error(setup) is ErrorCode.NONE
+
+
 def test_a_fenced_broker_continues_and_is_reported() -> None:
     setup = BrokerSetup()
     setup.boot()
