@@ -248,7 +248,8 @@ class Controller:
             # By the pending image, as decisions are made: a registration that is not committed yet counts.
             check_sender(body, self.pending_image)
         except ClusterError as error:
-            return [Reply(call=request.call, body=refusal(body, error))]
+            # A broker steps down for it, so what it rests on must not be lost any more (CTL-3).
+            return self._append((), now_ms, call=request.call, reply=refusal(body, error))
         match body:
             case FetchMetadataRequest():
                 return self._fetches.fetch(request.call, body, self.log, now_ms, FETCH_TIMER)

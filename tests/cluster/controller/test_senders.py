@@ -116,3 +116,19 @@ def test_c1_an_offline_log_of_the_deleted_topic_costs_no_place_in_the_isr_of_the
     assert one.partition().isr == (1, 2)
     one.heartbeat(2, offline=(T0,))
     assert one.partition().isr == (1,)
+
+
+def test_ctl3_a_refusal_that_rests_on_a_registration_waits_until_that_is_on_disk() -> None:
+    one = bench()
+    header = present(one)
+    one.step(RegisterBrokerRequest(broker_id=3, incarnation="new", host="h", port=1))
+    one.jobs.pop()
+    wrong = replace(header, broker_epoch=0)
+    call, effects = one.step(
+        BrokerHeartbeatRequest(header=wrong, broker_id=1, broker_epoch=0, metadata_offset=0)
+    )
+    assert [each for each in effects if isinstance(each, Reply)] == []
+    one.lose_power_and_restart()
+    # Nobody was told of what is lost now.
+    assert 3 not in one.controller.image.brokers
+    assert not [each for each in one.seen if isinstance(each, Reply) and each.call == call]
