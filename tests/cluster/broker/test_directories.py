@@ -489,3 +489,22 @@ def test_brk3_a_directory_that_fails_while_roles_begin_again_takes_its_replicas_
     assert list(setup.broker.replicas()) == list(IN_ONE)
     assert outcomes(produce(setup, *IN_ONE)) == {0: ErrorCode.NONE, 2: ErrorCode.NONE}
     assert offline_now(setup) == list(IN_TWO)
+
+
+def test_brk3_a_disk_that_fails_while_strays_are_removed_takes_its_replicas_only() -> None:
+    setup = leading()
+    setup.metadata(*topic("u", "3c" * 16))
+    setup.broker.maintenance.cleaners["two"]._update(("t", 1), 0)
+    call = only_sent(
+        setup.metadata(OTHER_PROCESS, RemoveTopicRecord(name="t", topic_id=TOPIC_ID)), RegisterBrokerRequest
+    ).call
+    broker_epoch = setup.metadata_end
+    setup.answer(call, RegisterBrokerResponse(broker_epoch=broker_epoch, cluster_id=CLUSTER_ID))
+    setup.disk.break_directory("two")
+    elected = [PartitionChangeRecord(topic="u", partition=number, leader=1) for number in range(4)]
+    setup.metadata(setup.own_registration(), *elected)
+    assert [str(each) for each in setup.broker.replicas()] == ["u-0", "u-2"]
+    assert [str(each) for each in offline_now(setup)] == ["u-1", "u-3"]
+    # The broker goes on to read the metadata.
+    setup.metadata(RemoveTopicRecord(name="u", topic_id="3c" * 16))
+    assert dict(setup.broker.replicas()) == {} and offline_now(setup) == []
