@@ -182,6 +182,9 @@ class BrokerLogs:
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self.directories.get(topic, partition)
 
+    def is_online(self, topic_partition: TopicPartition) -> bool:
+        return self.get(topic_partition.topic, topic_partition.partition) is not None
+
     def may_be_offline(self, topic_partition: TopicPartition) -> bool:
         """Returns whether the partition's log may be in an offline directory: no online directory has it.
 

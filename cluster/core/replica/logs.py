@@ -20,6 +20,9 @@ class Logs(Protocol):
         Raises `error` if it does not come from a disk, or if no directory would be left.
         """
 
+    def is_online(self, topic_partition: TopicPartition) -> bool:
+        """Returns whether an online directory has a log of the partition."""
+
     def may_be_offline(self, topic_partition: TopicPartition) -> bool:
         """Returns whether the log may be in an offline directory: there is one, and no online directory has the log."""
 

@@ -111,10 +111,17 @@ class Roles:
         try:
             self._apply(now_ms, registration)
         except (StorageError, OSError) as error:
-            replica = self._context.replicas.get(registration.topic_partition)
+            topic_partition = registration.topic_partition
+            replica = self._context.replicas.get(topic_partition)
+            has_log = self._logs.is_online(topic_partition)
             self._logs.on_disk_failed(None if replica is None else replica.log, error)
-            # The replica has no log yet, so another directory can take it.
-            if replica is None:
+            if replica is not None:
+                return
+            if has_log:
+                # It went offline before it was open: an empty log in another directory must not take its place.
+                topic_id = self._context.topic_id(topic_partition.topic)
+                self._report_offline(topic_partition, topic_id, registration.leader_epoch)
+            else:
                 self.apply(now_ms, registration)
 
     def _apply(self, now_ms: int, registration: PartitionRegistration) -> None:

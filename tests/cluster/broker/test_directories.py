@@ -508,3 +508,18 @@ def test_brk3_a_disk_that_fails_while_strays_are_removed_takes_its_replicas_only
     # The broker goes on to read the metadata.
     setup.metadata(RemoveTopicRecord(name="u", topic_id="3c" * 16))
     assert dict(setup.broker.replicas()) == {} and offline_now(setup) == []
+
+
+def test_ll1_a_log_that_cannot_be_opened_for_its_role_is_offline_and_not_made_again_elsewhere() -> None:
+    setup = leading()
+    assert outcomes(produce(setup, *PARTITIONS)) == dict.fromkeys(range(4), ErrorCode.NONE)
+    again = restarted(setup)
+    # As an older version left it; the id is written when the role begins.
+    again.disk.file_system(Life("hand")).unlink("two/t-1/partition.metadata")
+    registration = only_sent(again.start(), RegisterBrokerRequest)
+    again.answer(registration.call, RegisterBrokerResponse(broker_epoch=1, cluster_id=CLUSTER_ID))
+    again.disk.break_directory("two")
+    again.metadata(ClusterRecord(cluster_id=CLUSTER_ID), again.own_registration(), *topic())
+    assert placed(again) == {"one": ["t-0", "t-2"]}
+    assert list(again.broker.replicas()) == list(IN_ONE)
+    assert offline_now(again) == list(IN_TWO)
