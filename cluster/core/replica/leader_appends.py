@@ -22,6 +22,7 @@ from cluster.core.replica.isr import committed_isr, maximal_isr
 from cluster.core.replica.leader import Leader, promises_flush
 from cluster.core.replica.purgatory import Purgatory
 from cluster.core.replica.replica import Replica
+from storage.config import LONG_MAX
 from storage.errors import StorageError
 from storage.log import AppendInfo
 
@@ -272,9 +273,14 @@ class LeaderAppends:
 
     def on_touched(self, now_ms: int, topic_partition: TopicPartition) -> None:
         """Ends the appends whose outcome is known after the partition's high watermark, flush, ISR or role moved."""
+        if self._end_known(topic_partition, LONG_MAX):
+            self.call_back(now_ms)
+
+    def _end_known(self, topic_partition: TopicPartition, below_offset: int) -> bool:
+        """Ends the appends below the offset whose outcome is known, in order. Returns whether there are any."""
         known: list[tuple[int, int, Outcome]] = []
         for number, waiting in self._purgatory.watching(topic_partition):
-            outcome = self.outcome_of(waiting)
+            outcome = self.outcome_of(waiting) if waiting.last_offset < below_offset else None
             if outcome is not None:
                 known.append((waiting.appended.last_offset, number, outcome))
         # By offset, and a retry after the first append: two numbers are never equal.
@@ -283,8 +289,7 @@ class LeaderAppends:
             ended = self._purgatory.take(number)
             assert ended is not None, (number, outcome)
             self.done.append((ended.on_done, outcome))
-        if known:
-            self.call_back(now_ms)
+        return bool(known)
 
     def call_back(self, now_ms: int) -> None:
         """Calls back whoever's outcome is known, in order. What is appended and refused meanwhile is left in `done`."""
@@ -293,10 +298,18 @@ class LeaderAppends:
             on_done(now_ms, outcome)
 
     def _on_expired(self, now_ms: int, waiting: WaitingAppend) -> None:
-        """Ends an append after its timeout: the outcome of its records is unknown (PRO-4)."""
-        outcome = self._in_doubt(
-            waiting, ErrorCode.REQUEST_TIMED_OUT, "its replication took longer than timeout_ms"
-        )
+        """Ends an append after its timeout: the outcome of its records is unknown (PRO-4).
+
+        But an event that was handled just before, in the same step, may have decided it.
+        """
+        outcome = self.outcome_of(waiting)
+        if outcome is None:
+            outcome = self._in_doubt(
+                waiting, ErrorCode.REQUEST_TIMED_OUT, "its replication took longer than timeout_ms"
+            )
+        else:
+            # That event has decided those before it in the log too, which have more time.
+            self._end_known(waiting.appended.topic_partition, waiting.last_offset)
         self.done.append((waiting.on_done, outcome))
 
     def forget(self, number: int) -> None:

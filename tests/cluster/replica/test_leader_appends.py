@@ -12,13 +12,13 @@ import pytest
 from cluster.core.effects import Reply
 from cluster.core.errors import ErrorCode
 from cluster.core.fencing import LogView
-from cluster.core.messages import NO_TOPIC_ID
+from cluster.core.messages import NO_TOPIC_ID, FetchPartition, FetchRequest
 from cluster.core.metadata.image import PartitionRegistration
 from cluster.core.replica import leader_appends
 from cluster.core.replica.leader_appends import ACKS_ALL, ACKS_LEADER, Appended, NotCommitted, Outcome
 from storage.errors import StorageError
 from tests.cluster.broker.cluster_by_hand import batch
-from tests.cluster.replica.setup import NO_CONFIGS, T0, Setup, of
+from tests.cluster.replica.setup import NO_CONFIGS, T0, Setup, broker_epoch_of, of
 from tests.cluster.replica.test_recreated_topics import NEW, OLD, recreate
 
 
@@ -155,6 +155,34 @@ def test_pro4_timeouts_come_in_the_order_of_their_deadlines() -> None:
     caller.append("then", timeout_ms=2_000)
     caller.setup.wait(3_000, leader_appends.EXPIRY_TIMER)
     assert caller.names == ["soon", "late", "then"]
+
+
+def test_pro4_what_an_event_of_the_same_step_has_committed_has_not_timed_out() -> None:
+    caller = Caller()
+    caller.append("a", timeout_ms=2_000)
+    caller.append("b", timeout_ms=1_000)
+    caller.append("c", timeout_ms=1_000)
+    setup = caller.setup
+    setup.now_ms += 1_000
+    # The follower's fetch and the timer arrive together: the step ends after both.
+    replica = setup.replica
+    assert replica.leader is not None
+    asked = FetchPartition(
+        topic_partition=T0,
+        topic_id=replica.topic_id,
+        fetch_offset=2,
+        current_leader_epoch=replica.leader_epoch,
+        last_fetched_epoch=replica.leader_epoch,
+        max_bytes=1 << 20,
+    )
+    request = FetchRequest(replica_id=2, broker_epoch=broker_epoch_of(2), partitions=(asked,), max_wait_ms=0)
+    setup.manager.fetches.on_request(setup.now_ms, 77, request)
+    setup.outbox.on_timer(setup.now_ms, leader_appends.EXPIRY_TIMER)
+    assert setup.high_watermark == 2 and caller.told == []
+    setup.settle()
+    assert caller.names == ["a", "b", "c"]
+    assert (caller.offsets("a"), caller.offsets("b")) == ((0, 0), (1, 1))
+    assert caller.reason("c") == (ErrorCode.REQUEST_TIMED_OUT, True)
 
 
 def test_pro5_lost_leadership_is_told_at_once_in_the_order_of_offsets() -> None:
