@@ -9,13 +9,14 @@ from typing import final
 
 import pytest
 
-from cluster.core.effects import Reply
+from cluster.core.effects import Reply, SetTimer
 from cluster.core.errors import ErrorCode
 from cluster.core.fencing import LogView
 from cluster.core.messages import NO_TOPIC_ID, FetchPartition, FetchRequest
 from cluster.core.metadata.image import PartitionRegistration
 from cluster.core.replica import leader_appends
 from cluster.core.replica.leader_appends import ACKS_ALL, ACKS_LEADER, Appended, NotCommitted, Outcome
+from cluster.core.replica.manager import MAX_SETTLING_ROUNDS, SETTLING_TIMER
 from storage.errors import StorageError
 from tests.cluster.broker.cluster_by_hand import batch
 from tests.cluster.replica.setup import NO_CONFIGS, T0, Setup, broker_epoch_of, of
@@ -293,6 +294,24 @@ def test_a_callback_may_append_and_is_not_called_inside_its_own_append() -> None
     caller.appends.append(caller.setup.now_ms, T0, batch(b"first"), chain, timeout_ms=1)
     caller.setup.settle()
     assert offsets == [0, 1, 2, 3, 4]
+
+
+def test_a_chain_of_callbacks_that_is_longer_than_a_step_goes_on_in_the_next() -> None:
+    caller = Caller(isr=(1,))
+    offsets: list[int] = []
+
+    def chain(now_ms: int, outcome: Outcome) -> None:
+        assert isinstance(outcome, Appended)
+        offsets.append(outcome.base_offset)
+        if len(offsets) < MAX_SETTLING_ROUNDS + 500:
+            caller.appends.append(now_ms, T0, batch(b"next"), chain, timeout_ms=1)
+
+    caller.appends.append(caller.setup.now_ms, T0, batch(b"first"), chain, timeout_ms=1)
+    effects = caller.setup.settle()
+    assert len(offsets) == MAX_SETTLING_ROUNDS
+    assert SETTLING_TIMER in [timer.key for timer in of(effects, SetTimer)]
+    caller.setup.wait(1, SETTLING_TIMER)
+    assert offsets == list(range(MAX_SETTLING_ROUNDS + 500))
 
 
 def test_a_callback_that_fails_does_not_cost_the_others_theirs() -> None:
