@@ -307,8 +307,11 @@ class Dialer:
     def resume(self) -> None:
         """Ring the alarms that were due during a pause."""
         late, self._late = self._late, []
+        life_number = self._host.life_number
         for key in late:
-            self._on_alarm(key)
+            # What an alarm delivers may end the life, and its connections with it.
+            if self._host.life_number == life_number:
+                self._on_alarm(key)
 
     def end(self) -> list[Connection]:
         """End all of it with the life of the shell, without a word to anybody; returns the connections."""

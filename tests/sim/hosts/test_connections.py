@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from cluster.core.connection import rooms
-from cluster.core.effects import Effect, Reply, Send
+from cluster.core.effects import Effect, Reply, Send, Stop
 from cluster.core.events import Event, Request, Response, TransportError
 from cluster.core.messages import FetchPartitionResponse, FetchResponse
 from sim.world.network import Transport
@@ -112,6 +114,25 @@ def test_c8_what_a_dead_client_waited_for_is_dropped_in_the_core() -> None:
     site.nodes[1].crash()
     site.world.run_to(2 * SECOND)
     assert len(server.forgotten) == 3
+
+
+def test_a_time_out_noticed_after_a_pause_may_end_the_life() -> None:
+    class Last(Echo):
+        """Ends with the first answer."""
+
+        def step(self, now_ms: int, event: Event) -> Sequence[object]:
+            super().step(now_ms, event)
+            return [Stop(reason="answered")] if isinstance(event, Response) else []
+
+    asker = Last([ask(2, 1, timeout_ms=300), ask(3, 2, timeout_ms=300)])
+    site = Site(lambda number: asker if number == 1 else Silent(), 3)
+    site.start()
+    site.world.run_to(100_000)
+    site.nodes[1].pause()
+    site.world.run_to(SECOND)
+    site.nodes[1].resume()
+    site.world.run_to(2 * SECOND)
+    assert site.onlooker.stops == ["answered"] and asker.answers() == [1]
 
 
 def test_c8_a_connection_that_cannot_be_written_is_dropped_at_the_server() -> None:
