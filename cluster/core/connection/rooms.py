@@ -119,7 +119,9 @@ class Room:
         node.calls += 1
         own.held_bytes += size_bytes
         node.held_bytes += size_bytes
-        self._fresh.append((self, slot))
+        # Without bytes there is nothing to free at the end of the turn, and a refused call may have no turn at all.
+        if size_bytes:
+            self._fresh.append((self, slot))
         return slot
 
     def answered(self, slot: Slot, size_bytes: int) -> None:
@@ -155,7 +157,9 @@ class Room:
         """Lets `waiter` proceed after those that wait already, once there is room."""
         assert waiter not in self._waiting, len(self._waiting)
         self._waiting.append(waiter)
-        self._wait_for_node()
+        # What the first one misses decides: it is tried first, and what a later one misses says nothing of it.
+        if len(self._waiting) == 1:
+            self._wait_for_node()
 
     def leave(self, waiter: Waiter) -> None:
         """Removes somebody who has left from those that wait."""

@@ -209,6 +209,31 @@ def test_rooms_that_wait_for_the_node_are_served_in_order() -> None:
     assert [stream.is_ready for stream in later] == [True, False]
 
 
+def test_a_room_waits_for_the_node_as_long_as_its_first_call_does() -> None:
+    setup = Setup(node_bytes=100)
+    reader, beside, other = setup.stream("a"), setup.stream("a"), setup.stream("b")
+    for _, room in setup.rooms.items():
+        room.own.most_bytes = 80
+    other.on_frame(frame_of(CODEC, (1, fetch(60))))
+    # The second call would fit into the connection, and not into the node.
+    assert not reader.on_frame(frame_of(CODEC, (1, fetch(10)), (2, fetch(50))))
+    # This one does not even fit into the connection.
+    assert not beside.on_frame(frame_of(CODEC, (3, fetch(75))))
+    setup.answer(1, fetched(0))
+    assert reader.is_ready and not beside.is_ready
+
+
+def test_c6_a_client_that_is_only_refused_leaves_nothing_behind() -> None:
+    setup = Setup()
+    stream = setup.stream()
+    for call in range(50):
+        assert stream.on_frame(frame_of(CODEC, (call, fetch(-5))))
+        assert answers_in(stream.next_frame()) == [call]
+        stream.on_written()
+    # A turn of the core, which would end it, need not come.
+    assert len(setup.refused) == 50 and not setup.rooms._fresh
+
+
 def test_a_client_that_sends_nothing_any_more_still_gets_its_answers() -> None:
     setup = Setup()
     stream = setup.stream()
