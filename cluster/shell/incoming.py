@@ -99,12 +99,17 @@ async def serve_unary(context: Context, runtime: Runtime, rooms: Rooms, path: st
         write=lambda _, frame: None if answered.done() else answered.set_result(frame),
         on_refused=lambda refused: log_refused(peer, refused),
     )
+
+    def end(_: Context) -> None:
+        call.end()
+        rooms.leave(peer, UNARY)
+
+    # gRPC writes the answer after this has returned it, and says then that the call is done; also if the client left.
+    # Its types ask for a class of their own where any function will do.
+    context.add_done_callback(end)  # type: ignore[arg-type]
     try:
         call.on_frame(path, request)
         return await answered
     except Malformed as error:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         raise
-    finally:
-        call.end()
-        rooms.leave(peer, UNARY)

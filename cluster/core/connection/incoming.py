@@ -267,8 +267,11 @@ class IncomingCall:
 
     def _on_answer(self, body: ResponseBody) -> None:
         assert not self._is_answered, type(body)
+        assert self._slot is not None, type(body)
         self._is_answered = True
-        self._write(self, self._codec.unary.response_to_bytes(body))
+        frame = self._codec.unary.response_to_bytes(body)
+        self._room.answered(self._slot, len(frame))
+        self._write(self, frame)
 
     def end(self) -> None:
         """Frees the place of the call. If it is not answered, its client has left, and the core drops it."""

@@ -305,6 +305,9 @@ def test_a_unary_call_holds_its_place_until_it_ends() -> None:
     assert (room.own.calls, room.own.held_bytes) == (1, UNARY_BYTES)
     setup.answer(1, MetadataResponse(cluster_id="c"))
     assert CODEC.unary.response_from_bytes(METADATA, written[0]) == MetadataResponse(cluster_id="c")
+    # It counts by its answer from now on, at the node too, where it held nothing while it waited in the core.
+    setup.rooms.end_turn()
+    assert room.own.calls == 1 and room.own.held_bytes == room.node.held_bytes == len(written[0])
     call.end()
     assert room.own.calls == 0 and setup.node.forgotten == []
 

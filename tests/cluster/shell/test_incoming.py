@@ -30,6 +30,7 @@ from cluster.core.messages import (
 )
 from cluster.rpc import methods
 from cluster.shell import streams
+from tests.cluster.shell import echo_core
 from tests.cluster.shell.test_server import HOST, Client, Node, client, node, produce, run
 
 MIB = 1 << 20
@@ -96,6 +97,68 @@ def test_c6_a_client_that_does_not_read_holds_a_bounded_number_of_answers(
         assert all(each.own.calls == 0 for _, each in serving.server.rooms.items())
 
     run(check)
+
+
+@contextlib.asynccontextmanager
+async def slow_way(port: int, is_open: asyncio.Event) -> AsyncIterator[int]:
+    """A port that passes everything on to `port`, and what comes back only while `is_open`."""
+    tasks: list[asyncio.Task[None]] = []
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: asyncio.Event) -> None:
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError):
+            while data := await reader.read(1 << 16):
+                await gate.wait()
+                writer.write(data)
+                await writer.drain()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        back, there = await asyncio.open_connection(HOST, port)
+        always = asyncio.Event()
+        always.set()
+        loop = asyncio.get_running_loop()
+        tasks.append(loop.create_task(pump(reader, there, always)))
+        tasks.append(loop.create_task(pump(back, writer, is_open)))
+
+    listener = await asyncio.start_server(accept, HOST, 0)
+    try:
+        yield listener.sockets[0].getsockname()[1]
+    finally:
+        listener.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_c6_a_unary_answer_holds_its_place_until_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = MetadataResponse(cluster_id="c" * MIB)
+    monkeypatch.setattr(echo_core, "answer_to", lambda _: large)
+    monkeypatch.setattr(rooms, "MOST_BYTES", 4 * MIB)
+    path = f"/{methods.DATA}/Metadata"
+    frame = streams.CODEC.unary.request_to_bytes(MetadataRequest())
+
+    async def check() -> None:
+        is_open = asyncio.Event()
+        is_open.set()
+        async with node() as serving, slow_way(serving.port, is_open) as port:
+            async with grpc.aio.insecure_channel(f"{HOST}:{port}") as channel:
+                ask = channel.unary_unary(path, None, None)
+                await ask(frame)
+                is_open.clear()
+                calls = [ask(frame) for _ in range(60)]
+                for _ in range(40):
+                    await asyncio.sleep(0.01)
+                # HTTP/2 and the sockets may have taken some, which hold no place any more.
+                assert 4 <= len(serving.core.events) < 30
+                (room,) = [each for _, each in serving.server.rooms.items()]
+                assert 3 * MIB <= room.own.held_bytes <= 4 * (MIB + 100)
+                is_open.set()
+                assert all([await call for call in calls])
+                assert len(serving.core.events) == 61
+            for _ in range(40):
+                await asyncio.sleep(0.01)
+            assert not serving.server.rooms.items()
+
+    asyncio.run(check())
 
 
 def test_c8_what_a_client_left_is_dropped_in_the_core() -> None:
