@@ -71,6 +71,7 @@ class ClientShell(Shell):
         self.life_number += 1
         self.paused = self.is_stopping = False
         self._forget()
+        self._reset_orphans()
 
     def _live(self) -> None:
         """Make a core and let it work."""

@@ -10,6 +10,7 @@ from cluster.core.connection import rooms
 from cluster.core.effects import Effect, Reply, Send, Stop
 from cluster.core.events import Event, Request, Response, TransportError
 from cluster.core.messages import FetchPartitionResponse, FetchResponse
+from sim.hosts.lives import ClientShell
 from sim.world.network import Transport
 from sim.world.time import ORIGIN_MS
 from tests.sim.hosts.fake_cores import T0, Asker, Echo, Silent, Site, ask, ask_alone, timer
@@ -114,6 +115,29 @@ def test_c8_what_a_dead_client_waited_for_is_dropped_in_the_core() -> None:
     site.nodes[1].crash()
     site.world.run_to(2 * SECOND)
     assert len(server.forgotten) == 3
+
+
+def test_c8_what_a_killed_client_waited_for_is_dropped_in_the_core_at_once() -> None:
+    class Client(ClientShell):
+        def _live(self) -> None:
+            self.core = Echo()
+            self.perform([ask(2, 1, timeout_ms=LONG_MS)])
+
+        def _forget_all(self, *, is_orderly: bool) -> None:
+            assert not is_orderly
+
+    server = Silent()
+    site = site_of(Echo(), server)
+    site.start()
+    client = Client(site.world, site.network, site.trace, site.onlooker, name="client", node_id=9)
+    client.begin()
+    site.world.run_to(SECOND)
+    assert len(server.asked()) == 1 and server.forgotten == []
+    client.crash()
+    client.start()
+    site.world.run_to(2 * SECOND)
+    # The request of its second life waits.
+    assert len(server.asked()) == 2 and server.forgotten == [1]
 
 
 def test_a_time_out_noticed_after_a_pause_may_end_the_life() -> None:
