@@ -197,6 +197,7 @@ class Dialer:
         """Takes a packet of a node that was called."""
         peer = self._peers.get(packet.connection.target)
         if peer is None or peer.connection is not packet.connection:
+            self._reset(packet)
             return
         match packet.kind:
             case Kind.FRAME:
@@ -215,6 +216,12 @@ class Dialer:
                 self._end_channel(peer, packet)
             case Kind.CONNECT:
                 raise AssertionError(f"{self._host.name} was asked for its own connection")
+
+    def _reset(self, packet: Packet) -> None:
+        """Let the machine tell the sender that the connection was given up, unless the sender has given it up too."""
+        is_given_up = packet.kind in (Kind.REFUSE, Kind.RESET)
+        if self._network.transport is Transport.STREAM and not is_given_up:
+            self._network.send(Kind.RESET, packet.connection, 0, to_target=True)
 
     def _read_frame(self, peer: Peer, packet: Packet) -> None:
         channel = packet.channel

@@ -180,6 +180,31 @@ def test_c8_a_connection_that_cannot_be_written_is_dropped_at_the_server() -> No
     assert server.forgotten == [2]
 
 
+def test_c8_a_connection_that_its_client_gave_up_is_dropped_with_its_next_answer() -> None:
+    class Second(Silent):
+        """Answers the first request when the second has come, and never the second."""
+
+        def steps(self, now_ms: int, events: Sequence[Event]) -> Sequence[object]:
+            super().steps(now_ms, events)
+            item = FetchPartitionResponse(topic_partition=T0)
+            late = timer("answer", now_ms + 6_000)
+            return [late if type(event) is Request else Reply(call=1, body=FetchResponse(partitions=(item,)))
+                    for event in events]  # fmt: skip
+
+    server = Second()
+    asker = Echo([ask(2, 1, timeout_ms=LONG_MS), ask(2, 2, timeout_ms=LONG_MS)])
+    site = site_of(asker, server)
+    site.start()
+    site.world.run_to(SECOND)
+    site.network.link(1, 2).cuts = 1
+    site.nodes[1].perform([ask(2, 3, timeout_ms=LONG_MS)])
+    site.world.run_to(5 * SECOND)
+    assert asker.errors() == ["connection broken"] * 3 and server.forgotten == []
+    site.network.link(1, 2).heal()
+    site.world.run_to(10 * SECOND)
+    assert server.forgotten == [2] and asker.answers() == [1, 2, 3]
+
+
 def test_a_half_open_connection_is_reset_by_its_next_frame() -> None:
     lives: list[Echo] = []
 
