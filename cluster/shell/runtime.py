@@ -201,11 +201,18 @@ class Runtime:
 
     def forget(self, call: int) -> None:
         """Drops the core's reply to `call`, because its caller has left, and what waits for it in the core."""
-        if self._answers.pop(call, None) is None or self._forgetting is None:
+        core = self._forgetting
+        if self._answers.pop(call, None) is None or core is None:
             return
         # A request that arrived a moment ago would be parked after it was forgotten.
         self._drain()
-        self._forgetting.forget(call)
+
+        def tell(_: int) -> tuple[()]:
+            core.forget(call)
+            return ()
+
+        # The step before may have ended the core.
+        self.run(tell)
 
     def shut_down(self) -> None:
         self.feed(Shutdown())

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from cluster.core.effects import Effect, Reply
 from cluster.core.events import Event, Request, Shutdown
 from cluster.core.messages import (
+    CreateTopicRequest,
     FetchResponse,
     MetadataRequest,
     ProducePartition,
@@ -17,7 +18,7 @@ from cluster.core.messages import (
 from cluster.shell.runtime import Runtime
 from tests.cluster.broker.cluster_by_hand import batch
 from tests.cluster.replica.setup import T0, Setup, first_values
-from tests.cluster.shell.echo_core import answer_to
+from tests.cluster.shell.echo_core import EchoCore, answer_to
 
 
 class ManyCore:
@@ -56,6 +57,22 @@ def test_a_request_of_the_next_turn_joins_the_step() -> None:
         await asyncio.sleep(0)
         assert [len(turn) for turn in core.turns] == [2]
         assert len(answers) == 2
+        await runtime.close()
+
+    asyncio.run(main())
+
+
+def test_c8_a_core_that_has_failed_is_not_told_who_left() -> None:
+    async def main() -> None:
+        core = EchoCore()
+        runtime = Runtime(core)
+        runtime.start(core.start)
+        left = runtime.ask(CreateTopicRequest(name="never"), lambda _: None)
+        await two_turns()
+        runtime.ask(CreateTopicRequest(name="bug"), lambda _: None)
+        # The request that breaks the core is passed to it before the word that a client left.
+        runtime.forget(left)
+        assert runtime.stopped.done() and core.forgotten == []
         await runtime.close()
 
     asyncio.run(main())
