@@ -15,6 +15,7 @@ from storage.config import INT_MAX, LONG_MAX, LogConfig
 from storage.errors import (
     InvalidRecord,
     OffsetsExhausted,
+    OffsetsOutOfOrder,
     RecordBatchTooLarge,
     StorageError,
     UnexpectedAppendOffset,
@@ -158,7 +159,11 @@ class Appends:
     def _append_in_order(
         self, checked: NumberedSet, now_ms: int, origin: AppendOrigin, *, may_exceed_segment: bool = False
     ) -> AppendInfo:
-        """Write batches that have offsets already: these must increase and be at or above the log end (AP4, AP8)."""
+        """Write batches that have offsets already: these must increase and be at or above the log end (AP4, AP8).
+
+        A batch that ends below its own begin is refused too: its length is a field that a broken leader may have set
+        to anything.
+        """
         if not checked.columns:
             return self._nothing(checked.skipped_bytes)
         check_in_order(checked.columns)
@@ -171,6 +176,11 @@ class Appends:
                 f"are below the log end offset {log_end_offset}",
                 first_offset,
                 last_offset,
+            )
+        if checked.columns.last_offsets[0] < checked.first_offset:
+            raise OffsetsOutOfOrder(
+                f"{self._local.directory}: the first batch begins at offset {checked.first_offset} "
+                f"and ends below it, at {checked.columns.last_offsets[0]}"
             )
         return self._write(checked, now_ms, origin, may_exceed_segment=may_exceed_segment)
 

@@ -9,6 +9,7 @@ import pytest
 
 from storage.batch import Record, TimestampType
 from storage.batch.legacy.builder import build_message_set
+from storage.codec.crc32c import crc32c
 from storage.config import LogConfig
 from storage.errors import (
     CorruptBatch,
@@ -18,7 +19,7 @@ from storage.errors import (
     RecordTooLarge,
     StorageError,
 )
-from storage.log import AppendOrigin, LogOffsetMetadata, PartitionLog
+from storage.log import AppendInfo, AppendOrigin, LogOffsetMetadata, PartitionLog
 from storage.producers.snapshot import snapshot_name
 from storage.segment import LogSegment
 from storage.segment.file_records import FileRecords
@@ -123,6 +124,28 @@ def test_ap4_equal_last_offsets_are_out_of_order() -> None:
     with pytest.raises(OffsetsOutOfOrder):
         follow(log, message(-1))
     assert follow(log, batch(0, 2) + batch(2)).last_offset == 2
+
+
+def lead_raft(log: PartitionLog, data: bytes) -> AppendInfo:
+    return lead(log, data, origin=AppendOrigin.RAFT_LEADER)
+
+
+@pytest.mark.parametrize("gap", [0, 5])
+@pytest.mark.parametrize("append", [follow, lead_raft], ids=["follower", "raft"])
+def test_ap4_a_batch_that_ends_below_its_begin_is_refused_and_the_log_stays_online(
+    append: Callable[[PartitionLog, bytes], AppendInfo], gap: int
+) -> None:
+    """The length of a batch in offsets is a field of its own, which a broken leader may have made negative."""
+    _, log = disk_and_log()
+    append_each(log, 3)
+    data = bytearray(batch(3 + gap, 2, epoch=0))
+    data[23:27] = (-2).to_bytes(4, "big", signed=True)
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    before = log.local.segments.active.size_bytes
+    with pytest.raises(OffsetsOutOfOrder, match="ends below it"):
+        append(log, bytes(data))
+    assert (log.log_end_offset, log.local.segments.active.size_bytes) == (3, before)
+    assert follow(log, batch(3)).last_offset == 3
 
 
 def test_ap5_the_largest_timestamp_and_its_offset_are_reported() -> None:
