@@ -195,7 +195,7 @@ class Compaction:
         self, group: Sequence[LogSegment], legacy_horizon_ms: int
     ) -> Generator[Work, None, None]:
         assert self._cleaned is None, self._cleaned
-        sources = yield from self._plan_group(group)
+        sources = self._plan_group(group)
         cleaned = self._cleaned = create_cleaned_segment(
             self._file_system, self._log.directory, group[0].base_offset, self._log_config, self._now_ms
         )
@@ -211,16 +211,12 @@ class Compaction:
         self._cleaned = None
         self._log.swap_in(cleaned, group)
 
-    def _plan_group(self, group: Sequence[LogSegment]) -> Generator[Work, None, list[Source]]:
+    def _plan_group(self, group: Sequence[LogSegment]) -> list[Source]:
         ends = [segment.base_offset for segment in group[1:]] + [group[-1].read_next_offset()]
-        sources = [
+        return [
             self._log.plan_source(segment, end_offset, segment.base_offset)
             for segment, end_offset in zip(group, ends, strict=True)
         ]
-        # What follows has a step of its own.
-        if len(group) > PLANNED_IN_STEP // 2:
-            yield _nothing
-        return sources
 
     def _write_group(self, sources: Sequence[Source], cleaned: LogSegment, legacy_horizon_ms: int) -> Walk:
         record_filter = RecordFilter(
