@@ -64,7 +64,7 @@ KINDS = (
         request=FetchRequest,
         answers=(ProduceResponse, FetchResponse),
         number=11,
-        most_calls=160,
+        most_calls=162,
         most_moves=89,
     ),
 )
