@@ -56,7 +56,7 @@ class LogShape(Checker):
                 continue
             # The cache may begin where a log start was that a crash has taken back.
             most = max(base_offset, sighting.log_start_offset, partition.log_start)
-            if not base_offset <= cached.get(epoch, -1) <= (base_offset if index else most):
+            if not base_offset <= cached.get(epoch, -1) <= most:
                 return (
                     f"{partition.name}: broker {sighting.broker}: epoch {epoch} begins at {base_offset} in the log "
                     f"and at {cached.get(epoch, 'no offset')} in the epoch cache"

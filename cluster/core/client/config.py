@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 
 from storage.codec.compression import Compression
+from storage.config import INT_MAX
 from storage.errors import ConfigError
 
 ACKS_ALL = -1
@@ -104,6 +105,8 @@ class ConsumerConfig:
             )
         if self.max_partition_fetch_bytes < 1 or self.fetch_max_bytes < 1:
             raise ConfigError("fetch_max_bytes and max_partition_fetch_bytes must be positive")
+        if self.max_partition_fetch_bytes > INT_MAX or self.fetch_max_bytes > INT_MAX:
+            raise ConfigError(f"fetch_max_bytes and max_partition_fetch_bytes must be at most {INT_MAX}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,7 @@ from cluster.core.messages import (
     ResponseBody,
     TopicPartition,
 )
+from storage.config import INT_MAX
 from storage.errors import CorruptBatch, StorageError
 
 WAKE_TIMER = "consumer.wake"
@@ -423,8 +424,8 @@ class ConsumerCore:
                 )
             )
         elif answer.records and read.damage is None:
-            # The limit was too small for one whole batch.
-            position.max_bytes *= 2
+            # The limit was too small for one whole batch. A message has 31 bits for it.
+            position.max_bytes = min(2 * position.max_bytes, INT_MAX)
         if read.damage is not None:
             return [*effects, *self._on_damage(now_ms, position, read.damage)]
         return [*effects, *self._report_end(position)]

@@ -381,6 +381,14 @@ def test_fetch_that_held_no_whole_batch_grows() -> None:
     assert again.body.partitions[0].max_bytes == 2 << 20
 
 
+def test_fetch_that_never_holds_a_whole_batch_grows_up_to_what_a_message_can_say() -> None:
+    consumer, _, (fetch,) = reading(0)
+    for _ in range(20):
+        (fetch,) = fetches(consumer.step(0, fetched(fetch, batch(0, 2)[:-1])))
+    assert isinstance(fetch.body, FetchRequest)
+    assert fetch.body.partitions[0].max_bytes == 2**31 - 1
+
+
 def test_end_of_partition_is_reported_once_each_time_it_is_reached() -> None:
     consumer, _, (fetch,) = reading(0)
     effects = consumer.step(0, fetched(fetch, batch(0, 2), high_watermark=2))
