@@ -99,6 +99,7 @@ class Reader:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self.blocks_read = 0
         self._port = free_port(MAX_NODES)
         bin_directory = directory / ".bin"
         bin_directory.mkdir()
@@ -153,6 +154,7 @@ class Reader:
                 (self._directory / name).write_text(block.text, encoding="utf-8")
             case _:
                 raise AssertionError(f"{block.place}: a block in {block.language!r} cannot be run")
+        self.blocks_read += 1
 
     def _check(self, block: Block, command: Command) -> None:
         own = Command(text=self._with_own_ports(command.text), printed=command.printed)

@@ -35,6 +35,7 @@ def test_the_examples_of_a_page_print_what_it_says(page: Path, tmp_path: Path) -
     with Reader(tmp_path) as reader:
         for block, output in steps:
             reader.read(block, output)
+        assert reader.blocks_read == len(steps)
 
 
 @pytest.mark.slow
@@ -46,9 +47,11 @@ def test_the_examples_of_a_page_print_what_it_says(page: Path, tmp_path: Path) -
 )
 def test_the_slow_examples_of_a_page_print_what_it_says(page: Path, tmp_path: Path) -> None:
     skip_without_java(page)
+    steps = list(steps_of(blocks_of(page)))
     with Reader(tmp_path) as reader:
-        for block, output in steps_of(blocks_of(page)):
+        for block, output in steps:
             reader.read(block, output)
+        assert reader.blocks_read == len(steps)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
