@@ -39,6 +39,7 @@ check: $(SETUP)
 	$(BIN)/python tools/rules_table.py --check
 	$(BIN)/python tools/picture.py --check
 	$(BIN)/python tools/prose.py
+	$(BIN)/python tools/unordered.py
 
 format: $(SETUP)
 	$(BIN)/ruff format .

@@ -72,9 +72,8 @@ class RolesBindTheirEpoch(Checker):
             return None
         epochs = {mark.epoch for mark in sighting.marks}
         if epochs - {sighting.epoch}:
-            return (
-                f"{partition.name}: leader {sighting.broker} of epoch {sighting.epoch} appended in {epochs}"
-            )
+            found = ", ".join(map(str, sorted(epochs)))
+            return f"{partition.name}: leader {sighting.broker} of epoch {sighting.epoch} appended in {found}"
         return self._judge(partition, sighting.broker, sighting.epoch, "appended what clients sent")
 
     def _on_high_watermark(self, partition: PartitionGhost, sighting: HighWatermark) -> str | None:

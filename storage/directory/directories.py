@@ -143,8 +143,8 @@ class LogDirectories:
     @property
     def previous_broker_epoch(self) -> int | None:
         """The broker epoch of the last orderly stop, if all directories have the same one; else None."""
-        epochs = {manager.previous_broker_epoch for manager in self.online}
-        return epochs.pop() if len(epochs) == 1 and not self.offline else None
+        epochs = [manager.previous_broker_epoch for manager in self.online]
+        return epochs[0] if len(set(epochs)) == 1 and not self.offline else None
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         manager = self.manager_of(topic, partition)
