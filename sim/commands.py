@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 
 from sim.bugs import BugError, install
 from sim.bundled import bundled_scenarios, description, find_scenario
+from sim.determinism.command import check_command
 from sim.run import RunResult, Verdict, run_scenario
 from sim.scenario.model import ScenarioError, load_scenario
 from sim.seed_range import MOST_SEEDS, Seeds
@@ -46,6 +47,9 @@ def _parse_seeds(ctx: click.Context, param: click.Parameter, text: str | None) -
         return Seeds.parse(text) if text is not None else None
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
+
+
+sim.add_command(check_command(_parse_seeds))
 
 
 @sim.command("list")

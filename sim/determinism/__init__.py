@@ -1,0 +1,1 @@
+"""Proves that a seed is one run: every seed runs twice, in two interpreters that differ in all that must not matter."""

@@ -1,0 +1,115 @@
+"""Double runs: nothing of ours differs between two interpreters, and each of ten canaries does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sim.commands import sim
+from sim.determinism.command import MISMATCH, closing_line
+from sim.determinism.divergence import first_divergence
+from sim.determinism.double import DoubleRun, SideError, double_runs, traces
+from sim.determinism.side import Outcome
+from sim.scenario.model import Scenario, parse_scenario
+from sim.seed_range import Seeds
+
+TINY = """\
+scenario: tiny
+duration: 3s
+topics:
+  t: {config: {min.insync.replicas: 2}}
+producers:
+  - {topic: t, rate: 30/s}
+consumers:
+  - {topic: t}
+steps:
+  - {at: 2500ms, kill: leader(t/0), down: 200ms}
+"""
+HERE = "tests.sim.determinism.test_double:tiny"
+CANARIES = (
+    "set_order", "address_order", "leaked_cache", "wall_clock", "unsorted_listing", "garbage", "thread",
+    "protobuf_map", "float_sum", "environment",
+)  # fmt: skip
+# Without the guard a thread whose end is awaited has the same result each time: only the guard sees it.
+ONLY_GUARDED = {"thread"}
+
+
+def tiny(seed: int) -> Scenario:
+    """Returns the same short scenario for every seed."""
+    return parse_scenario(TINY)
+
+
+def pairs(canary: str, *, is_guarded: bool) -> list[DoubleRun]:
+    plant = f"tests.sim.determinism.canaries:{canary}" if canary else ""
+    return list(double_runs(HERE, Seeds(first=0, end=2), plant=plant, is_guarded=is_guarded))
+
+
+def test_a_seed_is_one_run_in_interpreters_that_differ() -> None:
+    found = pairs("", is_guarded=True)
+    assert sorted(pair.seed for pair in found) == [0, 1]
+    assert [pair.difference() for pair in found] == ["", ""]
+    assert len({pair.first.trace_hash for pair in found}) == 2
+    assert all(pair.first.verdict == "held" and pair.first.events > 100 for pair in found)
+
+
+@pytest.mark.parametrize("canary", CANARIES)
+def test_a_canary_is_noticed(canary: str) -> None:
+    is_guarded = canary in ONLY_GUARDED
+    found = pairs(canary, is_guarded=is_guarded)
+    assert any(not pair.is_equal for pair in found), [pair.first for pair in found]
+
+
+@pytest.mark.parametrize("canary", ["wall_clock", "unsorted_listing"])
+def test_the_guard_names_what_a_run_asked_the_machine_for(canary: str) -> None:
+    assert all("a simulated run must not" in pair.difference() for pair in pairs(canary, is_guarded=True))
+
+
+def test_the_first_event_that_differs_is_shown_from_both_runs(tmp_path: Path) -> None:
+    found = first_divergence(*traces(HERE, 1, tmp_path, plant="tests.sim.determinism.canaries:environment"))
+    assert found is not None and found.line > 1
+    assert found.first.startswith('{"at":') and found.second.startswith('{"at":')
+    assert found.first != found.second
+
+
+def test_a_trace_that_ends_earlier_differs_where_it_ends(tmp_path: Path) -> None:
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    whole.write_text("a\nb\n")
+    part.write_text("a\n")
+    found = first_divergence(whole, part)
+    assert found is not None and found.lines()[1:] == ["  first run:  b", "  second run: (ended)"]
+    assert first_divergence(whole, whole) is None
+
+
+def test_a_side_that_ends_early_is_an_error_with_what_it_said() -> None:
+    with pytest.raises(SideError, match="no_such_function"):
+        list(double_runs("tests.sim.determinism.test_double:no_such_function", Seeds(first=0, end=1)))
+
+
+def test_each_part_of_an_outcome_is_compared() -> None:
+    same = Outcome(trace_hash="a", draws="1:2", verdict="held", events=3)
+    for other in (
+        Outcome(trace_hash="b", draws="1:2", verdict="held", events=3),
+        Outcome(trace_hash="a", draws="2:2", verdict="held", events=3),
+        Outcome(trace_hash="a", draws="1:2", verdict="starved", events=3),
+        Outcome(trace_hash="a", draws="1:2", verdict="held", events=4),
+        Outcome(error="AssertionError: 1"),
+    ):
+        assert DoubleRun(seed=0, first=same, second=same).is_equal
+        assert not DoubleRun(seed=0, first=same, second=other).is_equal
+
+
+def test_the_command_prints_what_the_double_runs_prove(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY)
+    result = CliRunner().invoke(sim, ["check", str(path), "--seeds", "5..7"])
+    assert result.exit_code == 0, result.output
+    assert result.output == f"{path}, seeds 5..7: 2 double runs, 0 differ\n"
+    assert closing_line("x", Seeds(first=0, end=1000), 0).endswith("fewer than 0.3 % of runs do")
+    assert MISMATCH == 4
+
+
+def test_the_command_refuses_a_scenario_that_is_none() -> None:
+    result = CliRunner().invoke(sim, ["check", "no-such-scenario"])
+    assert result.exit_code == 2 and "no-such-scenario" in result.stderr
