@@ -12,8 +12,9 @@ from sim.checkers.sightings import LogStarted
 class RetentionDeletesWhatItMay(Checker):
     """Retention deletes committed records only, and only those that are too old or too many (RT2, RT5, RT6).
 
-    Age counts on the clock of the broker that deletes. A log may also begin where the log of another broker began:
-    a follower takes over the start of its leader's log.
+    Age counts on the clock of the broker that deletes. A segment that ends where the log of another broker began, or
+    before, may be deleted too: a follower takes over the start of its leader's log. The same job of the follower may
+    delete segments after that for their age.
     """
 
     name = "retention"
@@ -26,15 +27,16 @@ class RetentionDeletesWhatItMay(Checker):
         if sighting.start > partition.truth.end and not self._is_excused(partition, sighting):
             return f"{who}; committed are the records below {partition.truth.end}"
         limit_ms, limit_bytes = partition.retention_ms, partition.retention_bytes
-        if sighting.start <= partition.log_start or limit_ms is None or limit_bytes is None:
+        if limit_ms is None or limit_bytes is None:
             return None
-        for age_ms, left_bytes in sighting.deleted:
+        for end, age_ms, left_bytes in sighting.deleted:
+            is_taken_over = end <= partition.log_start
             is_old = 0 <= limit_ms < age_ms
             is_excess = 0 <= limit_bytes <= left_bytes
-            if not is_old and not is_excess:
+            if not is_taken_over and not is_old and not is_excess:
                 return (
-                    f"{who}: a deleted segment had a record {age_ms} ms old, and {left_bytes} bytes after it; "
-                    f"retention.ms is {limit_ms}, retention.bytes {limit_bytes}"
+                    f"{who}: a deleted segment that ended at {end} had a record {age_ms} ms old, and {left_bytes} "
+                    f"bytes after it; retention.ms is {limit_ms}, retention.bytes {limit_bytes}"
                 )
         return None
 

@@ -252,18 +252,27 @@ class Loaded(NamedTuple):
     start: int = 0
 
 
-class LogStarted(NamedTuple):
-    """A broker's log that begins at `start` now, because segments before it were deleted.
+class DeletedSegment(NamedTuple):
+    """A segment that a broker deleted: its end (exclusive), its newest record's age, and the log's size after it.
 
-    `deleted` has two numbers for each deleted segment: the age of its newest record in milliseconds, on the broker's
-    clock, and the size of the log after it. It is empty where a follower dropped all it had, to begin where its
-    leader's log begins.
+    The age is in milliseconds, on the broker's clock.
+    """
+
+    end: int
+    age_ms: int
+    left_bytes: int
+
+
+class LogStarted(NamedTuple):
+    """A broker's log that begins at `start` now, because the segments in `deleted` were deleted, oldest first.
+
+    `deleted` is empty where a follower dropped all it had, to begin where its leader's log begins.
     """
 
     broker: int
     partition: str
     start: int
-    deleted: tuple[tuple[int, int], ...] = ()
+    deleted: tuple[DeletedSegment, ...] = ()
 
 
 Sighting = (

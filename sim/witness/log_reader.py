@@ -130,22 +130,24 @@ class LogReader:
         paths = self._paths()
         return _base_of(paths[0]) if paths else 0
 
-    def deleted_segments(self) -> tuple[tuple[int, int], ...]:
-        """Returns the newest timestamp in each deleted segment, and the size of the log after it.
+    def deleted_segments(self) -> tuple[tuple[int, int, int], ...]:
+        """Returns each deleted segment's end (exclusive) and newest timestamp, and the size of the log after it.
 
         A deleted segment's places stay until `refresh`.
         """
+        ends: dict[str, int] = {}
         newest: dict[str, int] = {}
         sizes: dict[str, int] = {}
         for place in self.places:
+            ends[place.path] = place.mark.next_offset
             newest[place.path] = max(newest.get(place.path, -1), place.newest_ms)
             sizes[place.path] = sizes.get(place.path, 0) + place.size_bytes
         base_offset = self.base_offset()
         gone = [path for path in newest if _base_of(path) < base_offset]
         left_bytes = sum(self._eye.file_system.stat(path).size_bytes for path in self._paths())
-        found: list[tuple[int, int]] = []
+        found: list[tuple[int, int, int]] = []
         for path in reversed(gone):
-            found.append((newest[path], left_bytes))
+            found.append((ends[path], newest[path], left_bytes))
             left_bytes += sizes[path]
         return tuple(reversed(found))
 

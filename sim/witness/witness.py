@@ -26,6 +26,7 @@ from sim.checkers.sightings import (
     BecameFollower,
     BecameLeader,
     Created,
+    DeletedSegment,
     Died,
     EpochsSeen,
     Fetched,
@@ -311,7 +312,10 @@ class Witness:
 
     def _on_segments_deleted(self, node: Member, partition: str, values: Values) -> None:
         reader, now_ms = self._logs.reader(node.node_id, partition), node.clock.now_ms()
-        deleted = tuple((now_ms - newest_ms, left) for newest_ms, left in reader.deleted_segments())
+        deleted = tuple(
+            DeletedSegment(end, now_ms - newest_ms, left)
+            for end, newest_ms, left in reader.deleted_segments()
+        )
         self.jury.see(LogStarted(node.node_id, partition, reader.base_offset(), deleted))
         reader.refresh()
 

@@ -15,6 +15,7 @@ from sim.checkers.sightings import (
     BecameFollower,
     BecameLeader,
     Created,
+    DeletedSegment,
     Described,
     Died,
     Elected,
@@ -496,7 +497,7 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
     ),
     "retention that deletes uncommitted records": (
         "retention",
-        [*QUIET, Appended(1, P, 0, marks(5, 7)), LogStarted(1, P, 6, ((99, 0),))],
+        [*QUIET, Appended(1, P, 0, marks(5, 7)), LogStarted(1, P, 6, (DeletedSegment(6, 99, 0),))],
     ),
     "acknowledged records that a flush should have kept": (
         "leader-completeness",

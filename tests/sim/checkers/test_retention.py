@@ -12,7 +12,7 @@ from sim.checkers.base import Jury, Violation
 from sim.checkers.chain import Chain, Mark
 from sim.checkers.ghost import Ghost
 from sim.checkers.registry import all_checkers
-from sim.checkers.sightings import Appended, Created, Elected, HighWatermark, LogStarted
+from sim.checkers.sightings import Appended, Created, DeletedSegment, Elected, HighWatermark, LogStarted
 from sim.run import RunResult, Verdict, run_scenario
 from sim.scenario.model import parse_scenario
 
@@ -41,15 +41,24 @@ def marks(*bases: int) -> tuple[Mark, ...]:
     return tuple(Mark(base, base + 5, 0, base, 5) for base in bases)
 
 
-def judged(start: int, *deleted: tuple[int, int], committed: int = 10) -> list[Violation]:
-    """Return the violations when broker 1 deletes what is before `start`, of 15 records."""
+def judged(
+    start: int, *deleted: tuple[int, int], committed: int = 10, leader_start: int = 0
+) -> list[Violation]:
+    """Return the violations when broker 1 deletes what is before `start`, of 15 records in segments of 5.
+
+    `deleted` has the age and the bytes that are left after it of each segment. The log of broker 2 begins at
+    `leader_start` before.
+    """
     ghost = Ghost()
     jury = Jury(ghost, all_checkers(ghost), now_us=lambda: 0, on_violation=lambda found: None)
     jury.see(Created("t-0", 1, False, retention_ms=1000, retention_bytes=5000))
     jury.see(Elected("t-0", 1, 0, (1,), True))
     jury.see(Appended(1, "t-0", 0, marks(0, 5, 10)))
     jury.see(HighWatermark(1, "t-0", 0, committed, True))
-    jury.see(LogStarted(1, "t-0", start, deleted))
+    if leader_start:
+        jury.see(LogStarted(2, "t-0", leader_start))
+    segments = [DeletedSegment(5 * number, *numbers) for number, numbers in enumerate(deleted, 1)]
+    jury.see(LogStarted(1, "t-0", start, tuple(segments)))
     assert ghost.partition("t-0").image(1).chain.marks == [
         mark for mark in marks(0, 5, 10) if mark[0] >= start
     ]
@@ -64,6 +73,13 @@ def test_rt5_a_segment_that_is_old_enough_may_be_deleted() -> None:
 def test_rt6_a_segment_may_be_deleted_while_retention_bytes_are_left() -> None:
     assert not judged(10, (1, 5500), (1, 5000))
     assert "4999 bytes after it" in judged(10, (1, 5500), (1, 4999))[0].what
+
+
+def test_rt4_one_job_may_delete_segments_below_the_leaders_log_start_and_old_ones_after_it() -> None:
+    assert not judged(10, (1, 0), (1001, 0), leader_start=5)
+    assert not judged(10, (1, 0), (1, 0), leader_start=10)
+    assert "ended at 10 had a record 1000 ms old" in judged(10, (1, 0), (1000, 0), leader_start=5)[0].what
+    assert "ended at 5 had a record 1 ms old" in judged(10, (1, 0), (1001, 0), leader_start=4)[0].what
 
 
 def test_rt2_an_uncommitted_record_is_never_deleted() -> None:
