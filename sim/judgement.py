@@ -31,7 +31,7 @@ class Verdict(Enum):
 
     HELD = "held"
     VIOLATED = "violated"
-    # The run proved nothing: too few sends succeeded, or a step never struck.
+    # The run proved nothing: too few sends succeeded, or a step never came to strike.
     STARVED = "starved"
 
 

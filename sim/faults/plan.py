@@ -1,13 +1,14 @@
 """Carries out a scenario's steps on a running cluster, one after the other, and heals everything at the end.
 
 The plan is a list of steps in order, each at a time or at a condition. The nodes and links that a target means are
-looked up when the step strikes.
+looked up when the step strikes. A step that finds none looks again until its `within` is over. Meanwhile a next step
+with a time of its own has its turn; another waits until this one has struck or given up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import final
+from typing import NamedTuple, final
 
 from sim.faults.conditions import Lookout
 from sim.faults.links import LinkFaults
@@ -43,6 +44,15 @@ from sim.world.time import Actor
 POLL_US = 20_000
 
 
+class _Look(NamedTuple):
+    """A step that is due and found no target. It looks for one until `until_us`; `miss` is its number in the misses."""
+
+    number: int
+    generation: int
+    until_us: int
+    miss: int
+
+
 @final
 class Faults:
     """The plan of one run: `begin` starts with its first step; `heal_all` ends it, whichever step is next."""
@@ -57,6 +67,11 @@ class Faults:
         self._machines = MachineFaults(site, targets, self._actor)
         self._next = 0
         self._last_us = 0
+        # Whether the next step is due and looks for its target.
+        self._is_due = False
+        # The steps whose conditions did not hold in time, and the number of steps that struck.
+        self._gave_up: list[int] = []
+        self._struck_count = 0
         # Grows when everything is healed: a step that was scheduled before must not strike then.
         self._generation = 0
         self._handlers: dict[type, Callable[..., bool]] = {
@@ -83,8 +98,12 @@ class Faults:
 
     @property
     def unfired(self) -> list[int]:
-        """The numbers of the steps that never struck, 1 for the first."""
-        return list(range(self._next + 1, len(self._steps) + 1))
+        """The numbers, 1 for the first, of the steps whose conditions or times never came; of all if none struck.
+
+        A step that came to its turn and found no target is no such step but a miss.
+        """
+        never_came = [*self._gave_up, *range(self._next + self._is_due, len(self._steps))]
+        return [number + 1 for number in (never_came if self._struck_count else range(len(self._steps)))]
 
     def begin(self) -> None:
         self._arm()
@@ -107,21 +126,62 @@ class Faults:
     def _give_up(self, token: tuple[int, int]) -> None:
         if token == (self._next, self._generation) and (condition := self._lookout.give_up()) is not None:
             self._site.tell(f"step {self._next + 1} gave up waiting for {condition.text}")
+            self._gave_up.append(self._next)
+            self._go_on()
 
     def _strike(self, token: tuple[int, int]) -> None:
         if token != (self._next, self._generation):
             return
-        step, now_us = self._steps[self._next], self._site.world.now_us
-        assert self._last_us <= now_us, (self._last_us, now_us)
+        if self._has_struck(self._next):
+            self._go_on()
+            return
+        number, step = self._next, self._steps[self._next]
+        miss = self._site.misses.wait(f"{step.verb} {step.target_text}: its target did not exist")
+        look = _Look(number, self._generation, self._site.world.now_us + step.within, miss)
+        self._site.world.after(self._actor, POLL_US, self._look_again, look)
+        if self._has_own_time(number + 1):
+            self._go_on()
+        else:
+            self._is_due = True
+
+    def _has_struck(self, number: int) -> bool:
+        """Let the step strike. Returns False if its target does not exist."""
+        step, before = self._steps[number], (self._next, self._generation)
         has_struck = self._handlers[type(step)](step)
         # A step breaks things; only the plan goes on to the next one.
-        assert token == (self._next, self._generation), (token, self._next, self._generation)
-        if has_struck:
-            self._next, self._last_us = self._next + 1, now_us
-            self._arm()
+        assert before == (self._next, self._generation), (before, self._next, self._generation)
+        self._struck_count += has_struck
+        return has_struck
+
+    def _look_again(self, look: _Look) -> None:
+        """Strike if the target exists now; give up if the time for that is over."""
+        if look.generation != self._generation:
+            return
+        assert look.number <= self._next, (look.number, self._next)
+        if self._has_struck(look.number):
+            self._site.misses.struck(look.miss)
+        elif self._site.world.now_us < look.until_us:
+            self._site.world.after(self._actor, POLL_US, self._look_again, look)
+            return
         else:
-            # The step's target does not exist yet.
-            self._site.world.after(self._actor, POLL_US, self._strike, token)
+            step = self._steps[look.number]
+            self._site.tell(
+                f"step {look.number + 1} gave up: {step.verb} {step.target_text}: its target did not exist"
+            )
+        if look.number == self._next:
+            self._go_on()
+
+    def _has_own_time(self, number: int) -> bool:
+        """Whether there is a step with that number and its time does not count from the step before."""
+        at = self._steps[number].at if number < len(self._steps) else None
+        return at is not None and not at.is_relative
+
+    def _go_on(self) -> None:
+        """Give the step after the next one its turn."""
+        assert self._next < len(self._steps), (self._next, len(self._steps))
+        assert self._last_us <= self._site.world.now_us, (self._last_us, self._site.world.now_us)
+        self._next, self._last_us, self._is_due = self._next + 1, self._site.world.now_us, False
+        self._arm()
 
     def heal_all(self) -> None:
         """End all faults of links and nodes; every node runs again, and no further step strikes."""

@@ -10,9 +10,11 @@ from sim.scenario.values import (
     ConditionsField,
     Duration,
     LinkField,
+    LinkPair,
     Percent,
     Shift,
     Size,
+    Target,
     TargetField,
     When,
     parse_duration,
@@ -39,7 +41,9 @@ class Strict(BaseModel):
 class Step(Strict):
     """A step strikes `at` a time, or `when` its conditions have held in turn, or else right after the step before.
 
-    If the conditions have not held `within` that time, the step never strikes.
+    If the conditions have not held `within` that time, the step never strikes, and the run proves nothing. If the
+    target of a step that is due does not exist, the step looks for it again, also `within` that time: then it counts
+    as one that found nothing to strike. Steps with a time of their own do not wait for it.
     """
 
     verb: ClassVar[str]
@@ -52,16 +56,21 @@ class Step(Strict):
         default=(), description="What it waits for: each condition has to hold after the one before."
     )
     within: Duration = Field(
-        default=parse_duration("30s"), description="How long it waits for its conditions; only beside `when`."
+        default=parse_duration("30s"),
+        description="How long it waits for its conditions, and how long for a target that does not exist yet.",
     )
 
     @model_validator(mode="after")
     def _check_one_trigger(self) -> Step:
         if self.at is not None and self.when:
             raise ValueError("a step may have `at` or `when`, not both")
-        if not self.when and "within" in self.model_fields_set:
-            raise ValueError("`within` is allowed only beside `when`")
         return self
+
+    @property
+    def target_text(self) -> str:
+        """What the step strikes, as the scenario file has it: a target, a link or a topic."""
+        target: Target | LinkPair | str = getattr(self, self.verb)
+        return target if isinstance(target, str) else target.text
 
 
 class Named(Step):
