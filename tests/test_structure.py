@@ -23,7 +23,7 @@ PACKAGES = ("storage", "cluster", "sim", "pipeline", "replog")
 ORDERS = {
     "storage": (
         "directory log recovery validation inspection cleaner producers segment leader_epochs index batch disk"
-        " server_settings config topics codec draws errors"
+        " server_settings config topics codec draws errors values"
     ),
     "storage.inspection": "stats verify dump messages",
     "cluster": "commands local shell core rpc",

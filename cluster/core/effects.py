@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cluster.core.messages import RequestBody, ResponseBody
+from storage.values import quickly_made
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
     """Sends a request. The shell feeds back exactly one `Response` with this `call`, after `timeout_ms` at the latest.
@@ -27,6 +29,7 @@ class Send:
 BOOTSTRAP = -1
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """The answer to the `Request` with the same `call`."""
@@ -35,6 +38,7 @@ class Reply:
     body: ResponseBody
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTimer:
     """Asks for `TimerFired(key)` at `at_ms` or soon after; replaces a pending timer of the same key."""
@@ -72,6 +76,7 @@ class LearnEndpoint:
     port: int
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observe:
     """Reports what happened to traces, stories, tables, logs and checkers; the core does not depend on it.

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cluster.core.messages import RequestBody, ResponseBody
+from storage.values import quickly_made
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A request from outside. The shell numbers the `call`; one `Reply(call=…)` answers it (none for acks=0)."""
@@ -26,6 +28,7 @@ class TransportError:
     reason: str
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
     """The answer to the `Send` with the same `call`; each Send gets exactly one, body or TransportError."""
@@ -34,6 +37,7 @@ class Response:
     body: ResponseBody | TransportError
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerFired:
     """The timer that the core set under `key` is due."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cluster.core.errors import ErrorCode
+from storage.values import quickly_made
 
 # The node id of the controller; brokers are 1, 2, 3 …
 CONTROLLER_ID = 1000
@@ -29,6 +30,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
     """The sender of a request between nodes, which the receiver compares with what it knows (G-4)."""
@@ -41,6 +43,7 @@ class Header:
     incarnation: str
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPartition:
     """The place from which one partition is read, and what the reader knows of it (KIP-320, KIP-595)."""
@@ -58,6 +61,7 @@ class FetchPartition:
     max_bytes: int = 1 << 20
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
     """A fetch by a follower (`replica_id` >= 0, `broker_epoch` set) or by a consumer (`replica_id` -1)."""
@@ -80,6 +84,7 @@ class EpochEnd:
     end_offset: int
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPartitionResponse:
     """The records read from one partition, or the error. The log's offsets are those from before the read."""
@@ -98,6 +103,7 @@ class FetchPartitionResponse:
     records: bytes = field(default=b"", repr=False)
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse:
     """The answers to a fetch, one for each partition in the order of the request; `error` refuses them all."""
@@ -106,6 +112,7 @@ class FetchResponse:
     partitions: tuple[FetchPartitionResponse, ...] = ()
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducePartition:
     """The batch to append to one partition."""
@@ -116,6 +123,7 @@ class ProducePartition:
     records: bytes = field(repr=False)
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceRequest:
     """A client's batches, one for each partition; they are answered together."""
@@ -126,6 +134,7 @@ class ProduceRequest:
     partitions: tuple[ProducePartition, ...]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducePartitionResponse:
     """The offsets of the batch in the log, or the error."""
@@ -141,6 +150,7 @@ class ProducePartitionResponse:
     leader_epoch: int = NO_EPOCH
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceResponse:
     """The answers to a produce request, one for each partition in its order; `error` refuses them all."""
@@ -464,6 +474,7 @@ class AlterPartitionResponse:
     isr: tuple[int, ...] = ()
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchMetadataRequest:
     """A broker asks for the committed records of the metadata log from `offset` on."""
@@ -475,6 +486,7 @@ class FetchMetadataRequest:
     max_bytes: int = 1 << 20
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchMetadataResponse:
     """Committed records of the metadata log from the requested offset on."""

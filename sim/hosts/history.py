@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import final
 
+from storage.values import quickly_made
+
 
 class Outcome(Enum):
     """The outcome of a send, as its producer knows it."""
@@ -41,6 +43,7 @@ class SendOperation:
     error: str = ""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOperation:
     """One record read; `high_watermark` (exclusive) is that of the answer with the record.

@@ -25,8 +25,10 @@ from storage.batch.record import MAX_INT32, NO_SEQUENCE, NO_TIMESTAMP, Record, e
 from storage.codec.compression import Compression, compress
 from storage.codec.crc32c import crc32c, crc32c_from
 from storage.errors import InvalidRecord
+from storage.values import quickly_made
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFields:
     """The header fields of a batch to be built that do not follow from its records.

@@ -7,6 +7,7 @@ from enum import Enum
 
 from storage.index.transaction_index import AbortedTransaction
 from storage.segment.place import LogOffsetMetadata
+from storage.values import quickly_made
 
 
 class Isolation(Enum):
@@ -20,6 +21,7 @@ class Isolation(Enum):
     TXN_COMMITTED = "txn_committed"
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchData:
     """Bytes as stored, from the start of the batch that holds the offset asked for.

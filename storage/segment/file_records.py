@@ -33,6 +33,7 @@ from storage.codec.buffer import Buffer
 from storage.codec.crc32c import crc32c, crc32c_from
 from storage.disk.filesystem import FileSystem, OpenMode, ReadMap, basename, join
 from storage.errors import CorruptBatch, StorageError, TruncatedWhileRead
+from storage.values import quickly_made
 
 # Positions have 32 bits in the offset index.
 MAX_FILE_BYTES: Final = 2**31 - 1
@@ -53,6 +54,7 @@ Frame = tuple[bytes, int, int, int]
 _BASE_OFFSET: Final = struct.Struct(">q")
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOffsetPosition:
     """A batch found by offset: its last offset, and where its bytes are."""

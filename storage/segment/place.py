@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from storage.values import quickly_made
+
 UNKNOWN_SEGMENT = -1
 UNKNOWN_POSITION = -1
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class LogOffsetMetadata:
     """An offset, `position` bytes into the segment with base offset `segment_base_offset`.

@@ -42,6 +42,7 @@ from cluster.core.messages import (
 )
 from storage.config import INT_MAX
 from storage.errors import CorruptBatch, StorageError
+from storage.values import quickly_made
 
 WAKE_TIMER = "consumer.wake"
 CONSUMER_REPLICA_ID = -1
@@ -71,6 +72,7 @@ class _Position:
     reported_end_offset: int = -1
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FetchCall:
     leader: int

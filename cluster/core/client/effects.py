@@ -10,8 +10,10 @@ from cluster.core.errors import ErrorCode
 from cluster.core.messages import DescribeReplicasResponse, MetadataResponse, ResponseBody, TopicPartition
 from storage.batch import TimestampType
 from storage.batch.record import Record
+from storage.values import quickly_made
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
     """The outcome of one `send`: exactly one for each ticket, in order of sending within a partition.
@@ -49,6 +51,7 @@ class FetchedBatch(NamedTuple):
     timestamp_type: TimestampType
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
     """Records from the position on, all below `high_watermark` (exclusive); `next_offset` is the new position.
@@ -99,6 +102,7 @@ class PositionLost:
     error: ErrorCode
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndOfPartition:
     """Notice that the position reached the high watermark: one for each time that it does."""

@@ -8,8 +8,10 @@ from cluster.core.client.effects import FetchedBatch
 from storage.batch import RecordBatch, iterate_batches
 from storage.batch.record import Record
 from storage.errors import StorageError
+from storage.values import quickly_made
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedRecords:
     """The records before `damage`, if there is any, and the leader epoch of the last batch that was read.

@@ -51,11 +51,13 @@ from cluster.core.messages import (
 )
 from storage.batch.record import Header, Record
 from storage.draws import Draws
+from storage.values import quickly_made
 
 WAKE_TIMER = "producer.wake"
 NO_PARTITION = -1
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ProduceCall:
     leader: int

@@ -31,6 +31,7 @@ from cluster.core.replica.shared_read import SharedRead
 from storage.errors import OffsetOutOfRange, StorageError
 from storage.log import FetchData, Isolation, PartitionLog
 from storage.segment.place import LogOffsetMetadata
+from storage.values import quickly_made
 
 EXPIRY_TIMER = "fetch.expiry"
 
@@ -38,6 +39,7 @@ EXPIRY_TIMER = "fetch.expiry"
 _NO_LOG: LogView = (NO_TOPIC_ID, NO_EPOCH)
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedFetch:
     """A fetch that waits until there are enough records, or until its time is over."""
@@ -50,6 +52,7 @@ class ParkedFetch:
     parked: dict[int, int]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
     answers: tuple[FetchPartitionResponse, ...]

@@ -25,6 +25,7 @@ from cluster.core.replica.replica import Replica
 from storage.config import LONG_MAX
 from storage.errors import StorageError
 from storage.log import AppendInfo
+from storage.values import quickly_made
 
 EXPIRY_TIMER = "produce.expiry"
 ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
@@ -32,6 +33,7 @@ ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
 MAX_LAST_ROUNDS = 1_000
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
     """Records that are in the log of the leader, at offsets `base_offset` to `last_offset`, both inclusive."""
@@ -61,6 +63,7 @@ Outcome = Appended | NotCommitted
 OnDone = Callable[[int, Outcome], None]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingAppend:
     """Records that are in the log and not yet as safe as `acks` asks.
