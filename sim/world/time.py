@@ -10,8 +10,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from heapq import heappush
-from typing import TypeVar, final
+from heapq import heappop, heappush
+from typing import Any, TypeVar, final
 
 from simpy import Environment
 from simpy.events import NORMAL, Event, EventPriority
@@ -35,44 +35,25 @@ class Actor:
 
 
 T = TypeVar("T")
-
-
-@final
-class Occurrence(Event):
-    """An event that calls `action(argument)`, without a SimPy process."""
-
-    def __init__(self, world: World, action: Callable[[T], None], argument: T) -> None:
-        self.env = world
-        self.callbacks = _FIRE
-        self._ok = True
-        self._call: tuple[Callable[..., None], object] = (action, argument)
-
-
-def _fire(event: Event) -> None:
-    assert type(event) is Occurrence, event
-    action, argument = event._call
-    action(argument)
-
-
-# One list serves all events: SimPy takes it from an event and never changes it.
-_FIRE: list[Callable[[Event], None]] = [_fire]
+# The instant, SimPy's priority, the tie, the action and its argument. No two ties are equal.
+Entry = tuple[int, int, int, Callable[[Any], None], Any]
 
 
 @final
 class World(Environment):
-    """Virtual time in microseconds: `after` schedules, `run_to` runs. `events` counts the events that have run."""
+    """Virtual time in microseconds: `after` schedules, `run_to` runs. `events` counts the events that have run.
+
+    `now_us` is the present time, which only `run_to` changes. What `after` schedules is no event of SimPy's, which
+    would cost more than a short action; events of SimPy's run among them.
+    """
 
     def __init__(self, draws: Draws) -> None:
         super().__init__(initial_time=0)
         self.draws = draws
-        self.events = 0
+        self.events = self.now_us = 0
         self._serial = 0
         self._tie_seed = draws.bits("ties")
-
-    @property
-    def now_us(self) -> int:
-        # SimPy's time may be a float; here only whole numbers are ever added to it.
-        return self._now  # type: ignore[return-value]
+        self._entries: list[Entry] = []
 
     @property
     def now_ms(self) -> int:
@@ -82,34 +63,40 @@ class World(Environment):
     def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
         """Schedule a process or timeout of SimPy; such events of one instant run in the order of scheduling."""
         assert type(delay) is int, f"virtual time is an integer count of microseconds, not {delay!r}"
-        self._push(event, priority, self.now_us + delay, 0)
+        self._push(self.now_us + delay, priority, 0, self._run_event, event)
+
+    def _run_event(self, event: Event) -> None:
+        """Let SimPy run an event of its own."""
+        self._now = self.now_us
+        heappush(self._queue, (self._now, NORMAL, 0, event))
+        self.step()
+        assert not self._queue, (self.now_us, len(self._queue))
 
     def after(self, actor: Actor, delay_us: int, action: Callable[[T], None], argument: T) -> None:
         """Call `action(argument)` in `delay_us`. The call cannot be cancelled: the action must check for itself."""
         assert delay_us >= 0, delay_us
-        self._push(Occurrence(self, action, argument), NORMAL, self.now_us + delay_us, actor.key)
+        self._push(self.now_us + delay_us, NORMAL, actor.key, action, argument)
 
-    def _push(self, event: Event, priority: EventPriority, at: int, key: int) -> None:
+    def _push(self, at: int, priority: int, key: int, action: Callable[[T], None], argument: T) -> None:
         # The tie is keyed by the actor and the instant.
         tie = (self._tie_seed ^ key ^ (at * 0x9E3779B97F4A7C15)) & _MASK
         tie = ((tie ^ (tie >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         self._serial += 1
-        heappush(self._queue, (at, priority, (tie >> 8 << 40) | self._serial, event))
+        heappush(self._entries, (at, priority, (tie >> 8 << 40) | self._serial, action, argument))
 
     def run_to(self, end_us: int, is_over: Callable[[], bool] | None = None) -> None:
         """Run all events before `end_us`, then set the time to `end_us`; stops early once `is_over` returns True."""
-        assert self._now <= end_us, (self._now, end_us)
-        queue, step = self._queue, self.step
-        count = 0
-        while queue and queue[0][0] < end_us:
-            step()
-            count += 1
+        assert self.now_us <= end_us, (self.now_us, end_us)
+        entries = self._entries
+        while entries and entries[0][0] < end_us:
+            self.now_us, _, _, action, argument = heappop(entries)
+            action(argument)
+            self.events += 1
             if is_over is not None and is_over():
                 break
         else:
-            self._now = end_us
-        assert self._now <= end_us, (self._now, end_us)
-        self.events += count
+            self.now_us = end_us
+        assert self.now_us <= end_us, (self.now_us, end_us)
 
 
 @contextmanager
