@@ -41,6 +41,8 @@ class PageCache:
         self.call_log: list[str] | None = None
         # Called with the verb and the path before each mutating call.
         self.observer: Callable[[str, str], None] | None = None
+        # Grows with each change of a name: as long as it stays, each path names the same file.
+        self.names_version = 0
         self._draws = draws
         self._numbers = 0
         self._sequence = 0
@@ -132,6 +134,7 @@ class PageCache:
     def change_names(self, change: NameChange) -> None:
         """Apply a change of names to the tree; it is not durable yet."""
         assert change.source is not None or change.target is not None, change.sequence
+        self.names_version += 1
         if change.source is not None:
             assert change.source.entries.get(change.source_name) is change.node, change.source_name
             del change.source.entries[change.source_name]
@@ -199,6 +202,7 @@ class PageCache:
             if not keeps_modified(node):
                 node.modified_ms = node.durable_modified_ms
             node.durable_modified_ms = node.modified_ms
+        self.names_version += 1
         for directory in self.dirty_directories.values():
             directory.changes.clear()
             directory.entries = dict(directory.durable)

@@ -38,6 +38,11 @@ class SimDisk:
         return SimFileSystem(self._cache, life)
 
     @property
+    def names_version(self) -> int:
+        """Grows with each change of a name: as long as it stays, each path names the same file."""
+        return self._cache.names_version
+
+    @property
     def meter(self) -> Meter:
         """Counts what the calls of processes cost."""
         return self._cache.meter

@@ -65,6 +65,11 @@ class SimFile:
         """The number of the file on its disk: a file that replaces it under its name has another."""
         return self._node.number
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether the life that opened the file has ended: then each call raises Dead."""
+        return self._life.dead
+
     def size(self) -> int:
         self._check("size")
         return self._node.length

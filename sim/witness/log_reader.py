@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, final
 
 from sim.checkers.chain import Mark
-from sim.disk import SimDisk, SimFileSystem
+from sim.disk import SimDisk, SimFile, SimFileSystem
 from sim.disk.life import Life
 from storage.batch import HEADER, HEADER_SIZE
 from storage.codec.crc32c import crc32c
@@ -57,6 +57,9 @@ class LogReader:
         self.places: list[Place] = []
         self._path = ""
         self._file_number = -1
+        # The present file, open as long as its path names it, and the version of the disk's names when it was opened.
+        self._file: SimFile | None = None
+        self._names_version = -1
         self._position = 0
         # The count of `places`, from the first on, that are known to be durable.
         self._durable_count = 0
@@ -73,7 +76,7 @@ class LogReader:
 
         `check` verifies checksums and order, and stops at damage.
         """
-        if self._path and self._number_of(self._path) != self._file_number:
+        if self._path and not self._is_same_file():
             self.refresh()
         first = len(self.places)
         assert self._durable_count <= first, (self.directory, self._durable_count, first)
@@ -106,8 +109,22 @@ class LogReader:
     def _is_at(self, end: int) -> bool:
         return bool(self.places) and self.places[-1].mark.next_offset >= end
 
+    def _is_same_file(self) -> bool:
+        """Whether the present path still names the file that was read so far."""
+        if self._names_version != self._eye.disk.names_version:
+            self._file = None
+            return self._number_of(self._path) == self._file_number
+        return True
+
+    def _opened(self) -> SimFile:
+        """Returns the present file. A handle dies with the life of its eye, so with the process of the machine."""
+        if self._file is None or self._file.is_dead:
+            self._file = self._eye.file_system.open(self._path, OpenMode.READ)
+            self._names_version = self._eye.disk.names_version
+        return self._file
+
     def _begin_file(self, path: str) -> None:
-        self._path, self._position = path, 0
+        self._path, self._position, self._file = path, 0, None
         self._file_number = self._number_of(path) if path else -1
 
     def _number_of(self, path: str) -> int:
@@ -154,22 +171,20 @@ class LogReader:
     def _read_file(self, path: str, check: bool, end: int = NO_LAST) -> None:
         """Read the batches of the present file from the present position on, those below `end` only."""
         assert path == self._path, (path, self._path)
-        file = self._eye.file_system.open(path, OpenMode.READ)
-        start = self._position
+        file, start = self._opened(), self._position
         data = file.read_at(start, file.size() - start)
-        file.close()
         position = 0
         while position < len(data):
-            size_bytes, what = _look(data, position, check)
-            if not what and check and self.places and not self._follows(_base(data, position)):
-                what = f"offset {_base(data, position)} follows {self.places[-1].mark.next_offset - 1}"
+            fields, what = _look(data, position, check)
+            if not what and check and self.places and not self._follows(fields[0]):
+                what = f"offset {fields[0]} follows {self.places[-1].mark.next_offset - 1}"
             if what:
                 self.unsound = f"{path} at byte {start + position}: {what}"
                 return
-            fields = HEADER.unpack_from(data, position)
             mark = Mark(fields[0], fields[0] + fields[6] + 1, fields[2], fields[4], fields[12])
             if mark.next_offset > end:
                 return
+            size_bytes = fields[1] + _LOG_OVERHEAD
             place = Place(mark, path, self._file_number, start + position, size_bytes, fields[8])
             self.places.append(place)
             position += size_bytes
@@ -216,9 +231,8 @@ class LogReader:
                     break
                 data = found
             end = place.position + place.size_bytes
-            if end > len(data) or _look(data, place.position, True)[1]:
-                break
-            if HEADER.unpack_from(data, place.position)[4] != place.mark.crc:
+            fields, what = _look(data, place.position, True)
+            if end > len(data) or what or fields[4] != place.mark.crc:
                 break
             self._durable_count += 1
         return self.places[self._durable_count - 1].mark.next_offset if self._durable_count else 0
@@ -246,21 +260,17 @@ def _base_of(path: str) -> int:
     return int(path.rpartition("/")[2].removesuffix(".log"))
 
 
-def _base(data: bytes, position: int) -> int:
-    return int.from_bytes(data[position : position + 8], "big")
-
-
-def _look(data: bytes, position: int, check: bool) -> tuple[int, str]:
-    """Returns the size of the batch at `position`, and what is wrong with it; empty if nothing is."""
+def _look(data: bytes, position: int, check: bool) -> tuple[tuple[int, ...], str]:
+    """Returns the header's fields of the batch at `position`, and what is wrong with it; empty if nothing is."""
     if position + HEADER_SIZE > len(data):
-        return 0, "a header is cut"
+        return (), "a header is cut"
     fields = HEADER.unpack_from(data, position)
     size_bytes, magic, crc = fields[1] + _LOG_OVERHEAD, fields[3], fields[4]
     if size_bytes < HEADER_SIZE or magic != 2:
-        return 0, f"no batch: size {size_bytes}, magic {magic}"
+        return fields, f"no batch: size {size_bytes}, magic {magic}"
     end = position + size_bytes
     if end > len(data):
-        return 0, f"a batch of {size_bytes} bytes is cut after {len(data) - position}"
+        return fields, f"a batch of {size_bytes} bytes is cut after {len(data) - position}"
     if check and crc32c(memoryview(data)[position + _CRC_COVERS_FROM : end]) != crc:
-        return 0, "the checksum is wrong"
-    return size_bytes, ""
+        return fields, "the checksum is wrong"
+    return fields, ""
