@@ -39,6 +39,7 @@ from cluster.shell.wire.fetch import (
     fill_fetch_request,
     fill_fetch_response,
 )
+from cluster.shell.wire.framing import Framing, Lifted, with_records
 from cluster.shell.wire.limits import out_of_bounds
 from cluster.shell.wire.produce import (
     fill_produce_request,
@@ -61,6 +62,10 @@ def _parse(message: type[Wire], data: bytes) -> Wire:
         raise Malformed(f"{len(data)} bytes are no {message.__name__}: {error}") from error
 
 
+def _part(framing: Framing | None, data: bytes) -> tuple[bytes, Lifted]:
+    return (data, {}) if framing is None else framing.part(data)
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamCodec:
@@ -76,8 +81,16 @@ class StreamCodec:
     request_from_wire: Callable[..., StreamRequest]
     response_from_wire: Callable[..., StreamResponse]
 
+    # Absent where the bodies have no records.
+    request_framing: Framing | None = None
+    response_framing: Framing | None = None
+
     def calls_to_bytes(self, calls: Calls) -> bytes:
         """Returns the calls as one serialised message."""
+        framing = self.request_framing
+        return self._encode_calls(calls) if framing is None else framing.join(calls, self._encode_calls)
+
+    def _encode_calls(self, calls: Calls) -> bytes:
         message = self.call_list()
         for call, body in calls:
             assert isinstance(body, self.request), body
@@ -88,14 +101,23 @@ class StreamCodec:
 
     def calls_from_bytes(self, data: bytes) -> ReceivedCalls:
         """Returns the calls of a serialised message, each with its body or with what is out of bounds in it."""
+        light, lifted = _part(self.request_framing, data)
         received: list[tuple[int, StreamRequest | OutOfBounds]] = []
-        for item in _parse(self.call_list, data).calls:
+        for item in _parse(self.call_list, light).calls:
             body = self.request_from_wire(item.request)
+            if lifted:
+                body = with_records(body, lifted.get(len(received)))
             received.append((item.call, out_of_bounds(body) or body))
         return received
 
     def answers_to_bytes(self, answers: Answers) -> bytes:
         """Returns the answers as one serialised message."""
+        framing = self.response_framing
+        return (
+            self._encode_answers(answers) if framing is None else framing.join(answers, self._encode_answers)
+        )
+
+    def _encode_answers(self, answers: Answers) -> bytes:
         message = self.answer_list()
         for call, body in answers:
             assert isinstance(body, self.response), body
@@ -106,9 +128,12 @@ class StreamCodec:
 
     def answers_from_bytes(self, data: bytes) -> ReceivedAnswers:
         """Returns the answers of a serialised message, each with its body or with what is out of bounds in it."""
+        light, lifted = _part(self.response_framing, data)
         received: list[tuple[int, StreamResponse | OutOfBounds]] = []
-        for item in _parse(self.answer_list, data).answers:
+        for item in _parse(self.answer_list, light).answers:
             body = self.response_from_wire(item.response)
+            if lifted:
+                body = with_records(body, lifted.get(len(received)))
             received.append((item.call, out_of_bounds(body) or body))
         return received
 
@@ -123,6 +148,7 @@ REPLICA_FETCH = StreamCodec(
     fill_response=fill_fetch_response,
     request_from_wire=fetch_request_from_wire,
     response_from_wire=fetch_response_from_wire,
+    response_framing=Framing(partitions=2, records=9),
 )
 CONSUMER_FETCH = replace(REPLICA_FETCH, path=methods.CONSUMER_FETCH)
 PRODUCE = StreamCodec(
@@ -135,6 +161,7 @@ PRODUCE = StreamCodec(
     fill_response=fill_produce_response,
     request_from_wire=produce_request_from_wire,
     response_from_wire=produce_response_from_wire,
+    request_framing=Framing(partitions=3, records=2),
 )
 STREAMS: dict[str, StreamCodec] = {codec.path: codec for codec in (PRODUCE, CONSUMER_FETCH, REPLICA_FETCH)}
 
