@@ -248,7 +248,7 @@ class LogManager:
             draws=self._draws.child("log", name),
             report=self._report,
             recalls_batches=True,
-            on_recovery_point_lowered=self._on_recovery_point_lowered,
+            write_lowered_recovery_point=self._write_recovery_points,
         )
         self.logs[name] = log
         return log
@@ -417,13 +417,17 @@ class LogManager:
     def checkpoint_recovery_points(self) -> None:
         """Write the recovery points. Only the thread that owns the logs may call this.
 
-        A truncation writes them at once, too (RT16).
+        The first append after a truncation writes them too (RT16): one write for all logs that were truncated, because
+        each takes longer the more logs there are.
         """
         with self._disk("checkpoint"):
             self._write_recovery_points()
 
     def _write_recovery_points(self) -> None:
+        """Write the recovery points. Raises OSError: an append that called this takes its log offline then."""
         self._recovery_points.write(self._offsets(lambda log: log.local.recovery_point))
+        for log in self.logs.values():
+            log.local.is_recovery_point_lowered = False
 
     def checkpoint_log_start_offsets(self) -> None:
         with self._disk("checkpoint"):
@@ -456,11 +460,6 @@ class LogManager:
             for log in self.logs.values()
             if log.log_start_offset > log.local.segments.base_offsets[0]
         }
-
-    def _on_recovery_point_lowered(self) -> None:
-        """Write the recovery points within a truncation, which takes its log offline for an OSError."""
-        if self._is_loaded:
-            self._write_recovery_points()
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH, now_ms: int | None = None) -> bool:
         """Flush and close all logs, then write checkpoints and the mark of a clean stop (LL5); release the lock last.

@@ -6,7 +6,7 @@ analyzed. One method then writes what was checked. Kafka: UnifiedLog.append; rul
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 from storage.batch import RecordBatch, iterate_batches
@@ -59,6 +59,7 @@ class Appends:
         "_producers",
         "_rules",
         "_segment_bytes",
+        "_write_lowered_recovery_point",
     )
 
     def __init__(
@@ -69,9 +70,11 @@ class Appends:
         marks: Marks,
         flushes: Flushes,
         online: Online,
+        write_lowered_recovery_point: Callable[[], None],
     ) -> None:
         self._local, self._epochs, self._producers = local, epochs, producers
         self._marks, self._flushes, self._online = marks, flushes, online
+        self._write_lowered_recovery_point = write_lowered_recovery_point
         self.configure(local.config)
 
     def configure(self, config: LogConfig) -> None:
@@ -233,6 +236,8 @@ class Appends:
                 if prepared.duplicate is not None:
                     return self._duplicate(prepared.duplicate, checked)
             assert last_offset >= before, (last_offset, before)
+            if local.is_recovery_point_lowered:
+                self._lower_checkpoint()
             active.append(last_offset, checked.records, columns, max_timestamp)
             # Whatever fails from here on, these offsets are used (T35).
             local.end_at(end, active.base_offset, active.records.size_bytes)
@@ -267,6 +272,15 @@ class Appends:
                 checked.skipped_bytes,
             ),
         )
+
+    def _lower_checkpoint(self) -> None:
+        """Write the recovery point that a truncation lowered, before bytes that are not synced follow the cut (RT16).
+
+        The truncation itself need not write it: until an append the log ends at the cut, below the recovery point of
+        the checkpoint, and a start takes the lower of the two.
+        """
+        self._write_lowered_recovery_point()
+        self._local.is_recovery_point_lowered = False
 
     def _exhausted(self, last_offset: int) -> OffsetsExhausted:
         return OffsetsExhausted(

@@ -75,7 +75,7 @@ class PartitionLog:
         self,
         request: LoadRequest,
         loaded: LoadedLog,
-        on_recovery_point_lowered: Callable[[], None] | None = None,
+        write_lowered_recovery_point: Callable[[], None] = lambda: None,
     ) -> None:
         directory = parse_directory_name(basename(request.directory))
         self.topic, self.partition = directory.topic, directory.partition
@@ -95,7 +95,9 @@ class PartitionLog:
             local, self.epochs, self.producers, online, log_start_offset=loaded.log_start_offset
         )
         self.flushes = flushes = Flushes(local, self.producers, marks, online)
-        self.appends = Appends(local, self.epochs, self.producers, marks, flushes, online)
+        self.appends = Appends(
+            local, self.epochs, self.producers, marks, flushes, online, write_lowered_recovery_point
+        )
         self.reads = Reads(local, self.epochs, marks, online)
         self.retention = Retention(local, self.producers, marks, flushes, online)
         self.compactions = Compactions(local, self.producers, marks, self.retention.delete_files, online)
@@ -107,7 +109,6 @@ class PartitionLog:
             flushes,
             online,
             recalls_batches=request.recalls_batches,
-            on_recovery_point_lowered=on_recovery_point_lowered,
         )
         self.append_as_leader, self.append_as_follower = self.appends.as_leader, self.appends.as_follower
         self.read, self.truncate_to = self.reads.read, self.truncation.truncate_to
@@ -126,12 +127,13 @@ class PartitionLog:
         draws: Draws = NO_DRAWS,
         report: ReportCut = ignore_cut,
         recalls_batches: bool = False,
-        on_recovery_point_lowered: Callable[[], None] | None = None,
+        write_lowered_recovery_point: Callable[[], None] = lambda: None,
     ) -> PartitionLog:
         """Create or load the log in `directory`, named TOPIC-PARTITION; `report` is called with every cut.
 
-        `log_start_offset` and `recovery_point` are those of the checkpoints. `on_recovery_point_lowered` is called
-        after a truncation below the recovery point: the checkpoint must go down before an append passes it again.
+        `log_start_offset` and `recovery_point` are those of the checkpoints. `write_lowered_recovery_point`
+        is called before the first append after a truncation below the recovery point: on return the checkpoint must be
+        on disk without the old recovery point. It may raise OSError, which takes the log offline.
         With `recalls_batches` a retry of any of a producer's last five batches is recognized after a load or a
         truncation; without it, as in Kafka, only a retry of the batch in its snapshot or of a batch after the
         snapshot. Raises StorageError with file and place for what can be neither cut nor rebuilt, TypeError for a
@@ -154,7 +156,7 @@ class PartitionLog:
             recalls_batches=recalls_batches,
         )
         try:
-            return cls(request, load_log(request), on_recovery_point_lowered)
+            return cls(request, load_log(request), write_lowered_recovery_point)
         except OSError as error:
             raise StorageError(f"{directory} cannot be loaded: {reason_of(error)}") from error
 

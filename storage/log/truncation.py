@@ -4,7 +4,6 @@ rules RT9 to RT12."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import final
 
 from storage.leader_epochs import LeaderEpochCache
@@ -20,17 +19,13 @@ logger = logging.getLogger(__name__)
 
 @final
 class Truncation:
-    """Truncates one log and everything that depends on its end. It has no state of its own.
-
-    `on_recovery_point_lowered` is called after a truncation below the recovery point.
-    """
+    """Truncates one log and everything that depends on its end. It has no state of its own."""
 
     __slots__ = (
         "_epochs",
         "_flushes",
         "_local",
         "_marks",
-        "_on_recovery_point_lowered",
         "_online",
         "_producers",
         "_recalls_batches",
@@ -46,12 +41,10 @@ class Truncation:
         online: Online,
         *,
         recalls_batches: bool,
-        on_recovery_point_lowered: Callable[[], None] | None,
     ) -> None:
         self._local, self._epochs, self._producers = local, epochs, producers
         self._marks, self._flushes, self._online = marks, flushes, online
         self._recalls_batches = recalls_batches
-        self._on_recovery_point_lowered = on_recovery_point_lowered
 
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
         """Drop the batch that holds `offset`, whole, and all after it. Returns whether records were dropped (RT9).
@@ -118,8 +111,8 @@ class Truncation:
     def _note_truncation(self, log_end_before: int, recovery_point_before: int) -> None:
         local = self._local
         logger.info("truncated: log=%s from=%d to=%d", local.directory, log_end_before, local.log_end_offset)
-        if local.recovery_point < recovery_point_before and self._on_recovery_point_lowered is not None:
-            self._on_recovery_point_lowered()
+        if local.recovery_point < recovery_point_before:
+            local.is_recovery_point_lowered = True
         high_watermark = self._marks.high_watermark
         assert local.recovery_point <= local.log_end_offset, (local.recovery_point, local.log_end)
         assert high_watermark <= local.log_end_offset, (high_watermark, local.log_end)

@@ -84,8 +84,10 @@ def checkpoint(stage: Stage) -> None:
     stage.step("checkpoint high watermarks", lambda: stage.manager.checkpoint_high_watermarks())
 
 
-def truncate(stage: Stage, offset: int) -> None:
-    stage.step(f"truncate to {offset}", lambda: stage.log().truncate_to(offset, now_ms=stage.now_ms))
+def truncate(stage: Stage, offset: int, name: str = "t-0") -> None:
+    stage.step(
+        f"truncate {name} to {offset}", lambda: stage.log(name).truncate_to(offset, now_ms=stage.now_ms)
+    )
 
 
 def with_topic(
@@ -140,6 +142,22 @@ def truncate_and_append(stage: Stage) -> None:
     flush(stage)
     checkpoint(stage)
     truncate(stage, 7)
+
+
+def truncate_many(stage: Stage) -> None:
+    """Truncate two partitions below their recovery points, append to both, and die before any sync."""
+    stage.step("create", lambda: stage.manager.create("t", 1, topic_id=TOPIC_ID))
+    for _ in range(2):
+        lead(stage, name="t-1")
+    stage.log("t-1").flushes.flush()
+    with_topic(stage, 3)
+    truncate(stage, 2)
+    truncate(stage, 2, name="t-1")
+    follow(stage, [2, 2], epoch=1)
+    follow(stage, [2], epoch=1, name="t-1")
+    stage.step("die", stage.crash)
+    # What the start takes for synced is then judged, too.
+    stage.step("start", stage.start)
 
 
 def truncate_segments(stage: Stage) -> None:
@@ -395,6 +413,7 @@ WORKLOADS = tuple(
         ("append", "as leader, as follower, of a producer, in a new epoch", append),
         ("roll", "by size, by hand, of an empty segment", roll),
         ("truncate", "inside a segment, and append another history", truncate_and_append),
+        ("truncate-many", "two partitions, then append to both and die", truncate_many),
         ("truncate-segments", "segments are deleted from the end", truncate_segments),
         ("truncate-fully", "a follower starts again, empty", truncate_fully),
         ("checkpoint", "recovery points, high watermarks, log starts", checkpoints),

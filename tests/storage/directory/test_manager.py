@@ -107,6 +107,7 @@ def test_rt16_a_truncation_lowers_the_recovery_point_on_disk_before_the_next_app
     log.flushes.flush()
     logs.checkpoint_recovery_points()
     log.truncate_to(4, now_ms=NOW_MS)
+    append_each(log, 1)
     assert content(disk, "recovery-point-offset-checkpoint") == b"0\n1\nt 0 4\n"
 
 

@@ -73,11 +73,16 @@ def test_ll1_a_disk_error_at_the_start_of_the_only_directory_is_raised() -> None
         assert isinstance(told.value.__cause__, OSError), number
 
 
-def test_rt16_a_checkpoint_that_fails_within_a_truncation_takes_the_log_offline() -> None:
+def test_rt16_a_checkpoint_that_fails_after_a_truncation_refuses_the_append_and_takes_the_log_offline() -> (
+    None
+):
     disk = new_disk()
     log = with_a_log(disk).logs["t-0"]
     log.flushes.flush()
     disk.fail(1, errno.ENOSPC, path_suffix="recovery-point-offset-checkpoint.tmp")
-    with pytest.raises(StorageError, match=r"truncate failed: .*No space left"):
-        log.truncate_to(2, now_ms=NOW_MS)
+    log.truncate_to(2, now_ms=NOW_MS)
+    size_bytes = log.local.segments.active.size_bytes
+    with pytest.raises(StorageError, match=r"append failed: .*No space left"):
+        append_each(log, 1)
+    assert (log.log_end_offset, log.local.segments.active.size_bytes) == (2, size_bytes)
     assert log.online.reason is not None

@@ -86,7 +86,7 @@ class LogMachine(RuleBasedStateMachine):
             recovery_point=self.checkpoint,
             clean=clean,
             now_ms=NOW_MS,
-            on_recovery_point_lowered=self._lower_checkpoint,
+            write_lowered_recovery_point=self._lower_checkpoint,
         )
 
     def _lower_checkpoint(self) -> None:

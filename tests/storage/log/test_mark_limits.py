@@ -365,7 +365,7 @@ def test_rt15_both_directories_are_synced_after_the_rename() -> None:
     ]
 
 
-def test_rt16_the_checkpoint_is_written_only_where_the_recovery_point_was_lowered() -> None:
+def test_rt16_an_append_writes_the_checkpoint_only_where_the_recovery_point_was_lowered() -> None:
     told: list[int] = []
     log = PartitionLog.open(
         new_file_system(),
@@ -373,12 +373,15 @@ def test_rt16_the_checkpoint_is_written_only_where_the_recovery_point_was_lowere
         ROOMY,
         clean=True,
         now_ms=NOW_MS,
-        on_recovery_point_lowered=lambda: told.append(log.local.recovery_point),
+        write_lowered_recovery_point=lambda: told.append(log.local.recovery_point),
     )
     append_each(log, 6)
     log.flushes.flush(3)
     log.truncate_to(5, now_ms=NOW_MS)
     log.truncate_to(3, now_ms=NOW_MS)
+    append_each(log, 1)
     assert told == []
     log.truncate_to(2, now_ms=NOW_MS)
+    assert told == []
+    append_each(log, 2)
     assert told == [2]

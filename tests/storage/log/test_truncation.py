@@ -118,8 +118,8 @@ def test_rt9_epochs_that_began_after_it_are_forgotten_on_disk_too() -> None:
     assert read_file(file_system, f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n0\n"
 
 
-def test_rt9_the_recovery_point_is_lowered_and_its_listener_called_before_the_next_append() -> None:
-    told: list[int] = []
+def test_rt16_a_lowered_recovery_point_is_written_before_the_next_append() -> None:
+    told: list[tuple[int, int]] = []
     file_system = new_file_system()
     log = PartitionLog.open(
         file_system,
@@ -127,15 +127,17 @@ def test_rt9_the_recovery_point_is_lowered_and_its_listener_called_before_the_ne
         SMALL,
         clean=False,
         now_ms=NOW_MS,
-        on_recovery_point_lowered=lambda: told.append(log.local.recovery_point),
+        write_lowered_recovery_point=lambda: told.append((log.local.recovery_point, log.log_end_offset)),
     )
     append_each(log, 10)
     log.truncate_to(9, now_ms=NOW_MS)
+    append_each(log, 1)
     # The recovery point was 0, so it was not lowered.
     assert told == []
     log.flushes.flush()
     log.truncate_to(4, now_ms=NOW_MS)
-    assert told == [4] and log.local.recovery_point == 4
+    append_each(log, 2)
+    assert told == [(4, 4)]
 
 
 def test_rt9_producers_are_as_they_were_at_the_offset() -> None:
