@@ -8,6 +8,7 @@ import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
@@ -140,10 +141,15 @@ def test_leaving_after_an_error_fails_the_open_futures_at_once() -> None:
 
 
 def test_leaving_after_an_error_reports_no_error_that_nobody_fetches() -> None:
-    reported: list[object] = []
+    reported: list[str] = []
+
+    def report(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        # gRPC reports to a loop the late events of another test's loop, which has ended (grpc/grpc#25364).
+        if "PollerCompletionQueue" not in context["message"]:
+            reported.append(context["message"])
 
     async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        asyncio.get_running_loop().set_exception_handler(report)
         with pytest.raises(KeyError):  # noqa: PT012
             async with AsyncProducer(NOWHERE) as producer:
                 for _ in range(3):
