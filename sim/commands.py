@@ -184,6 +184,8 @@ def _print(result: RunResult, *, with_story: bool) -> None:
     click.echo(f"sends: {counts or 'none'}")
     for reason, count in result.excused.items():
         click.echo(f"lost and excused: {count} acknowledged records: {reason}")
+    for reason, count in result.excused_sends.items():
+        click.echo(f"failed and excused: {count} sends: {reason}")
     if result.never_struck:
         click.echo(f"faults that never struck: {len(result.never_struck)}")
     for what in result.never_struck:

@@ -184,13 +184,19 @@ class FinalLogs:
             self._jury.report("replicas-agree", f"{name}: {what}")
 
 
-def starvation(history: History, unfired: Sequence[int], steps: int) -> str:
-    """Returns why the run proved nothing; empty if it proved something. `unfired` are the steps that never struck."""
+def starvation(history: History, unfired: Sequence[int], steps: int, excused_sends: int) -> str:
+    """Returns why the run proved nothing; empty if it proved something.
+
+    `unfired` are the steps that never came to strike. Of the sends that did not succeed, `excused_sends` could not.
+    """
     if unfired:
         return f"step {unfired[0]} of {steps} never struck"
     ok_count = history.counts()[Outcome.OK.value]
-    if ok_count * 100 < STARVED_BELOW_PERCENT * len(history.sends):
-        return f"{ok_count} of {len(history.sends)} sends succeeded"
+    possible = len(history.sends) - excused_sends
+    assert ok_count <= possible, (ok_count, possible)
+    if history.sends and (ok_count == 0 or ok_count * 100 < STARVED_BELOW_PERCENT * possible):
+        excused = f", {excused_sends} of them are excused" if excused_sends else ""
+        return f"{ok_count} of {len(history.sends)} sends succeeded{excused}"
     return ""
 
 

@@ -25,6 +25,7 @@ from sim.faults.targets import Site
 from sim.hosts.history import History
 from sim.hosts.node import log_directories
 from sim.judgement import Convergence, FinalLogs, Verdict, starvation, verdict_on
+from sim.outages import Outages
 from sim.scenario.model import Scenario, broker_config, controller_config, load_scenario
 from sim.scenario.steps import AlterTopic, DeleteTopic
 from sim.seed_range import check_seed
@@ -62,6 +63,8 @@ class RunResult:
     operations: dict[str, int]
     # The number of acknowledged records that are lost and excused, by reason.
     excused: dict[str, int]
+    # The number of sends that did not succeed because their topic could take no records, by reason.
+    excused_sends: dict[str, int]
     excuses: tuple[Excuse, ...]
     starved_because: str
     # The faults that never struck, in words: each waited in vain or found nothing to strike.
@@ -83,6 +86,7 @@ class RunResult:
             "replay": self.replay,
             "operations": self.operations,
             "excused": self.excused,
+            "excused_sends": self.excused_sends,
             "never_struck": list(self.never_struck),
         }
 
@@ -156,6 +160,7 @@ class Run:
         metadata = MetadataWitness(self.jury, controller_disk, join(CONTROLLER, METADATA_DIRECTORY))
         watch = Watch(self.chronicle, self.witness, metadata, lookout, parked)
         self.cluster = Cluster(scenario, self.world, self.trace, self.history, watch, machines)
+        self.outages = Outages(self.cluster, self.ghost, self.witness.lives)
         self.misses = Misses()
         site = Site(
             world=self.world, network=self.cluster.network, ghost=self.ghost, brokers=self.cluster.brokers,
@@ -172,6 +177,7 @@ class Run:
         while self.world.now_us < self.scenario.duration:
             self.world.run_to(min(self.world.now_us + LOOK_US, self.scenario.duration))
             self.witness.look()
+            self.outages.look()
         return self.end(replay)
 
     def begin(self) -> None:
@@ -220,7 +226,9 @@ class Run:
     def _result(
         self, replay: str, unfired: list[int], excused: dict[str, int], never_struck: tuple[str, ...]
     ) -> RunResult:
-        starved_because = starvation(self.history, unfired, len(self.scenario.steps))
+        excused_sends = self.outages.excused(self.history)
+        excused_count = sum(excused_sends.values())
+        starved_because = starvation(self.history, unfired, len(self.scenario.steps), excused_count)
         return RunResult(
             scenario=self.scenario.scenario,
             seed=self.seed,
@@ -233,6 +241,7 @@ class Run:
             story=tuple(self.story.lines),
             operations=self.history.counts(),
             excused=excused,
+            excused_sends=excused_sends,
             excuses=tuple(self.ghost.excuses),
             starved_because=starved_because,
             never_struck=never_struck,

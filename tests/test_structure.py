@@ -33,7 +33,7 @@ ORDERS = {
     ),
     "cluster.shell": "clients server incoming runtime transport streams engine wire",
     "sim": (
-        "commands determinism seeds_output seeds run seed_range bundled judgement cluster watch story witness faults"
+        "commands determinism seeds_output seeds run seed_range bundled judgement outages cluster watch story witness faults"
         " checkers hosts disk world scenario bugs"
     ),
 }

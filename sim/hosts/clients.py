@@ -136,7 +136,7 @@ class ProducerShell(ClientShell):
             world, network, trace, watcher, name=name, node_id=node_id, bootstrap=bootstrap, clock=clock
         )
         self._producer_watcher = watcher
-        self._model, self._history = model, history
+        self.model, self._history = model, history
         self._acks = -1 if model.acks == "all" else model.acks
         self._interval_us = 1_000_000 // model.rate
         self._jitter = Stream(world.draws, "pace", name)
@@ -217,10 +217,10 @@ class ProducerShell(ClientShell):
         """Send a record now, beside those of the steady rate."""
         self._sent += 1
         ticket = self._sent
-        value = f"{self.name}/{ticket}".ljust(self._model.size, ".")
+        value = f"{self.name}/{ticket}".ljust(self.model.size, ".")
         operation = SendOperation(
             producer=self.name, value=value, acks=self._acks, invoked_us=self.world.now_us,
-            is_idempotent=self.producer.config.is_idempotent, is_one_at_a_time=self._model.in_flight == 1,
+            is_idempotent=self.producer.config.is_idempotent, is_one_at_a_time=self.model.in_flight == 1,
             within_us=1_000 * (DELIVERY_TIMEOUT_MS + DELIVERY_BOUND_MS), life=self.starts,
         )  # fmt: skip
         assert ticket not in self._open, (self.name, ticket)
@@ -228,9 +228,9 @@ class ProducerShell(ClientShell):
         self._open[ticket] = operation
         self.trace.event(self.world.now_us, self.name, "send", f'"ticket":{ticket}')
         self._wait_us = 0
-        key = f"k{ticket % self._model.keys}".encode() if self._model.keys else None
+        key = f"k{ticket % self.model.keys}".encode() if self.model.keys else None
         self.perform(
-            self.producer.send(self.clock.now_ms(), self._model.topic, key, value.encode(), ticket=ticket)
+            self.producer.send(self.clock.now_ms(), self.model.topic, key, value.encode(), ticket=ticket)
         )
         # The core may have refused it at once.
         assert ticket in self._open or operation.outcome is not Outcome.OPEN, (self.name, ticket)
