@@ -33,8 +33,8 @@ ORDERS = {
     ),
     "cluster.shell": "clients server incoming runtime transport streams engine wire",
     "sim": (
-        "commands determinism seeds_output seeds run seed_range bundled judgement outages cluster watch story witness faults"
-        " checkers hosts disk world scenario bugs"
+        "commands determinism seeds_output seeds run seed_range bundled judgement outages cluster watch story witness"
+        " faults checkers hosts disk world scenario bugs"
     ),
 }
 LONGEST_CHAIN_IN_STORAGE = 15

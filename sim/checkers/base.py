@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from sim.checkers.ghost import Ghost, PartitionGhost
+from sim.checkers.ghost import Ghost
 from sim.checkers.sightings import Sighting
 
 # The most violations that a run keeps: after the first ones, further ones say nothing new.
@@ -64,14 +64,12 @@ class Jury:
 
     def see(self, sighting: Sighting) -> None:
         """Let the checkers judge a sighting, then let the ghost apply it."""
-        judges = self._judges.get(type(sighting))
-        if judges is not None:
-            partition: PartitionGhost = self.ghost.partition(sighting.partition)
-            for name, judge in judges:
-                what = judge(partition, sighting)
-                if what is not None:
-                    self.report(name, what)
-        self.ghost.apply(sighting)
+        partition = self.ghost.partition(sighting.partition)
+        for name, judge in self._judges.get(type(sighting), ()):
+            what = judge(partition, sighting)
+            if what is not None:
+                self.report(name, what)
+        self.ghost.apply(partition, sighting)
 
     def report(self, checker: str, what: str) -> None:
         """Keep a violation found by the checker of that name; ignored after MOST_VIOLATIONS."""

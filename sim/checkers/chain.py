@@ -95,7 +95,14 @@ class Chain:
 
     def between(self, start: int, end: int) -> list[Mark]:
         """Returns the batches that begin in [start, end) and end at or below `end`."""
-        found = self.marks[bisect_left(self._bases, start) : bisect_left(self._bases, end)]
+        bases = self._bases
+        if not bases or bases[-1] < start:
+            return []
+        # Most questions are about the newest batch alone.
+        first = len(bases) - 1
+        if first and bases[first - 1] >= start:
+            first = bisect_left(bases, start)
+        found = self.marks[first : bisect_left(bases, end, first)]
         return found[:-1] if found and found[-1].next_offset > end else found
 
     def at(self, base_offset: int) -> Mark | None:

@@ -168,7 +168,7 @@ class Ghost:
 
         After `begin_again` it is that of the newest topic of the name, and is called `topic-number~life`.
         """
-        key = self._present.get(name, name)
+        key = self._present.get(name, name) if self._present else name
         partition = self.partitions.get(key)
         if partition is None:
             partition = self.partitions[key] = PartitionGhost(key)
@@ -181,10 +181,11 @@ class Ghost:
         self._present[name] = f"{name}~{life + 1}"
         assert self.partition(name) is not old, name
 
-    def apply(self, sighting: Sighting) -> None:
+    def apply(self, partition: PartitionGhost, sighting: Sighting) -> None:
+        """Update the partition, which is that of the sighting."""
         update = self._updates.get(type(sighting))
         if update is not None:
-            update(self.partition(sighting.partition), sighting)
+            update(partition, sighting)
 
     def _on_created(self, partition: PartitionGhost, sighting: Created) -> None:
         partition.min_isr, partition.flush_promised = sighting.min_isr, sighting.flush_promised

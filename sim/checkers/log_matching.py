@@ -46,10 +46,12 @@ class LogMatching(Checker):
     def _differs(
         self, partition: PartitionGhost, sighting: Appended, mark: Mark, before: Mark | None, origin: Origin
     ) -> str | None:
+        if origin[0] == mark and before == origin[1]:
+            return None
         who = f"{partition.name}: broker {sighting.broker} appended offset {mark.base_offset} of epoch {mark.epoch}"
         if origin[0] != mark:
             return f"{who} with crc {mark.crc:08x}; its leader's has crc {origin[0].crc:08x}"
-        if before is None or origin[1] is None or before == origin[1]:
+        if before is None or origin[1] is None:
             # A log may begin later than the leader's, where the leader has deleted its first records.
             return None
         # Nobody compares or reads records below the log start; a follower may have others there until it deletes them.

@@ -35,13 +35,17 @@ class LogShape(Checker):
         self, partition: PartitionGhost, sighting: Appended | Loaded, end: int, epoch: int
     ) -> str | None:
         for mark in sighting.marks:
-            where = f"{partition.name}: broker {sighting.broker}, batch at offset {mark.base_offset}"
+            what = ""
             if mark.base_offset != end:
-                return f"{where}: the log ended at {end}"
-            if mark.epoch < epoch:
-                return f"{where}: epoch {mark.epoch} follows epoch {epoch}"
-            if not mark.is_dense:
-                return f"{where}: {mark.record_count} records for offsets up to {mark.next_offset}"
+                what = f"the log ended at {end}"
+            elif mark.epoch < epoch:
+                what = f"epoch {mark.epoch} follows epoch {epoch}"
+            elif not mark.is_dense:
+                what = f"{mark.record_count} records for offsets up to {mark.next_offset}"
+            if what:
+                return (
+                    f"{partition.name}: broker {sighting.broker}, batch at offset {mark.base_offset}: {what}"
+                )
             end, epoch = mark.next_offset, mark.epoch
         return None
 

@@ -70,10 +70,10 @@ class RolesBindTheirEpoch(Checker):
     def _on_appended(self, partition: PartitionGhost, sighting: Appended) -> str | None:
         if not sighting.is_leader:
             return None
-        epochs = {mark.epoch for mark in sighting.marks}
-        if epochs - {sighting.epoch}:
-            found = ", ".join(map(str, sorted(epochs)))
-            return f"{partition.name}: leader {sighting.broker} of epoch {sighting.epoch} appended in {found}"
+        for mark in sighting.marks:
+            if mark.epoch != sighting.epoch:
+                epochs = ", ".join(map(str, sorted({each.epoch for each in sighting.marks})))
+                return f"{partition.name}: leader {sighting.broker} of epoch {sighting.epoch} appended in {epochs}"
         return self._judge(partition, sighting.broker, sighting.epoch, "appended what clients sent")
 
     def _on_high_watermark(self, partition: PartitionGhost, sighting: HighWatermark) -> str | None:

@@ -18,11 +18,13 @@ class NoneAboveHighWatermark(Checker):
         return {Served: self._on_served}
 
     def _on_served(self, partition: PartitionGhost, sighting: Served) -> str | None:
-        who = f"{partition.name}: broker {sighting.broker} served a consumer"
         truth = partition.truth
         for mark in sighting.marks:
             if mark.next_offset > sighting.high_watermark:
-                return f"{who} offset {mark.next_offset - 1} at high watermark {sighting.high_watermark}"
-            if truth.at(mark.base_offset) != mark and mark not in partition.excused:
-                return f"{who} offset {mark.base_offset} of epoch {mark.epoch}, which was never committed"
+                what = f"offset {mark.next_offset - 1} at high watermark {sighting.high_watermark}"
+            elif truth.at(mark.base_offset) != mark and mark not in partition.excused:
+                what = f"offset {mark.base_offset} of epoch {mark.epoch}, which was never committed"
+            else:
+                continue
+            return f"{partition.name}: broker {sighting.broker} served a consumer {what}"
         return None

@@ -18,11 +18,13 @@ class NoneWaitsInVain(Checker):
         return {Waits: self._on_waits}
 
     def _on_waits(self, partition: PartitionGhost, sighting: Waits) -> str | None:
-        who = f"{partition.name}: at broker {sighting.broker} an append"
         for epoch, last_offset in sighting.appends:
             if epoch != sighting.leads_epoch:
                 now = "follows" if sighting.leads_epoch < 0 else f"leads epoch {sighting.leads_epoch}"
-                return f"{who} of epoch {epoch} waits, and the broker {now}"
-            if last_offset < sighting.high_watermark:
-                return f"{who} of offset {last_offset} waits at high watermark {sighting.high_watermark}"
+                what = f"of epoch {epoch} waits, and the broker {now}"
+            elif last_offset < sighting.high_watermark:
+                what = f"of offset {last_offset} waits at high watermark {sighting.high_watermark}"
+            else:
+                continue
+            return f"{partition.name}: at broker {sighting.broker} an append {what}"
         return None

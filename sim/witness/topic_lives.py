@@ -5,11 +5,17 @@ Checkers judge the present life only. What a broker that lags does to its log of
 
 from __future__ import annotations
 
+from functools import cache
 from typing import final
 
 from cluster.core.broker.logs import text_topic_id
 
 NO_LIFE = ""
+
+
+@cache
+def _topic_of(partition: str) -> str:
+    return partition.rpartition("-")[0]
 
 
 @final
@@ -44,13 +50,14 @@ class TopicLives:
 
     def is_present(self, broker: int, partition: str) -> bool:
         """Whether the broker's replica is of the topic that has the name now."""
-        topic = partition.rpartition("-")[0]
-        present, held = self._present.get(topic), self._held.get((broker, partition))
-        return present is None or (present != NO_LIFE and held in (None, present))
+        present = self._present.get(_topic_of(partition))
+        return present is None or (
+            present != NO_LIFE and self._held.get((broker, partition), present) == present
+        )
 
     def may_be_present(self, partition: str, written_id: str | None) -> bool:
         """Whether a log whose `partition.metadata` has that id, or has none, may be of the topic that exists now."""
-        present = self._present.get(partition.rpartition("-")[0])
+        present = self._present.get(_topic_of(partition))
         return present is None or (present != NO_LIFE and written_id in (None, text_topic_id(present)))
 
     def note_acknowledged(self, broker: int, partition: str, value: str) -> None:
@@ -74,8 +81,8 @@ class TopicLives:
 
     def was_deleted(self, partition: str) -> bool:
         """Whether a topic of that name was ever deleted: a reader's position may be from the one before."""
-        return partition.rpartition("-")[0] in self._deleted
+        return _topic_of(partition) in self._deleted
 
     def _is_now(self, partition: str, topic_id: str | None) -> bool:
-        present = self._present.get(partition.rpartition("-")[0])
+        present = self._present.get(_topic_of(partition))
         return present is None or topic_id is None or topic_id == present
