@@ -246,10 +246,10 @@ class Node(Shell):
             super()._handle(turn)
         except Dead:
             self._unwound()
-        is_metadata = any(
-            type(event) is Response and type(event.body) is FetchMetadataResponse for event, _ in turn
-        )
-        if self.core is not None and (is_metadata or self.node_id == CONTROLLER_ID):
+        # Several events of one turn are requests.
+        event = turn[0][0]
+        is_metadata = type(event) is Response and type(event.body) is FetchMetadataResponse
+        if (is_metadata or self.node_id == CONTROLLER_ID) and self.core is not None:
             self._node_watcher.on_metadata(self)
 
     def _run_job(self, effect: RunJob) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple, final
 
@@ -212,6 +213,12 @@ class LogReader:
             self._path, self._file_number = last.path, last.file_number
             self._position = last.position + last.size_bytes
 
+    def at(self, base_offset: int) -> Mark | None:
+        """Returns the batch that begins at `base_offset`, if it was read."""
+        index = bisect_left(self.places, base_offset, key=_base_offset_of)
+        found = self.places[index].mark if index < len(self.places) else None
+        return found if found is not None and found.base_offset == base_offset else None
+
     def power_lost(self) -> None:
         self._durable_count = 0
 
@@ -253,6 +260,10 @@ class LogReader:
             if place.path != path:
                 path, data = place.path, read_file(self._eye.file_system, place.path)
             yield place, data[place.position : place.position + place.size_bytes]
+
+
+def _base_offset_of(place: Place) -> int:
+    return place.mark.base_offset
 
 
 def _base_of(path: str) -> int:

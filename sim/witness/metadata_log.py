@@ -87,12 +87,12 @@ class MetadataWitness:
             return
         self._read_on()
         durable_end = self._reader.durable_end()
-        on_disk = {place.mark.base_offset: place.mark.crc for place in self._reader.places}
         end = body.high_watermark
         for batch in iterate_batches(body.records):
             end = max(end, batch.next_offset)
             self._shown[batch.base_offset] = batch.crc
-            if on_disk.get(batch.base_offset) != batch.crc:
+            mark = self._reader.at(batch.base_offset)
+            if mark is None or mark.crc != batch.crc:
                 self._jury.report(NAME, f"the answer at offset {batch.base_offset} is not what the log has")
         if end > durable_end:
             self._jury.report(
