@@ -52,6 +52,7 @@ from cluster.shell.wire.produce import (
 MAX_MESSAGE_BYTES = 64 << 20
 
 Wire = TypeVar("Wire", bound=Message)
+_NOTHING: Lifted = {}
 
 
 def _parse(message: type[Wire], data: bytes) -> Wire:
@@ -60,10 +61,6 @@ def _parse(message: type[Wire], data: bytes) -> Wire:
         return message.FromString(data)
     except DecodeError as error:
         raise Malformed(f"{len(data)} bytes are no {message.__name__}: {error}") from error
-
-
-def _part(framing: Framing | None, data: bytes) -> tuple[bytes, Lifted]:
-    return (data, {}) if framing is None else framing.part(data)
 
 
 @final
@@ -76,8 +73,9 @@ class StreamCodec:
     response: type[StreamResponse]
     call_list: type[replica_pb2.FetchCalls] | type[data_pb2.ProduceCalls]
     answer_list: type[replica_pb2.FetchAnswers] | type[data_pb2.ProduceAnswers]
-    fill_request: Callable[..., None]
-    fill_response: Callable[..., None]
+    # Each returns whether it has left out large records, for the framing to put in.
+    fill_request: Callable[..., bool | None]
+    fill_response: Callable[..., bool | None]
     request_from_wire: Callable[..., StreamRequest]
     response_from_wire: Callable[..., StreamResponse]
 
@@ -87,21 +85,24 @@ class StreamCodec:
 
     def calls_to_bytes(self, calls: Calls) -> bytes:
         """Returns the calls as one serialised message."""
-        framing = self.request_framing
-        return self._encode_calls(calls) if framing is None else framing.join(calls, self._encode_calls)
-
-    def _encode_calls(self, calls: Calls) -> bytes:
-        message = self.call_list()
+        message, is_light = self.call_list(), False
         for call, body in calls:
             assert isinstance(body, self.request), body
             item = message.calls.add()
             item.call = call
-            self.fill_request(item.request, body)
-        return message.SerializeToString()
+            if self.fill_request(item.request, body):
+                is_light = True
+        frame = message.SerializeToString()
+        if not is_light:
+            return frame
+        assert self.request_framing is not None, self.path
+        return self.request_framing.join(frame, calls)
 
     def calls_from_bytes(self, data: bytes) -> ReceivedCalls:
         """Returns the calls of a serialised message, each with its body or with what is out of bounds in it."""
-        light, lifted = _part(self.request_framing, data)
+        framing, light, lifted = self.request_framing, data, _NOTHING
+        if framing is not None and len(data) >= framing.least_bytes:
+            light, lifted = framing.part(data)
         received: list[tuple[int, StreamRequest | OutOfBounds]] = []
         for item in _parse(self.call_list, light).calls:
             body = self.request_from_wire(item.request)
@@ -112,23 +113,24 @@ class StreamCodec:
 
     def answers_to_bytes(self, answers: Answers) -> bytes:
         """Returns the answers as one serialised message."""
-        framing = self.response_framing
-        return (
-            self._encode_answers(answers) if framing is None else framing.join(answers, self._encode_answers)
-        )
-
-    def _encode_answers(self, answers: Answers) -> bytes:
-        message = self.answer_list()
+        message, is_light = self.answer_list(), False
         for call, body in answers:
             assert isinstance(body, self.response), body
             item = message.answers.add()
             item.call = call
-            self.fill_response(item.response, body)
-        return message.SerializeToString()
+            if self.fill_response(item.response, body):
+                is_light = True
+        frame = message.SerializeToString()
+        if not is_light:
+            return frame
+        assert self.response_framing is not None, self.path
+        return self.response_framing.join(frame, answers)
 
     def answers_from_bytes(self, data: bytes) -> ReceivedAnswers:
         """Returns the answers of a serialised message, each with its body or with what is out of bounds in it."""
-        light, lifted = _part(self.response_framing, data)
+        framing, light, lifted = self.response_framing, data, _NOTHING
+        if framing is not None and len(data) >= framing.least_bytes:
+            light, lifted = framing.part(data)
         received: list[tuple[int, StreamResponse | OutOfBounds]] = []
         for item in _parse(self.answer_list, light).answers:
             body = self.response_from_wire(item.response)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cluster.core.messages import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse
 from cluster.rpc import replica_pb2
 from cluster.shell.wire import common
+from cluster.shell.wire.framing import LARGE_BYTES, NONE_LARGE_BYTES
 
 
 def fetch_request_to_wire(value: FetchRequest) -> replica_pb2.FetchRequest:
@@ -65,15 +66,24 @@ def _partition_from_wire(message: replica_pb2.FetchPartition) -> FetchPartition:
 
 def fetch_response_to_wire(value: FetchResponse) -> replica_pb2.FetchResponse:
     message = replica_pb2.FetchResponse()
-    fill_fetch_response(message, value)
+    fill_fetch_response(message, value, NONE_LARGE_BYTES)
     return message
 
 
-def fill_fetch_response(message: replica_pb2.FetchResponse, value: FetchResponse) -> None:
-    """Fills `message` in place, so that the records are copied once."""
+def fill_fetch_response(
+    message: replica_pb2.FetchResponse, value: FetchResponse, large_bytes: int = LARGE_BYTES
+) -> bool:
+    """Fills `message` in place. Returns whether it has left out records, those of `large_bytes` and more."""
+    is_light = False
     message.error = common.error_to_wire(value.error)
     for partition in value.partitions:
-        _fill_partition_response(message.partitions.add(), partition)
+        item = message.partitions.add()
+        _fill_partition_response(item, partition)
+        if len(partition.records) < large_bytes:
+            item.records = partition.records
+        else:
+            is_light = True
+    return is_light
 
 
 def fetch_response_from_wire(message: replica_pb2.FetchResponse) -> FetchResponse:
@@ -86,6 +96,7 @@ def fetch_response_from_wire(message: replica_pb2.FetchResponse) -> FetchRespons
 def _fill_partition_response(
     message: replica_pb2.FetchPartitionResponse, value: FetchPartitionResponse
 ) -> None:
+    """Fills in all but the records."""
     place = message.topic_partition
     place.topic, place.partition = value.topic_partition.topic, value.topic_partition.partition
     message.error = common.error_to_wire(value.error)
@@ -96,7 +107,6 @@ def _fill_partition_response(
         message.diverging.CopyFrom(common.epoch_end_to_wire(value.diverging))
     message.leader_id = value.leader_id
     message.leader_epoch = value.leader_epoch
-    message.records = value.records
 
 
 def _partition_response_from_wire(message: replica_pb2.FetchPartitionResponse) -> FetchPartitionResponse:

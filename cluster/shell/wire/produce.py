@@ -5,16 +5,23 @@ from __future__ import annotations
 from cluster.core.messages import ProducePartition, ProducePartitionResponse, ProduceRequest, ProduceResponse
 from cluster.rpc import data_pb2
 from cluster.shell.wire import common
+from cluster.shell.wire.framing import LARGE_BYTES, NONE_LARGE_BYTES
 
 
 def produce_request_to_wire(value: ProduceRequest) -> data_pb2.ProduceRequest:
     message = data_pb2.ProduceRequest()
-    fill_produce_request(message, value)
+    fill_produce_request(message, value, NONE_LARGE_BYTES)
     return message
 
 
-def fill_produce_request(message: data_pb2.ProduceRequest, value: ProduceRequest) -> None:
-    """Fills `message` in place: passing a message to another's constructor would serialise and parse it again."""
+def fill_produce_request(
+    message: data_pb2.ProduceRequest, value: ProduceRequest, large_bytes: int = LARGE_BYTES
+) -> bool:
+    """Fills `message` in place: passing a message to another's constructor would serialise and parse it again.
+
+    Returns whether it has left out records, those of `large_bytes` and more.
+    """
+    is_light = False
     assert not message.partitions, len(message.partitions)
     message.acks = value.acks
     message.timeout_ms = value.timeout_ms
@@ -23,7 +30,11 @@ def fill_produce_request(message: data_pb2.ProduceRequest, value: ProduceRequest
         place = item.topic_partition
         place.topic, place.partition = partition.topic_partition.topic, partition.topic_partition.partition
         item.topic_id = partition.topic_id
-        item.records = partition.records
+        if len(partition.records) < large_bytes:
+            item.records = partition.records
+        else:
+            is_light = True
+    return is_light
 
 
 def produce_request_from_wire(message: data_pb2.ProduceRequest) -> ProduceRequest:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from cluster.core.connection.codec import Answers, Calls, Malformed, OutOfBounds
 from cluster.core.messages import FetchPartitionResponse, FetchResponse, ProducePartition, ProduceRequest
 from cluster.shell.streams import PRODUCE, REPLICA_FETCH, StreamCodec
-from cluster.shell.wire.framing import Framing
+from cluster.shell.wire.framing import NONE_LARGE_BYTES
 from tests.cluster.connection.bodies import T0, fetched, produce
 from tests.cluster.shell.bounded import within
 
@@ -23,17 +24,15 @@ MIB = 1 << 20
 AROUND_BYTES = 16 << 10
 
 
-def parting(codec: StreamCodec, least_bytes: int) -> StreamCodec:
-    """The codec with another idea of what is large."""
-
-    def changed(framing: Framing | None) -> Framing | None:
-        return None if framing is None else replace(framing, least_bytes=least_bytes)
-
-    return replace(
-        codec,
-        request_framing=changed(codec.request_framing),
-        response_framing=changed(codec.response_framing),
-    )
+def parting(codec: StreamCodec, large_bytes: int) -> StreamCodec:
+    """The codec with another idea of what is large, in the direction in which it sends records."""
+    request, response = codec.request_framing, codec.response_framing
+    if request is not None:
+        fill = partial(codec.fill_request, large_bytes=large_bytes)
+        return replace(codec, fill_request=fill, request_framing=replace(request, least_bytes=large_bytes))
+    assert response is not None, codec.path
+    fill = partial(codec.fill_response, large_bytes=large_bytes)
+    return replace(codec, fill_response=fill, response_framing=replace(response, least_bytes=large_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +47,8 @@ class Half:
     large: Callable[[int], Any]
 
 
-PARTING_PRODUCE, PLAIN_PRODUCE = parting(PRODUCE, 1), replace(PRODUCE, request_framing=None)
-PARTING_FETCH, PLAIN_FETCH = parting(REPLICA_FETCH, 1), replace(REPLICA_FETCH, response_framing=None)
+PARTING_PRODUCE, PLAIN_PRODUCE = parting(PRODUCE, 1), parting(PRODUCE, NONE_LARGE_BYTES)
+PARTING_FETCH, PLAIN_FETCH = parting(REPLICA_FETCH, 1), parting(REPLICA_FETCH, NONE_LARGE_BYTES)
 CALLS = Half(
     encode=PARTING_PRODUCE.calls_to_bytes,
     decode=PARTING_PRODUCE.calls_from_bytes,
@@ -119,7 +118,7 @@ def peak_bytes(work: Callable[[], object]) -> int:
         del result
 
 
-@pytest.mark.parametrize("size_bytes", [128 << 10, MIB])
+@pytest.mark.parametrize("size_bytes", [256 << 10, MIB])
 def test_records_are_copied_once_into_a_frame_and_once_out_of_it(size_bytes: int) -> None:
     counted: Any = Counted(PRODUCE.call_list)
     codec = replace(PRODUCE, call_list=counted)
