@@ -72,6 +72,7 @@ MOUNTS = {
         module="cluster.commands.up",
         summary="Run a local cluster, one process for each node, until Ctrl-C.",
     ),
+    "view": Mount(module="sim.view.commands", summary="Write the trace of a run as one HTML page."),
 }
 
 # The packages that each extra of pyproject.toml brings.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import final
 
 from cluster.core.effects import Observe
 from sim.world.time import World
 from sim.world.trace import Trace
 
-Values = dict[str, int | str]
+Values = Mapping[str, int | str]
 
 
 def _leader_elected(values: Values) -> str:
@@ -62,6 +62,12 @@ _WORDS: dict[str, Callable[[Values], str]] = {
 }
 
 
+def in_words(kind: str, values: Values) -> str | None:
+    """Returns an observation as the story tells it; None for one that it leaves out."""
+    words = _WORDS.get(kind)
+    return None if words is None else words(values)
+
+
 @final
 class Story:
     """The lines of the story, each with its time and the name of its node or client."""
@@ -73,9 +79,9 @@ class Story:
         self.lines.append(f"{at_us / 1e6:10.3f} s  {who:<12} {what}")
 
     def observe(self, at_us: int, who: str, kind: str, fields: tuple[tuple[str, int | str], ...]) -> None:
-        words = _WORDS.get(kind)
+        words = in_words(kind, dict(fields))
         if words is not None:
-            self.tell(at_us, who, words(dict(fields)))
+            self.tell(at_us, who, words)
 
 
 @final

@@ -1,0 +1,105 @@
+"""What lasts in a run: lives of processes, pauses, faults of disks and links. A span counts the events of the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple, final
+
+# The lane of faults that strike links, and so no node alone.
+LINKS = "links"
+# The words of the world with which a fault begins, and the words with which it ends; `who` is a node or the links.
+_BEGINS = (
+    ("paused", re.compile(r"pause (?P<who>[a-z]+(?:-\d+)?)(?!.*: it is down already)")),
+    ("slow disk", re.compile(r"the disk of (?P<who>\S+) takes .* longer")),
+    ("no metadata", re.compile(r"(?P<who>\S+) replays no metadata")),
+    ("cut", re.compile(r"cut (?P<who>.+)")),
+    ("slow", re.compile(r"slow (?P<who>.+) by [\d.]+ ms")),
+    ("loss", re.compile(r"lose \d+% on (?P<who>.+)")),
+)
+_ENDS = (
+    ("paused", re.compile(r"(?P<who>\S+) goes on")),
+    ("slow disk", re.compile(r"the disk of (?P<who>\S+) is fast again")),
+    ("no metadata", re.compile(r"(?P<who>\S+) replays metadata again")),
+    ("cut", re.compile(r"heal (?P<who>.+)")),
+    ("slow", re.compile(r"(?P<who>.+) is fast again")),
+    ("loss", re.compile(r"(?P<who>.+) loses nothing any more")),
+)
+_ON_LINKS = ("cut", "slow", "loss")
+_HEAL_ALL = "heal everything"
+
+
+class Span(NamedTuple):
+    """Something that lasts from the event `first` to the event `end` (exclusive) in the lane of a node or of links."""
+
+    lane: str
+    what: str
+    first: int
+    end: int
+    text: str
+
+
+class _Open(NamedTuple):
+    first: int
+    text: str
+
+
+@final
+class Spans:
+    """Collects spans from the events that begin and end them."""
+
+    def __init__(self) -> None:
+        self.closed: list[Span] = []
+        self._open: dict[tuple[str, str, str], _Open] = {}
+
+    def begin(self, index: int, lane: str, what: str, text: str, who: str = "") -> None:
+        """Begin a span; one of the same kind that is open goes on."""
+        self._open.setdefault((lane, what, who), _Open(index, text))
+
+    def end(self, index: int, lane: str, what: str, who: str = "") -> None:
+        opened = self._open.pop((lane, what, who), None)
+        if opened is not None:
+            assert opened.first <= index, (opened, index)
+            self.closed.append(Span(lane, what, opened.first, index, opened.text))
+
+    def on_life(self, index: int, node: str, kind: str, members: Mapping[str, object]) -> None:
+        """Take in the start or the end of a process; a pause ends with it."""
+        if kind == "start":
+            self.end(index, node, "down")
+            return
+        self.end(index, node, "paused")
+        how = {"power": "power loss", "stop": "stopped"}.get(str(members.get("how")), str(members.get("how")))
+        self.begin(index, node, "down", how)
+
+    def on_told(self, index: int, text: str) -> None:
+        """Take in a line of the world."""
+        if text.startswith(_HEAL_ALL):
+            for lane, what, who in list(self._open):
+                if what != "down":
+                    self.end(index, lane, what, who)
+            return
+        for what, pattern in _ENDS:
+            if found := pattern.fullmatch(text):
+                self._end_fault(index, what, found["who"])
+        for what, pattern in _BEGINS:
+            if found := pattern.match(text):
+                lane, who = self._place(what, found["who"])
+                self.begin(index, lane, what, text, who)
+                return
+
+    def _end_fault(self, index: int, what: str, who: str) -> None:
+        lane, who = self._place(what, who)
+        self.end(index, lane, what, who)
+        if what == "cut":
+            # A step that heals a link ends its delay and its losses too.
+            for other in _ON_LINKS:
+                self.end(index, lane, other, who)
+
+    def _place(self, what: str, who: str) -> tuple[str, str]:
+        return (LINKS, who) if what in _ON_LINKS else (who, "")
+
+    def finish(self, index: int) -> list[Span]:
+        """Returns all spans in the order of their begin; those that are open end at `index`."""
+        for lane, what, who in list(self._open):
+            self.end(index, lane, what, who)
+        return sorted(self.closed, key=lambda span: (span.first, span.end, span.lane))
