@@ -213,11 +213,17 @@ class ProducerShell(ClientShell):
                 operation.within_us += self.world.now_us - self._paused_at_us
         super().resume()
 
-    def send_one(self) -> None:
-        """Send a record now, beside those of the steady rate."""
+    def send_one(self, value: str | None = None) -> None:
+        """Send a record now, beside those of the steady rate: with that value, or with one that is made up.
+
+        Raises ValueError for a value that was sent before: it is by its value that a record is recognised.
+        """
         self._sent += 1
         ticket = self._sent
-        value = f"{self.name}/{ticket}".ljust(self.model.size, ".")
+        if value is None:
+            value = f"{self.name}/{ticket}".ljust(self.model.size, ".")
+        elif any(value == each.value for each in self._history.sends):
+            raise ValueError(f"value {value!r} was sent before: a record is recognised by its value")
         operation = SendOperation(
             producer=self.name, value=value, acks=self._acks, invoked_us=self.world.now_us,
             is_idempotent=self.producer.config.is_idempotent, is_one_at_a_time=self.model.in_flight == 1,

@@ -182,11 +182,16 @@ class Node(Shell):
         """Whether a log directory of this machine holds a log of the partition."""
         return bool(self._segments(partition))
 
+    def log_path(self, partition: str) -> str:
+        """Returns the directory of the partition's log, or an empty text if this machine has none."""
+        file_system = self.disk.file_system(Life("eye", sees_through=True))
+        held = [f"{each}/{partition}" for each in self.directories]
+        return next((path for path in held if file_system.exists(path)), "")
+
     def _segments(self, partition: str) -> list[str]:
         """Returns the paths of the partition's segments, in the order of their offsets."""
         file_system = self.disk.file_system(Life("eye", sees_through=True))
-        held = [f"{each}/{partition}" for each in self.directories]
-        directory = next((path for path in held if file_system.exists(path)), "")
+        directory = self.log_path(partition)
         names = file_system.list(directory) if directory else []
         return [f"{directory}/{name}" for name in names if name.endswith(".log")]
 

@@ -223,6 +223,19 @@ class Scenario(Strict):
     steps: list[AnyStep] = Field(default_factory=list, description="What happens to them, in order.")
 
 
+def scenario_of(values: Mapping[str, object]) -> Scenario:
+    """Returns the scenario that a file with these keys would hold. Raises ScenarioError for the first mistake."""
+    try:
+        scenario = Scenario.model_validate(values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        raise ScenarioError(f"{where}: {str(problem['msg']).removeprefix('Value error, ')}") from None
+    for location, what in check_scenario(scenario):
+        raise ScenarioError(f"{'.'.join(map(str, location))}: {what}")
+    return scenario
+
+
 def load_scenario(path: Path | str) -> Scenario:
     """Load a scenario from its file. Raises ScenarioError."""
     try:

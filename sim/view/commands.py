@@ -28,11 +28,11 @@ _US = 1_000_000
 @click.option(
     "--out", type=click.Path(path_type=Path), help="The page.  [default: TRACE with the suffix .html]"
 )
-@click.option("--from", "from_s", type=click.FloatRange(min=0), default=0, help="Show events from this second on.")
+@click.option(
+    "--from", "from_s", type=click.FloatRange(min=0), default=0, help="Show events from this second on."
+)
 @click.option("--until", "until_s", type=click.FloatRange(min=0), help="Show events before this second.")
-def view(
-    trace: Path, other: Path | None, out: Path | None, from_s: float, until_s: float | None
-) -> None:
+def view(trace: Path, other: Path | None, out: Path | None, from_s: float, until_s: float | None) -> None:
     """Write the trace of a run as one HTML page, which any browser opens from the file.
 
     TRACE is what `replog sim run --trace TRACE` wrote. The page holds the whole run and needs no network.

@@ -23,9 +23,7 @@ SCRIPTS = (
 _LEVEL = 6
 
 
-def write_page(
-    output: TextIO, recordings: Sequence[Recording], difference: Difference | None = None
-) -> None:
+def write_page(output: TextIO, recordings: Sequence[Recording], difference: Difference | None = None) -> None:
     """Write the page of one run, or of two that are compared: then no `difference` means that they are equal."""
     assert 1 <= len(recordings) <= 2, len(recordings)
     names = [f"{each.header.scenario}, seed {each.header.seed}" for each in recordings]

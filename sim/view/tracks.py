@@ -26,9 +26,7 @@ class PartitionTracks:
         self.logs.replica(broker)
         self.roles.setdefault(broker, []).append((index, role, epoch))
 
-    def set_state(
-        self, index: int, *, leader: int | None, epoch: int | None, isr: str
-    ) -> None:
+    def set_state(self, index: int, *, leader: int | None, epoch: int | None, isr: str) -> None:
         """Add a state of the controller; None leaves the leader or its epoch as it was."""
         _, old_leader, old_epoch, _ = self.states[-1] if self.states else (0, NO_LEADER, NO_LEADER, [])
         members = sorted(int(each) for each in isr.split(",") if each)
@@ -96,9 +94,7 @@ def _on_elected(partition: PartitionTracks, index: int, node: str, members: Memb
 
 
 def _on_leader_lost(partition: PartitionTracks, index: int, node: str, members: Members) -> None:
-    partition.set_state(
-        index, leader=NO_LEADER, epoch=int(members["leader_epoch"]), isr=members["isr"]
-    )
+    partition.set_state(index, leader=NO_LEADER, epoch=int(members["leader_epoch"]), isr=members["isr"])
 
 
 def _on_isr_changed(partition: PartitionTracks, index: int, node: str, members: Members) -> None:

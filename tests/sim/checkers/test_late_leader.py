@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from replog.testing import SimCluster
 from sim.run import Verdict
-from tests.sim.runs.cluster_driver import ClusterDriver
+from tests.sim.runs.cluster_driver import driven_cluster
 
 # After this time the follower holds the records, and its next fetch is on its way.
 FETCHED_MS = 6
@@ -15,30 +16,30 @@ SEEDS = range(1, 13)
 
 
 def late_leader(
-    *, led_on: bool, flush_promised: bool = False, comes_back_with_all: bool = False, seed: int = 8
-) -> ClusterDriver:
+    *, led_on: bool, flush_promised: bool = False, comes_back_with_all: bool = False, seed: int = 1
+) -> SimCluster:
     """Let the leader sleep before it hears that its only follower has all; the follower loses power and is elected."""
-    driver = ClusterDriver(seed=seed, min_isr=1, flush_promised=flush_promised)
-    leader = int(driver.number("leader"))
+    cluster = driven_cluster(seed=seed, min_isr=1, flush_promised=flush_promised)
+    leader = cluster.leader()
     follower, other = (broker for broker in (1, 2, 3) if broker != leader)
-    driver.kill(other)
-    driver.pass_time(4_000)
-    driver.produce(5, acks_all=True)
-    driver.pass_time(500)
-    driver.produce(5, acks_all=True)
-    driver.pass_time(FETCHED_MS)
-    driver.pause(leader)
-    driver.pass_time(20)
-    driver.lose_power(follower, "all" if comes_back_with_all else "none")
-    driver.restart(follower)
-    driver.pass_time(6_000)
-    assert driver.number("leader") == follower
+    cluster.kill(other)
+    cluster.advance(4_000)
+    cluster.produce(5)
+    cluster.advance(500)
+    cluster.produce(5)
+    cluster.advance(FETCHED_MS)
+    cluster.pause(leader)
+    cluster.advance(20)
+    cluster.power_loss(follower, "all" if comes_back_with_all else "none")
+    cluster.restart(follower)
+    cluster.advance(6_000)
+    assert cluster.leader() == follower
     if led_on:
-        driver.produce(40, acks_all=True)
-        driver.pass_time(1_000)
-    driver.resume(leader)
-    driver.pass_time(100)
-    return driver
+        cluster.produce(40)
+        cluster.advance(1_000)
+    cluster.resume(leader)
+    cluster.advance(100)
+    return cluster
 
 
 @pytest.mark.parametrize("led_on", [False, True])
@@ -47,22 +48,22 @@ def test_batches_that_a_late_leader_commits_and_the_new_ones_disk_lost_are_excus
 ) -> None:
     """It depends on the seed whether the leader falls asleep in time; one is enough."""
     for seed in SEEDS:
-        driver = late_leader(led_on=led_on, seed=seed)
-        assert driver.end().verdict is Verdict.HELD, driver.violations
-        if "led on after every in-sync replica had lost it" in driver.story:
+        cluster = late_leader(led_on=led_on, seed=seed)
+        assert cluster.finish().verdict is Verdict.HELD, cluster.violations
+        if "led on after every in-sync replica had lost it" in "\n".join(cluster.story):
             return
     pytest.fail(f"no leader was late with seeds {SEEDS}")
 
 
 @pytest.mark.parametrize("led_on", [False, True])
 def test_batches_that_a_late_leader_commits_and_the_new_one_holds_are_true(led_on: bool) -> None:
-    driver = late_leader(led_on=led_on, comes_back_with_all=True)
-    assert driver.end().verdict is Verdict.HELD, driver.violations
-    assert "EXCUSED" not in driver.story
+    cluster = late_leader(led_on=led_on, comes_back_with_all=True)
+    assert cluster.finish().verdict is Verdict.HELD, cluster.violations
+    assert "EXCUSED" not in "\n".join(cluster.story)
 
 
 @pytest.mark.parametrize("led_on", [False, True])
 def test_nothing_is_excused_where_a_flush_was_promised(led_on: bool) -> None:
-    driver = late_leader(led_on=led_on, flush_promised=True)
-    assert driver.end().verdict is Verdict.HELD, driver.violations
-    assert "EXCUSED" not in driver.story
+    cluster = late_leader(led_on=led_on, flush_promised=True)
+    assert cluster.finish().verdict is Verdict.HELD, cluster.violations
+    assert "EXCUSED" not in "\n".join(cluster.story)

@@ -1,0 +1,119 @@
+"""The pytest plugin: fixtures for a simulated and for a real cluster, and the seed of a test.
+
+| | |
+| --- | --- |
+| `sim_cluster` | makes a `SimCluster` with the seed of the test: `cluster = sim_cluster(brokers=5)` |
+| `real_cluster` | makes and starts a `RealCluster` in a directory of the test: `cluster = real_cluster(nodes=3)` |
+| `--replog-seed N` | the seed of every test that uses `sim_cluster`, 0 by default |
+| `--replog-seeds A..B` | runs each of them with every seed from A to B, B excluded |
+
+A simulated cluster that a test leaves is finished after it: everything is healed and the history is judged. A failed
+test prints its story and the command that repeats it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, final
+
+import pytest
+
+from replog.testing.real_cluster import RealCluster
+from sim.seed_range import Seeds, check_seed
+
+SEED = "--replog-seed"
+SEEDS = "--replog-seeds"
+FIXTURE = "sim_cluster"
+_SEED_FIXTURE = "replog_seed"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("replog")
+    group.addoption(SEED, type=int, default=0, metavar="N", help="seed of tests with a simulated cluster")
+    group.addoption(SEEDS, metavar="A..B", help="run them with every seed from A to B, B excluded")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    try:
+        check_seed(config.getoption(SEED))
+        if (text := config.getoption(SEEDS)) is not None:
+            Seeds.parse(text)
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test with a simulated cluster once for each seed."""
+    text = metafunc.config.getoption(SEEDS)
+    if text is not None and FIXTURE in metafunc.fixturenames:
+        seeds = Seeds.parse(text)
+        metafunc.parametrize(
+            _SEED_FIXTURE, range(seeds.first, seeds.end), ids=lambda seed: f"seed{seed}", indirect=True
+        )
+
+
+@pytest.fixture
+def replog_seed(request: pytest.FixtureRequest) -> int:
+    """The seed of this test."""
+    return int(getattr(request, "param", request.config.getoption(SEED)))
+
+
+@final
+class SimClusters:
+    """Makes the simulated clusters of one test, and keeps them for its end."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.made: list[Any] = []
+
+    def __call__(self, **arguments: Any) -> Any:
+        """Returns a SimCluster with these arguments; its seed is that of the test, unless one is given."""
+        # It is imported late: a plugin is loaded by every pytest of the environment.
+        from replog.testing.sim_cluster import SimCluster
+
+        cluster = SimCluster(**{"seed": self.seed, **arguments})
+        self.made.append(cluster)
+        return cluster
+
+
+_CLUSTERS = pytest.StashKey[SimClusters]()
+
+
+@pytest.fixture
+def sim_cluster(request: pytest.FixtureRequest, replog_seed: int) -> Generator[SimClusters, None, None]:
+    """A maker of simulated clusters; what the test leaves unfinished is finished and judged after it."""
+    clusters = request.node.stash[_CLUSTERS] = SimClusters(replog_seed)
+    yield clusters
+    for cluster in clusters.made:
+        if not cluster.is_finished and not cluster.violations:
+            cluster.finish()
+
+
+@pytest.fixture
+def real_cluster(tmp_path: Path) -> Generator[Callable[..., RealCluster], None, None]:
+    """A maker of real clusters: each is started, and every process has ended after the test."""
+    with ExitStack() as stack:
+
+        def make(*options: str, nodes: int = 3) -> RealCluster:
+            number = len(list(tmp_path.glob("cluster-*")))
+            return stack.enter_context(RealCluster(tmp_path / f"cluster-{number}", *options, nodes=nodes))
+
+        yield make
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the story and the command that repeats the run to the report of a failed test."""
+    report = yield
+    clusters = item.stash.get(_CLUSTERS, None)
+    if report.failed and clusters is not None:
+        for cluster in clusters.made:
+            report.sections.append(("replog: the story of the run", "\n".join(cluster.story)))
+        name = item.nodeid.replace(f"[seed{clusters.seed}]", "").replace(f"seed{clusters.seed}-", "")
+        again = f"pytest '{name}' {SEED} {clusters.seed}"
+        report.sections.append(("replog: run it again with", again))
+    return report

@@ -1,0 +1,48 @@
+"""The real cluster of `replog.testing`: processes that serve, die, come back, and end with the test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from replog import Consumer, OffsetReset, Producer
+from replog.testing import RealCluster
+from replog.testing.plugin import real_cluster  # noqa: F401
+from replog.testing.real_cluster import ClusterNotReady
+
+Make = Callable[..., RealCluster]
+
+
+def test_a_real_cluster_serves_and_a_killed_node_comes_back(request: pytest.FixtureRequest) -> None:
+    make: Make = request.getfixturevalue("real_cluster")
+    cluster = make("--config", "default.replication.factor=2", nodes=2)
+    cluster.command("topics", "create", "t", "--bootstrap-server", cluster.bootstrap)
+    with Producer(cluster.bootstrap) as producer:
+        producer.send("t", b"a").result(30)
+        killed = cluster.pid(2)
+        cluster.kill(2)
+        producer.send("t", b"b").result(30)
+    cluster.restart(2)
+    assert cluster.pid(2) != killed
+    with Consumer(cluster.bootstrap) as consumer:
+        consumer.subscribe(["t"], OffsetReset.EARLIEST)
+        values: list[bytes | None] = []
+        # A poll waits for records; these are there, so a few polls are enough.
+        for _ in range(20):
+            values += [record.value for _, record in consumer.poll()]
+            if len(values) >= 2:
+                break
+    assert values == [b"a", b"b"]
+    pid = cluster.pid(1)
+    cluster.pause(1)
+    cluster.stop()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_cluster_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(ClusterNotReady, match=r"no\.such\.setting"):
+        RealCluster(tmp_path, "--config", "no.such.setting=1").start()

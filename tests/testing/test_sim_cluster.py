@@ -1,0 +1,160 @@
+"""The simulated cluster of `replog.testing`: what a test asks for happens, and checkers look on."""
+
+from __future__ import annotations
+
+import pytest
+
+from replog.testing import RuleViolated, SimCluster
+from sim.bugs import install
+from sim.hosts.history import Outcome
+from sim.run import Verdict
+from sim.scenario.model import ScenarioError
+
+
+@pytest.fixture
+def cluster() -> SimCluster:
+    return SimCluster(seed=1)
+
+
+def test_what_is_produced_is_acknowledged_and_read(cluster: SimCluster) -> None:
+    sends = cluster.produce(["a", "b"])
+    assert [send.outcome for send in sends] == [Outcome.OPEN, Outcome.OPEN]
+    cluster.advance(500)
+    assert [(send.outcome, send.partition, send.offset) for send in sends] == [
+        (Outcome.OK, "t-0", 0),
+        (Outcome.OK, "t-0", 1),
+    ]
+    assert [read.value for read in cluster.consumed()] == ["a", "b"]
+    assert cluster.finish().verdict is Verdict.HELD
+
+
+def test_nothing_happens_while_no_time_passes(cluster: SimCluster) -> None:
+    before = cluster.now_ms
+    cluster.produce(3)
+    assert cluster.now_ms == before and cluster.consumed() == []
+
+
+def test_a_killed_leader_is_replaced_and_what_was_acknowledged_stays(cluster: SimCluster) -> None:
+    (send,) = cluster.produce()
+    cluster.advance(500)
+    first = cluster.leader()
+    cluster.kill("leader")
+    assert not cluster.is_up(first)
+    cluster.advance(5_000)
+    assert cluster.leader() not in (first, -1) and first not in cluster.isr()
+    cluster.restart(first)
+    cluster.advance(5_000)
+    assert sorted(cluster.isr()) == [1, 2, 3]
+    assert send.value in [read.value for read in cluster.consumed()]
+
+
+def test_a_cut_follower_leaves_the_isr_and_heals(cluster: SimCluster) -> None:
+    follower = next(broker for broker in cluster.brokers if broker != cluster.leader())
+    cluster.cut("leader", follower)
+    for _ in range(10):
+        cluster.produce()
+        cluster.advance(1_000)
+    assert follower not in cluster.isr()
+    cluster.heal()
+    cluster.advance(5_000)
+    assert follower in cluster.isr()
+
+
+def test_a_paused_broker_stands_still(cluster: SimCluster) -> None:
+    follower = next(broker for broker in cluster.brokers if broker != cluster.leader())
+    cluster.pause(follower)
+    cluster.produce(5)
+    cluster.advance(500)
+    assert cluster.ends(cluster.leader())[1] == 5 and cluster.ends(follower)[1] == 0
+    cluster.resume(follower)
+    cluster.advance(3_000)
+    assert cluster.ends(follower)[1] == 5
+
+
+def test_a_truncated_follower_fetches_what_it_lost(cluster: SimCluster) -> None:
+    for _ in range(4):
+        cluster.produce(2)
+        cluster.advance(100)
+    follower = next(broker for broker in cluster.brokers if broker != cluster.leader())
+    cluster.stop(follower)
+    cluster.advance(3_000)
+    assert cluster.truncate(follower, 4) == 4
+    cluster.restart(follower)
+    cluster.advance(5_000)
+    assert cluster.ends(follower) == cluster.ends(cluster.leader()) == (8, 8)
+    assert cluster.finish().verdict is Verdict.HELD
+
+
+def test_a_log_of_a_broker_that_is_up_is_not_truncated(cluster: SimCluster) -> None:
+    with pytest.raises(ValueError, match="is up"):
+        cluster.truncate(1, 0)
+
+
+def test_a_power_loss_drops_what_was_not_synced(cluster: SimCluster) -> None:
+    cluster.produce(5, acks=1)
+    cluster.advance(50)
+    for broker in cluster.brokers:
+        cluster.power_loss(broker)
+    for broker in cluster.brokers:
+        cluster.restart(broker)
+    cluster.advance(8_000)
+    assert cluster.ends(cluster.leader())[1] == 0, cluster.ends(cluster.leader())
+    assert cluster.finish().verdict is Verdict.HELD
+
+
+def test_a_broken_rule_is_an_error_with_seed_and_story() -> None:
+    with install("ack-before-high-watermark"):
+        cluster = SimCluster(seed=3)
+        follower = next(broker for broker in cluster.brokers if broker != cluster.leader())
+        cluster.pause(follower)
+        cluster.produce(2)
+        with pytest.raises(RuleViolated, match=r"acknowledged-committed[\s\S]*seed 3; what happened before:"):
+            cluster.advance(2_000)
+        with pytest.raises(RuleViolated):
+            cluster.check()
+
+
+def test_the_same_steps_with_the_same_seed_are_the_same_run() -> None:
+    def run(seed: int) -> str:
+        cluster = SimCluster(seed=seed)
+        cluster.produce(10)
+        cluster.advance(100)
+        cluster.kill("leader")
+        cluster.advance(3_000)
+        return cluster.finish().trace_hash
+
+    assert run(5) == run(5) != run(6)
+
+
+def test_topics_settings_and_transport_are_those_asked_for() -> None:
+    cluster = SimCluster(
+        brokers=4,
+        topics={"orders": {"partitions": 2, "replicas": 2}, "audit": {"replicas": 4}},
+        settings={"replica.lag.time.max.ms": 2_000},
+        transport="datagram",
+    )
+    assert cluster.brokers == (1, 2, 3, 4)
+    assert len(cluster.isr("orders", 1)) == 2 and len(cluster.isr("audit")) == 4
+    (send,) = cluster.produce(topic="audit")
+    cluster.advance(1_000)
+    assert send.partition == "audit-0"
+    assert [read.partition for read in cluster.consumed("audit")] == ["audit-0"]
+    assert cluster.consumed("orders") == []
+
+
+def test_wrong_arguments_are_refused_with_what_would_be_right(cluster: SimCluster) -> None:
+    with pytest.raises(ScenarioError, match=r"topics\.t\.replicas: 3 replicas need as many brokers"):
+        SimCluster(brokers=2, topics={"t": {"replicas": 3}})
+    with pytest.raises(ScenarioError, match=r"cluster\.brokers"):
+        SimCluster(brokers=0)
+    with pytest.raises(ValueError, match="no topic 'x': the cluster has t"):
+        cluster.produce(topic="x")
+    with pytest.raises(ValueError, match="no broker 7: the cluster has 1, 2, 3"):
+        cluster.kill(7)
+    with pytest.raises(ValueError, match="no job 'nap'"):
+        cluster.kill_at_job(1, "before", "nap")
+    with pytest.raises(ValueError, match="milliseconds"):
+        cluster.advance(-1)
+    cluster.produce(["a"])
+    with pytest.raises(ValueError, match="'a' was sent before"):
+        cluster.produce(["a"])
