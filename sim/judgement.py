@@ -168,7 +168,9 @@ class FinalLogs:
         for broker in sorted(self._replicas.get(name, ())):
             image = ghost.image(broker)
             reader = self._logs.reader(broker, name)
-            marks = list(self._logs.whole(broker, name, reader.read_all()))
+            # After an unclean election a compacted log may be cut where compaction has left no batch.
+            end = image.chain.end if ghost.unclean_epochs else 0
+            marks = list(self._logs.whole(broker, name, reader.read_all(), end=end))
             self._logs.judge_compaction(broker, name)
             agreed_end = image.agreed_end(ghost.truth)
             if reader.unsound:

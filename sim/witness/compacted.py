@@ -29,29 +29,45 @@ class CompactedPartition:
             if place.mark.is_dense and place.mark not in self._records:
                 self._records[place.mark] = tuple(RecordBatch(data, 0, len(data)).records())
 
-    def whole(self, marks: Iterable[Mark], start: int) -> tuple[Mark, ...]:
-        """Returns the marks as they were before compaction, from `start` on; a hole of unknown content stays a hole."""
+    def whole(
+        self, marks: Iterable[Mark], start: int, told: Chain | None = None, end: int = 0
+    ) -> tuple[Mark, ...]:
+        """Returns the marks as they were before compaction, from `start` on; a hole of unknown content stays a hole.
+
+        `told` is what the replica was seen to hold before. After an unclean election the truth lacks some of it. The
+        log ends at `end` (exclusive) at least: a cut may leave no batch directly before it.
+        """
         found: list[Mark] = []
-        end = start
+        reached = start
         for mark in marks:
-            if mark.base_offset > end:
-                found += self._filling(end, mark.base_offset)
-            found.append(self.original(mark))
-            end = mark.next_offset
+            if mark.base_offset > reached:
+                found += self._filling(reached, mark.base_offset, told)
+            found.append(self.original(mark, told))
+            reached = mark.next_offset
+        if end > reached:
+            found += self._filling(reached, end, told)
         return tuple(found)
 
-    def original(self, mark: Mark) -> Mark:
+    def original(self, mark: Mark, told: Chain | None = None) -> Mark:
         """Returns the mark of the batch that compaction reduced to `mark`; `mark` itself if it is unchanged."""
-        before = self._truth.at(mark.base_offset)
-        if mark.is_dense or before is None:
+        if mark.is_dense:
             return mark
-        is_same = (before.next_offset, before.epoch) == (mark.next_offset, mark.epoch)
-        return before if is_same else mark
+        for chain in self._sources(told):
+            before = chain.at(mark.base_offset)
+            if before is not None and (before.next_offset, before.epoch) == (mark.next_offset, mark.epoch):
+                return before
+        return mark
 
-    def _filling(self, start: int, end: int) -> list[Mark]:
-        between = self._truth.between(start, end)
-        reaches = bool(between) and between[0].base_offset == start and between[-1].next_offset == end
-        return between if reaches else []
+    def _filling(self, start: int, end: int, told: Chain | None) -> list[Mark]:
+        for chain in self._sources(told):
+            between = chain.between(start, end)
+            if between and between[0].base_offset == start and between[-1].next_offset == end:
+                return between
+        return []
+
+    def _sources(self, told: Chain | None) -> tuple[Chain, ...]:
+        """Returns the logs that may know what compaction removed, the replica's own before the committed one."""
+        return (self._truth,) if told is None else (told, self._truth)
 
     def content(self, marks: Iterable[Mark]) -> dict[int, Record]:
         """Returns the records of these batches as they were before compaction, by offset."""
@@ -59,11 +75,11 @@ class CompactedPartition:
             record.offset: record for mark in marks for record in self._records.get(self.original(mark), ())
         }
 
-    def judge(self, reader: LogReader, start: int) -> str | None:
-        """Returns what is wrong with the log that `reader` has read to its end, or None."""
+    def judge(self, reader: LogReader, start: int, told: Chain | None = None) -> str | None:
+        """Returns what is wrong with the log that `reader` has read to its end, or None; `told` as for `whole`."""
         if reader.unsound:
             return reader.unsound
-        before = self.content(self.whole([place.mark for place in reader.places], start))
+        before = self.content(self.whole([place.mark for place in reader.places], start, told))
         last_of_key = {record.key: offset for offset, record in before.items()}
         left: set[int] = set()
         for place, data in reader.batches():

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import final
 
 from sim.checkers.base import Jury
-from sim.checkers.chain import Mark
+from sim.checkers.chain import Chain, Mark
 from sim.disk import SimDisk
 from sim.witness.compacted import CompactedPartition
 from sim.witness.log_reader import DiskEye, LogReader
@@ -71,14 +71,22 @@ class DiskLogs:
         file_system = self._eyes[broker].file_system
         return next((place for place in places if file_system.exists(place)), places[0])
 
-    def whole(self, broker: int, partition: str, marks: Sequence[Mark], start: int | None = None) -> Marks:
-        """Returns the marks as they were before compaction, from `start` on (None: the log's start)."""
+    def whole(
+        self, broker: int, partition: str, marks: Sequence[Mark], start: int | None = None, end: int = 0
+    ) -> Marks:
+        """Returns the marks as they were before compaction, from `start` on (None: the log's start).
+
+        The log ends at `end` (exclusive) at least, also where compaction left no batch directly before it.
+        """
         compacted = self._compacted.get(partition)
         if compacted is None:
             return tuple(marks)
-        if start is None:
-            start = self._jury.ghost.partition(partition).image(broker).chain.start
-        return compacted.whole(marks, start)
+        told = self._told(broker, partition)
+        return compacted.whole(marks, told.start if start is None else start, told, end)
+
+    def _told(self, broker: int, partition: str) -> Chain:
+        """Returns the log of the replica as the checkers believe it to be."""
+        return self._jury.ghost.partition(partition).image(broker).chain
 
     def judge_compaction(self, broker: int, partition: str) -> None:
         """Report a violation if compaction dropped a record of this replica that must stay; ignores other logs."""
@@ -87,7 +95,7 @@ class DiskLogs:
             return
         reader = self._new_reader(broker, partition)
         reader.read_all()
-        what = compacted.judge(reader, reader.base_offset())
+        what = compacted.judge(reader, reader.base_offset(), self._told(broker, partition))
         if what is not None:
             self._jury.report("compaction", f"{partition}: broker {broker}: {what}")
 
@@ -101,7 +109,10 @@ class DiskLogs:
         if compacted := self._compacted.get(partition):
             compacted.remember(reader, seen)
 
-    def originals(self, partition: str, marks: Marks) -> Marks:
-        """Returns each batch as it was before compaction; holes between them stay."""
+    def originals(self, broker: int, partition: str, marks: Marks) -> Marks:
+        """Returns each batch of the broker's log as it was before compaction; holes between them stay."""
         compacted = self._compacted.get(partition)
-        return marks if compacted is None else tuple([compacted.original(mark) for mark in marks])
+        if compacted is None:
+            return marks
+        told = self._told(broker, partition)
+        return tuple([compacted.original(mark, told) for mark in marks])

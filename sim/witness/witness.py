@@ -439,5 +439,5 @@ class Witness:
                         value = (record.value or b"").decode()
                         self.lives.note_served(broker, partition, record.offset, value)
             if answer.records and self.lives.is_present(broker, partition):
-                marks = self._logs.originals(partition, marks_of(answer.records))
+                marks = self._logs.originals(broker, partition, marks_of(answer.records))
                 self.jury.see(Served(broker, partition, answer.high_watermark, marks))

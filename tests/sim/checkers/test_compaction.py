@@ -101,6 +101,27 @@ def test_a_hole_that_was_never_committed_stays_one() -> None:
     assert unknown.whole(replica.marks(), 0) == tuple(replica.marks())
 
 
+def test_what_the_truth_has_lost_is_put_back_from_what_the_replica_told() -> None:
+    told = Chain(marks_of(b"".join(APPENDED)))
+    for after in (
+        [APPENDED[1], APPENDED[2]],
+        [APPENDED[0], APPENDED[2]],
+        [batch((0, "a", "1"), last_offset=1), *APPENDED[1:]],
+    ):
+        replica = Replica(*after)
+        after_unclean_election = CompactedPartition(Chain())
+        assert after_unclean_election.whole(replica.marks(), 0, told) == tuple(told.marks)
+
+
+def test_a_log_that_was_cut_where_compaction_left_nothing_ends_at_the_cut() -> None:
+    replica = Replica(APPENDED[0])
+    told = Chain(marks_of(APPENDED[0] + APPENDED[1]))
+    truth = CompactedPartition(Chain())
+    assert truth.whole(replica.marks(), 0, told) == marks_of(APPENDED[0])
+    assert truth.whole(replica.marks(), 0, told, end=3) == tuple(told.marks)
+    assert truth.whole([], 0, told, end=3) == tuple(told.marks)
+
+
 @pytest.mark.slow
 def test_the_scenario_holds_and_is_a_function_of_its_seed() -> None:
     first, second = run_scenario(SCENARIO, 7), run_scenario(SCENARIO, 7)
