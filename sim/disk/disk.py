@@ -135,6 +135,13 @@ class SimDisk:
         """Whether any fault is armed or any directory is broken."""
         return self._cache.faults.is_armed
 
+    @property
+    def has_lost_writes(self) -> bool:
+        """Whether the page cache shows changes whose sync failed, so that a power loss takes them for certain."""
+        return any(
+            change.fate is Fate.LOST for node in self._cache.dirty_files.values() for change in node.changes
+        )
+
     def mend(self) -> None:
         """Make broken directories usable again, with their content; what a failed sync left pending is not durable."""
         self._cache.faults.mend()

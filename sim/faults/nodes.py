@@ -176,16 +176,26 @@ class NodeFaults:
             assert (node.life_number % 2 == 1) == node.is_up, (node.name, node.life_number)
             node.disarm()
             if node.disk.is_broken:
-                node.disk.mend()
-                # A directory that broke is used again only after the next start.
-                if node.is_up and not node.is_stopping:
-                    node.stop()
+                self._mend_disk(node)
             assert not node.disk.has_faults, node.name
             self._bring_back(node)
         for client in self._site.clients:
             # One whose topics are not there yet has not begun.
             if client.starts:
                 self._bring_back(client)
+
+    def _mend_disk(self, node: Node) -> None:
+        """Mend the directories that broke. They are used again only after the next start."""
+        node.disk.mend()
+        if node.disk.has_lost_writes:
+            # Without this the next process would take what its disk lacks for written, and no sync could make it so.
+            self._site.tell(f"the machine of {node.name} restarts, because a sync had failed")
+            if node.is_up:
+                node.lose_power("all")
+            else:
+                node.lose_page_cache()
+        elif node.is_up and not node.is_stopping:
+            node.stop()
 
     def _bring_back(self, node: Process) -> None:
         if not node.is_up:

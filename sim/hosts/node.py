@@ -157,6 +157,13 @@ class Node(Shell):
         self.has_power = False
         self._end(Ending.POWER)
 
+    def lose_page_cache(self) -> None:
+        """Restart the machine while no process of the node runs: only what its disk keeps is left."""
+        assert self.core is None, f"{self.name} is up"
+        assert self.life_number % 2 == 0, (self.name, self.life_number)
+        self.disk.lose_power("all")
+        self._node_watcher.on_end(self, lost_power=True, in_order=False)
+
     def stop(self, then: Callable[[], None] | None = None) -> None:
         """Ask for an orderly stop; `then` is called after it, and replaces the `then` of an earlier call."""
         if then is not None:

@@ -211,6 +211,7 @@ class BreakDisk(Named):
     """Lets every call on one log directory of a broker fail with EIO; `directory` 1 is the first.
 
     When everything is healed, the directory is mended and the broker restarts: only a start brings a directory back.
+    If a sync had failed, the machine restarts too, because the page cache shows what the disk does not have.
     """
 
     verb = "break_disk"

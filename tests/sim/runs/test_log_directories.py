@@ -88,6 +88,10 @@ def test_a_broken_directory_answers_with_eio_until_it_is_mended_also_in_the_next
     assert eye.open("two/a", OpenMode.READ).read_at(0, 3) == b"abc"
     disk.mend()
     assert life.open("two/a", OpenMode.READ).read_at(0, 3) == b"abc"
+    assert disk.has_lost_writes
+    disk.lose_power("all")
+    assert not disk.has_lost_writes
+    assert disk.file_system(Life("last")).open("two/a", OpenMode.READ).size() == 0
 
 
 def test_a_broker_whose_only_directory_fails_stops_and_comes_back_when_it_is_mended() -> None:
@@ -96,3 +100,27 @@ def test_a_broker_whose_only_directory_fails_stops_and_comes_back_when_it_is_men
     assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
     assert any("broker-1     has stopped: data: " in line for line in result.story)
     assert any("start broker-1 again" in line for line in result.story)
+
+
+MENDED = """\
+scenario: failed-sync
+duration: 3s
+cluster: {brokers: 1, directories: 2, jobs: {flush: 100ms}}
+topics:
+  t: {partitions: 2, replicas: 1, config: {flush.messages: 1}}
+producers:
+  - {topic: t, rate: 100/s, acks: all}
+steps:
+  - {at: 2s, break_disk: broker 1, directory: 2}
+"""
+
+
+@pytest.mark.parametrize("directories", [1, 2])
+def test_a_machine_restarts_with_its_mended_disk_if_a_sync_had_failed(directories: int) -> None:
+    text = MENDED.replace("directories: 2", f"directories: {directories}")
+    text = text.replace("directory: 2", f"directory: {directories}")
+    result = run_scenario(parse_scenario(text), 2)
+    assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
+    assert any("the machine of broker-1 restarts, because a sync had failed" in line for line in result.story)
+    # With its only directory the broker has lost its process too.
+    assert any("broker-1     has stopped" in line for line in result.story) is (directories == 1)
