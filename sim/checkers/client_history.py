@@ -18,7 +18,8 @@ class ClientHistoryCheck:
     whose send was refused, or that nobody sent, was never read. The records of one life of an idempotent producer are
     in each log in the order of their sends, and so are the acknowledged ones of a producer with one request in flight.
     A consumer reads no offset twice unless its position moved back, and read every record below its position, unless
-    its topic was deleted meanwhile. Every send has its outcome in time. Excused losses (see the ghost) break no rule.
+    its topic was deleted meanwhile or the log of a leader began after the record: the log of a later leader, or its
+    files, may begin before. Every send has its outcome in time. Excused losses (see the ghost) break no rule.
     """
 
     name = "client-history"
@@ -110,7 +111,8 @@ class ClientHistoryCheck:
             if self._lives.was_deleted(partition):
                 continue
             log = kept.get(partition, {})
-            missing = [offset for offset in sorted(log) if offset < position]
+            start = self._ghost.partition(partition).leader_log_start
+            missing = [offset for offset in sorted(log) if start <= offset < position]
             missing = [offset for offset in missing if offset not in seen[consumer, partition]]
             missing = [offset for offset in missing if not self._is_excused(partition, offset)]
             if missing:

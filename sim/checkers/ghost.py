@@ -46,7 +46,7 @@ class Excuse(NamedTuple):
 class Image:
     """One replica's log, as the checkers believe it to be."""
 
-    __slots__ = ("chain", "has_role", "log_start", "lost", "lost_from")
+    __slots__ = ("chain", "has_role", "leads", "log_start", "lost", "lost_from")
 
     def __init__(self) -> None:
         self.chain = Chain()
@@ -54,6 +54,8 @@ class Image:
         self.log_start = 0
         # Whether the replica has a role since its broker's last start: then the controller knows of that start.
         self.has_role = False
+        # Whether it leads as far as it knows.
+        self.leads = False
         # The batches that its disk lost and that it does not hold again.
         self.lost: dict[Mark, None] = {}
         # The offset from which its disk lost records; None once it has caught up.
@@ -79,6 +81,7 @@ class PartitionGhost:
         "images",
         "isr",
         "leader",
+        "leader_log_start",
         "log_start",
         "lost",
         "min_isr",
@@ -97,6 +100,8 @@ class PartitionGhost:
         self.retention_bytes: int | None = None
         # The greatest offset at which a log has begun.
         self.log_start = 0
+        # The greatest offset at which a leader's log has begun. Consumers were sent there.
+        self.leader_log_start = 0
         self.images: dict[int, Image] = {}
         self.truth = Chain()
         # The in-sync set as the controller has committed it.
@@ -212,7 +217,8 @@ class Ghost:
         self._reconsider(partition)
 
     def _on_role(self, partition: PartitionGhost, sighting: BecameLeader | BecameFollower) -> None:
-        partition.image(sighting.broker).has_role = True
+        image = partition.image(sighting.broker)
+        image.has_role, image.leads = True, isinstance(sighting, BecameLeader)
         if isinstance(sighting, BecameLeader):
             partition.begun_epoch = max(partition.begun_epoch, sighting.epoch)
 
@@ -230,6 +236,8 @@ class Ghost:
 
     def _on_high_watermark(self, partition: PartitionGhost, sighting: HighWatermark) -> None:
         partition.image(sighting.broker).log_start = sighting.log_start_offset
+        if sighting.is_leader:
+            partition.leader_log_start = max(partition.leader_log_start, sighting.log_start_offset)
         if partition.elected.get(sighting.epoch) != sighting.broker:
             return
         truth, chain = partition.truth, partition.image(sighting.broker).chain
@@ -268,7 +276,7 @@ class Ghost:
 
     def _on_died(self, partition: PartitionGhost, sighting: Died) -> None:
         image = partition.image(sighting.broker)
-        image.has_role, image.log_start = False, 0
+        image.has_role, image.leads, image.log_start = False, False, 0
         before, image.chain = image.chain, Chain(sighting.marks, sighting.start)
         if image.chain.end < before.end:
             held = image.chain.end
@@ -289,6 +297,8 @@ class Ghost:
         if image.lost_from is not None and image.chain.end >= partition.truth.end:
             image.lost_from = None
         partition.log_start = max(partition.log_start, sighting.start)
+        if image.leads:
+            partition.leader_log_start = max(partition.leader_log_start, sighting.start)
 
     def _reconsider(self, partition: PartitionGhost) -> None:
         """Excuse the records that no electable replica holds, if the disks of all of them lost them."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from sim.checkers.client_history import ClientHistoryCheck
 from sim.checkers.ghost import Excuse, Ghost
 from sim.checkers.producer_sequences import sequence_findings
+from sim.checkers.sightings import BecameFollower, BecameLeader, LogStarted
 from sim.hosts.history import History, Outcome, ReadOperation, SendOperation
 from storage.batch import RecordBatch, build_batch
 from storage.batch.record import Record
@@ -136,6 +137,22 @@ def test_consumer_reads_every_record_below_its_position() -> None:
     ]
     assert not found(skipping, log, Excuse(P, 1, 2, "unclean election"))
     assert not found(skipping, {0: "a", 2: "c"})
+
+
+def test_a_consumer_may_skip_what_was_before_the_log_of_a_leader() -> None:
+    skipping, log = history_of(read={4: "e"}, position=5), dict(enumerate("abcde"))
+    # Broker 2 deletes as the follower that it is: no consumer is sent there.
+    for deleting, expected in (
+        (1, []),
+        (2, ["t-0: c is at 5 and has never read 4 of the records before it"]),
+    ):
+        ghost = Ghost()
+        ghost.apply(BecameLeader(1, P, 0, 0))
+        ghost.apply(BecameFollower(2, P, 0, 1))
+        ghost.apply(LogStarted(deleting, P, 4))
+        what = list(ClientHistoryCheck(skipping, ghost, {P: log}).findings({P: log}))
+        skipped = [each.partition(", the first")[0] for each in what if "has never read" in each]
+        assert skipped == expected
 
 
 def batch_of(epoch: int, sequence: int, count: int = 1, *, producer_id: int = 5) -> RecordBatch:
