@@ -138,7 +138,7 @@ class _Drawing:
     def _broker(self) -> str:
         """A broker: by number, for what may be down or without the partition, or the leader of one."""
         leader = f"leader({self._partition()})"
-        # A step waits for a leader, and the steps after it wait too: so the topic must be there.
+        # A step that waits for the leader of a topic that is not there strikes nothing.
         if leader[7] in self._present and self.chance(60):
             return leader
         return f"broker {1 + self.below(self.brokers)}"
