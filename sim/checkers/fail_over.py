@@ -65,6 +65,8 @@ class FailOver:
         self._offline.add((broker, partition))
 
     def on_broker_started(self, broker: int) -> None:
+        """Notes a new process: what was heard of the one before says nothing about its disks."""
+        self._pulses.pop(broker, None)
         self._offline = {each for each in self._offline if each[0] != broker}
 
     def look(

@@ -70,6 +70,18 @@ def test_a_silent_leader_stays_while_no_other_member_could_lead() -> None:
     assert len(broken.pass_time(9_000, beating=(2, 3))) == 1
 
 
+def test_a_broker_whose_process_is_new_could_not_lead_before() -> None:
+    """What its disks do not give it is known only when it has read the metadata."""
+    cluster = Cluster()
+    cluster.partition.isr = (2,)
+    cluster.fail_over.on_offline(2, "t-0")
+    cluster.lead(-1)
+    assert cluster.pass_time(2_400, beating=(2,)) == []
+    cluster.fail_over.on_broker_started(2)
+    assert cluster.pass_time(800, beating=(2,)) == []
+    assert len(cluster.pass_time(9_000, beating=(2,))) == 1
+
+
 def test_sessions_begin_again_with_the_controller() -> None:
     cluster = Cluster()
     cluster.pass_time(2_400, beating=(2, 3))
