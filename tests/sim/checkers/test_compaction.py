@@ -83,6 +83,13 @@ def test_the_last_value_of_a_key_must_stay() -> None:
     assert what == "the last value of key b'a', at offset 2, was deleted"
 
 
+def test_a_follower_that_is_behind_may_lack_what_its_leader_has_superseded() -> None:
+    replica = Replica(APPENDED[1])
+    assert replica.partition.judge(replica.reader, 0) is None
+    replica = Replica(APPENDED[0], batch((4, "b", "2")))
+    assert replica.partition.judge(replica.reader, 0) is not None
+
+
 def test_a_record_must_stay_at_its_offset() -> None:
     replica = Replica(APPENDED[0], batch((2, "a", "1")), APPENDED[2])
     what = replica.partition.judge(replica.reader, 0)
