@@ -66,7 +66,9 @@ class FailOver:
 
     def on_broker_started(self, broker: int) -> None:
         """Notes a new process: what was heard of the one before says nothing about its disks."""
-        self._pulses.pop(broker, None)
+        pulse = self._pulses.get(broker)
+        if pulse is not None:
+            pulse.since_us = pulse.last_us
         self._offline = {each for each in self._offline if each[0] != broker}
 
     def look(

@@ -78,8 +78,12 @@ def test_a_broker_whose_process_is_new_could_not_lead_before() -> None:
     cluster.lead(-1)
     assert cluster.pass_time(2_400, beating=(2,)) == []
     cluster.fail_over.on_broker_started(2)
-    assert cluster.pass_time(800, beating=(2,)) == []
+    assert cluster.pass_time(400, beating=(2,)) == []
     assert len(cluster.pass_time(9_000, beating=(2,))) == 1
+    # The silence of a leader counts from the last heartbeat of the process before.
+    led = Cluster()
+    led.fail_over.on_broker_started(1)
+    assert led.pass_time(2_400, beating=(2, 3)) == []
 
 
 def test_sessions_begin_again_with_the_controller() -> None:
