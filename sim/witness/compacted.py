@@ -31,12 +31,12 @@ class CompactedPartition:
                 self._records[place.mark] = tuple(RecordBatch(data, 0, len(data)).records())
 
     def whole(
-        self, marks: Iterable[Mark], start: int, told: Chain | None = None, end: int = 0
+        self, marks: Iterable[Mark], start: int, told: Sequence[Chain] = (), end: int = 0
     ) -> tuple[Mark, ...]:
         """Returns the marks as they were before compaction, from `start` on; a hole of unknown content stays a hole.
 
-        `told` is what the replica was seen to hold before. After an unclean election the truth lacks some of it. The
-        log ends at `end` (exclusive) at least: a cut may leave no batch directly before it.
+        `told` is what the replica was seen to hold before, and then what the others hold. After an unclean election the
+        truth lacks some of it. The log ends at `end` (exclusive) at least: a cut may leave no batch directly before it.
         """
         found: list[Mark] = []
         reached = start
@@ -49,7 +49,7 @@ class CompactedPartition:
             found += self._filling(reached, end, told)
         return tuple(found)
 
-    def original(self, mark: Mark, told: Chain | None = None) -> Mark:
+    def original(self, mark: Mark, told: Sequence[Chain] = ()) -> Mark:
         """Returns the mark of the batch that compaction reduced to `mark`; `mark` itself if it is unchanged."""
         if mark.is_dense:
             return mark
@@ -59,16 +59,16 @@ class CompactedPartition:
                 return before
         return mark
 
-    def _filling(self, start: int, end: int, told: Chain | None) -> list[Mark]:
+    def _filling(self, start: int, end: int, told: Sequence[Chain]) -> list[Mark]:
         for chain in self._sources(told):
             between = chain.between(start, end)
             if between and between[0].base_offset == start and between[-1].next_offset == end:
                 return between
         return []
 
-    def _sources(self, told: Chain | None) -> tuple[Chain, ...]:
-        """Returns the logs that may know what compaction removed, the replica's own before the committed one."""
-        return (self._truth,) if told is None else (told, self._truth)
+    def _sources(self, told: Sequence[Chain]) -> Sequence[Chain]:
+        """Returns the logs that may know what compaction removed: the replica's own, the committed one, the others."""
+        return (*told[:1], self._truth, *told[1:])
 
     def content(self, marks: Iterable[Mark]) -> dict[int, Record]:
         """Returns the records of these batches as they were before compaction, by offset."""
@@ -76,7 +76,7 @@ class CompactedPartition:
             record.offset: record for mark in marks for record in self._records.get(self.original(mark), ())
         }
 
-    def judge(self, reader: LogReader, start: int, told: Chain | None = None) -> str | None:
+    def judge(self, reader: LogReader, start: int, told: Sequence[Chain] = ()) -> str | None:
         """Returns what is wrong with the log that `reader` has read to its end, or None; `told` as for `whole`."""
         if reader.unsound:
             return reader.unsound
@@ -92,14 +92,17 @@ class CompactedPartition:
         end = reader.places[-1].mark.next_offset if reader.places else start
         for offset, record in before.items():
             is_missing = offset not in left and last_of_key[record.key] == offset
-            if is_missing and not self._is_superseded(record.key, end):
+            if is_missing and not self._is_superseded(record.key, end, told):
                 return f"the last value of key {record.key!r}, at offset {offset}, was deleted"
         return None
 
-    def _is_superseded(self, key: bytes | None, end: int) -> bool:
-        """Whether the committed log has a record of the key at `end` or later.
+    def _is_superseded(self, key: bytes | None, end: int, told: Sequence[Chain]) -> bool:
+        """Whether the committed log, or another replica's, has a record of the key at `end` or later.
 
         A follower that is behind copies what its leader has compacted, and gets that record later.
         """
-        later = self.content(self._truth.between(end, self._truth.end))
-        return any(record.key == key for record in later.values())
+        return any(
+            record.key == key
+            for chain in self._sources(told)
+            for record in self.content(chain.between(end, chain.end)).values()
+        )

@@ -82,11 +82,13 @@ class DiskLogs:
         if compacted is None:
             return tuple(marks)
         told = self._told(broker, partition)
-        return compacted.whole(marks, told.start if start is None else start, told, end)
+        return compacted.whole(marks, told[0].start if start is None else start, told, end)
 
-    def _told(self, broker: int, partition: str) -> Chain:
-        """Returns the log of the replica as the checkers believe it to be."""
-        return self._jury.ghost.partition(partition).image(broker).chain
+    def _told(self, broker: int, partition: str) -> Sequence[Chain]:
+        """Returns the logs of all replicas as the checkers believe them to be, that of the broker first."""
+        ghost = self._jury.ghost.partition(partition)
+        own = ghost.image(broker).chain
+        return [own, *(ghost.images[each].chain for each in sorted(ghost.images) if each != broker)]
 
     def judge_compaction(self, broker: int, partition: str) -> None:
         """Report a violation if compaction dropped a record of this replica that must stay; ignores other logs."""

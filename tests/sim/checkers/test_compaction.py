@@ -117,16 +117,18 @@ def test_what_the_truth_has_lost_is_put_back_from_what_the_replica_told() -> Non
     ):
         replica = Replica(*after)
         after_unclean_election = CompactedPartition(Chain())
-        assert after_unclean_election.whole(replica.marks(), 0, told) == tuple(told.marks)
+        assert after_unclean_election.whole(replica.marks(), 0, [told]) == tuple(told.marks)
+        # A follower that begins again copies the log of its leader.
+        assert after_unclean_election.whole(replica.marks(), 0, [Chain(), told]) == tuple(told.marks)
 
 
 def test_a_log_that_was_cut_where_compaction_left_nothing_ends_at_the_cut() -> None:
     replica = Replica(APPENDED[0])
     told = Chain(marks_of(APPENDED[0] + APPENDED[1]))
     truth = CompactedPartition(Chain())
-    assert truth.whole(replica.marks(), 0, told) == marks_of(APPENDED[0])
-    assert truth.whole(replica.marks(), 0, told, end=3) == tuple(told.marks)
-    assert truth.whole([], 0, told, end=3) == tuple(told.marks)
+    assert truth.whole(replica.marks(), 0, [told]) == marks_of(APPENDED[0])
+    assert truth.whole(replica.marks(), 0, [told], end=3) == tuple(told.marks)
+    assert truth.whole([], 0, [told], end=3) == tuple(told.marks)
 
 
 @pytest.mark.slow
