@@ -58,6 +58,9 @@ class LogShape(Checker):
             if end <= sighting.log_start_offset:
                 # Retention has deleted the whole epoch.
                 continue
+            # A log start that a crash or a cut has taken back has left nothing of an epoch before it.
+            if epoch not in cached and end <= partition.log_start:
+                continue
             # The cache may begin where a log start was that a crash has taken back.
             most = max(base_offset, sighting.log_start_offset, partition.log_start)
             if not base_offset <= cached.get(epoch, -1) <= most:

@@ -146,6 +146,11 @@ GOOD: dict[str, list[Sighting]] = {
         LogStarted(2, P, 3),
         EpochsSeen(1, P, ((0, 3),)),
     ],
+    "an epoch cache without an epoch that ended before a log start, which a cut has taken back": [
+        *QUIET,
+        LogStarted(2, P, 5),
+        EpochsSeen(1, P, ()),
+    ],
     "an answer that waited for another partition, with what was committed before its epoch ended": [
         *QUIET,
         Elected(P, 2, 1, (1, 2, 3), True),
