@@ -13,6 +13,7 @@ from cluster.core.messages import TopicPartition
 from sim.bugs import install
 from sim.bundled import find_scenario
 from sim.checkers.base import Jury, Violation
+from sim.checkers.calls import Calls
 from sim.checkers.fail_over import FailOver
 from sim.checkers.ghost import Excuse, Ghost
 from sim.checkers.parked_fetches import ParkedFetches
@@ -34,6 +35,7 @@ from sim.watch import Watch
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.metadata_log import MetadataWitness
 from sim.witness.witness import Witness
+from sim.world.network import Transport
 from sim.world.time import World, without_garbage_collection
 from sim.world.trace import Trace
 from storage.config import LogConfig
@@ -158,7 +160,8 @@ class Run:
         lookout = Lookout(self.ghost, self.history)
         parked = ParkedFetches(self.jury, broker_config(scenario, 1).max_fetch_wait_ms)
         metadata = MetadataWitness(self.jury, controller_disk, join(CONTROLLER, METADATA_DIRECTORY))
-        watch = Watch(self.chronicle, self.witness, metadata, lookout, parked)
+        calls = Calls(self.jury, Transport(scenario.network.transport))
+        watch = Watch(self.chronicle, self.witness, metadata, lookout, parked, calls)
         self.cluster = Cluster(scenario, self.world, self.trace, self.history, watch, machines)
         self.outages = Outages(self.cluster, self.ghost, self.witness.lives)
         self.misses = Misses()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import final
 
-from cluster.core.effects import Observe
+from cluster.core.connection.outgoing import Answer
+from cluster.core.effects import Observe, Send
 from cluster.core.messages import CONTROLLER_ID, FetchResponse, ResponseBody
+from sim.checkers.calls import Calls
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.faults.conditions import Lookout
 from sim.hosts.node import Node
@@ -23,9 +25,9 @@ class Watch:
 
     def __init__(
         self, chronicle: Chronicle, witness: Witness, metadata: MetadataWitness, lookout: Lookout,
-        parked: ParkedFetches,
+        parked: ParkedFetches, calls: Calls,
     ) -> None:  # fmt: skip
-        self._parked = parked
+        self._parked, self._calls = parked, calls
         self._chronicle, self._witness, self._lookout = chronicle, witness, lookout
         self._metadata = metadata
         self._jury = witness.jury
@@ -56,6 +58,7 @@ class Watch:
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         """Receives an answer of a node or client as it leaves."""
+        self._calls.on_reply(shell, exchange, body)
         self._witness.on_reply(shell.node_id, exchange, body)
         if isinstance(body, FetchResponse):
             since_us = max(exchange.asked_us, shell.resumed_us)
@@ -66,6 +69,15 @@ class Watch:
     def on_idle_reply(self, shell: Shell, body: ResponseBody) -> None:
         if isinstance(body, FetchResponse):
             self._parked.on_idle_answer(shell.name)
+
+    def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
+        self._calls.on_sent(shell, effect, target)
+
+    def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
+        self._calls.on_accepted(shell, exchange)
+
+    def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
+        self._calls.on_answered(shell, call, body)
 
     def on_metadata(self, node: Node) -> None:
         self._metadata.on_metadata(node)

@@ -12,6 +12,7 @@ from cluster.core.replica.leader import Leader
 from cluster.core.replica.leader_appends import LeaderAppends
 from cluster.core.replica.progress import FollowerProgress
 from sim.bugs.client_bugs import CLIENT_BUGS
+from sim.bugs.connection_bugs import CONNECTION_BUGS
 from sim.bugs.controller_bugs import CONTROLLER_BUGS
 from sim.bugs.planting import Bug, Replacement
 from sim.bugs.replica_bugs import REPLICA_BUGS
@@ -173,6 +174,7 @@ CATALOGUE: tuple[Bug, ...] = (
         found_by="cut-leader-acks-1",
     ),
     *CLIENT_BUGS,
+    *CONNECTION_BUGS,
     *CONTROLLER_BUGS,
     *REPLICA_BUGS,
     Bug(

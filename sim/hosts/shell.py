@@ -83,6 +83,15 @@ class Watcher(Protocol):
     def on_idle_reply(self, shell: Shell, body: ResponseBody) -> None:
         """Receives an answer to a request after the core was told that its sender has left."""
 
+    def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
+        """Receives a call of a core to a node."""
+
+    def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
+        """Receives a request that has reached a core."""
+
+    def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
+        """Receives the outcome of a call, before the core gets it."""
+
 
 # An event with what its line in the trace needs: the request, or who answered and when.
 Queued = tuple[Event, Exchange | tuple[int, int] | None]
@@ -191,6 +200,7 @@ class Shell:
         assert call not in self._inbound, (self.name, call)
         if answer is not None:
             self._inbound[call] = (exchange, answer)
+            self._watcher.on_accepted(self, exchange)
         self._inbox.append((Request(call=call, body=exchange.body), exchange))
         return call
 
@@ -217,6 +227,7 @@ class Shell:
         """Receives the answer to a call of the core; one to a life that has just ended is dropped."""
         if self.core is None:
             return
+        self._watcher.on_answered(self, call, body)
         self._bootstrap.on_answer(call, body)
         self._inbox.append((Response(call=call, body=body), (source, sent_us)))
         self._go_on()
@@ -331,6 +342,7 @@ class Shell:
             chosen = self._bootstrap.choose(effect.call)
             assert chosen is not None, f"{self.name} has no address"
             target = chosen
+        self._watcher.on_sent(self, effect, target)
         self._dialer.send(effect, target)
 
     def _reply(self, effect: Reply) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import Effect, Observe, Reply, Send, SetTimer
 from cluster.core.events import Event, Request, Response, TimerFired, TransportError
 from cluster.core.messages import (
@@ -140,6 +141,15 @@ class Onlooker:
     def on_idle_reply(self, shell: Shell, body: ResponseBody) -> None:
         self.idle_replies += 1
 
+    def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
+        return
+
+    def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
+        return
+
+    def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
+        return
+
     def on_stop(self, shell: Shell, reason: str) -> None:
         self.stops.append(reason)
 
@@ -163,6 +173,7 @@ class Site:
         loss_percent: int = 0,
         duplicate_percent: int = 0,
         job_means_us: Mapping[str, int] | None = None,
+        onlooker: Onlooker | None = None,
     ) -> None:
         self._job_means_us = job_means_us
         self.world = World(Draws(seed))
@@ -174,7 +185,7 @@ class Site:
             loss_percent=loss_percent,
             duplicate_percent=duplicate_percent,
         )
-        self.onlooker = Onlooker()
+        self.onlooker = onlooker or Onlooker()
         self.nodes = {number: self._node(number, make) for number in range(1, nodes + 1)}
 
     def _node(self, number: int, make: Callable[[int], NodeCore]) -> Node:

@@ -10,6 +10,7 @@ from cluster.core.connection import rooms
 from cluster.core.effects import Effect, Reply, Send, Stop
 from cluster.core.events import Event, Request, Response, TransportError
 from cluster.core.messages import FetchPartitionResponse, FetchResponse
+from sim.bugs import install
 from sim.hosts.lives import ClientShell
 from sim.world.network import Transport
 from sim.world.time import ORIGIN_MS
@@ -302,6 +303,18 @@ def test_c6_answers_to_a_client_that_does_not_read_hold_their_places(monkeypatch
     site.world.run_to(LONG_MS * 1_000)
     assert sorted(asker.answers()) == list(range(40)) and asker.errors() == []
     assert room.own.calls == 0
+
+
+def test_c6_places_that_are_freed_too_early_let_answers_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "MOST_CALLS", 8)
+    asker, server = Asker([ask(2, call, call, LONG_MS) for call in range(40)], ORIGIN_MS + 20), Generous()
+    with install("connection-frees-places-early"):
+        site = site_of(asker, server)
+        site.start()
+        site.world.run_to(25_000)
+        site.network.link(2, 1).extra_us = 3 * SECOND
+        site.world.run_to(2 * SECOND)
+        assert len(server.asked()) == 40
 
 
 def test_a_request_that_came_twice_is_answered_twice_and_delivered_once() -> None:

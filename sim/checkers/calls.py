@@ -1,0 +1,185 @@
+"""The calls between nodes and clients, watched at both ends: what a connection promises to the cores on both sides."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import final
+
+from cluster.core.connection.codec import STREAM_REQUESTS
+from cluster.core.connection.outgoing import Answer
+from cluster.core.effects import Send
+from cluster.core.events import TransportError
+from cluster.core.messages import RequestBody, ResponseBody
+from cluster.shell.streams import CODEC
+from sim.checkers.base import Jury
+from sim.hosts.shell import Shell
+from sim.world.network import Exchange, Transport
+
+# How long calls fail at once after a failed attempt to connect: the first time, and at most. It grows by 1.6.
+FIRST_WAIT_US, MOST_WAIT_US = 50_000, 1_000_000
+# Clocks of nodes run at different speeds, and count whole milliseconds.
+SLACK_US = 30_000
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A call on its way."""
+
+    target: int
+    sent_us: int
+    # None for a unary call.
+    stream: Stream | None
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Stream:
+    """One stream from its first call until a call on it has failed, as both cores see it."""
+
+    life_number: int
+    # The calls that have no outcome yet.
+    unanswered: dict[int, None] = field(default_factory=dict)
+    # The calls that have not reached the other core, and the answers that have not come back, in order.
+    asked: deque[tuple[int, int, RequestBody]] = field(default_factory=deque)
+    replied: deque[tuple[int, ResponseBody]] = field(default_factory=deque)
+    # The calls that the other core has.
+    reached: dict[Exchange, int] = field(default_factory=dict)
+    has_ended: bool = False
+
+
+@final
+@dataclass(slots=True)
+class Attempts:
+    """The attempts to reach a node that failed, one after the other."""
+
+    failures: int = 0
+    last_us: int = 0
+
+    @property
+    def wait_us(self) -> int:
+        """How long calls may fail at once after the last failure."""
+        wait_us = FIRST_WAIT_US
+        for _ in range(min(self.failures, 10) - 1):
+            wait_us = min(wait_us * 8 // 5, MOST_WAIT_US)
+        return wait_us
+
+
+@final
+class Calls:
+    """Judges each call by what both its ends see.
+
+    A call has one outcome. A stream loses nothing before its end: calls arrive in order, answers come back in order,
+    each to its own call. With one call that fails, all calls on its stream do. While a node cannot be reached, calls
+    fail at once for a short time only, which begins again at 50 ms once the node was reached.
+    """
+
+    name = "calls"
+
+    def __init__(self, jury: Jury, transport: Transport) -> None:
+        self._jury = jury
+        # Datagrams are lost and come twice by themselves.
+        self._is_reliable = transport is Transport.STREAM
+        self._calls: dict[tuple[int, int, int], Sent] = {}
+        self._streams: dict[tuple[int, int, str], Stream] = {}
+        self._attempts: dict[tuple[int, int], Attempts] = {}
+
+    def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
+        """Receives a call as it leaves a core. One that expects no reply has no outcome to judge."""
+        if not effect.expects_reply:
+            return
+        now_us, stream = shell.world.now_us, None
+        if isinstance(effect.body, STREAM_REQUESTS):
+            key = (shell.node_id, target, CODEC.stream_of(effect.body).path)
+            stream = self._streams.get(key)
+            if stream is None or stream.has_ended or stream.life_number != shell.life_number:
+                stream = self._streams[key] = Stream(shell.life_number)
+            stream.unanswered[effect.call] = None
+            if self._is_reliable:
+                stream.asked.append((effect.call, now_us, effect.body))
+        self._calls[shell.node_id, shell.life_number, effect.call] = Sent(target, now_us, stream)
+
+    def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
+        """Receives a call as it reaches the other core."""
+        stream = self._streams.get((exchange.source.node_id, shell.node_id, exchange.path))
+        if stream is None or stream.has_ended:
+            return
+        asked = stream.asked
+        for place, (call, sent_us, body) in enumerate(asked):
+            # One of an earlier stream may arrive after the first of a later one.
+            if sent_us <= exchange.sent_us and body == exchange.body:
+                stream.reached[exchange] = call
+                for _ in range(place):
+                    self._report(exchange.source.name, asked.popleft()[0], f"never reached {shell.name}")
+                asked.popleft()
+                return
+
+    def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
+        """Receives an answer as it leaves the other core."""
+        stream = self._streams.get((exchange.source.node_id, shell.node_id, exchange.path))
+        call = None if stream is None else stream.reached.pop(exchange, None)
+        if stream is not None and call is not None:
+            stream.replied.append((call, body))
+
+    def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
+        """Receives the outcome of a call as it reaches the core that sent it."""
+        sent = self._calls.pop((shell.node_id, shell.life_number, call), None)
+        if sent is None:
+            self._report(shell.name, call, "was answered again")
+        elif isinstance(body, TransportError):
+            self._on_failed(shell, call, sent, body.reason)
+        else:
+            self._attempts.pop((shell.node_id, sent.target), None)
+            if sent.stream is not None:
+                self._on_answer(shell.name, call, sent.stream, body)
+
+    def _on_answer(self, name: str, call: int, stream: Stream, body: ResponseBody) -> None:
+        del stream.unanswered[call]
+        if stream.has_ended:
+            self._report(name, call, "was answered after another call on its stream had failed")
+        places = [place for place, (each, _) in enumerate(stream.replied) if each == call]
+        for place in places[:1]:
+            for _ in range(place):
+                self._report(name, stream.replied.popleft()[0], "was answered, and the answer is lost")
+            if stream.replied.popleft()[1] != body:
+                self._report(name, call, "got the answer to another call")
+
+    def _on_failed(self, shell: Shell, call: int, sent: Sent, reason: str) -> None:
+        stream, now_us = sent.stream, shell.world.now_us
+        if stream is not None:
+            del stream.unanswered[call]
+        if now_us == sent.sent_us:
+            if stream is not None:
+                # Nobody has put it on a stream.
+                stream.asked = deque([each for each in stream.asked if each[0] != call])
+            self._on_failed_at_once(shell, call, sent)
+            return
+        if stream is not None and not reason.startswith("the answer is out of bounds"):
+            stream.has_ended = True
+        if reason in ("connection refused", "connection timed out"):
+            self._on_failed_attempt(shell, sent.target)
+
+    def _on_failed_attempt(self, shell: Shell, target: int) -> None:
+        """Notes an attempt to connect; all calls that waited for it fail in the same moment."""
+        attempts = self._attempts.setdefault((shell.node_id, target), Attempts())
+        if attempts.last_us != shell.world.now_us:
+            attempts.failures += 1
+            attempts.last_us = shell.world.now_us
+
+    def _on_failed_at_once(self, shell: Shell, call: int, sent: Sent) -> None:
+        """Judges a call for which nobody tried to reach the node."""
+        attempts = self._attempts.get((shell.node_id, sent.target))
+        if attempts is None:
+            return
+        since_us = shell.world.now_us - attempts.last_us
+        if since_us > attempts.wait_us * 5 // 4 + SLACK_US:
+            self._report(
+                shell.name,
+                call,
+                f"failed at once, {since_us // 1_000} ms after {attempts.failures} attempts in a row; "
+                f"{attempts.wait_us // 1_000} ms are the longest wait",
+            )
+
+    def _report(self, name: str, call: int, what: str) -> None:
+        self._jury.report(self.name, f"call {call} of {name} {what}")

@@ -1,0 +1,152 @@
+"""The checker of calls, over simulated links between two small cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+import pytest
+
+from cluster.core.connection.outgoing import Answer
+from cluster.core.effects import Effect, Reply, Send
+from cluster.core.events import Event, Request
+from cluster.core.messages import ResponseBody
+from sim.bugs import install
+from sim.checkers.base import Jury
+from sim.checkers.calls import Calls
+from sim.checkers.ghost import Ghost
+from sim.hosts.shell import Shell
+from sim.world.network import Exchange, Transport
+from sim.world.time import ORIGIN_MS
+from tests.sim.hosts.fake_cores import Asker, Echo, Onlooker, Silent, Site, ask, echo_of
+
+SECOND = 1_000_000
+
+
+@final
+class CallOnlooker(Onlooker):
+    """An observer that shows all calls to the checker."""
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__()
+        self.jury = Jury(Ghost(), (), now_us=lambda: 0, on_violation=lambda found: None)
+        self.calls = Calls(self.jury, transport)
+
+    def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
+        self.calls.on_reply(shell, exchange, body)
+
+    def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
+        self.calls.on_sent(shell, effect, target)
+
+    def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
+        self.calls.on_accepted(shell, exchange)
+
+    def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
+        self.calls.on_answered(shell, call, body)
+
+    def found(self) -> list[str]:
+        return [each.what for each in self.jury.violations]
+
+
+@final
+class Together(Silent):
+    """A core that answers all requests of a step in one turn."""
+
+    def steps(self, now_ms: int, events: tuple[Event, ...]) -> list[Effect]:  # type: ignore[override]
+        super().steps(now_ms, events)
+        asked = [event for event in events if isinstance(event, Request)]
+        return [Reply(call=event.call, body=echo_of(event.body)) for event in asked]
+
+
+def site_of(
+    asker: Echo, server: Echo, transport: Transport = Transport.STREAM, duplicate_percent: int = 0
+) -> Site:
+    return Site(
+        lambda number: asker if number == 1 else server,
+        transport=transport,
+        onlooker=CallOnlooker(transport),
+        duplicate_percent=duplicate_percent,
+    )
+
+
+def found_at(site: Site) -> list[str]:
+    assert isinstance(site.onlooker, CallOnlooker)
+    return site.onlooker.found()
+
+
+def many_calls_of_one_turn() -> list[str]:
+    """Two turns of calls, which are all answered."""
+    site = site_of(Echo([ask(2, call, call) for call in range(5)]), Together())
+    site.start()
+    site.world.run_to(SECOND // 10)
+    site.nodes[1].perform([ask(2, call, call) for call in range(5, 9)])
+    site.world.run_to(SECOND // 2)
+    return found_at(site)
+
+
+def datagrams_that_come_twice() -> list[str]:
+    """Twenty calls one after the other."""
+    asker = Asker([ask(2, call, call) for call in range(20)], ORIGIN_MS + 20)
+    site = site_of(asker, Echo(), Transport.DATAGRAM, duplicate_percent=60)
+    site.start()
+    site.world.run_to(SECOND)
+    return found_at(site)
+
+
+def an_answer_after_a_time_out() -> list[str]:
+    """Answers that take 600 ms to a call with a time-out of 300 ms, and to one that could wait."""
+    site = site_of(Echo([ask(2, 1)]), Echo())
+    site.start()
+    site.world.run_to(SECOND // 10)
+    site.network.link(2, 1).extra_us = 600_000
+    site.nodes[1].perform([ask(2, 2, timeout_ms=300), ask(2, 3, timeout_ms=9_000)])
+    site.world.run_to(2 * SECOND)
+    return found_at(site)
+
+
+def a_peer_that_is_down_twice() -> list[str]:
+    """Calls every 20 ms to a node that is down for half a second, then up, then down again."""
+    site = site_of(Echo(), Echo())
+    site.start()
+    for call in range(200):
+        if call in (20, 100):
+            site.nodes[2].crash()
+        if call == 60:
+            site.nodes[2].start()
+        site.world.run_to(100_000 + 20_000 * call)
+        site.nodes[1].perform([ask(2, call, call)])
+    site.world.run_to(6 * SECOND)
+    return found_at(site)
+
+
+WORKLOADS = (
+    ("connection-answers-again", datagrams_that_come_twice, "was answered again"),
+    ("connection-fails-late-call-alone", an_answer_after_a_time_out, "after another call on its stream"),
+    ("connection-takes-answers-of-its-past", an_answer_after_a_time_out, "was answered again"),
+    ("connection-mixes-up-calls", many_calls_of_one_turn, "got the answer to another call"),
+    ("connection-loses-last-call", many_calls_of_one_turn, "never reached node-2"),
+    ("connection-loses-last-answer", many_calls_of_one_turn, "the answer is lost"),
+    ("connection-never-forgets-failures", a_peer_that_is_down_twice, "50 ms are the longest wait"),
+)
+
+
+@pytest.mark.parametrize(("bug", "work", "what"), WORKLOADS, ids=[bug for bug, _, _ in WORKLOADS])
+def test_a_broken_promise_of_a_connection_is_found(
+    bug: str, work: Callable[[], list[str]], what: str
+) -> None:
+    assert work() == []
+    with install(bug):
+        found = work()
+    assert found and what in found[0], found[:3]
+
+
+def test_calls_of_a_node_that_dies_are_not_lost() -> None:
+    site = site_of(Echo([ask(2, call, call, 900) for call in range(5)]), Silent())
+    site.start()
+    site.world.run_to(SECOND // 10)
+    site.nodes[2].crash()
+    site.world.run_to(SECOND // 2)
+    site.nodes[2].start()
+    site.nodes[1].perform([ask(2, call, call) for call in range(5, 9)])
+    site.world.run_to(2 * SECOND)
+    assert found_at(site) == []
