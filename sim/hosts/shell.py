@@ -278,7 +278,7 @@ class Shell:
         assert now_us >= self._busy_until_us, (self.name, now_us, self._busy_until_us)
         for event, origin in turn:
             self.trace.event(now_us, self.name, *_describe(event, origin, self.network))
-            if isinstance(origin, Exchange):
+            if type(origin) is Exchange:
                 origin.asked_us = now_us
         life_number = self.life_number
         try:
@@ -393,14 +393,14 @@ class Shell:
 
 def _describe(event: Event, origin: Exchange | tuple[int, int] | None, network: Network) -> tuple[str, str]:
     """Returns the kind and the members of an event's trace line."""
-    if isinstance(event, Request):
-        assert isinstance(origin, Exchange), event.call
+    if type(event) is Request:
+        assert type(origin) is Exchange, event.call
         members = (
             f'"call":{event.call},"from":"{origin.source.name}","sent":{origin.sent_us},"on":"{origin.path}"'
         )
         return "request", f'{members},"body":{encode_body(event.body)}'
-    if isinstance(event, Response):
-        assert isinstance(origin, tuple), event.call
+    if type(event) is Response:
+        assert type(origin) is tuple, event.call
         members = f'"call":{event.call},"from":"{network.name_of(origin[0])}","sent":{origin[1]}'
         return "response", f'{members},"body":{encode_body(event.body)}'
     if isinstance(event, TimerFired):

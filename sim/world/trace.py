@@ -35,23 +35,21 @@ class Trace:
         self.line_count = 0
 
     def begin(self, scenario: str, seed: int) -> None:
-        self._add(f'{{"format":"{FORMAT}","scenario":{quote(scenario)},"seed":{seed}}}\n')
+        self._lines.append(f'{{"format":"{FORMAT}","scenario":{quote(scenario)},"seed":{seed}}}\n')
 
     def event(self, at_us: int, node: str, kind: str, members: str = "") -> None:
         """Add a line. `members` is canonical JSON already: `"a":1,"b":"x"`; `node` and `kind` must need no quoting."""
+        lines = self._lines
         if members:
-            self._add(f'{{"at":{at_us},"node":"{node}","kind":"{kind}",{members}}}\n')
+            lines.append(f'{{"at":{at_us},"node":"{node}","kind":"{kind}",{members}}}\n')
         else:
-            self._add(f'{{"at":{at_us},"node":"{node}","kind":"{kind}"}}\n')
+            lines.append(f'{{"at":{at_us},"node":"{node}","kind":"{kind}"}}\n')
+        if len(lines) >= _CHUNK_LINES:
+            self._drain()
 
     def fields(self, at_us: int, node: str, kind: str, values: Fields) -> None:
         """Add an event whose members are ints and strings."""
         self.event(at_us, node, kind, encode_fields(values))
-
-    def _add(self, line: str) -> None:
-        self._lines.append(line)
-        if len(self._lines) >= _CHUNK_LINES:
-            self._drain()
 
     def _drain(self) -> None:
         assert len(self._lines) <= _CHUNK_LINES, len(self._lines)
@@ -117,15 +115,27 @@ def _encoder(kind: type) -> Callable[[object], str]:
     return encoder
 
 
+def _shown(annotation: str) -> str:
+    """Returns how `member`, of a field with that annotation, is shown inside an f-string in single quotes."""
+    if annotation == "int":
+        return "{member}"
+    if annotation == "str":
+        return "{quote(member)}"
+    if annotation == "TopicPartition":
+        return '"{member[0]}-{member[1]}"'
+    if annotation.startswith("tuple[") and annotation.endswith(", ...]"):
+        return '[{",".join([encoder(type(item))(item) for item in member])}]'
+    return "{encoder(type(member))(member)}"
+
+
 def _message_encoder(kind: type) -> Callable[[object], str]:
     """Returns an encoder generated for the class, which is faster: two thirds of all events are messages."""
     assert is_dataclass(kind), f"{kind} has no canonical form: give it one in sim/world/trace.py"
-    names: dict[str, object] = {"encoder": _encoder}
+    names: dict[str, object] = {"encoder": _encoder, "quote": quote}
     lines = ["def encode(value):", f'    text = \'{{"is":"{kind.__name__}"\'']
     for field in fields(kind):
         lines.append(f"    member = value.{field.name}")
-        shown = "{member}" if field.type == "int" else "{encoder(type(member))(member)}"
-        add = f"text += f',\"{field.name}\":{shown}'"
+        add = f"text += f',\"{field.name}\":{_shown(str(field.type))}'"
         if field.default is MISSING:
             lines.append(f"    {add}")
         else:
