@@ -1,7 +1,8 @@
 """`python -m bench [PART…]`: every figure of the project, each beside its floor or its mark in the same run.
 
 The parts are storage, simulate, cluster, latency and memory. `python -m bench paired --before REV` compares with
-another commit, `python -m bench scale` measures how the cost of the store grows (`scale.py`).
+another commit, as `python -m bench simulate --before REV` does for the simulator. `python -m bench scale` measures how
+the cost of the store grows (`scale.py`).
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ def main(names: list[str]) -> int:
     """
     if names[:1] == ["scale"]:
         return scale.main(names[1:])
-    if names[:1] == ["paired"]:
-        return _show(importlib.import_module("bench.paired").run(names[1:]))
+    if names[:1] == ["paired"] or names[:2] == ["simulate", "--before"]:
+        return _show(importlib.import_module(f"bench.{names[0]}").run(names[1:]))
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         print(f"error: no benchmark {unknown[0]!r}; there are {', '.join(PARTS)}", file=sys.stderr)
