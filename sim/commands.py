@@ -99,6 +99,7 @@ def list_scenarios(as_json: bool) -> None:
     is_flag=True,
     help="Print the result as one JSON object, without the story; with --seeds one a line, and a summary.",
 )
+@click.option("--stop-early", is_flag=True, help="End the run at its first violation.")
 @click.option("--no-story", is_flag=True, help="Print the result without the story.")
 @click.option("--bug", metavar="NAME", help="Plant a known bug first. An unknown NAME prints the list.")
 @click.pass_context
@@ -111,6 +112,7 @@ def run(
     jobs: int | None,
     trace: Path | None,
     as_json: bool,
+    stop_early: bool,
     no_story: bool,
     bug: str | None,
 ) -> None:
@@ -127,13 +129,15 @@ def run(
     # The story and the trace report what the product's loggers would.
     logging.getLogger().addHandler(logging.NullHandler())
     if seeds is not None:
-        job = _checked_job(scenario, bug)
+        job = _checked_job(scenario, bug, stops_early=stop_early)
         sys.exit(print_seeds(job, seeds, jobs=jobs or default_jobs(), as_json=as_json))
     with ExitStack() as stack:
         try:
             path = find_scenario(scenario)
             trace_file: BinaryIO | None = stack.enter_context(trace.open("wb")) if trace is not None else None
-            result = run_scenario(path, seed, trace_file=trace_file, bug=bug, source=scenario)
+            result = run_scenario(
+                path, seed, trace_file=trace_file, bug=bug, source=scenario, stops_early=stop_early
+            )
         except (ScenarioError, BugError, OSError) as error:
             click.echo(str(error), err=True)
             sys.exit(UNUSABLE_INPUT)
@@ -161,7 +165,7 @@ def _check_options(context: click.Context, seeds: Seeds | None, trace: Path | No
         raise click.UsageError("--trace is of one run: use it with --seed, not with --seeds")
 
 
-def _checked_job(scenario: str, bug: str | None) -> Job:
+def _checked_job(scenario: str, bug: str | None, *, stops_early: bool) -> Job:
     """Returns the job of many seeds; ends the command for what no seed could run."""
     try:
         path = find_scenario(scenario)
@@ -172,7 +176,7 @@ def _checked_job(scenario: str, bug: str | None) -> Job:
     except (ScenarioError, BugError) as error:
         click.echo(str(error), err=True)
         sys.exit(UNUSABLE_INPUT)
-    return Job(path=path, source=scenario, bug=bug)
+    return Job(path=path, source=scenario, bug=bug, stops_early=stops_early)
 
 
 def _print(result: RunResult, *, with_story: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import final
 
@@ -42,12 +42,17 @@ class Convergence:
     def __init__(self, cluster: Cluster, jury: Jury, chronicle: Chronicle, lives: TopicLives) -> None:
         self._cluster, self._jury, self._chronicle, self._lives = cluster, jury, chronicle, lives
 
-    def await_rest(self, within_us: int) -> None:
-        """Run the world until everything is at rest. Reports a violation if it is not after `within_us`."""
+    def await_rest(self, within_us: int, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Run the world until everything is at rest, or until `is_over`.
+
+        Reports a violation if neither has come after `within_us`.
+        """
         world = self._cluster.world
         end_us = world.now_us + within_us
-        while (lacking := self._lacking()) and world.now_us < end_us:
+        while (lacking := self._lacking()) and world.now_us < end_us and not is_over():
             world.run_to(min(world.now_us + LOOK_US, end_us))
+        if is_over():
+            return
         if lacking:
             self._jury.report("convergence", f"{within_us / 1e6:g} s after everything was healed {lacking}")
         else:

@@ -16,9 +16,10 @@ from sim.checkers.base import Jury, Violation
 from sim.checkers.calls import Calls
 from sim.checkers.fail_over import FailOver
 from sim.checkers.ghost import Excuse, Ghost
+from sim.checkers.history import LEADER_ALONE, RETENTION
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.registry import all_checkers
-from sim.cluster import CONTROLLER, Cluster, Machines, topic_properties
+from sim.cluster import CONTROLLER, Cluster, ClusterWatcher, Machines, topic_properties
 from sim.faults.conditions import Lookout
 from sim.faults.misses import Misses
 from sim.faults.plan import Faults
@@ -30,6 +31,9 @@ from sim.outages import Outages
 from sim.scenario.model import Scenario, broker_config, controller_config, load_scenario
 from sim.scenario.steps import AlterTopic, DeleteTopic
 from sim.seed_range import check_seed
+from sim.sometimes.points import Reached
+from sim.sometimes.seen import SightingPoints
+from sim.sometimes.watched import WatchedPoints, note_end
 from sim.story import Chronicle, Story
 from sim.watch import Watch
 from sim.witness.disk_logs import DiskLogs
@@ -100,11 +104,14 @@ def run_scenario(
     trace_file: BinaryIO | None = None,
     bug: str | None = None,
     source: str | None = None,
+    stops_early: bool = False,
+    reached: Reached | None = None,
 ) -> RunResult:
     """Run a scenario to the verdict: a loaded one, a file, or a bundled one by name; `bug` is planted meanwhile.
 
     A text is a file if it has a suffix or a slash, else a name. `seed` is from 0 to 2^63 - 1. The trace is written to
-    `trace_file`. `source` names the scenario in the command that replays the run; by default its path does. Raises
+    `trace_file`. `source` names the scenario in the command that replays the run; by default its path does. With
+    `stops_early` the run ends soon after its first violation. `reached` takes the points that it reaches. Raises
     ScenarioError for a scenario that cannot be run, BugError for an unknown bug, TypeError or ValueError for a wrong
     argument.
     """
@@ -112,10 +119,10 @@ def run_scenario(
     if source is None:
         source = "FILE" if isinstance(scenario, Scenario) else str(scenario)
     loaded = scenario if isinstance(scenario, Scenario) else load_scenario(_path_of(scenario))
-    replay = replay_command(source, seed, bug)
+    replay = replay_command(source, seed, bug, stops_early=stops_early)
     planted: AbstractContextManager[None] = install(bug) if bug is not None else nullcontext()
     with planted, without_garbage_collection():
-        return Run(loaded, seed, trace_file).go(replay)
+        return Run(loaded, seed, trace_file, stops_early=stops_early, reached=reached).go(replay)
 
 
 def _path_of(scenario: Path | str) -> Path:
@@ -126,24 +133,35 @@ def _path_of(scenario: Path | str) -> Path:
     raise TypeError(f"scenario: expected a path, a name or a Scenario, got {type(scenario).__name__}")
 
 
-def replay_command(source: str, seed: int, bug: str | None) -> str:
+def replay_command(source: str, seed: int, bug: str | None, *, stops_early: bool = False) -> str:
     """Returns the command that repeats a run of the scenario called `source`."""
     planted = f" --bug {bug}" if bug is not None else ""
-    return f"replog sim run {shlex.quote(source)} --seed {seed}{planted}"
+    early = " --stop-early" if stops_early else ""
+    return f"replog sim run {shlex.quote(source)} --seed {seed}{planted}{early}"
 
 
 @final
 class Run:
     """The course of one run: nodes and clients start, faults strike, everything is healed, the end is judged."""
 
-    def __init__(self, scenario: Scenario, seed: int, trace_file: BinaryIO | None = None) -> None:
-        self.scenario, self.seed = scenario, seed
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        trace_file: BinaryIO | None = None,
+        *,
+        stops_early: bool = False,
+        reached: Reached | None = None,
+    ) -> None:
+        self.scenario, self.seed, self._stops_early = scenario, seed, stops_early
         self.trace, self.story, self.history, self.ghost = Trace(trace_file), Story(), History(), Ghost()
         self.trace.begin(scenario.scenario, seed)
         self.world = World(Draws(seed))
         self.chronicle = Chronicle(self.world, self.trace, self.story)
+        self._reached = reached
+        onlookers = [] if reached is None else [SightingPoints(self.ghost, reached)]
         self.jury = Jury(
-            self.ghost, all_checkers(self.ghost), now_us=lambda: self.world.now_us,
+            self.ghost, [*all_checkers(self.ghost), *onlookers], now_us=lambda: self.world.now_us,
             on_violation=lambda found: self.chronicle.tell(f"VIOLATED {found.checker}: {found.what}"),
         )  # fmt: skip
         machines = Machines(scenario, self.world)
@@ -161,7 +179,9 @@ class Run:
         parked = ParkedFetches(self.jury, broker_config(scenario, 1).max_fetch_wait_ms)
         metadata = MetadataWitness(self.jury, controller_disk, join(CONTROLLER, METADATA_DIRECTORY))
         calls = Calls(self.jury, Transport(scenario.network.transport))
-        watch = Watch(self.chronicle, self.witness, metadata, lookout, parked, calls)
+        watch: ClusterWatcher = Watch(self.chronicle, self.witness, metadata, lookout, parked, calls)
+        if reached is not None:
+            watch = WatchedPoints(watch, reached)
         self.cluster = Cluster(scenario, self.world, self.trace, self.history, watch, machines)
         self.outages = Outages(self.cluster, self.ghost, self.witness.lives)
         self.misses = Misses()
@@ -181,7 +201,13 @@ class Run:
             self.world.run_to(min(self.world.now_us + LOOK_US, self.scenario.duration))
             self.witness.look()
             self.outages.look()
+            if self._is_over():
+                return self._result(replay, [], {}, self.misses.all())
         return self.end(replay)
+
+    def _is_over(self) -> bool:
+        """Whether the run ends before its time, because a violation is all that is asked of it."""
+        return self._stops_early and bool(self.jury.violations)
 
     def begin(self) -> None:
         """Start every node and ask for the topics; the clients begin once all of them exist."""
@@ -209,13 +235,15 @@ class Run:
     def end(self, replay: str) -> RunResult:
         """Heal everything, check that the cluster agrees within `converge`, and judge the history."""
         self.chronicle.tell("heal everything; the cluster has to agree now")
-        unfired, never_struck = self.faults.unfired, self.misses.all()
+        unfired, never_struck = self._misses()
         self.faults.heal_all()
         for producer in self.cluster.producers:
             producer.finish()
         Convergence(self.cluster, self.jury, self.chronicle, self.witness.lives).await_rest(
-            self.scenario.converge
+            self.scenario.converge, is_over=self._is_over
         )
+        if self._is_over():
+            return self._result(replay, unfired, {}, never_struck)
         excused = FinalLogs(
             self.cluster.partitions,
             self.history,
@@ -224,11 +252,28 @@ class Run:
             self.witness.lives,
             self.cluster.replicas(),
         ).judge()
+        if not self.scenario.excuses:
+            self._demand_no_excuse(excused)
         return self._result(replay, unfired, excused, never_struck)
+
+    def _misses(self) -> tuple[list[int], tuple[str, ...]]:
+        """Returns the steps because of which the run proves nothing, and the faults that never struck, in words."""
+        unfired, never_struck = self.faults.unfired, self.misses.all()
+        if self.scenario.strict or len(unfired) == len(self.scenario.steps):
+            return unfired, never_struck
+        return [], (*never_struck, *(f"step {number}: its moment never came" for number in unfired))
+
+    def _demand_no_excuse(self, excused: dict[str, int]) -> None:
+        """Report the losses that are excused elsewhere: no fault of this scenario is to need an excuse."""
+        for reason, count in excused.items():
+            if reason not in (RETENTION, LEADER_ALONE):
+                self.jury.report("excuses", f"{count} acknowledged records are lost: {reason}")
 
     def _result(
         self, replay: str, unfired: list[int], excused: dict[str, int], never_struck: tuple[str, ...]
     ) -> RunResult:
+        if self._reached is not None:
+            note_end(self._reached, self.history, self.ghost, self.cluster.network.lost_count)
         excused_sends = self.outages.excused(self.history)
         excused_count = sum(excused_sends.values())
         starved_because = starvation(self.history, unfired, len(self.scenario.steps), excused_count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 MOST_SEEDS = (1 << 63) - 1
@@ -24,6 +25,12 @@ class Seeds:
 
     def __len__(self) -> int:
         return self.end - self.first
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.first, self.end))
+
+    def __contains__(self, seed: int) -> bool:
+        return self.first <= seed < self.end
 
     def __str__(self) -> str:
         return f"{self.first}..{self.end}"

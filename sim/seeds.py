@@ -11,28 +11,59 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Protocol, final
 
 from sim.run import Verdict, replay_command, run_scenario
-from sim.seed_range import Seeds
 
 ERROR = "error"
 # How many results may wait for an earlier seed that takes longer.
 MOST_WAITING = 10_000
 
 
+class Work(Protocol):
+    """What is done with each seed. A process that is not forked gets a pickled copy."""
+
+    @property
+    def title(self) -> str:
+        """The name of the whole in a line of results."""
+
+    def run(self, seed: int) -> dict[str, Any]:
+        """Returns the row of that seed, which has at least `seed` and `verdict`."""
+
+    def replay(self, seed: int) -> str:
+        """Returns the command that repeats the run of that seed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What every run shares: the scenario's file, its name in the command that replays a run, and a planted bug."""
+    """What every run of a scenario shares: its file, its name in the command that replays a run, and a planted bug."""
 
     path: Path
     source: str
     bug: str | None = None
+    stops_early: bool = False
+
+    @property
+    def title(self) -> str:
+        return self.path.stem
+
+    def run(self, seed: int) -> dict[str, Any]:
+        """Run the scenario with that seed. Returns what `replog sim run --json` prints."""
+        result = run_scenario(self.path, seed, bug=self.bug, source=self.source, stops_early=self.stops_early)
+        row = result.as_json()
+        if result.starved_because:
+            row["starved_because"] = result.starved_because
+        return row
+
+    def replay(self, seed: int) -> str:
+        return replay_command(self.source, seed, self.bug, stops_early=self.stops_early)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +86,7 @@ def default_jobs() -> int:
 
 
 def run_seeds(
-    job: Job, seeds: Seeds, *, jobs: int, on_done: Callable[[], None] = lambda: None
+    work: Work, seeds: Iterable[int], *, jobs: int, on_done: Callable[[], None] = lambda: None
 ) -> Generator[SeedResult, None, None]:
     """Yields the result of each seed in their order, as soon as it and those before it are done.
 
@@ -64,24 +95,27 @@ def run_seeds(
     """
     assert jobs >= 1, jobs
     running: dict[Connection, _Process] = {}
+    # The seeds that were started and not yielded yet, in their order, and the results that wait for earlier ones.
+    waiting: deque[int] = deque()
     done: dict[int, SeedResult] = {}
-    seed = first = seeds.first
+    left = iter(seeds)
     try:
-        while first < seeds.end:
-            while len(running) < jobs and seed < seeds.end and len(done) < MOST_WAITING:
-                process = _Process(job, seed)
+        while True:
+            while len(running) < jobs and len(done) < MOST_WAITING and (seed := next(left, None)) is not None:
+                process = _Process(work, seed)
                 running[process.receiver] = process
-                seed += 1
-            assert running, (first, seed, len(done))
+                waiting.append(seed)
+            if not waiting:
+                return
+            assert running, (waiting[0], len(waiting), len(done))
             for receiver in wait(list(running)):
                 assert isinstance(receiver, Connection)
                 result = running.pop(receiver).result()
-                assert first <= result.seed < seed, (first, result.seed, seed)
+                assert result.seed not in done, result.seed
                 done[result.seed] = result
                 on_done()
-            while first in done:
-                yield done.pop(first)
-                first += 1
+            while waiting and waiting[0] in done:
+                yield done.pop(waiting.popleft())
     finally:
         for process in running.values():
             process.end()
@@ -91,11 +125,11 @@ def run_seeds(
 class _Process:
     """A process that runs one seed and sends its result."""
 
-    def __init__(self, job: Job, seed: int) -> None:
-        self._job, self._seed = job, seed
+    def __init__(self, work: Work, seed: int) -> None:
+        self._work, self._seed = work, seed
         context = _context()
         self.receiver, sender = context.Pipe(duplex=False)
-        self._process = context.Process(target=_run_one, args=(job, seed, sender), daemon=True)
+        self._process = context.Process(target=_run_one, args=(work, seed, sender), daemon=True)
         # The signal is blocked until the process is ready for it.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
@@ -114,7 +148,7 @@ class _Process:
                 raise KeyboardInterrupt from None
             row = {ERROR: f"the process of this run ended with {_how(self._process.exitcode)}"}
         self.end()
-        return _read(row, self._job, self._seed)
+        return _read(row, self._work, self._seed)
 
     def end(self) -> None:
         """End the process at once, unless it has ended by itself."""
@@ -134,25 +168,28 @@ def may_fork() -> bool:
     return sys.platform == "linux" and "grpc" not in sys.modules and len(sys._current_frames()) == 1
 
 
-def _run_one(job: Job, seed: int, sender: Connection) -> None:
+def _run_one(work: Work, seed: int, sender: Connection) -> None:
     """Run one seed in this process, which is new, and send its row. It ends silently on Ctrl-C."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     logging.getLogger().addHandler(logging.NullHandler())
     try:
-        result = run_scenario(job.path, seed, bug=job.bug, source=job.source)
-        row = result.as_json()
-        if result.starved_because:
-            row["starved_because"] = result.starved_because
+        row = work.run(seed)
     # A broken assert of the product is the finding of this seed; the other seeds go on.
     except Exception as error:
-        row = {ERROR: " ".join(f"{type(error).__name__}: {error}".split())}
+        row = {ERROR: " ".join(f"{type(error).__name__}: {error} ({_place(error)})".split())}
     try:
         sender.send_bytes(json.dumps(row).encode())
     # The command has ended; nobody waits for the result.
     except BrokenPipeError:
         return
+
+
+def _place(error: Exception) -> str:
+    """Returns the file and the function that raised the error; a line would differ between versions."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"in {Path(frame.filename).name}, {frame.name}"
 
 
 def _how(exitcode: int | None) -> str:
@@ -161,17 +198,18 @@ def _how(exitcode: int | None) -> str:
     return f"status {exitcode}"
 
 
-def _read(row: dict[str, Any], job: Job, seed: int) -> SeedResult:
-    replay = replay_command(job.source, seed, job.bug)
+def _read(row: dict[str, Any], work: Work, seed: int) -> SeedResult:
+    replay = work.replay(seed)
     if ERROR in row:
-        row = {"scenario": job.path.stem, "seed": seed, "verdict": ERROR, ERROR: row[ERROR], "replay": replay}
+        row = {"scenario": work.title, "seed": seed, "verdict": ERROR, ERROR: row[ERROR], "replay": replay}
     verdict = row["verdict"]
     assert row["seed"] == seed, (row["seed"], seed)
     assert verdict == ERROR or Verdict(verdict), verdict
-    return SeedResult(seed=seed, verdict=verdict, reason=_reason(row), replay=replay, row=row)
+    return SeedResult(seed=seed, verdict=verdict, reason=reason_of(row), replay=replay, row=row)
 
 
-def _reason(row: dict[str, Any]) -> str:
+def reason_of(row: dict[str, Any]) -> str:
+    """Returns in one line what did not hold in the run of a row; empty if everything did."""
     violations = row.get("violations", [])
     if not violations:
         return str(row.get(ERROR) or row.get("starved_because", ""))

@@ -28,7 +28,7 @@ def print_seeds(job: Job, seeds: Seeds, *, jobs: int, as_json: bool) -> int:
     assert jobs > 0, jobs
     tally = Tally(job, seeds)
     with ExitStack() as stack:
-        bar = _bar(stack, len(seeds), job.path.stem)
+        bar = progress_bar(stack, len(seeds), job.title)
         advance: Callable[[], None] = (
             (lambda: bar.update(bar.task_ids[0], advance=1, refresh=True))
             if bar is not None
@@ -39,7 +39,7 @@ def print_seeds(job: Job, seeds: Seeds, *, jobs: int, as_json: bool) -> int:
             for result in results:
                 tally.add(result)
                 if lines := [json.dumps(result.row)] if as_json else failure_lines(result):
-                    _echo(lines, bar)
+                    echo_beside(lines, bar)
         except KeyboardInterrupt:
             tally.is_interrupted = True
     # A seed without a result would count as one that held.
@@ -106,7 +106,8 @@ def failure_lines(result: SeedResult) -> list[str]:
     return [f"seed {result.seed}: {result.verdict}: {result.reason}", f"  replay: {result.replay}"]
 
 
-def _echo(lines: list[str], bar: Progress | None) -> None:
+def echo_beside(lines: list[str], bar: Progress | None) -> None:
+    """Print lines above the bar, if there is one."""
     if bar is not None:
         bar.stop()
     for line in lines:
@@ -115,7 +116,7 @@ def _echo(lines: list[str], bar: Progress | None) -> None:
         bar.start()
 
 
-def _bar(stack: ExitStack, count: int, title: str) -> Progress | None:
+def progress_bar(stack: ExitStack, count: int, title: str) -> Progress | None:
     """Returns a bar of runs on a terminal; None in a pipe. It has no thread, beside which no process may be forked."""
     if not sys.stderr.isatty() or count < 2:
         return None

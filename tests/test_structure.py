@@ -33,8 +33,11 @@ ORDERS = {
     ),
     "cluster.shell": "clients server incoming runtime transport streams engine wire",
     "sim": (
-        "commands determinism seeds_output seeds run seed_range bundled judgement outages cluster watch story witness"
-        " faults checkers hosts disk world scenario bugs"
+        "commands determinism swarm seeds_output seeds run seed_range bundled judgement sometimes outages cluster watch"
+        " story witness faults checkers hosts disk world scenario bugs"
+    ),
+    "sim.swarm": (
+        "commands output campaign groups results job drawing plans workload topology settings profiles choices"
     ),
 }
 LONGEST_CHAIN_IN_STORAGE = 15

@@ -80,7 +80,9 @@ def faults(count: int = 3) -> st.SearchStrategy[Fault]:
 def plans(fault: st.SearchStrategy[Fault] | None = None, *, most: int = 6) -> st.SearchStrategy[list[Fault]]:
     """Draw up to `most` faults, each at a time of its own, in their order."""
     times = st.integers(FIRST_MS // 100, LAST_MS // 100)
-    timed = st.builds(lambda at, what: {"at": f"{100 * at}ms", **what}, times, faults() if fault is None else fault)
+    timed = st.builds(
+        lambda at, what: {"at": f"{100 * at}ms", **what}, times, faults() if fault is None else fault
+    )
     return st.lists(timed, max_size=most).map(_in_order)
 
 

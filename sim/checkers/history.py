@@ -34,6 +34,9 @@ class OneLife:
 
 
 ONE_LIFE = OneLife()
+# The reasons that need no fault: an acknowledged record may be lost for them in every run.
+RETENTION = "retention has deleted it"
+LEADER_ALONE = "acks=1: acknowledged by its leader alone, never committed"
 # The values of a log, by offset.
 FinalLog = Mapping[int, str]
 
@@ -98,9 +101,9 @@ class HistoryCheck:
         if excuse is not None:
             return excuse.reason
         if send.offset < self._log_starts.get(send.partition, 0):
-            return "retention has deleted it"
+            return RETENTION
         if send.acks == 1 and not self._was_exposed(send):
-            return "acks=1: acknowledged by its leader alone, never committed"
+            return LEADER_ALONE
         return None
 
     def _was_exposed(self, send: SendOperation) -> bool:

@@ -213,6 +213,16 @@ class Scenario(Strict):
     converge: Duration = Field(
         default=parse_duration("30s"), description="How long the healed cluster has to agree."
     )
+    strict: bool = Field(
+        default=True,
+        description="Whether the run proves nothing if a step never comes to strike; with `false` it is enough that "
+        "one has struck.",
+    )
+    excuses: bool = Field(
+        default=True,
+        description="Whether acknowledged records may be lost where Kafka does not promise to keep them; with `false` "
+        "such a loss is a violation.",
+    )
     cluster: ClusterModel = Field(default=ClusterModel(), description="The brokers.")
     network: NetworkModel = Field(
         default=NetworkModel(), description="The network between all nodes and clients."

@@ -147,9 +147,9 @@ def test_a_consumer_may_skip_what_was_before_the_log_of_a_leader() -> None:
         (2, ["t-0: c is at 5 and has never read 4 of the records before it"]),
     ):
         ghost = Ghost()
-        ghost.apply(BecameLeader(1, P, 0, 0))
-        ghost.apply(BecameFollower(2, P, 0, 1))
-        ghost.apply(LogStarted(deleting, P, 4))
+        ghost.apply(ghost.partition(P), BecameLeader(1, P, 0, 0))
+        ghost.apply(ghost.partition(P), BecameFollower(2, P, 0, 1))
+        ghost.apply(ghost.partition(P), LogStarted(deleting, P, 4))
         what = list(ClientHistoryCheck(skipping, ghost, {P: log}).findings({P: log}))
         skipped = [each.partition(", the first")[0] for each in what if "has never read" in each]
         assert skipped == expected

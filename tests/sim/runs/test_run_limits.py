@@ -1,0 +1,100 @@
+"""What a run may do before it ends, and what a scenario demands of it: an early end, no excuse, no missed step."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sim.commands import sim
+from sim.run import Verdict, run_scenario
+from sim.scenario.model import parse_scenario
+from tests.sim.runs.test_run import SMALL
+
+BUG = "ack-before-high-watermark"
+# All replicas lose what they have not synced: Kafka promises nothing then.
+LOST = """\
+scenario: lost
+duration: 4s
+topics:
+  t: {config: {min.insync.replicas: 2}}
+producers:
+  - {topic: t, rate: 40/s}
+steps:
+  - {at: 3s, power: all, keep: none, down: 100ms}
+"""
+MISSED = """\
+scenario: missed
+duration: 3s
+topics:
+  t: {}
+producers:
+  - {topic: t, rate: 40/s}
+steps:
+  - {at: 2100ms, pause: broker 1, for: 20ms}
+  - {when: isr(t/0) > 5, within: 200ms, kill: broker 1}
+"""
+
+
+def test_a_run_that_stops_early_ends_at_its_first_violation() -> None:
+    scenario = parse_scenario(SMALL)
+    whole, early = run_scenario(scenario, 7, bug=BUG), run_scenario(scenario, 7, bug=BUG, stops_early=True)
+    assert early.verdict is whole.verdict is Verdict.VIOLATED
+    assert early.violations == whole.violations[: len(early.violations)]
+    assert early.simulated_ms < whole.simulated_ms
+    assert early.replay.endswith(f"--seed 7 --bug {BUG} --stop-early")
+
+
+def test_a_run_that_holds_is_the_same_run_when_it_may_stop_early() -> None:
+    scenario = parse_scenario(SMALL)
+    assert run_scenario(scenario, 7, stops_early=True).trace_hash == run_scenario(scenario, 7).trace_hash
+
+
+def test_the_command_stops_early_too(tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL)
+    arguments = ["run", str(path), "--seed", "7", "--bug", BUG, "--stop-early", "--json"]
+    printed = json.loads(CliRunner().invoke(sim, arguments).stdout)
+    early = run_scenario(parse_scenario(SMALL), 7, bug=BUG, stops_early=True)
+    assert (printed["trace_hash"], printed["verdict"]) == (early.trace_hash, "violated")
+
+
+def test_a_loss_that_is_excused_is_a_violation_where_the_scenario_excuses_none() -> None:
+    lenient = run_scenario(parse_scenario(LOST), 1)
+    assert lenient.verdict is Verdict.HELD
+    ((reason, count),) = lenient.excused.items()
+    found = run_scenario(parse_scenario("excuses: false\n" + LOST), 1)
+    assert found.verdict is Verdict.VIOLATED
+    assert [(each.checker, each.what) for each in found.violations] == [
+        ("excuses", f"{count} acknowledged records are lost: {reason}")
+    ]
+
+
+def test_a_loss_that_needs_no_fault_is_no_violation_where_nothing_is_excused() -> None:
+    retention = "{segment.bytes: 2000, retention.ms: 300}"
+    scenario = parse_scenario(
+        "excuses: false\ncluster: {settings: {log.retention.check.interval.ms: 200, log.initial.task.delay.ms: 100}}\n"
+        + LOST.replace("{min.insync.replicas: 2}", retention).replace(
+            "power: all, keep: none", "kill: broker 1"
+        )
+    )
+    result = run_scenario(scenario, 1)
+    assert list(result.excused) == ["retention has deleted it"]
+    assert result.verdict is Verdict.HELD
+
+
+@pytest.mark.parametrize(("strict", "verdict"), [("true", Verdict.STARVED), ("false", Verdict.HELD)])
+def test_a_missed_step_makes_a_run_worthless_only_where_the_scenario_is_strict(
+    strict: str, verdict: Verdict
+) -> None:
+    result = run_scenario(parse_scenario(f"strict: {strict}\n" + MISSED), 1)
+    assert result.verdict is verdict
+    assert ("step 2: its moment never came" in result.never_struck) == (strict == "false")
+
+
+def test_a_run_of_which_no_step_struck_is_worthless_in_any_case() -> None:
+    step = "  - {at: 2100ms, pause: broker 1, for: 20ms}\n"
+    result = run_scenario(parse_scenario("strict: false\n" + MISSED.replace(step, "")), 1)
+    assert result.verdict is Verdict.STARVED
