@@ -21,6 +21,7 @@ from sim.scenario.model import ScenarioError, load_scenario
 from sim.seed_range import MOST_SEEDS, Seeds
 from sim.seeds import Job, default_jobs
 from sim.seeds_output import print_seeds
+from sim.swarm.commands import swarm
 
 _EXIT = {Verdict.HELD: 0, Verdict.VIOLATED: 1, Verdict.STARVED: 3}
 UNUSABLE_INPUT = 2
@@ -50,6 +51,7 @@ def _parse_seeds(ctx: click.Context, param: click.Parameter, text: str | None) -
 
 
 sim.add_command(check_command(_parse_seeds))
+sim.add_command(swarm)
 
 
 @sim.command("list")
@@ -99,7 +101,9 @@ def list_scenarios(as_json: bool) -> None:
     is_flag=True,
     help="Print the result as one JSON object, without the story; with --seeds one a line, and a summary.",
 )
-@click.option("--stop-early", is_flag=True, help="End the run at its first violation.")
+@click.option(
+    "--stop-early", is_flag=True, help="End the run at its first violation, as `replog sim swarm` does."
+)
 @click.option("--no-story", is_flag=True, help="Print the result without the story.")
 @click.option("--bug", metavar="NAME", help="Plant a known bug first. An unknown NAME prints the list.")
 @click.pass_context

@@ -1,0 +1,126 @@
+"""Adds up the rows of a campaign: verdicts, failures by signature, excuses, what starved, and the points reached."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, final
+
+from sim.run import Verdict
+from sim.seed_range import Seeds
+from sim.seeds import ERROR
+from sim.sometimes.points import POINTS
+from sim.swarm.groups import Groups
+
+INTERRUPTED = 3
+
+
+@final
+class Campaign:
+    """The sum of a campaign's rows; those of a file that it goes on with count as well."""
+
+    def __init__(self, seeds: Seeds) -> None:
+        self._seeds = seeds
+        self._counted: set[int] = set()
+        self._verdicts: Counter[str] = Counter()
+        self._starved: Counter[str] = Counter()
+        self._profiles: Counter[str] = Counter()
+        self._excused: Counter[str] = Counter()
+        self._points: Counter[str] = Counter()
+        self._groups = Groups()
+        self.simulated_ms = 0
+        self.is_interrupted = False
+
+    @property
+    def count(self) -> int:
+        """The number of seeds that have run."""
+        return len(self._counted)
+
+    def add(self, row: dict[str, Any]) -> bool:
+        """Count the row of a seed. Returns whether it is the first failure of its signature."""
+        seed, verdict = int(row["seed"]), str(row["verdict"])
+        assert seed in self._seeds, (seed, str(self._seeds))
+        assert seed not in self._counted, seed
+        self._counted.add(seed)
+        self._verdicts[verdict] += 1
+        self._profiles[str(row.get("profile", "unknown"))] += 1
+        self.simulated_ms += int(row.get("simulated_ms", 0))
+        self._excused.update(dict.fromkeys(row.get("excused", {}), 1))
+        if verdict == Verdict.STARVED.value:
+            self._starved[re.sub("[0-9]+", "N", str(row.get("starved_because", "")))] += 1
+            # What a run that proved nothing has reached is no coverage.
+            return False
+        self._points.update(dict.fromkeys(row.get("points", ()), 1))
+        return verdict in (Verdict.VIOLATED.value, ERROR) and self._groups.add(row)
+
+    def status(self) -> int:
+        """Returns 1 if any run was violated, else 2 if any failed, else 0.
+
+        It is 3 in place of 0 if none held, or if it was interrupted.
+        """
+        if self._verdicts[Verdict.VIOLATED.value]:
+            return 1
+        if self._verdicts[ERROR]:
+            return 2
+        has_held = self._verdicts[Verdict.HELD.value] > 0
+        return INTERRUPTED if self.is_interrupted or not has_held else 0
+
+    def never(self) -> list[str]:
+        """Returns the points that no run has reached."""
+        return [name for name in POINTS if not self._points[name]]
+
+    def lines(self) -> list[str]:
+        """Returns the closing lines."""
+        return [
+            self._headline(),
+            *self._failures(),
+            *_counted("starved, and counted for nothing", self._starved),
+            *_counted("lost and excused in", self._excused),
+            *self._coverage(),
+        ]
+
+    def _headline(self) -> str:
+        done, wanted = self.count, len(self._seeds)
+        runs = f"{done} of {wanted} runs done" if self.is_interrupted else f"{done} run{'s' * (done != 1)}"
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(self._verdicts.items()))
+        profiles = ", ".join(f"{count} {profile}" for profile, count in sorted(self._profiles.items()))
+        text = f"swarm, seeds {self._seeds}: {runs}: {verdicts or 'none'}"
+        return f"{text} ({profiles})" if profiles else text
+
+    def _failures(self) -> list[str]:
+        lines = []
+        for group in self._groups.by_count():
+            lines += [f"{group.count:6} x {group.signature}", f"         seed {group.seed}: {group.replay}"]
+        return lines
+
+    def _coverage(self) -> list[str]:
+        never = self.never()
+        lines = [f"points: {len(POINTS) - len(never)} of {len(POINTS)} reached"]
+        return lines + [f"  never: {name}: {POINTS[name]}" for name in never]
+
+    def as_json(self) -> dict[str, object]:
+        """Returns the numbers of the closing lines; `end_seed` is excluded."""
+        return {
+            "first_seed": self._seeds.first,
+            "end_seed": self._seeds.end,
+            "runs": self.count,
+            "verdicts": dict(sorted(self._verdicts.items())),
+            "profiles": dict(sorted(self._profiles.items())),
+            "failures": [
+                {"signature": each.signature, "count": each.count, "seed": each.seed, "replay": each.replay}
+                for each in self._groups.by_count()
+            ],
+            "starved": dict(self._starved.most_common()),
+            "excused": dict(self._excused.most_common()),
+            "simulated_ms": self.simulated_ms,
+            "points": {name: self._points[name] for name in POINTS},
+            "never": self.never(),
+            "interrupted": self.is_interrupted,
+        }
+
+
+def _counted(title: str, counts: Counter[str]) -> Iterable[str]:
+    """Yields a line for each reason, the most frequent first."""
+    for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        yield f"{count:6} x {title}: {reason}"

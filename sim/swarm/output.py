@@ -1,0 +1,104 @@
+"""Runs a campaign and prints it: each new kind of failure at once, and the sum at the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sim.seed_range import Seeds
+from sim.seeds import SeedResult, reason_of, run_seeds
+from sim.seeds_output import echo_beside, progress_bar
+from sim.swarm.campaign import Campaign
+from sim.swarm.job import SwarmJob, warm
+from sim.swarm.results import ResultsFile
+
+# A clock of the machine in seconds, for the pace alone: nothing of a run depends on it.
+Seconds = Callable[[], float]
+
+
+def run_campaign(
+    job: SwarmJob, seeds: Seeds, *, jobs: int, out: Path | None, as_json: bool, seconds: Seconds
+) -> int:
+    """Run the seeds that the file has not yet, print the results, and return the exit status.
+
+    Raises ResultsError for a file that the campaign cannot go on with, OSError.
+    """
+    assert jobs > 0, jobs
+    campaign, began = Campaign(seeds), seconds()
+    with ExitStack() as stack:
+        file = stack.enter_context(closing(ResultsFile(out, job))) if out is not None else None
+        for seed, row in sorted(file.rows.items()) if file is not None else ():
+            if seed in seeds:
+                campaign.add(row)
+        known = campaign.count
+        warm(job)
+        try:
+            _run(campaign, job, _left(seeds, file), jobs=jobs, file=file, as_json=as_json)
+        except KeyboardInterrupt:
+            campaign.is_interrupted = True
+    # A seed without a row would count as one that held.
+    assert campaign.is_interrupted or campaign.count == len(seeds), (campaign.count, len(seeds))
+    click.echo(json.dumps({"summary": campaign.as_json()}) if as_json else "\n".join(campaign.lines()))
+    _print_pace(campaign, known, seconds() - began)
+    return campaign.status()
+
+
+def _left(seeds: Seeds, file: ResultsFile | None) -> list[int] | Seeds:
+    """Returns the seeds that have no row yet."""
+    if file is None or not file.rows:
+        return seeds
+    return [seed for seed in seeds if seed not in file.rows]
+
+
+def _run(
+    campaign: Campaign,
+    job: SwarmJob,
+    seeds: list[int] | Seeds,
+    *,
+    jobs: int,
+    file: ResultsFile | None,
+    as_json: bool,
+) -> None:
+    with ExitStack() as stack:
+        bar = progress_bar(stack, len(seeds), job.title)
+
+        def advance() -> None:
+            if bar is not None:
+                bar.update(bar.task_ids[0], advance=1, refresh=True)
+
+        for result in stack.enter_context(closing(run_seeds(job, seeds, jobs=jobs, on_done=advance))):
+            if file is not None:
+                file.add(result.row)
+            is_new = campaign.add(result.row)
+            if lines := [json.dumps(result.row)] if as_json else _failure_lines(result, is_new=is_new):
+                echo_beside(lines, bar)
+
+
+def _failure_lines(result: SeedResult, *, is_new: bool) -> list[str]:
+    """Returns what to print of a run: the first failure of each signature, with the commands that replay it."""
+    if not is_new:
+        return []
+    row: dict[str, Any] = result.row
+    where = ", ".join(str(row[key]) for key in ("profile", "shape") if key in row)
+    text = f"seed {result.seed}" + (f" ({where})" if where else "")
+    return [f"{text}: {result.verdict}: {reason_of(row)}", f"  replay: {result.replay}"]
+
+
+def _print_pace(campaign: Campaign, known: int, lasted: float) -> None:
+    """Print to stderr how fast the seeds ran that this process has run."""
+    ran = campaign.count - known
+    if campaign.is_interrupted:
+        click.echo("interrupted", err=True)
+    if known:
+        click.echo(f"{known} seeds were in the file already", err=True)
+    if ran and lasted > 0:
+        simulated = campaign.simulated_ms / 1000 / campaign.count * ran
+        click.echo(
+            f"{ran} seeds in {lasted:.1f} s: {ran / lasted:.2f} seeds/s, {simulated / lasted:.0f} simulated s/s",
+            err=True,
+        )

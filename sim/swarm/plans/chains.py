@@ -1,0 +1,116 @@
+"""Aimed faults and chains of them: each waits up to a second for a state, strikes, and may aim at what it struck.
+
+The bugs that are left need two things to happen in turn: a follower that leaves the in-sync set and then a leader
+that dies, or a leader that dies while another one truncates.
+"""
+
+from __future__ import annotations
+
+from sim.swarm.choices import Choices, Part
+from sim.swarm.plans.disks import power_of
+from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, Fault, Ground, has_followers, has_lasting
+
+
+def _end(ground: Ground, choices: Choices, target: str) -> Part:
+    """Returns the end of a process, by a kill or by a power loss."""
+    if choices.chance(40, "power"):
+        return power_of(ground, choices, target)
+    return {"kill": target, "down": choices.ms(DOWN_MS, "down")}
+
+
+def _after_ack(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns the end of a leader as soon as it has acknowledged a number of records."""
+    partition = ground.partition(choices, lasting=True)
+    when: Part = {"when": f"after-ack({partition}) >= {choices.scale(1, 300, 'records')}"}
+    return [when | _end(ground, choices, f"leader({partition})")]
+
+
+def _in_truncation(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a change of leader, and the end of the new leader while followers truncate to it."""
+    partition = ground.partition(choices, lasting=True)
+    return [
+        {"kill": f"leader({partition})", "down": choices.ms(DOWN_MS, "first down"), "as": "L"},
+        {"when": f"truncated({partition})"} | _end(ground, choices, f"leader({partition})"),
+    ]
+
+
+def _behind(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a follower that falls behind, and the end of the leader once the in-sync set is smaller."""
+    partition = ground.partition(choices, lasting=True)
+    lasting = choices.ms(AWAY_MS, "for")
+    return [
+        {"isolate": f"follower({partition})", "for": lasting, "as": "F"},
+        {"when": f"isr({partition}) < {ground.replicas(partition)}", "within": "4s"}
+        | _end(ground, choices, f"leader({partition})"),
+        {"at": f"+{choices.pick((1, 100, 500), 'heal')}ms", "heal": "F"},
+    ]
+
+
+def _old_leader_back(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a leader that is cut off from the other nodes, not from its clients, and comes back deposed."""
+    partition = ground.partition(choices, lasting=True)
+    lasting = choices.ms((500, 2_500, 5_400), "for")
+    steps: list[Part] = [{"isolate": f"leader({partition})", "except": "clients", "for": lasting, "as": "L"}]
+    if choices.chance(50, "then"):
+        after: Part = {"at": f"+{choices.pick((500, 2_000, 3_000), 'after')}ms"}
+        steps.append(after | _end(ground, choices, f"leader({partition})"))
+    return steps
+
+
+def _leaders_in_turn(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns the deaths of one leader after the other, so that epochs with few records follow each other."""
+    partition = ground.partition(choices, lasting=True)
+    gap, down = choices.ms((50, 400, 1_500, 2_500), "gap"), choices.ms(DOWN_MS, "down")
+    steps: list[Part] = []
+    for _ in range(choices.between(2, 4, "leaders")):
+        at: Part = {"at": f"+{gap}"} if steps else {}
+        steps.append(at | {"kill": f"leader({partition})", "down": down})
+    return steps
+
+
+def _lag_then_end(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a broker that learns nothing, and the end of the leader, of whose successor it does not know."""
+    partition = ground.partition(choices, lasting=True)
+    lag: Part = {"lag_metadata": f"follower({partition})", "for": choices.ms((1_000, 3_000), "for")}
+    gap: Part = {"at": f"+{choices.pick((1, 100, 500), 'gap')}ms"}
+    return [lag, gap | _end(ground, choices, f"leader({partition})")]
+
+
+def _slow_then_end(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a leader whose disk is slow, and its end while answers wait for the disk."""
+    partition = ground.partition(choices, lasting=True)
+    by = f"{choices.scale(1_000, 50_000, 'by')}us"
+    slow: Part = {"slow_disk": f"leader({partition})", "by": by, "for": "2s", "as": "S"}
+    gap: Part = {"at": f"+{choices.pick((20, 200, 900), 'gap')}ms"}
+    return [slow, gap | _end(ground, choices, "S")]
+
+
+CHAINS = (
+    Fault(name="after-ack", family="chain", percent=40, most=2, draw=_after_ack, is_possible=has_lasting),
+    Fault(
+        name="in-truncation", family="chain", percent=40, most=2, draw=_in_truncation, is_possible=has_lasting
+    ),
+    Fault(name="behind", family="chain", percent=40, most=2, draw=_behind, is_possible=has_followers),
+    Fault(
+        name="old-leader-back",
+        family="chain",
+        percent=40,
+        most=2,
+        draw=_old_leader_back,
+        is_possible=has_lasting,
+    ),
+    Fault(
+        name="leaders-in-turn",
+        family="chain",
+        percent=40,
+        most=1,
+        draw=_leaders_in_turn,
+        is_possible=has_lasting,
+    ),
+    Fault(
+        name="lag-then-end", family="chain", percent=40, most=2, draw=_lag_then_end, is_possible=has_followers
+    ),
+    Fault(
+        name="slow-then-end", family="chain", percent=30, most=2, draw=_slow_then_end, is_possible=has_lasting
+    ),
+)

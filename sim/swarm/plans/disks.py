@@ -1,0 +1,73 @@
+"""Faults of machines: power losses, torn writes, failed and slow disks, and clocks that are set."""
+
+from __future__ import annotations
+
+from sim.swarm.choices import Choices, Part
+from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, Fault, Ground
+
+# What a power loss keeps of the changes that were not synced: how often of twenty.
+_KEEP = ("none",) * 6 + ("prefix",) * 5 + ("subset",) * 6 + ("torn",) * 2 + ("all",)
+_SHIFTS = ("-60s", "-5s", "-2s", "-300ms", "300ms", "2s", "5s", "60s")
+
+
+def _keep(ground: Ground, choices: Choices, target: str) -> str:
+    """Returns what the disk keeps: everything, where a loss would be outside of the budget.
+
+    The controller syncs what it decides before it answers, so its disk may always lose the rest.
+    """
+    keep = choices.pick(_KEEP, "keep")
+    return keep if ground.may_lose_writes or target == "controller" else "all"
+
+
+def power_of(ground: Ground, choices: Choices, target: str) -> Part:
+    """Returns a power loss of the target."""
+    keep = _keep(ground, choices, target)
+    return {"power": target, "keep": keep, "down": choices.ms(DOWN_MS, "down")}
+
+
+def _power(ground: Ground, choices: Choices) -> list[Part]:
+    return [power_of(ground, choices, ground.node(choices))]
+
+
+def _power_of_all(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a power loss of every broker at once, as of a rack."""
+    return [power_of(ground, choices, "all")]
+
+
+def _partial_write(ground: Ground, choices: Choices) -> list[Part]:
+    step: Part = {
+        "partial_write": ground.broker(choices.within("victim")),
+        "log": ground.partition(choices.within("log"), lasting=bool(ground.lasting)),
+        "byte": f"{choices.pick((0, 1, 10, 60, 61, 62, 70, 500), 'byte')} B",
+        "down": choices.ms(DOWN_MS, "down"),
+    }
+    keep = choices.pick(("none", "torn", "all"), "keep")
+    if choices.chance(50, "power") and (ground.may_lose_writes or keep == "all"):
+        step["keep"] = keep
+    return [step]
+
+
+def _break_disk(ground: Ground, choices: Choices) -> list[Part]:
+    directories = ground.scenario.cluster.directories
+    return [{"break_disk": ground.broker(choices), "directory": 1 + choices.below(directories, "directory")}]
+
+
+def _slow_disk(ground: Ground, choices: Choices) -> list[Part]:
+    by = f"{choices.scale(100, 50_000, 'by')}us"
+    return [{"slow_disk": ground.node(choices), "by": by, "for": choices.ms(AWAY_MS, "for")}]
+
+
+def _step_clock(ground: Ground, choices: Choices) -> list[Part]:
+    is_of_client = choices.chance(30, "client")
+    target = ground.client(choices) if is_of_client else ground.node(choices)
+    return [{"step_clock": target, "by": choices.pick(_SHIFTS, "by")}]
+
+
+DISKS = (
+    Fault(name="power", family="disk", percent=60, most=4, draw=_power),
+    Fault(name="power-of-all", family="disk", percent=25, most=2, draw=_power_of_all),
+    Fault(name="partial-write", family="disk", percent=50, most=3, draw=_partial_write),
+    Fault(name="break-disk", family="disk", percent=15, most=1, draw=_break_disk),
+    Fault(name="slow-disk", family="disk", percent=40, most=3, draw=_slow_disk),
+    Fault(name="step-clock", family="clock", percent=30, most=3, draw=_step_clock),
+)

@@ -1,0 +1,78 @@
+"""Faults of links: cut one way or both, halves that do not see each other, delay and loss."""
+
+from __future__ import annotations
+
+from sim.swarm.choices import Choices, Part
+from sim.swarm.plans.ground import AWAY_MS, Fault, Ground
+
+
+def _link(ground: Ground, choices: Choices) -> str:
+    node = ground.node(choices)
+    return choices.pick(
+        (
+            f"clients -> {node}",
+            f"{node} -> clients",
+            f"{node} <-> others",
+            f"{node} -> others",
+            f"others -> {node}",
+        ),
+        "link",
+    )
+
+
+def _cut(ground: Ground, choices: Choices) -> list[Part]:
+    return [{"cut": _link(ground, choices), "for": choices.ms(AWAY_MS, "for")}]
+
+
+def _cut_controller(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a broker that the controller does not hear, or that does not hear the controller."""
+    arrow = choices.pick(("->", "<-", "<->"), "arrow")
+    broker = ground.broker(choices)
+    link = f"controller -> {broker}" if arrow == "<-" else f"{broker} {arrow} controller"
+    return [{"cut": link, "for": choices.ms(AWAY_MS, "for")}]
+
+
+def _isolate(ground: Ground, choices: Choices) -> list[Part]:
+    is_of_client = choices.chance(20, "client")
+    step: Part = {"isolate": ground.client(choices) if is_of_client else ground.node(choices)}
+    if choices.chance(30, "except") and not is_of_client:
+        step["except"] = "clients"
+    return [step | {"for": choices.ms(AWAY_MS, "for")}]
+
+
+def _halves(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns two groups of brokers that do not see each other; both see the controller and the clients."""
+    sides = [choices.chance(50, f"side of {number}") for number in range(1, ground.brokers + 1)]
+    pairs = [
+        (one + 1, two + 1) for one in range(ground.brokers) for two in range(one) if sides[one] != sides[two]
+    ]
+    lasting = choices.ms(AWAY_MS, "for")
+    return [{"cut": f"broker {one} <-> broker {two}", "for": lasting} for one, two in pairs]
+
+
+def _slow(ground: Ground, choices: Choices) -> list[Part]:
+    by = f"{choices.scale(5, 1_500, 'by')}ms"
+    return [{"slow": _link(ground, choices), "by": by, "for": choices.ms(AWAY_MS, "for")}]
+
+
+def _lose(ground: Ground, choices: Choices) -> list[Part]:
+    share = f"{choices.scale(2, 60, 'share')}%"
+    return [{"lose": _link(ground, choices), "share": share, "for": choices.ms(AWAY_MS, "for")}]
+
+
+def _heal(ground: Ground, choices: Choices) -> list[Part]:
+    return [{"heal": "all"}]
+
+
+LINKS = (
+    Fault(name="cut", family="net", percent=60, most=3, draw=_cut),
+    Fault(name="cut-controller", family="net", percent=40, most=2, draw=_cut_controller),
+    Fault(name="isolate", family="net", percent=50, most=3, draw=_isolate),
+    Fault(
+        name="halves", family="net", percent=25, most=1, draw=_halves,
+        is_possible=lambda ground: ground.brokers > 1,
+    ),
+    Fault(name="slow", family="net", percent=40, most=3, draw=_slow),
+    Fault(name="lose", family="net", percent=50, most=3, draw=_lose),
+    Fault(name="heal", family="net", percent=10, most=1, draw=_heal),
+)  # fmt: skip

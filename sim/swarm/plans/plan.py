@@ -1,0 +1,83 @@
+"""Draws a plan: which kinds of faults are on, how often each strikes, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from sim.swarm.choices import Choices, Part
+from sim.swarm.plans.catalogue import FAULTS
+from sim.swarm.plans.ground import Fault, Ground
+from sim.swarm.plans.shapes import Shape
+from sim.swarm.profiles import Profile
+
+# Steps strike from here on; the topics exist and clients are at work by then.
+FIRST_STEP_MS = 2_200
+# The time that is left after the last fault, so that it strikes before everything is healed.
+_LAST_MS = 300
+# How long a step looks for its target or its moment, unless it says so itself: those after it may wait for it.
+_WITHIN = "1s"
+
+
+class Strike(NamedTuple):
+    """One fault of a plan: its time, its kind, and its steps."""
+
+    at_ms: int
+    # Orders the faults of one moment.
+    rank: int
+    kind: str
+    steps: list[Part]
+
+
+def draw_plan(
+    ground: Ground, shape: Shape, choices: Choices, end_ms: int, only: Collection[str] = ()
+) -> list[Strike]:
+    """Returns the faults in the order of their times; with `only` those of these kinds, the same as without it."""
+    assert FIRST_STEP_MS + _LAST_MS < end_ms, end_ms
+    drawn = sorted(_all(ground, shape, choices, end_ms))
+    kept = _spread(drawn, shape.most)
+    return [strike for strike in kept if not only or strike.kind in only]
+
+
+def steps_of(plan: list[Strike]) -> list[Part]:
+    """Returns the plan as the steps of a scenario. Names of targets are made different for each fault."""
+    steps: list[Part] = []
+    for number, strike in enumerate(plan, start=1):
+        names = {str(step["as"]): f"{step['as']}{number}" for step in strike.steps if "as" in step}
+        for index, step in enumerate(strike.steps):
+            at: Part = {"at": f"{strike.at_ms}ms"} if index == 0 and "when" not in step else {}
+            named = {key: names.get(str(value), value) for key, value in step.items()}
+            steps.append(at | {"within": _WITHIN} | named)
+    return steps
+
+
+def _all(ground: Ground, shape: Shape, choices: Choices, end_ms: int) -> Iterator[Strike]:
+    for fault in FAULTS.values():
+        own = choices.within("fault", fault.name)
+        if not fault.is_possible(ground):
+            continue
+        for number in range(_count(fault, shape, own, ground.profile)):
+            each = own.within(number)
+            steps = fault.draw(ground, each)
+            at_ms = each.between(FIRST_STEP_MS, end_ms - _LAST_MS, "at")
+            if steps:
+                yield Strike(at_ms, each.below(1 << 30, "rank"), fault.name, steps)
+
+
+def _count(fault: Fault, shape: Shape, choices: Choices, profile: Profile) -> int:
+    """Returns how often a kind strikes in this plan: not at all unless it is on in this seed."""
+    if fault.family == "controller":
+        percent = fault.percent if profile is Profile.EDGE else 0
+    else:
+        percent = min(100, fault.percent * shape.weights.get(fault.family, shape.others) // 100)
+    if not choices.chance(percent, "on"):
+        return 0
+    return choices.between(1, fault.most, "count")
+
+
+def _spread(drawn: list[Strike], most: int) -> list[Strike]:
+    """Returns at most so many of the faults, those of lowest rank, in order of time. The controller's absence stays."""
+    away = [strike for strike in drawn if strike.kind == "controller-away"]
+    others = [strike for strike in drawn if strike.kind != "controller-away"]
+    others.sort(key=lambda strike: strike.rank)
+    return sorted((*away, *others[:most]))

@@ -1,0 +1,77 @@
+"""Faults of processes: they are killed, stopped and paused, at a time or at a point of their work."""
+
+from __future__ import annotations
+
+from sim.scenario.steps import BROKER_JOBS
+from sim.swarm.choices import Choices, Part
+from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, Fault, Ground
+
+
+def _kill(ground: Ground, choices: Choices) -> list[Part]:
+    return [{"kill": ground.node(choices), "down": choices.ms(DOWN_MS, "down")}]
+
+
+def _kill_at_point(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a death before or after a job, such as a flush or a compaction."""
+    side, kind = choices.pick(("before", "after"), "side"), choices.pick(BROKER_JOBS, "job")
+    step: Part = {"kill": ground.broker(choices), "point": f"{side} {kind}"}
+    return [step | {"down": choices.ms(DOWN_MS, "down")}]
+
+
+def _kill_again(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a death, and another one soon after the process is back: in its recovery, or in its first fetches."""
+    down_ms = choices.pick((1, 50, 300), "first down")
+    again_ms = down_ms + choices.scale(1, 600, "lives for")
+    return [
+        {"kill": ground.broker(choices), "down": f"{down_ms}ms", "as": "K"},
+        {"at": f"+{again_ms}ms", "kill": "K", "down": choices.ms(DOWN_MS, "second down")},
+    ]
+
+
+def _kill_all(ground: Ground, choices: Choices) -> list[Part]:
+    return [{"kill": "all", "down": choices.ms(DOWN_MS, "down")}]
+
+
+def _stop(ground: Ground, choices: Choices) -> list[Part]:
+    return [{"stop": ground.node(choices), "down": choices.ms(DOWN_MS, "down")}]
+
+
+def _roll(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns an orderly stop of one broker after the other, as an upgrade makes it."""
+    gap, down = choices.ms((100, 600, 1_500), "gap"), choices.ms((1, 300, 800), "down")
+    steps: list[Part] = []
+    for number in range(1, ground.brokers + 1):
+        at: Part = {"at": f"+{gap}"} if steps else {}
+        steps.append(at | {"stop": f"broker {number}", "down": down})
+    return steps
+
+
+def _pause(ground: Ground, choices: Choices) -> list[Part]:
+    return [{"pause": ground.node(choices), "for": choices.ms(AWAY_MS, "for")}]
+
+
+def _kill_client(ground: Ground, choices: Choices) -> list[Part]:
+    verb = choices.pick(("kill", "stop"), "verb")
+    return [{verb: ground.client(choices), "down": choices.ms(DOWN_MS, "down")}]
+
+
+def _pause_client(ground: Ground, choices: Choices) -> list[Part]:
+    return [{"pause": ground.client(choices), "for": choices.ms(AWAY_MS, "for")}]
+
+
+def _restart(ground: Ground, choices: Choices) -> list[Part]:
+    return [{"restart": f"broker {1 + choices.below(ground.brokers, 'number')}"}]
+
+
+PROCESSES = (
+    Fault(name="kill", family="crash", percent=70, most=4, draw=_kill),
+    Fault(name="kill-at-point", family="crash", percent=60, most=3, draw=_kill_at_point),
+    Fault(name="kill-again", family="crash", percent=35, most=2, draw=_kill_again),
+    Fault(name="kill-all", family="crash", percent=15, most=1, draw=_kill_all),
+    Fault(name="stop", family="crash", percent=35, most=2, draw=_stop),
+    Fault(name="roll", family="crash", percent=12, most=1, draw=_roll),
+    Fault(name="pause", family="crash", percent=50, most=3, draw=_pause),
+    Fault(name="kill-client", family="client", percent=35, most=2, draw=_kill_client),
+    Fault(name="pause-client", family="client", percent=30, most=2, draw=_pause_client),
+    Fault(name="restart", family="crash", percent=10, most=1, draw=_restart),
+)

@@ -1,0 +1,39 @@
+"""The shapes of plans: which families of faults a seed has much of, and how much in all. None of them dominates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import final
+
+from sim.swarm.choices import Choices
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A shape: `weights` are percents by which the share of seeds with a kind of that family is scaled, else `others`.
+
+    A plan has at most `most` faults; a chain counts as one.
+    """
+
+    name: str
+    weights: Mapping[str, int]
+    others: int
+    most: int
+
+
+SHAPES = (
+    Shape(name="storm", weights={}, others=70, most=16),
+    Shape(name="crashes", weights={"crash": 130, "chain": 70}, others=15, most=14),
+    Shape(name="network", weights={"net": 130, "client": 60}, others=15, most=14),
+    Shape(name="disks", weights={"disk": 140, "clock": 60, "crash": 40}, others=15, most=14),
+    Shape(name="chains", weights={"chain": 130}, others=20, most=10),
+    Shape(name="topics", weights={"topic": 140, "crash": 40}, others=20, most=12),
+    # One fault or chain of any kind, and nothing that hides what it does.
+    Shape(name="quiet", weights={}, others=100, most=1),
+)
+
+
+def draw_shape(choices: Choices) -> Shape:
+    return choices.pick(SHAPES, "shape")

@@ -1,0 +1,56 @@
+"""What happens to topics and to the metadata of brokers: topics come, change and leave, and news comes late."""
+
+from __future__ import annotations
+
+from sim.swarm.choices import Choices, Part
+from sim.swarm.plans.ground import Fault, Ground
+
+_CHANGES: tuple[Part, ...] = (
+    {"segment.bytes": 1_024}, {"segment.bytes": 16_384}, {"segment.ms": 500}, {"retention.ms": 300},
+    {"retention.ms": 60_000}, {"retention.bytes": 5_000}, {"retention.bytes": ""}, {"index.interval.bytes": 100},
+    {"compression.type": "zstd"}, {"max.message.bytes": 3_000}, {"message.timestamp.type": "LogAppendTime"},
+)  # fmt: skip
+
+
+def _deletable(ground: Ground) -> bool:
+    return bool(ground.deletable)
+
+
+def _delete(ground: Ground, choices: Choices) -> list[Part]:
+    return [{"delete_topic": choices.pick(ground.deletable, "topic")}]
+
+
+def _create(ground: Ground, choices: Choices) -> list[Part]:
+    return [{"create_topic": choices.pick(ground.deletable, "topic")}]
+
+
+def _create_again(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a topic that is deleted, and created again at once or soon after."""
+    name = choices.pick(ground.deletable, "topic")
+    again: Part = {"at": f"+{choices.pick((0, 50, 500, 2_000), 'gap')}ms", "create_topic": name}
+    return [{"delete_topic": name}, again]
+
+
+def _alter(ground: Ground, choices: Choices) -> list[Part]:
+    name = choices.pick(tuple(ground.scenario.topics), "topic")
+    change = choices.pick(_CHANGES, "change")
+    is_compacted = "compact" in str(ground.scenario.topics[name].config.get("cleanup.policy"))
+    if is_compacted and "max.message.bytes" in change:
+        change = _CHANGES[0]
+    return [{"alter_topic": name, "config": dict(change)}]
+
+
+def _lag(ground: Ground, choices: Choices) -> list[Part]:
+    lasting = choices.ms((300, 1_000, 2_000, 5_000), "for")
+    return [{"lag_metadata": ground.broker(choices), "for": lasting}]
+
+
+TOPICS = (
+    Fault(name="delete-topic", family="topic", percent=30, most=1, draw=_delete, is_possible=_deletable),
+    Fault(name="create-topic", family="topic", percent=80, most=2, draw=_create, is_possible=_deletable),
+    Fault(
+        name="create-again", family="topic", percent=60, most=2, draw=_create_again, is_possible=_deletable
+    ),
+    Fault(name="alter-topic", family="topic", percent=30, most=2, draw=_alter),
+    Fault(name="lag-metadata", family="topic", percent=40, most=3, draw=_lag),
+)

@@ -1,0 +1,75 @@
+"""The profiles of drawn runs: how much the faults of a run may take from a cluster, and what it has to keep.
+
+| profile | faults | what must hold |
+| --- | --- | --- |
+| `within` | those that every promise survives | every rule, agreement at the end, and no excuse for a loss |
+| `edge` | the same, and the controller is away for long | the same |
+| `beyond` | any: lost disks of all replicas, unclean elections | every rule; an excuse where Kafka promises nothing |
+
+The controller is one node, so `edge` is its absence: no election, no new topic and no change of an in-sync set then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+from sim.scenario.model import Scenario, TopicModel
+from sim.scenario.steps import PartialWrite, Power
+from sim.swarm.choices import Choices
+
+
+class Profile(Enum):
+    """The budget of a run's faults."""
+
+    WITHIN = "within"
+    EDGE = "edge"
+    BEYOND = "beyond"
+
+    @property
+    def excuses(self) -> bool:
+        """Whether acknowledged records may be lost where Kafka does not promise to keep them."""
+        return self is Profile.BEYOND
+
+
+# Of a hundred seeds.
+_SHARES = ((Profile.WITHIN, 70), (Profile.EDGE, 15), (Profile.BEYOND, 15))
+
+
+def draw_profile(choices: Choices) -> Profile:
+    hundred = [profile for profile, share in _SHARES for _ in range(share)]
+    assert len(hundred) == 100, len(hundred)
+    return choices.pick(hundred, "profile")
+
+
+def may_lose_writes(scenario: Scenario, profile: Profile) -> bool:
+    """Whether the disks of brokers may lose what was not synced.
+
+    Unless losses are excused, that is only so where each acknowledgement waits for a flush: a topic with
+    `flush.messages` 1, and no producer that is content with the leader's memory (`acks: 1`).
+    """
+    if profile.excuses:
+        return True
+    return all(map(_is_flushed, scenario.topics.values())) and all(
+        producer.acks != 1 for producer in scenario.producers
+    )
+
+
+def _is_flushed(topic: TopicModel) -> bool:
+    return str(topic.config.get("flush.messages")) == "1"
+
+
+def over_budget(scenario: Scenario, profile: Profile) -> Iterator[str]:
+    """Yields what a scenario asks for that is outside the profile's budget; a drawn one has none."""
+    if profile.excuses:
+        return
+    for name, topic in scenario.topics.items():
+        if topic.config.get("unclean.leader.election.enable"):
+            yield f"topic {name} allows unclean elections"
+    if may_lose_writes(scenario, profile):
+        return
+    for number, step in enumerate(scenario.steps, start=1):
+        if isinstance(step, Power) and step.keep != "all" and step.power.kind != "controller":
+            yield f"step {number}: a power loss of {step.power.text} that keeps {step.keep}"
+        elif isinstance(step, PartialWrite) and step.keep not in (None, "all"):
+            yield f"step {number}: a partial write and a power loss that keeps {step.keep}"

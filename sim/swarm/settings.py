@@ -1,0 +1,56 @@
+"""Draws the settings of brokers and controller: times, and the limits at which they split, wait or refuse."""
+
+from __future__ import annotations
+
+from sim.scenario.model import SETTINGS
+from sim.swarm.choices import Choices
+
+_KIB = 1 << 10
+
+
+def draw_settings(choices: Choices) -> dict[str, int]:
+    """Returns the properties that differ from the simulator's defaults; pairs of them agree with each other."""
+    settings = {
+        # In a run of seconds these tasks would otherwise never happen.
+        "log.cleaner.backoff.ms": choices.scale(100, 2_000, "cleaner backoff"),
+        "log.initial.task.delay.ms": choices.scale(100, 2_000, "initial task delay"),
+        "log.retention.check.interval.ms": choices.scale(200, 2_000, "retention check"),
+    }
+    for percent, name, low, high in _LIMITS:
+        if choices.chance(percent, f"has {name}"):
+            settings[name] = choices.scale(low, high, name)
+    return settings | _times(choices.within("times"))
+
+
+# How often a limit is drawn, and from where to where.
+_LIMITS = (
+    (30, "replica.fetch.max.bytes", 200, 1_024 * _KIB),
+    (30, "replica.fetch.response.max.bytes", 1 * _KIB, 1_024 * _KIB),
+    (15, "replica.fetch.min.bytes", 1, 4 * _KIB),
+    (20, "fetch.max.bytes", 1 * _KIB, 1_024 * _KIB),
+    (15, "max.fetch.wait.ms", 50, 2_000),
+    (40, "replica.high.watermark.checkpoint.interval.ms", 100, 5_000),
+    (40, "log.flush.offset.checkpoint.interval.ms", 100, 12_000),
+    (40, "log.flush.start.offset.checkpoint.interval.ms", 100, 12_000),
+    (20, "log.flush.scheduler.interval.ms", 50, 2_000),
+    (20, "controller.quorum.fetch.max.bytes", 200, 64 * _KIB),
+    (25, "metadata.log.max.record.bytes.between.snapshots", 300, 64 * _KIB),
+    (15, "producer.id.block.size", 1, 1_000),
+    (15, "producer.id.expiration.check.interval.ms", 200, 5_000),
+)
+
+
+def _times(choices: Choices) -> dict[str, int]:
+    """Returns the times of sessions and of the in-sync set: short ones make elections, long ones make waiting."""
+    times: dict[str, int] = {}
+    if choices.chance(40, "session"):
+        session_ms = choices.scale(900, 4_000, "session timeout")
+        times["broker.session.timeout.ms"] = session_ms
+        times["broker.heartbeat.interval.ms"] = session_ms // choices.pick((3, 4, 6), "heartbeats")
+    if choices.chance(50, "lag"):
+        times["replica.lag.time.max.ms"] = choices.scale(600, 5_000, "lag time")
+    if choices.chance(30, "fetch wait"):
+        # Not above the lag time, or an idle follower would leave the ISR.
+        most_ms = times.get("replica.lag.time.max.ms", SETTINGS["replica.lag.time.max.ms"]) // 2
+        times["replica.fetch.wait.max.ms"] = choices.scale(10, min(most_ms, 700), "fetch wait time")
+    return times

@@ -1,0 +1,66 @@
+"""Draws the machines of a scenario: how many, their disks and clocks, how long jobs take, and the network."""
+
+from __future__ import annotations
+
+from sim.scenario.steps import BROKER_JOBS
+from sim.swarm.choices import Choices, Part
+from sim.swarm.settings import draw_settings
+
+BROKERS = (1, 2, 3, 3, 3, 3, 4, 5)
+_FIVE_MINUTES_MS = 300_000
+
+
+def draw_cluster(choices: Choices) -> Part:
+    """Returns the `cluster` of a scenario."""
+    cluster: Part = {
+        "brokers": choices.pick(BROKERS, "brokers"),
+        "directories": choices.pick((1, 1, 1, 2, 3), "directories"),
+        "settings": draw_settings(choices.within("settings")),
+    }
+    if choices.chance(60, "clocks"):
+        cluster["clocks"] = _clocks(choices.within("clocks"))
+    if choices.chance(50, "disk"):
+        cluster["disk"] = _disk(choices.within("disk"))
+    if choices.chance(40, "jobs"):
+        cluster["jobs"] = _jobs(choices.within("jobs"))
+    return cluster
+
+
+def _clocks(choices: Choices) -> Part:
+    clocks: Part = {}
+    if choices.chance(70, "offset"):
+        clocks["offset"] = f"{choices.scale(50, _FIVE_MINUTES_MS, 'by')}ms"
+    if choices.chance(50, "drift"):
+        clocks["drift"] = choices.scale(200, 50_000, "rate")
+    return clocks
+
+
+def _disk(choices: Choices) -> Part:
+    """Returns the time that calls on a disk take, from that of flash to that of a busy spinning disk."""
+    return {
+        "call": f"{choices.scale(1, 200, 'call')}us",
+        "sync": f"{choices.scale(50, 8_000, 'sync')}us",
+        "mebibyte": f"{choices.scale(200, 10_000, 'mebibyte')}us",
+    }
+
+
+def _jobs(choices: Choices) -> Part:
+    return {
+        kind: f"{choices.scale(1, 400, kind)}ms"
+        for kind in BROKER_JOBS
+        if choices.chance(50, f"{kind} is slow")
+    }
+
+
+def draw_network(choices: Choices) -> Part:
+    """Returns the `network` of a scenario: half of the seeds have streams, half have datagrams."""
+    transport = choices.pick(("stream", "datagram"), "transport")
+    network: Part = {"transport": transport}
+    if choices.chance(50, "delays"):
+        network["latency"] = f"{choices.scale(50, 5_000, 'latency')}us"
+        network["spread"] = f"{choices.scale(100, 40_000, 'spread')}us"
+    if choices.chance(50, "loss"):
+        network["loss"] = f"{choices.scale(1, 15, 'lost')}%"
+    if transport == "datagram" and choices.chance(60, "duplicates"):
+        network["duplicates"] = f"{choices.scale(1, 30, 'doubled')}%"
+    return network

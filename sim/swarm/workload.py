@@ -1,0 +1,104 @@
+"""Draws the topics of a scenario, who writes to them and who reads them."""
+
+from __future__ import annotations
+
+from sim.swarm.choices import Choices, Part
+from sim.swarm.profiles import Profile
+
+NAMES = ("t", "u")
+
+
+def draw_workload(choices: Choices, brokers: int, profile: Profile) -> Part:
+    """Returns `topics`, `producers` and `consumers` for a cluster of that many brokers."""
+    topics: dict[str, Part] = {}
+    producers: list[Part] = []
+    consumers: list[Part] = []
+    # Where all topics are flushed, a run within the budget may lose power too.
+    is_durable = choices.chance(40, "all flushed")
+    for name in NAMES[: choices.pick((1, 1, 2), "topics")]:
+        own = choices.within("topic", name)
+        topics[name] = _topic(own, brokers, profile, is_durable=is_durable)
+        if name != NAMES[0] and own.chance(25, "is created by a step"):
+            topics[name]["exists"] = False
+        is_compacted = "compact" in str(topics[name]["config"])
+        for number in range(own.pick((1, 1, 2), "producers")):
+            each = own.within("producer", number)
+            producers.append(_producer(each, name, is_durable=is_durable, is_compacted=is_compacted))
+        consumers.append({"topic": name, "clients": own.pick((1, 1, 2), "consumers")})
+    return {"topics": topics, "producers": producers, "consumers": consumers}
+
+
+def _topic(choices: Choices, brokers: int, profile: Profile, *, is_durable: bool) -> Part:
+    replicas = min(brokers, choices.pick((1, 2, 3, 3, 3, 4), "replicas"))
+    return {
+        "partitions": choices.pick((1, 1, 2, 3), "partitions"),
+        "replicas": replicas,
+        "config": _replication(choices, replicas, profile, is_durable=is_durable)
+        | _segments(choices.within("segments"))
+        | _cleaning(choices.within("cleaning")),
+    }
+
+
+def _replication(choices: Choices, replicas: int, profile: Profile, *, is_durable: bool) -> Part:
+    config: Part = {"min.insync.replicas": choices.between(1, replicas, "min in sync")}
+    if choices.chance(40, "unclean") and profile.excuses:
+        config["unclean.leader.election.enable"] = True
+    if is_durable or choices.chance(15, "flushed"):
+        config["flush.messages"] = 1
+    elif choices.chance(20, "flushed in time"):
+        config["flush.ms"] = choices.scale(50, 2_000, "flush ms")
+    return config
+
+
+def _segments(choices: Choices) -> Part:
+    config: Part = {"segment.bytes": choices.scale(1 << 10, 1 << 18, "bytes")}
+    if choices.chance(40, "index interval"):
+        config["index.interval.bytes"] = choices.scale(64, 8_192, "interval")
+    if choices.chance(15, "small index"):
+        config["segment.index.bytes"] = choices.scale(12, 4_096, "index bytes")
+    if choices.chance(20, "aged"):
+        config["segment.ms"] = choices.scale(500, 5_000, "age")
+    if choices.chance(15, "codec"):
+        config["compression.type"] = choices.pick(("gzip", "snappy", "lz4", "zstd", "uncompressed"), "which")
+    if choices.chance(10, "append time"):
+        config["message.timestamp.type"] = "LogAppendTime"
+    return config
+
+
+def _cleaning(choices: Choices) -> Part:
+    """Returns the properties of retention and compaction."""
+    policy = choices.pick(("delete", "delete", "delete", "compact", "compact,delete"), "policy")
+    config: Part = {}
+    if policy != "delete":
+        config |= {
+            "cleanup.policy": policy,
+            "min.cleanable.dirty.ratio": choices.pick(("0.01", "0.1", "0.5"), "dirty"),
+        }
+    if policy != "compact" and choices.chance(45, "aged out"):
+        config["retention.ms"] = choices.scale(500, 8_000, "retention ms")
+    if policy != "compact" and choices.chance(25, "sized out"):
+        config["retention.bytes"] = choices.scale(8_000, 200_000, "retention bytes")
+    if choices.chance(50, "file delete delay"):
+        config["file.delete.delay.ms"] = choices.pick((0, 200, 1_000, 60_000), "delay")
+    return config
+
+
+def _producer(choices: Choices, topic: str, *, is_durable: bool, is_compacted: bool) -> Part:
+    acks = choices.pick(("all", "all", "all", "all", 1, 0), "acks")
+    if is_durable and acks == 1:
+        acks = "all"
+    producer: Part = {
+        "topic": topic,
+        "clients": choices.pick((1, 1, 2), "clients"),
+        "rate": f"{choices.scale(10, 120, 'rate')}/s",
+        "acks": acks,
+        "idempotent": choices.chance(80, "idempotent") and acks == "all",
+        "size": f"{choices.scale(10, 2_000, 'size')} B",
+        "linger": f"{choices.pick((0, 0, 2, 10, 50), 'linger')}ms",
+        "batch": f"{choices.scale(200, 16_384, 'batch')} B",
+    }
+    if is_compacted or choices.chance(30, "keyed"):
+        producer["keys"] = choices.scale(1, 64, "keys")
+    if choices.chance(30, "in flight"):
+        producer["in_flight"] = choices.between(1, 5, "requests")
+    return producer

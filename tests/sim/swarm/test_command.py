@@ -1,0 +1,132 @@
+"""`replog sim swarm`: a campaign from the command line, in processes of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sim.commands import sim
+from sim.sometimes.points import POINTS
+from sim.swarm.drawing import draw
+
+BUG = "ack-before-high-watermark"
+
+
+def invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(sim, [*map(str, arguments)])
+
+
+def rows(result: Result) -> list[dict[str, object]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "missing --seeds A..B"),
+        (["--seeds", "0..2", "--describe", "1"], "exclude each other"),
+        (["--seeds", "2..2"], "the first must be below the end"),
+        (["--seeds", "0..2", "--only", "kill,rot"], "unknown fault 'rot'"),
+        (["--seeds", "0..2", "--bug", "nonsense"], "unknown bug 'nonsense'"),
+        (["--seeds", "0..2", "--profile", "wild"], "'wild' is not one of"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(arguments: list[str], message: str) -> None:
+    result = invoke("swarm", *arguments)
+    assert result.exit_code == 2 and message in result.stderr
+
+
+def test_a_file_that_is_none_of_a_campaign_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    path.write_text("mine\n")
+    result = invoke("swarm", "--seeds", "0..2", "--out", path)
+    assert (result.exit_code, result.stdout, path.read_text()) == (2, "", "mine\n")
+
+
+def test_a_seed_is_described_as_a_file_with_its_options() -> None:
+    result = invoke("swarm", "--describe", "3", "--only", "cut", "--profile", "within")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("# Seed 3: profile within, shape ")
+    assert result.stdout != draw(3).as_yaml()
+
+
+@pytest.mark.slow
+def test_a_described_seed_is_the_run_of_the_campaign(tmp_path: Path) -> None:
+    """The row's replay, for a seed that holds and for one that is violated."""
+    for seed, options in ((0, []), (2, ["--bug", BUG])):
+        (row, _) = rows(invoke("swarm", "--seeds", f"{seed}..{seed + 1}", "--json", *options))
+        path = tmp_path / f"swarm-{seed}.yaml"
+        path.write_text(invoke("swarm", "--describe", str(seed)).stdout)
+        alone = json.loads(
+            invoke("run", path, "--seed", str(seed), "--json", "--stop-early", *options).stdout
+        )
+        for key in ("verdict", "trace_hash", "events", "violations"):
+            assert row[key] == alone[key], (seed, key)
+
+
+@pytest.mark.slow
+def test_a_campaign_goes_on_where_its_file_ends(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    whole = rows(invoke("swarm", "--seeds", "0..4", "--jobs", "2", "--json"))
+    first = invoke("swarm", "--seeds", "1..3", "--out", path)
+    assert first.exit_code == 0 and "2 runs" in first.stdout
+    # A kill in the midst of a line.
+    path.write_bytes(path.read_bytes()[:-20])
+    second = invoke("swarm", "--seeds", "0..4", "--out", path, "--json")
+    assert "1 seeds were in the file already" in second.stderr
+    assert rows(second)[-1] == whole[-1]
+    found = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    assert [row["seed"] for row in found] == [1, 0, 2, 3]
+    assert sorted(found, key=lambda row: int(row["seed"])) == whole[:-1]
+
+
+@pytest.mark.slow
+def test_a_mistake_is_found_grouped_and_replayed() -> None:
+    result = invoke("swarm", "--seeds", "0..6", "--only", "kill,cut", "--bug", BUG)
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("seed ") and ": violated: at " in lines[0]
+    assert "--only kill,cut > swarm-" in lines[1] and lines[1].endswith(f"--bug {BUG} --stop-early")
+    assert sum(line.startswith("  replay:") for line in lines) <= sum(" x " in line for line in lines)
+    assert "never: " in result.stdout and f"of {len(POINTS)} reached" in result.stdout
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_has_run(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    command = [
+        sys.executable,
+        "-m",
+        "replog",
+        "sim",
+        "swarm",
+        "--seeds",
+        "0..100000",
+        "--jobs",
+        "2",
+        "--json",
+    ]
+    with subprocess.Popen(
+        [*command, "--out", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stdout is not None and json.loads(process.stdout.readline())["seed"] == 0
+        os.killpg(process.pid, signal.SIGINT)
+        out, error = process.communicate(timeout=60)
+    assert process.returncode in (1, 3) and error.startswith(b"interrupted\n")
+    summary = json.loads(out.splitlines()[-1])["summary"]
+    kept = [json.loads(line)["seed"] for line in path.read_text().splitlines()[1:]]
+    assert summary["interrupted"] and kept[: summary["runs"]] == list(range(summary["runs"]))
+
+
+def test_a_short_campaign_holds() -> None:
+    """Seeds that are quick, so that every change runs a few drawn plans."""
+    result = invoke("swarm", "--seeds", "0..3", "--json")
+    assert result.exit_code == 0, result.stdout
+    assert {row["verdict"] for row in rows(result)[:-1]} <= {"held", "starved"}

@@ -1,0 +1,192 @@
+"""What is drawn from a seed: the same for the same seed, all that a run may have, and never more than the budget."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from sim.scenario.model import Scenario, parse_scenario
+from sim.scenario.steps import VERB_NAMES
+from sim.swarm.choices import Choices
+from sim.swarm.drawing import Drawn, draw
+from sim.swarm.job import parse_only
+from sim.swarm.plans.catalogue import FAULTS
+from sim.swarm.plans.shapes import SHAPES, draw_shape
+from sim.swarm.profiles import Profile, draw_profile, over_budget
+from storage.draws import Draws
+
+
+@cache
+def seeds(end: int) -> list[Drawn]:
+    """Returns the scenarios of the seeds from 0 to `end` (exclusive), drawn once for all tests."""
+    return [draw(seed) for seed in range(end)]
+
+
+def test_one_seed_is_one_scenario() -> None:
+    assert draw(3).parts == draw(3).parts != draw(4).parts
+
+
+@pytest.mark.slow
+def test_a_seed_is_the_same_scenario_whatever_the_hash_seed_is() -> None:
+    code = "from sim.swarm.drawing import draw; print([draw(seed).as_yaml() for seed in range(20)])"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "2")
+    }
+    assert len(found) == 1
+
+
+def test_the_file_that_describes_a_seed_is_the_scenario_that_is_run() -> None:
+    for drawn in seeds(3):
+        assert parse_scenario(drawn.as_yaml()) == drawn.scenario
+
+
+def test_only_takes_faults_away_and_changes_nothing_else() -> None:
+    for whole in seeds(20):
+        part = draw(whole.seed, only=("kill", "behind"))
+        assert part.plan == tuple(strike for strike in whole.plan if strike.kind in ("kill", "behind"))
+        assert _quiet(part) == _quiet(whole)
+
+
+def test_a_profile_changes_no_machine_and_no_network() -> None:
+    within, beyond = draw(5, Profile.WITHIN), draw(5, Profile.BEYOND)
+    for key in ("cluster", "network", "duration", "consumers"):
+        assert within.parts[key] == beyond.parts[key]
+
+
+def _quiet(drawn: Drawn) -> dict[str, object]:
+    return {key: value for key, value in drawn.parts.items() if key != "steps"}
+
+
+@pytest.mark.slow
+def test_every_fault_every_step_and_every_size_of_cluster_is_drawn() -> None:
+    found = seeds(300)
+    assert {strike.kind for each in found for strike in each.plan} == set(FAULTS)
+    assert {step.verb for each in found for step in each.scenario.steps} == set(VERB_NAMES) - {"pick"}
+    assert {each.scenario.cluster.brokers for each in found} == {1, 2, 3, 4, 5}
+    assert {each.scenario.network.transport for each in found} == {"stream", "datagram"}
+    assert {producer.acks for each in found for producer in each.scenario.producers} == {"all", 1, 0}
+
+
+def test_no_shape_of_plan_dominates() -> None:
+    found = Counter(draw_shape(Choices(Draws(seed))).name for seed in range(2_000))
+    assert set(found) == {shape.name for shape in SHAPES}
+    assert max(found.values()) < 2 * min(found.values())
+
+
+def test_the_profiles_have_their_shares() -> None:
+    found = Counter(draw_profile(Choices(Draws(seed))) for seed in range(2_000))
+    assert 1_300 < found[Profile.WITHIN] < 1_500
+    assert all(220 < found[profile] < 380 for profile in (Profile.EDGE, Profile.BEYOND))
+
+
+def test_a_quiet_plan_has_one_fault() -> None:
+    found = [each for each in seeds(60) if each.shape == "quiet"]
+    assert found
+    for each in found:
+        others = [strike for strike in each.plan if strike.kind != "controller-away"]
+        assert len(others) == 1
+
+
+def test_the_controller_is_away_in_the_profile_edge_alone() -> None:
+    for each in seeds(60):
+        is_away = any(strike.kind == "controller-away" for strike in each.plan)
+        assert is_away == (each.profile is Profile.EDGE)
+
+
+def test_what_is_drawn_is_within_the_budget_and_demands_what_it_promises() -> None:
+    for each in seeds(60):
+        assert list(over_budget(each.scenario, each.profile)) == []
+        assert each.scenario.excuses == (each.profile is Profile.BEYOND)
+
+
+def test_a_power_loss_may_take_writes_within_the_budget_where_each_is_flushed() -> None:
+    lossy = [
+        each
+        for each in seeds(60)
+        if each.profile is Profile.WITHIN
+        and any("keep" in step and step["keep"] != "all" for strike in each.plan for step in strike.steps)
+    ]
+    assert lossy
+
+
+def test_names_of_targets_are_those_of_their_own_fault() -> None:
+    for each in seeds(60):
+        names = [step["as"] for step in _steps(each) if "as" in step]
+        assert len(names) == len(set(names))
+
+
+def _steps(drawn: Drawn) -> list[dict[str, object]]:
+    steps = drawn.parts["steps"]
+    assert isinstance(steps, list)
+    return steps
+
+
+SMALL = """
+scenario: small
+topics:
+  t: {partitions: 1, replicas: 3, config: {%s}}
+producers:
+  - {topic: t, acks: %s, idempotent: false}
+steps:
+  - {%s}
+"""
+
+
+def small(
+    config: str = "min.insync.replicas: 2", acks: str = "all", step: str = "kill: broker 1"
+) -> Scenario:
+    return parse_scenario(SMALL % (config, acks, step))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "what"),
+    [
+        (small(config="unclean.leader.election.enable: true"), "topic t allows unclean elections"),
+        (small(step="power: all, keep: none"), "step 1: a power loss of all that keeps none"),
+        (small(step="power: broker 1"), "step 1: a power loss of broker 1 that keeps subset"),
+        (
+            small(step="partial_write: broker 1, log: t/0, byte: 7 B, keep: torn"),
+            "step 1: a partial write and a power loss that keeps torn",
+        ),
+        # A flush before each acknowledgement does not help a producer that waits for the leader's memory only.
+        (
+            small(config="flush.messages: 1", acks="1", step="power: all, keep: none"),
+            "step 1: a power loss of all that keeps none",
+        ),
+    ],
+)
+def test_what_is_over_the_budget_is_named(scenario: Scenario, what: str) -> None:
+    assert list(over_budget(scenario, Profile.WITHIN)) == [what]
+    assert list(over_budget(scenario, Profile.EDGE)) == [what]
+    assert list(over_budget(scenario, Profile.BEYOND)) == []
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        small(),
+        small(step="power: all, keep: all"),
+        small(step="power: controller, keep: none"),
+        small(config="flush.messages: 1", step="power: all, keep: none"),
+        small(step="partial_write: broker 1, log: t/0, byte: 7 B"),
+    ],
+)
+def test_what_every_promise_survives_is_within_the_budget(scenario: Scenario) -> None:
+    assert list(over_budget(scenario, Profile.WITHIN)) == []
+
+
+def test_kinds_of_faults_are_put_in_order_and_unknown_ones_are_refused() -> None:
+    assert parse_only(["cut", "kill"], FAULTS) == ("kill", "cut")
+    with pytest.raises(ValueError, match=r"unknown fault 'rot': write kill, kill-at-point, .*"):
+        parse_only(["kill", "rot"], FAULTS)

@@ -1,0 +1,105 @@
+"""The file of a campaign: it is gone on with, mended, never overwritten, and each seed counts once."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sim.swarm.job import SwarmJob
+from sim.swarm.profiles import Profile
+from sim.swarm.results import ResultsError, ResultsFile
+
+JOB = SwarmJob()
+
+
+def row(seed: int, verdict: str = "held") -> dict[str, object]:
+    return {"seed": seed, "verdict": verdict}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with the rows of the seeds 3 and 4."""
+    path = tmp_path / "out.jsonl"
+    with closing(ResultsFile(path, JOB)) as file:
+        assert file.rows == {}
+        file.add(row(3))
+        file.add(row(4, "starved"))
+    return path
+
+
+def reopened(path: Path, job: SwarmJob = JOB) -> dict[int, dict[str, object]]:
+    with closing(ResultsFile(path, job)) as file:
+        return dict(file.rows)
+
+
+def test_rows_are_read_again_and_new_ones_come_after_them(path: Path) -> None:
+    with closing(ResultsFile(path, JOB)) as file:
+        assert list(file.rows) == [3, 4]
+        file.add(row(9))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line.get("seed") for line in lines] == [None, 3, 4, 9]
+    assert reopened(path)[4]["verdict"] == "starved"
+
+
+@pytest.mark.parametrize("cut", [1, 5, 30])
+def test_a_torn_last_line_is_dropped_and_its_seed_is_missing(path: Path, cut: int) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-cut])
+    with closing(ResultsFile(path, JOB)) as file:
+        assert list(file.rows) == [3]
+        file.add(row(4, "starved"))
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("size", [0, 1, 10, 40])
+def test_a_torn_header_is_written_again(path: Path, size: int) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(whole[:size])
+    assert reopened(path) == {}
+    assert path.read_bytes() == whole.splitlines(keepends=True)[0]
+
+
+def test_the_first_row_of_a_seed_counts(path: Path) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(row(3, "violated")) + "\n")
+    assert reopened(path)[3]["verdict"] == "held"
+
+
+@pytest.mark.parametrize(
+    "job",
+    [SwarmJob(profile=Profile.EDGE), SwarmJob(only=("kill",)), SwarmJob(bug="x"), SwarmJob(is_full=True)],
+)
+def test_a_file_of_other_options_is_refused_and_stays(path: Path, job: SwarmJob) -> None:
+    before = path.read_bytes()
+    with pytest.raises(ResultsError, match=r"out\.jsonl:1: of a campaign with other options"):
+        ResultsFile(path, job)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["my notes", "my notes\n", '{"seed": 1}\n', "[]\n", '{"format": "other"}\n', "\n"],
+)
+def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "notes"
+    path.write_text(text)
+    with pytest.raises(ResultsError, match="notes"):
+        ResultsFile(path, JOB)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("line", ["{", "7", '{"seed": "3"}', '{"verdict": "held"}'])
+def test_a_damaged_line_in_the_midst_is_named(path: Path, line: str) -> None:
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], line, *lines[1:], ""]))
+    with pytest.raises(ResultsError, match=r"out\.jsonl:2: "):
+        ResultsFile(path, JOB)
+
+
+def test_two_campaigns_do_not_write_to_one_file(path: Path) -> None:
+    with closing(ResultsFile(path, JOB)), pytest.raises(ResultsError, match="another campaign writes to it"):
+        ResultsFile(path, JOB)
+    assert list(reopened(path)) == [3, 4]
