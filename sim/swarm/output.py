@@ -95,7 +95,8 @@ def _print_pace(campaign: Campaign, known: int, lasted: float) -> None:
     if campaign.is_interrupted:
         click.echo("interrupted", err=True)
     if known:
-        click.echo(f"{known} seeds were in the file already", err=True)
+        were = "seed was" if known == 1 else "seeds were"
+        click.echo(f"{known} {were} in the file already", err=True)
     if ran and lasted > 0:
         simulated = campaign.simulated_ms / 1000 / campaign.count * ran
         click.echo(

@@ -80,7 +80,7 @@ def test_a_campaign_goes_on_where_its_file_ends(tmp_path: Path) -> None:
     # A kill in the midst of a line.
     path.write_bytes(path.read_bytes()[:-20])
     second = invoke("swarm", "--seeds", "0..4", "--out", path, "--json")
-    assert "1 seeds were in the file already" in second.stderr
+    assert "1 seed was in the file already" in second.stderr
     assert rows(second)[-1] == whole[-1]
     found = [json.loads(line) for line in path.read_text().splitlines()[1:]]
     assert [row["seed"] for row in found] == [1, 0, 2, 3]
