@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, final
 
+from sim.checkers.history import LEADER_ALONE, RETENTION
 from sim.run import Verdict
 from sim.seed_range import Seeds
 from sim.seeds import ERROR
@@ -27,6 +28,8 @@ class Campaign:
         self._starved: Counter[str] = Counter()
         self._profiles: Counter[str] = Counter()
         self._excused: Counter[str] = Counter()
+        # The runs in which a loss needed an excuse.
+        self._excused_count = 0
         self._points: Counter[str] = Counter()
         self._groups = Groups()
         self.simulated_ms = 0
@@ -46,13 +49,18 @@ class Campaign:
         self._verdicts[verdict] += 1
         self._profiles[str(row.get("profile", "unknown"))] += 1
         self.simulated_ms += int(row.get("simulated_ms", 0))
-        self._excused.update(dict.fromkeys(row.get("excused", {}), 1))
+        self._note_excuses(row)
         if verdict == Verdict.STARVED.value:
             self._starved[re.sub("[0-9]+", "N", str(row.get("starved_because", "")))] += 1
             # What a run that proved nothing has reached is no coverage.
             return False
         self._points.update(dict.fromkeys(row.get("points", ()), 1))
         return verdict in (Verdict.VIOLATED.value, ERROR) and self._groups.add(row)
+
+    def _note_excuses(self, row: dict[str, Any]) -> None:
+        reasons = [reason for reason in row.get("excused", {}) if reason not in (RETENTION, LEADER_ALONE)]
+        self._excused.update(reasons)
+        self._excused_count += bool(reasons)
 
     def status(self) -> int:
         """Returns 1 if any run was violated, else 2 if any failed, else 0.
@@ -76,7 +84,7 @@ class Campaign:
             self._headline(),
             *self._failures(),
             *_counted("starved, and counted for nothing", self._starved),
-            *_counted("lost and excused in", self._excused),
+            *_counted("acknowledged records lost, and excused", self._excused),
             *self._coverage(),
         ]
 
@@ -99,23 +107,30 @@ class Campaign:
         lines = [f"points: {len(POINTS) - len(never)} of {len(POINTS)} reached"]
         return lines + [f"  never: {name}: {POINTS[name]}" for name in never]
 
-    def as_json(self) -> dict[str, object]:
-        """Returns the numbers of the closing lines; `end_seed` is excluded."""
+    def as_json(self, cpu_s: float) -> dict[str, object]:
+        """Returns the numbers of the closing lines; `end_seed` is excluded.
+
+        `cpu_s` is the processor time in seconds of the runs that were not in the file already.
+        """
+        verdicts = {each.value: self._verdicts[each.value] for each in Verdict}
         return {
             "first_seed": self._seeds.first,
             "end_seed": self._seeds.end,
             "runs": self.count,
-            "verdicts": dict(sorted(self._verdicts.items())),
-            "profiles": dict(sorted(self._profiles.items())),
+            **verdicts,
+            "errors": self._verdicts[ERROR],
+            "excused": self._excused_count,
+            "simulated_s": self.simulated_ms / 1000,
+            "cpu_s": round(cpu_s, 3),
+            "sometimes": {name: self._points[name] for name in POINTS},
+            "never": self.never(),
             "failures": [
                 {"signature": each.signature, "count": each.count, "seed": each.seed, "replay": each.replay}
                 for each in self._groups.by_count()
             ],
-            "starved": dict(self._starved.most_common()),
-            "excused": dict(self._excused.most_common()),
-            "simulated_ms": self.simulated_ms,
-            "points": {name: self._points[name] for name in POINTS},
-            "never": self.never(),
+            "profiles": dict(sorted(self._profiles.items())),
+            "starved_because": dict(self._starved.most_common()),
+            "excuses": dict(self._excused.most_common()),
             "interrupted": self.is_interrupted,
         }
 

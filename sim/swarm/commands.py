@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from pathlib import Path
@@ -103,12 +104,18 @@ def swarm(
     try:
         _check_bug(bug)
         status = run_campaign(
-            job, seeds, jobs=jobs or default_jobs(), out=out, as_json=as_json, seconds=time.perf_counter
+            job, seeds, jobs=jobs or default_jobs(), out=out, as_json=as_json, stopwatch=_stopwatch
         )
     except (BugError, ResultsError, OSError) as error:
         click.echo(str(error), err=True)
         sys.exit(UNUSABLE_INPUT)
     sys.exit(status)
+
+
+def _stopwatch() -> tuple[float, float]:
+    """Returns the time of the machine and the processor time of the processes that have ended, in seconds."""
+    times = os.times()
+    return time.perf_counter(), times.children_user + times.children_system
 
 
 def _check_bug(bug: str | None) -> None:

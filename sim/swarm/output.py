@@ -14,22 +14,24 @@ from sim.seed_range import Seeds
 from sim.seeds import SeedResult, reason_of, run_seeds
 from sim.seeds_output import echo_beside, progress_bar
 from sim.swarm.campaign import Campaign
+from sim.swarm.groups import signature_of
 from sim.swarm.job import SwarmJob, warm
 from sim.swarm.results import ResultsFile
 
-# A clock of the machine in seconds, for the pace alone: nothing of a run depends on it.
-Seconds = Callable[[], float]
+# Returns the time of the machine and the processor time of all runs that have ended, in seconds. They are for the pace
+# alone: nothing of a run depends on them.
+Stopwatch = Callable[[], tuple[float, float]]
 
 
 def run_campaign(
-    job: SwarmJob, seeds: Seeds, *, jobs: int, out: Path | None, as_json: bool, seconds: Seconds
+    job: SwarmJob, seeds: Seeds, *, jobs: int, out: Path | None, as_json: bool, stopwatch: Stopwatch
 ) -> int:
     """Run the seeds that the file has not yet, print the results, and return the exit status.
 
     Raises ResultsError for a file that the campaign cannot go on with, OSError.
     """
     assert jobs > 0, jobs
-    campaign, began = Campaign(seeds), seconds()
+    campaign, (began_s, began_cpu_s) = Campaign(seeds), stopwatch()
     with ExitStack() as stack:
         file = stack.enter_context(closing(ResultsFile(out, job))) if out is not None else None
         for seed, row in sorted(file.rows.items()) if file is not None else ():
@@ -43,8 +45,10 @@ def run_campaign(
             campaign.is_interrupted = True
     # A seed without a row would count as one that held.
     assert campaign.is_interrupted or campaign.count == len(seeds), (campaign.count, len(seeds))
-    click.echo(json.dumps({"summary": campaign.as_json()}) if as_json else "\n".join(campaign.lines()))
-    _print_pace(campaign, known, seconds() - began)
+    ended_s, ended_cpu_s = stopwatch()
+    summary = campaign.as_json(ended_cpu_s - began_cpu_s)
+    click.echo(json.dumps(summary) if as_json else "\n".join(campaign.lines()))
+    _print_pace(campaign, known, ended_s - began_s)
     return campaign.status()
 
 
@@ -72,10 +76,11 @@ def _run(
                 bar.update(bar.task_ids[0], advance=1, refresh=True)
 
         for result in stack.enter_context(closing(run_seeds(job, seeds, jobs=jobs, on_done=advance))):
+            row = result.row | {"signature": signature_of(result.row)}
             if file is not None:
-                file.add(result.row)
-            is_new = campaign.add(result.row)
-            if lines := [json.dumps(result.row)] if as_json else _failure_lines(result, is_new=is_new):
+                file.add(row)
+            is_new = campaign.add(row)
+            if lines := [json.dumps(row)] if as_json else _failure_lines(result, is_new=is_new):
                 echo_beside(lines, bar)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sim.checkers.history import RETENTION
 from sim.seed_range import Seeds
 from sim.sometimes.points import POINTS
 from sim.swarm.campaign import Campaign
@@ -66,11 +67,14 @@ def test_starved_runs_are_counted_apart_and_cover_nothing() -> None:
     assert len(found.never()) == len(POINTS) - 1
 
 
-def test_excused_runs_are_counted_by_reason() -> None:
+def test_runs_whose_losses_needed_an_excuse_are_counted_by_reason() -> None:
+    disks = "every in-sync replica lost it with its un-synced writes"
     found = campaign(
-        row(0, excused={"retention has deleted it": 40}), row(1, excused={"retention has deleted it": 2})
+        row(0, excused={RETENTION: 40, disks: 2}), row(1, excused={disks: 1}), row(2, excused={RETENTION: 2})
     )
-    assert "     2 x lost and excused in: retention has deleted it" in found.lines()
+    assert f"     2 x acknowledged records lost, and excused: {disks}" in found.lines()
+    assert not any(RETENTION in line for line in found.lines())
+    assert found.as_json(0.0)["excused"] == 2
 
 
 def test_the_first_line_counts_verdicts_and_profiles() -> None:
@@ -112,11 +116,13 @@ def test_the_status_is_that_of_the_gravest_verdict(
 
 
 def test_the_summary_has_the_same_numbers() -> None:
-    summary = campaign(row(0, points=["truncated"]), violated(5, "t-0 lost 3")).as_json()
-    assert summary["verdicts"] == {"held": 1, "violated": 1}
+    summary = campaign(row(0, points=["truncated"]), violated(5, "t-0 lost 3")).as_json(1.5)
+    assert {key: summary[key] for key in ("runs", "held", "violated", "starved", "errors", "excused")} == {
+        "runs": 2, "held": 1, "violated": 1, "starved": 0, "errors": 0, "excused": 0,
+    }  # fmt: skip
     assert summary["failures"] == [
         {"signature": "history: PARTITION lost N", "count": 1, "seed": 5, "replay": "replay 5"}
     ]
-    assert summary["simulated_ms"] == 2_000
-    points = summary["points"]
+    assert (summary["simulated_s"], summary["cpu_s"]) == (2.0, 1.5)
+    points = summary["sometimes"]
     assert isinstance(points, dict) and points["truncated"] == 1 and set(points) == set(POINTS)
