@@ -11,8 +11,8 @@ from sim.swarm.plans.ground import Fault, Ground
 from sim.swarm.plans.shapes import Shape
 from sim.swarm.profiles import Profile
 
-# Steps strike from here on; the topics exist and clients are at work by then.
-FIRST_STEP_MS = 2_200
+# Steps strike from here on. The topics exist by then, and clients are at work, unless the network is very bad.
+FIRST_STEP_MS = 3_200
 # The time that is left after the last fault, so that it strikes before everything is healed.
 _LAST_MS = 300
 # How long a step looks for its target or its moment, unless it says so itself: those after it may wait for it.
