@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -10,6 +9,7 @@ from typing import TypeVar
 
 from sim.run import run_scenario
 from sim.scenario.model import Scenario
+from sim.swarm.groups import signature
 from sim.world.streams import Stream
 
 Choice = TypeVar("Choice")
@@ -18,12 +18,6 @@ TRANSPORTS = ("stream", "datagram")
 
 def pick(stream: Stream, choices: Sequence[Choice]) -> Choice:
     return choices[stream.below(len(choices))]
-
-
-def signature(checker: str, what: str) -> str:
-    """Returns the violation without its numbers and values: two of one kind have the same."""
-    words = re.sub("b?'.*?'", "VALUE", what)
-    return f"{checker}: {re.sub('[0-9]+', 'N', words)[:120]}"
 
 
 def findings(scenario: Scenario, seed: int) -> tuple[str, list[str]]:
