@@ -106,7 +106,7 @@ def swarm(
         status = run_campaign(
             job, seeds, jobs=jobs or default_jobs(), out=out, as_json=as_json, stopwatch=_stopwatch
         )
-    except (BugError, ResultsError, OSError) as error:
+    except (BugError, ResultsError) as error:
         click.echo(str(error), err=True)
         sys.exit(UNUSABLE_INPUT)
     sys.exit(status)

@@ -28,7 +28,7 @@ def run_campaign(
 ) -> int:
     """Run the seeds that the file has not yet, print the results, and return the exit status.
 
-    Raises ResultsError for a file that the campaign cannot go on with, OSError.
+    Raises ResultsError for a file that the campaign cannot go on with.
     """
     assert jobs > 0, jobs
     campaign, (began_s, began_cpu_s) = Campaign(seeds), stopwatch()

@@ -29,10 +29,16 @@ class ResultsFile:
     """
 
     def __init__(self, path: Path, job: SwarmJob) -> None:
-        """Open the file, or create it. Raises ResultsError, and leaves such a file as it is; OSError."""
+        """Open the file, or create it. Raises ResultsError, and leaves such a file as it is."""
         self._path = path
-        # Appends, whatever was read before; makes a missing file.
-        self._file: BinaryIO = path.open("a+b", buffering=0)
+        # A device or a pipe has no end that could be read to.
+        if path.exists() and not path.is_file():
+            raise ResultsError(f"{path}: no regular file")
+        try:
+            # Appends, whatever was read before; makes a missing file.
+            self._file: BinaryIO = path.open("a+b", buffering=0)
+        except OSError as error:
+            raise ResultsError(f"{path}: {error.strerror}") from error
         self.rows: Mapping[int, dict[str, Any]] = {}
         try:
             self._lock()
@@ -45,11 +51,15 @@ class ResultsFile:
         self._file.close()
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Add a row, in one write: what a kill leaves of it is one torn line."""
+        """Add a row, in one write: what a kill leaves of it is one torn line. Raises ResultsError if it cannot."""
         data = json.dumps(row).encode() + b"\n"
         assert data.count(b"\n") == 1, data
-        written = self._file.write(data)
-        assert written == len(data), (written, len(data))
+        try:
+            written = self._file.write(data)
+        except OSError as error:
+            raise ResultsError(f"{self._path}: {error.strerror}") from error
+        if written != len(data):
+            raise ResultsError(f"{self._path}: only {written} of {len(data)} bytes were written")
 
     def _lock(self) -> None:
         try:

@@ -130,6 +130,27 @@ def test_ctrl_c_keeps_what_has_run(tmp_path: Path) -> None:
     assert summary["interrupted"] and kept[: summary["runs"]] == list(range(summary["runs"]))
 
 
+@pytest.mark.slow
+def test_a_reader_that_leaves_ends_the_campaign() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "replog",
+        "sim",
+        "swarm",
+        "--seeds",
+        "0..100000",
+        "--jobs",
+        "2",
+        "--json",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert json.loads(process.stdout.readline())["seed"] == 0
+        process.stdout.close()
+        assert (process.wait(120), process.stderr.read()) == (3, b"")
+
+
 def test_a_short_campaign_holds() -> None:
     """A few drawn plans for every change; the slow tests have more."""
     result = invoke("swarm", "--seeds", "0..3", "--json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import closing
 from pathlib import Path
 
@@ -97,6 +98,18 @@ def test_a_damaged_line_in_the_midst_is_named(path: Path, line: str) -> None:
     path.write_text("\n".join([lines[0], line, *lines[1:], ""]))
     with pytest.raises(ResultsError, match=r"out\.jsonl:2: "):
         ResultsFile(path, JOB)
+
+
+def test_a_file_that_cannot_be_made_is_an_error_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match=r"none/out\.jsonl: No such file"):
+        ResultsFile(tmp_path / "none" / "out.jsonl", JOB)
+
+
+@pytest.mark.parametrize("name", ["", "pipe"])
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ResultsError, match="no regular file"):
+        ResultsFile(tmp_path / name, JOB)
 
 
 def test_two_campaigns_do_not_write_to_one_file(path: Path) -> None:
