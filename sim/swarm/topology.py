@@ -8,6 +8,7 @@ from sim.swarm.settings import draw_settings
 
 BROKERS = (1, 2, 3, 3, 3, 3, 4, 5)
 _FIVE_MINUTES_MS = 300_000
+_MOST_LOST_PERCENT = 5
 
 
 def draw_cluster(choices: Choices) -> Part:
@@ -60,7 +61,8 @@ def draw_network(choices: Choices) -> Part:
         network["latency"] = f"{choices.scale(50, 5_000, 'latency')}us"
         network["spread"] = f"{choices.scale(100, 40_000, 'spread')}us"
     if choices.chance(50, "loss"):
-        network["loss"] = f"{choices.scale(1, 15, 'lost')}%"
+        # It goes on when everything is healed, and the cluster must agree all the same; faults lose much more.
+        network["loss"] = f"{choices.scale(1, _MOST_LOST_PERCENT, 'lost')}%"
     if transport == "datagram" and choices.chance(60, "duplicates"):
         network["duplicates"] = f"{choices.scale(1, 30, 'doubled')}%"
     return network

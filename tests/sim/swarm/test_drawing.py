@@ -120,6 +120,11 @@ def test_a_power_loss_may_take_writes_within_the_budget_where_each_is_flushed() 
     assert lossy
 
 
+def test_what_a_healed_network_still_loses_leaves_the_cluster_able_to_agree() -> None:
+    losses = {each.scenario.network.loss for each in seeds(60)}
+    assert max(losses) <= 5 and len(losses) > 3
+
+
 def test_names_of_targets_are_those_of_their_own_fault() -> None:
     for each in seeds(60):
         names = [step["as"] for step in _steps(each) if "as" in step]
