@@ -32,8 +32,6 @@ _PRODUCES: Mapping[ErrorCode, str] = {
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "produce-too-few-after",
     ErrorCode.REQUEST_TIMED_OUT: "produce-timed-out",
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "produce-out-of-order",
-    ErrorCode.DUPLICATE_SEQUENCE_NUMBER: "produce-duplicate",
-    ErrorCode.UNKNOWN_PRODUCER_ID: "produce-unknown-producer",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "produce-unknown-topic",
     ErrorCode.UNKNOWN_TOPIC_ID: "produce-unknown-topic",
     ErrorCode.KAFKA_STORAGE_ERROR: "produce-failed-disk",
@@ -47,10 +45,7 @@ _PROPOSALS: Mapping[ErrorCode, str] = {
 }
 _OTHERS: Mapping[type, Mapping[ErrorCode, str]] = {
     AlterPartitionResponse: _PROPOSALS,
-    BrokerHeartbeatResponse: {
-        ErrorCode.STALE_BROKER_EPOCH: "heartbeat-of-old-life",
-        ErrorCode.BROKER_ID_NOT_REGISTERED: "heartbeat-unregistered",
-    },
+    BrokerHeartbeatResponse: {ErrorCode.STALE_BROKER_EPOCH: "heartbeat-of-old-life"},
     RegisterBrokerResponse: {ErrorCode.DUPLICATE_BROKER_REGISTRATION: "registered-twice"},
     CreateTopicResponse: {ErrorCode.TOPIC_ALREADY_EXISTS: "topic-exists"},
 }

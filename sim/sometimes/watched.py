@@ -20,7 +20,6 @@ from sim.world.network import Exchange
 
 _OBSERVED: Mapping[str, str] = {
     "log.compacted": "compaction",
-    "log.uncleanable": "uncleanable",
     "log.recovered_cut": "torn-tail",
     "replica.set_aside": "set-aside",
     "replica.removed": "removed",
