@@ -9,9 +9,10 @@ from typing import Any, final
 from sim.seeds import ERROR
 
 _LONGEST = 160
-# Values, then topics of drawn runs, then numbers, then lists of them.
+# Values and ids, then topics of drawn runs, then numbers, then lists of them.
 _PLAIN = (
     (re.compile(r"b?'[^']*'|b?\"[^\"]*\""), "VALUE"),
+    (re.compile(r"\b[0-9a-f]{16,}\b"), "ID"),
     (re.compile(r"\b[tu]-[0-9]+"), "PARTITION"),
     (re.compile(r"[0-9]+(?:\.[0-9]+)?"), "N"),
     (re.compile(r"N(?:, -?N)+"), "N…"),

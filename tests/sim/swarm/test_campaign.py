@@ -33,6 +33,7 @@ def campaign(*rows: dict[str, object]) -> Campaign:
     [
         ("t-0: b'x/17' at offset 3 is lost", "PARTITION: VALUE at offset N is lost"),
         ("u-12: 'producer-1/4...' is lost", "PARTITION: VALUE is lost"),
+        ("in incarnation ae7d708c3ae360a1c262adf02f298916", "in incarnation ID"),
         ("only [1, 2] are in sync after 60.5 s", "only [N…] are in sync after N s"),
         ("only [1, 2, 3] are in sync after 7 s", "only [N…] are in sync after N s"),
     ],
