@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bench.scale import LINEAR, Row, cpu_seconds
-from bench.scale_starts import CONFIG, one_record, open_log, write_segments
-from bench.storage_data import FIRST_TIMESTAMP
+from bench.growth import LINEAR, Once, Row, Sample, cpu
+from bench.scale_logs import (
+    FIRST_TIMESTAMP,
+    one_record,
+    open_log,
+    write_one_segment,
+    write_segment,
+    write_segments,
+)
 from storage.codec.compression import Compression, compress, decompress
 from storage.disk.os_filesystem import OsFileSystem
 from storage.inspection.verify.partition import verify_partition
@@ -20,13 +25,12 @@ from storage.producers.snapshot import encode_snapshot, snapshot_name
 PRODUCERS: Final = 500
 
 
-def verify_snapshots(size: int, root: Path) -> Callable[[], float]:
+def verify_snapshots(size: int, root: Path) -> Once:
     """Verify a log of 500 producers that are idle since, and `size` segments with a snapshot each."""
     directory = root / "t-0"
-    write_segments(directory, 1)
-    with (directory / f"{0:020d}.log").open("wb") as file:
-        for offset in range(PRODUCERS):
-            file.write(one_record(offset, producer_id=offset, sequence=0))
+    write_one_segment(
+        directory, (one_record(offset, producer_id=offset, sequence=0) for offset in range(PRODUCERS))
+    )
     entries = []
     for producer_id in range(PRODUCERS):
         entry = ProducerStateEntry(producer_id, producer_epoch=0, last_timestamp=FIRST_TIMESTAMP)
@@ -34,43 +38,41 @@ def verify_snapshots(size: int, root: Path) -> Callable[[], float]:
         entries.append(entry)
     content = encode_snapshot(entries)
     for base_offset in range(PRODUCERS, PRODUCERS + size):
-        (directory / f"{base_offset:020d}.log").write_bytes(one_record(base_offset))
-        (directory / f"{base_offset:020d}.index").touch()
-        (directory / f"{base_offset:020d}.timeindex").touch()
+        write_segment(directory, base_offset, one_record(base_offset))
         (directory / snapshot_name(base_offset)).write_bytes(content)
-    return lambda: cpu_seconds(lambda: verify_partition(OsFileSystem(), str(directory)))
+    return lambda: cpu(lambda: verify_partition(OsFileSystem(), str(directory)))
 
 
-def gzip_members(size: int, root: Path) -> Callable[[], float]:
+def gzip_members(size: int, root: Path) -> Once:
     data = compress(Compression.GZIP, b"") * size
-    return lambda: cpu_seconds(lambda: decompress(Compression.GZIP, data))
+    return lambda: cpu(lambda: decompress(Compression.GZIP, data))
 
 
-def descriptors(size: int, root: Path) -> Callable[[], float]:
+def descriptors(size: int, root: Path) -> Once:
     """Count the descriptors that an open log holds for `size` segments which nobody has read."""
     write_segments(root / "t-0", size)
 
-    def once() -> float:
+    def once() -> Sample:
         before = len(os.listdir("/proc/self/fd"))
         log = open_log(root / "t-0", clean=True)
         held = len(os.listdir("/proc/self/fd")) - before
         log.close_handles()
-        return held
+        return Sample(value=held)
 
     return once
 
 
-def memory(size: int, root: Path) -> Callable[[], float]:
+def memory(size: int, root: Path) -> Once:
     """Measure the memory that an open log holds for `size` segments which nobody has read, in KiB."""
     write_segments(root / "t-0", size)
 
-    def once() -> float:
+    def once() -> Sample:
         tracemalloc.start()
-        log = open_log(root / "t-0", clean=True, config=CONFIG)
+        log = open_log(root / "t-0", clean=True)
         held = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()
         log.close_handles()
-        return held / 1024
+        return Sample(value=held / 1024)
 
     return once
 

@@ -458,7 +458,7 @@ class LogManager:
         return {
             (log.topic, log.partition): log.log_start_offset
             for log in self.logs.values()
-            if log.log_start_offset > log.local.segments.base_offsets[0]
+            if log.log_start_offset > log.local.segments.first_base_offset
         }
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH, now_ms: int | None = None) -> bool:

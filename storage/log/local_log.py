@@ -170,7 +170,7 @@ class LocalLog:
         """
         segment = self.segments.floor(offset)
         if offset > self.log_end_offset or segment is None:
-            raise OffsetOutOfRange(offset, self.segments.base_offsets[0], self.log_end_offset)
+            raise OffsetOutOfRange(offset, self.segments.first_base_offset, self.log_end_offset)
         if offset == self.log_end_offset:
             return self.log_end
         while segment is not None:
@@ -251,7 +251,7 @@ class LocalLog:
         """
         assert 0 <= offset < self.log_end_offset, (offset, self.log_end)
         assert self.segments.floor(offset) is not None, (offset, self.segments.first)
-        doomed = [segment for segment in self.segments if segment.base_offset > offset]
+        doomed = self.segments.from_offset(offset + 1)
         self._delete_from_end(doomed)
         self.segments.active.truncate_to(offset, now_ms)
         self.update_log_end(offset)

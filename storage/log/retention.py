@@ -75,8 +75,11 @@ class Retention:
     def _delete_above_size(self, now_ms: int) -> int:
         """Delete the oldest segments as long as at least retention.bytes are left (RT6)."""
         retention_bytes = self._local.config.retention_bytes
+        # Before the sum of all sizes, which takes longer the more segments there are.
+        if retention_bytes < 0:
+            return 0
         excess_bytes = self._local.segments.size_bytes - retention_bytes
-        if retention_bytes < 0 or excess_bytes < 0:
+        if excess_bytes < 0:
             return 0
 
         def is_excess(segment: LogSegment, _: LogSegment | None) -> bool:
@@ -109,8 +112,7 @@ class Retention:
         The active segment may be among them, unless it is empty (KAFKA-5634).
         """
         found: list[LogSegment] = []
-        segments = list(self._local.segments)
-        for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        for segment, following in self._local.segments.oldest():
             end_offset = self._local.log_end_offset if following is None else following.base_offset
             is_committed = self._marks.high_watermark >= end_offset
             if not is_committed or not is_deletable(segment, following):
@@ -142,7 +144,7 @@ class Retention:
                 self._retire(segment)
             self._producers.delete_snapshots_of(doomed)
         logger.info("old segments deleted: log=%s segments=%d", self._local.directory, len(doomed))
-        assert segments.base_offsets[0] == first_left.base_offset, (self._local.directory, first_left)
+        assert segments.first_base_offset == first_left.base_offset, (self._local.directory, first_left)
 
     def _retire(self, segment: LogSegment) -> None:
         """Remove one segment durably before the next one, so that a crash leaves no hole in the log."""

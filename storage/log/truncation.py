@@ -60,7 +60,7 @@ class Truncation:
                 self._epochs.truncate_from_end(self._local.log_end_offset)
                 self._epochs.flush()
                 return False
-            if self._local.segments.base_offsets[0] > offset:
+            if self._local.segments.first_base_offset > offset:
                 self._truncate_fully(offset, None, now_ms)
             else:
                 self._truncate(offset, now_ms)

@@ -86,7 +86,7 @@ def _look_back(segments: LogSegments) -> list[tuple[LogSegment, int]]:
     """The last segments, each with the position from which on it is read, oldest first."""
     parts: list[tuple[LogSegment, int]] = []
     room_bytes, room_entries = RECALLED_BYTES, RECALLED_ENTRIES
-    for segment in reversed(list(segments)):
+    for segment in reversed(segments):
         if room_bytes <= 0 or room_entries <= 0:
             break
         index = segment.offset_index

@@ -35,6 +35,16 @@ class LogSegments:
     def __iter__(self) -> Iterator[LogSegment]:
         return iter([self._by_base[base] for base in self._bases])
 
+    def __reversed__(self) -> Iterator[LogSegment]:
+        """The segments from the last one back, which must not change meanwhile; the others are not looked at."""
+        return (self._by_base[base] for base in reversed(self._bases))
+
+    def oldest(self) -> Iterator[tuple[LogSegment, LogSegment | None]]:
+        """Each segment with the one after it, None after the last, which must not change meanwhile."""
+        bases = self._bases
+        for number, base in enumerate(bases, 1):
+            yield self._by_base[base], self._by_base[bases[number]] if number < len(bases) else None
+
     def __contains__(self, base_offset: int) -> bool:
         return base_offset in self._by_base
 
@@ -42,6 +52,11 @@ class LogSegments:
     def base_offsets(self) -> list[int]:
         """The base offsets, ascending; a copy."""
         return self._bases[:]
+
+    @property
+    def first_base_offset(self) -> int:
+        """The base offset of the first segment. Raises IndexError without segments."""
+        return self._bases[0]
 
     def last_base_offsets(self, count: int) -> list[int]:
         """The base offsets of the last `count` segments, ascending; all where there are fewer."""

@@ -1,0 +1,85 @@
+"""Rows of `bench/scale.py`: starts with many producers, beside those of an earlier revision."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from bench.growth import LINEAR, Once, Row, Sample
+from bench.scale_logs import one_record, open_log, start, write_one_segment
+
+SIZES: Final = (25_000, 50_000, 100_000, 200_000)
+
+
+def write_producers(directory: Path, count: int) -> None:
+    """Write a log of one batch for each of `count` producers, with a snapshot of all as an orderly stop leaves it."""
+    write_one_segment(
+        directory, (one_record(offset, producer_id=offset, sequence=7) for offset in range(count))
+    )
+    open_log(directory, clean=False).close()
+
+
+def clean_producers(size: int, root: Path) -> Once:
+    write_producers(root / "t-0", size)
+    return start(root / "t-0", clean=True)
+
+
+def unclean_producers(size: int, root: Path) -> Once:
+    write_producers(root / "t-0", size)
+    return start(root / "t-0", clean=False)
+
+
+_GROWTH: Final = """
+import sys
+from pathlib import Path
+from bench.older import add_former_names
+add_former_names()
+from bench.scale_logs import open_log
+peak = lambda: int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+before = peak()
+log = open_log(Path(sys.argv[1]), clean=True)
+print(peak() - before)
+"""
+
+
+def producers_memory(size: int, root: Path) -> Once:
+    """The greatest memory of a clean start, in a process of its own, in MiB."""
+    write_producers(root / "t-0", size)
+    command = [sys.executable, "-c", _GROWTH, str(root / "t-0")]
+
+    def once() -> Sample:
+        return Sample(value=int(subprocess.run(command, capture_output=True, check=True).stdout) / 1024)
+
+    return once
+
+
+ROWS: Final = [
+    Row(
+        name="clean-producers",
+        what="a clean start with n producers",
+        sizes=SIZES,
+        most=LINEAR,
+        prepare=clean_producers,
+        most_share=0.5,
+    ),
+    Row(
+        name="unclean-producers",
+        what="an unclean start with n producers",
+        sizes=SIZES,
+        most=LINEAR,
+        prepare=unclean_producers,
+        most_share=0.5,
+    ),
+    Row(
+        name="producers-memory",
+        what="the memory of a clean start with n producers",
+        sizes=SIZES,
+        most=LINEAR,
+        prepare=producers_memory,
+        unit="MiB",
+        most_share=0.5,
+        rounds=1,
+    ),
+]
