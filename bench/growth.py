@@ -21,6 +21,8 @@ ROUNDS: Final = 5
 # A step that works longer makes every reader and writer of the node wait.
 STEP_S: Final = 0.05
 
+_AT_END: Final[list[Callable[[], object]]] = []
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
@@ -179,13 +181,26 @@ def sliced(step: Callable[[], bool]) -> Sample:
     return taken.total
 
 
+def at_end(close: Callable[[], object]) -> None:
+    """Call `close` after the rounds of the size that is measured: the next size needs the descriptors."""
+    _AT_END.append(close)
+
+
+def _rounds(row: Row, size: int, rounds: int) -> list[Sample]:
+    with scratch() as root:
+        try:
+            once = row.prepare(size, root)
+            return [once() for _ in range(rounds)]
+        finally:
+            while _AT_END:
+                _AT_END.pop()()
+
+
 def measure(row: Row, sizes: Sequence[int], rounds: int) -> tuple[Sample, ...]:
     """The medians of the rounds at each size."""
     found = []
     for size in sizes:
-        with scratch() as root:
-            once = row.prepare(size, root)
-            samples = [once() for _ in range(rounds)]
+        samples = _rounds(row, size, rounds)
         longest = [each.longest_step_s for each in samples if each.longest_step_s is not None]
         found.append(
             Sample(

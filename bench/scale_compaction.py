@@ -47,7 +47,6 @@ def compaction(size: int, root: Path) -> Once:
     def once() -> Sample:
         log = _log_to_compact(size, next(directories))
         sample = _round(log)
-        log.close_handles()
         return sample
 
     return once

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from bench.growth import Once, Sample, cpu
+from bench.growth import Once, Sample, at_end, cpu
 from storage.batch import Record, build_batch
 from storage.batch.control_batches import build_end_transaction_marker
 from storage.config import LogConfig
@@ -100,8 +100,9 @@ def open_log(directory: Path, *, clean: bool, config: LogConfig = CONFIG) -> Par
 
 
 def open_committed(directory: Path, *, clean: bool, config: LogConfig = CONFIG) -> PartitionLog:
-    """Open a log all of whose records are committed."""
+    """Open a log all of whose records are committed, until the end of the measurement."""
     log = open_log(directory, clean=clean, config=config)
+    at_end(log.close_handles)
     log.marks.update_high_watermark(log.log_end_offset)
     return log
 

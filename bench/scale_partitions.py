@@ -5,12 +5,13 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Final
 
-from bench.growth import INDEPENDENT, LINEAR, Once, Row, Sample, cpu, steps
+from bench.growth import INDEPENDENT, LINEAR, Once, Row, Sample, at_end, cpu, sliced, steps
 from bench.scale_logs import CONFIG, FIRST_TIMESTAMP, one_record, write_segments
+from cluster.core.broker.maintenance import LOGS_A_STEP
 from storage.directory.manager import LogManager
 from storage.disk.os_filesystem import OsFileSystem
 from storage.draws import Draws
@@ -49,7 +50,9 @@ def open_directory(directory: Path) -> LogManager:
 
 def _with_partitions(size: int, root: Path) -> LogManager:
     write_partitions(root / "data", size)
-    return open_directory(root / "data")
+    logs = open_directory(root / "data")
+    at_end(logs.close_handles)
+    return logs
 
 
 def load(size: int, root: Path) -> Once:
@@ -156,10 +159,19 @@ def append_after_truncations(size: int, root: Path) -> Once:
 
 
 def retention(size: int, root: Path) -> Once:
-    """Pass over all partitions, none of which has anything to delete."""
+    """Pass over all partitions, none of which has anything to delete, in slices as a node does."""
     logs = _with_partitions(size, root)
-    every = list(logs.logs.values())
-    return lambda: steps([lambda: [log.retention.delete_old(FIRST_TIMESTAMP) for log in every]])
+
+    def once() -> Sample:
+        every = iter(logs.logs.values())
+
+        def step() -> bool:
+            visited = [log.retention.delete_old(FIRST_TIMESTAMP) for log in islice(every, LOGS_A_STEP)]
+            return len(visited) == LOGS_A_STEP
+
+        return sliced(step)
+
+    return once
 
 
 def checkpoint(size: int, root: Path) -> Once:

@@ -11,6 +11,7 @@ from typing import Final
 
 from bench.growth import INDEPENDENT, LINEAR, Once, Row, Sample, sliced, steps
 from bench.scale_logs import CONFIG, FIRST_TIMESTAMP, SIZES, one_record, open_committed, write_segments
+from cluster.core.broker.maintenance import SEGMENTS_A_STEP
 from storage.log import Isolation, PartitionLog
 
 STEPS: Final = 50
@@ -88,9 +89,8 @@ def retention(size: int, root: Path) -> Once:
         log = open_committed(directory, clean=True)
         log.update_config(replace(CONFIG, retention_bytes=log.local.segments.size_bytes // 2))
         log.retention.delete_files_with(lambda segment: None)
-        sample = sliced(lambda: log.retention.delete_old(FIRST_TIMESTAMP) > 0)
+        sample = sliced(lambda: log.retention.delete_old(FIRST_TIMESTAMP, at_most=SEGMENTS_A_STEP) > 0)
         assert len(log.local.segments) == size - size // 2, (len(log.local.segments), size)
-        log.close_handles()
         return sample
 
     return once

@@ -16,7 +16,6 @@ from bench.scale_logs import (
     end_of,
     one_record,
     open_committed,
-    open_log,
     write_one_segment,
 )
 from bench.scale_producers import SIZES as PRODUCERS
@@ -140,9 +139,8 @@ def producers_truncate(size: int, root: Path) -> Once:
 
 def _with_epochs(size: int, root: Path) -> PartitionLog:
     write_one_segment(root / "t-0", (one_record(offset, leader_epoch=offset) for offset in range(size)))
-    log = open_log(root / "t-0", clean=False)
+    log = open_committed(root / "t-0", clean=False)
     assert len(log.epochs) == size, (len(log.epochs), size)
-    log.marks.update_high_watermark(log.log_end_offset)
     return log
 
 

@@ -55,24 +55,27 @@ class Retention:
         """Delete the files of `segment`, which has left the log and has `.deleted` names, now or later (RT3)."""
         self._delete_files(segment)
 
-    def delete_old(self, now_ms: int) -> int:
-        """Delete expired segments, oldest first, up to the first uncommitted one.
+    def delete_old(self, now_ms: int, *, at_most: int | None = None) -> int:
+        """Delete expired segments, oldest first, up to the first uncommitted one; `at_most` so many, if it is given.
 
         Returns how many were deleted or restarted empty. Without `delete` in cleanup.policy only segments below the
         log start offset are deleted (RT4). Raises StorageError.
         """
         self._online.check()
         with self._online.during("delete old segments"):
-            deleted = self._delete_while(self._is_below_log_start, now_ms)
+            room = len(self._local.segments) if at_most is None else at_most
+            deleted = self._delete_while(self._is_below_log_start, now_ms, room)
             if "delete" in self._local.config.cleanup_policies:
-                deleted += self._delete_above_size(now_ms) + self._delete_expired(now_ms)
+                deleted += self._delete_above_size(now_ms, room - deleted)
+                deleted += self._delete_expired(now_ms, room - deleted)
+            assert at_most is None or deleted <= at_most, (deleted, at_most)
             return deleted
 
     def _is_below_log_start(self, segment: LogSegment, following: LogSegment | None) -> bool:
         """Whether `segment` is wholly below the log start offset; never true for the last segment (RT7)."""
         return following is not None and following.base_offset <= self._marks.log_start_offset
 
-    def _delete_above_size(self, now_ms: int) -> int:
+    def _delete_above_size(self, now_ms: int, at_most: int) -> int:
         """Delete the oldest segments as long as at least retention.bytes are left (RT6)."""
         retention_bytes = self._local.config.retention_bytes
         # Before the sum of all sizes, which takes longer the more segments there are.
@@ -89,30 +92,32 @@ class Retention:
             excess_bytes -= segment.size_bytes
             return True
 
-        return self._delete_while(is_excess, now_ms)
+        return self._delete_while(is_excess, now_ms, at_most)
 
-    def _delete_expired(self, now_ms: int) -> int:
+    def _delete_expired(self, now_ms: int, at_most: int) -> int:
         """Delete segments whose latest record is too old. One with a time in the future stops this (RT5)."""
         retention_ms = self._local.config.retention_ms
         if retention_ms < 0:
             return 0
         return self._delete_while(
-            lambda segment, _: now_ms - segment.largest_timestamp_ms > retention_ms, now_ms
+            lambda segment, _: now_ms - segment.largest_timestamp_ms > retention_ms, now_ms, at_most
         )
 
-    def _delete_while(self, is_deletable: IsDeletable, now_ms: int) -> int:
-        deletable = self.deletable(is_deletable)
+    def _delete_while(self, is_deletable: IsDeletable, now_ms: int, at_most: int) -> int:
+        deletable = self.deletable(is_deletable, at_most)
         if deletable:
             self.delete(deletable, now_ms)
         return len(deletable)
 
-    def deletable(self, is_deletable: IsDeletable) -> list[LogSegment]:
+    def deletable(self, is_deletable: IsDeletable, at_most: int | None = None) -> list[LogSegment]:
         """Returns the oldest segments up to the first one that must stay or reaches above the high watermark (RT2).
 
         The active segment may be among them, unless it is empty (KAFKA-5634).
         """
         found: list[LogSegment] = []
         for segment, following in self._local.segments.oldest():
+            if len(found) == at_most:
+                break
             end_offset = self._local.log_end_offset if following is None else following.base_offset
             is_committed = self._marks.high_watermark >= end_offset
             if not is_committed or not is_deletable(segment, following):

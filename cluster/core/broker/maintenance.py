@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import final
 
 from cluster.core.broker.logs import BrokerLogs, note_unclosed
+from cluster.core.broker.passes import Pass
 from cluster.core.messages import TopicPartition
 from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.replica import Replica
@@ -31,6 +32,10 @@ RETENTION_TIMER = "logs.retention"
 CLEANER_TIMER = "logs.cleaner"
 DELETION_TIMER = "logs.deletion"
 PRODUCERS_TIMER = "logs.producers"
+# What one step looks at and deletes takes a few milliseconds. A deleted segment waits for the disk, too.
+LOGS_A_STEP = 1000
+SEGMENTS_A_STEP = 16
+PRODUCERS_A_STEP = 100_000
 
 
 @final
@@ -63,6 +68,21 @@ class LogMaintenance:
         self._next_deletion_ms = 0
         self._now_ms = 0
         self._is_stopped = False
+        config = self._config
+        self._retention = Pass(
+            context,
+            RETENTION_TIMER,
+            self._visit_for_retention,
+            interval_ms=config.log_retention_check_interval_ms,
+            room=LOGS_A_STEP,
+        )
+        self._expiry = Pass(
+            context,
+            PRODUCERS_TIMER,
+            self._visit_for_expiry,
+            interval_ms=config.producer_id_expiration_check_interval_ms,
+            room=PRODUCERS_A_STEP,
+        )
 
     def cleaner_of(self, log: PartitionLog) -> CleanerManager:
         """Returns the cleaner of the log's directory. Raises KeyError if the directory is offline."""
@@ -75,8 +95,8 @@ class LogMaintenance:
         self.cleaners = self._logs.new_cleaners()
         assert self.cleaners, "no log directory is online"
         first_ms = now_ms + config.log_initial_task_delay_ms
-        self._outbox.set_timer(RETENTION_TIMER, first_ms, self._on_retention_timer)
-        self._outbox.set_timer(PRODUCERS_TIMER, first_ms, self._on_producers_timer)
+        self._retention.arm(first_ms)
+        self._expiry.arm(first_ms)
         if config.log_cleaner_enable:
             self._arm_cleaner(now_ms)
 
@@ -130,30 +150,32 @@ class LogMaintenance:
     def _is_in(self, segment: LogSegment, directory: str) -> bool:
         return dirname(segment.directory) == directory
 
-    def _on_retention_timer(self, now_ms: int) -> None:
-        """Deletes old segments of all logs; those of compacted logs only if no cleaner does that."""
-        for replica in self._replicas():
-            if not replica.log.config.is_compacted or not self._config.log_cleaner_enable:
-                self._shorten(replica, now_ms)
-        at_ms = now_ms + self._config.log_retention_check_interval_ms
-        self._outbox.set_timer(RETENTION_TIMER, at_ms, self._on_retention_timer)
+    def _visit_for_retention(self, replica: Replica, now_ms: int, room: int) -> tuple[int, bool]:
+        """Deletes old segments of one log; those of a compacted log only if no cleaner does that."""
+        if replica.log.config.is_compacted and self._config.log_cleaner_enable:
+            return 1, False
+        logs_a_segment = LOGS_A_STEP // SEGMENTS_A_STEP
+        at_most = max(room // logs_a_segment, 1)
+        count = self._shorten(replica, now_ms, at_most)
+        return 1 + count * logs_a_segment, count == at_most
 
-    def _shorten(self, replica: Replica, now_ms: int) -> None:
+    def _shorten(self, replica: Replica, now_ms: int, at_most: int) -> int:
+        """Deletes at most so many old segments of one log. Returns how many."""
         self._now_ms = now_ms
         log = replica.log
         if log.online.reason is not None:
             # The replica's directory failed earlier in this step.
-            return
+            return 0
         assert self._context.replicas.get(replica.topic_partition) is replica, replica.name
         before = log.log_start_offset
         try:
-            count = log.retention.delete_old(now_ms)
+            count = log.retention.delete_old(now_ms, at_most=at_most)
         except StorageError as error:
             self._logs.on_disk_failed(log, error)
-            return
+            return 0
         assert before <= log.log_start_offset, (replica.name, before, log.log_start_offset)
         if count == 0:
-            return
+            return 0
         self._context.touch(replica.topic_partition)
         self._outbox.observe(
             "log.segments_deleted",
@@ -161,16 +183,13 @@ class LogMaintenance:
             segments=count,
             log_start_offset=log.log_start_offset,
         )
+        return count
 
-    def _on_producers_timer(self, now_ms: int) -> None:
-        for replica in self._replicas():
-            replica.log.producers.remove_expired(now_ms)
-        at_ms = now_ms + self._config.producer_id_expiration_check_interval_ms
-        self._outbox.set_timer(PRODUCERS_TIMER, at_ms, self._on_producers_timer)
-
-    def _replicas(self) -> list[Replica]:
-        replicas = self._context.replicas
-        return [replicas[topic_partition] for topic_partition in sorted(replicas)]
+    def _visit_for_expiry(self, replica: Replica, now_ms: int, room: int) -> tuple[int, bool]:
+        producers = replica.log.producers
+        taken = PRODUCERS_A_STEP // LOGS_A_STEP + len(producers.producers)
+        producers.remove_expired(now_ms)
+        return taken, False
 
     def _doom(self, segment: LogSegment) -> None:
         """Deletes the files of `segment` after file.delete.delay.ms; until then they stay readable (RT3)."""
@@ -359,7 +378,9 @@ class LogMaintenance:
 
     def _shorten_compacted(self, now_ms: int) -> None:
         logs = [log for cleaner in self.cleaners.values() for log in cleaner.logs_to_shorten()]
+        # What does not fit waits for the next timer.
+        room = SEGMENTS_A_STEP
         for log in logs:
             replica = self._context.replicas.get(TopicPartition(log.topic, log.partition))
-            if replica is not None:
-                self._shorten(replica, now_ms)
+            if replica is not None and room > 0:
+                room -= self._shorten(replica, now_ms, room)

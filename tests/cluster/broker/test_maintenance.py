@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 
+from cluster.core.broker.maintenance import SEGMENTS_A_STEP
+from cluster.core.broker.passes import Pass
 from cluster.core.config import BrokerConfig
 from cluster.core.effects import Effect, RunJob, SetTimer, Stop
 from cluster.core.events import JobDone, Shutdown
 from cluster.core.messages import ProducePartition, ProduceRequest, TopicPartition
 from cluster.core.metadata.records import PartitionRecord, RemoveTopicRecord, TopicConfigRecord, TopicRecord
+from cluster.core.replica.replica import Replica
 from sim.disk.life import Life
 from storage.batch import Record, build_batch
 from storage.errors import CorruptBatch
@@ -90,6 +94,43 @@ def test_rt5_old_segments_are_deleted_at_the_check_and_the_next_one_is_set() -> 
         {"topic_partition": "t-0", "segments": 3, "log_start_offset": 9}
     ]
     assert (log.log_start_offset, log.local.segments.base_offsets) == (9, [9])
+
+
+def test_rt5_many_old_segments_are_deleted_in_several_steps_within_one_check() -> None:
+    setup = broker_with(DELETE)
+    produce(setup, *range(95))
+    log = log_of(setup)
+    assert len(log.local.segments) == 24, log.local.segments.base_offsets
+    setup.fire("logs.retention", 60_001)
+    began_ms = setup.now_ms
+    assert len(log.local.segments) == 24 - SEGMENTS_A_STEP
+    # What comes meanwhile is served.
+    produce(setup, 95)
+    effects = setup.fire("logs.retention", 1)
+    assert len(log.local.segments) == 1
+    assert timer_of(effects, "logs.retention") == began_ms + 300_000
+
+
+def test_rt5_a_check_of_many_logs_takes_several_steps() -> None:
+    setup = BrokerSetup()
+    setup.boot()
+    visited: list[str] = []
+
+    def visit(replica: Replica, now_ms: int, room: int) -> tuple[int, bool]:
+        visited.append(replica.name)
+        return 10, False
+
+    setup.metadata(
+        TopicRecord(name="t", topic_id=TOPIC_ID, configs=()),
+        *(replace(LED_HERE, partition=partition) for partition in range(5)),
+    )
+    context = setup.broker.maintenance._context
+    slices = Pass(context, "logs.retention", visit, interval_ms=300_000, room=20)
+    slices.arm(setup.now_ms)
+    for expected in (2, 4, 5):
+        setup.fire("logs.retention", 1)
+        assert len(visited) == expected
+    assert visited == [f"t-{partition}" for partition in range(5)]
 
 
 def test_rt3_files_stay_readable_under_another_name_for_the_configured_delay() -> None:
