@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -13,11 +14,21 @@ from bench.scale_logs import one_record, open_log, start, write_one_segment
 SIZES: Final = (25_000, 50_000, 100_000, 200_000)
 
 
+_CHUNK: Final = 25_000
+
+
+@cache
+def _batches(first: int) -> bytes:
+    """The batches of a chunk of producers, built once: several rows write the same ones."""
+    return b"".join(
+        one_record(offset, producer_id=offset, sequence=7) for offset in range(first, first + _CHUNK)
+    )
+
+
 def write_producers(directory: Path, count: int) -> None:
     """Write a log of one batch for each of `count` producers, with a snapshot of all as an orderly stop leaves it."""
-    write_one_segment(
-        directory, (one_record(offset, producer_id=offset, sequence=7) for offset in range(count))
-    )
+    assert count % _CHUNK == 0, count
+    write_one_segment(directory, map(_batches, range(0, count, _CHUNK)))
     open_log(directory, clean=False).close()
 
 

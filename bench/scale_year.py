@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -29,10 +28,22 @@ EPOCHS: Final = (100, 1000, 3000, 10_000)
 ROOMY: Final = replace(CONFIG, segment_index_bytes=1 << 20)
 
 
-def _transactions(size: int, *, is_commit: bool) -> Iterator[bytes]:
-    for number in range(size):
-        yield one_record(2 * number, producer_id=1, sequence=number, is_transactional=True)
-        yield end_of(1, 2 * number + 1, is_commit=is_commit)
+_CHUNK: Final = 4000
+
+
+@cache
+def _transactions(first: int, is_commit: bool) -> bytes:
+    """The batches of a chunk of transactions, built once: several rows write the same ones."""
+    parts = []
+    for number in range(first, first + _CHUNK):
+        parts.append(one_record(2 * number, producer_id=1, sequence=number, is_transactional=True))
+        parts.append(end_of(1, 2 * number + 1, is_commit=is_commit))
+    return b"".join(parts)
+
+
+def _write_transactions(directory: Path, size: int, *, is_commit: bool) -> None:
+    assert size % _CHUNK == 0, size
+    write_one_segment(directory, (_transactions(first, is_commit) for first in range(0, size, _CHUNK)))
 
 
 def _append_transaction(log: PartitionLog, sequence: int, is_commit: bool) -> None:
@@ -44,7 +55,7 @@ def _append_transaction(log: PartitionLog, sequence: int, is_commit: bool) -> No
 
 
 def _transaction_after(size: int, root: Path, *, is_commit: bool) -> Once:
-    write_one_segment(root / "t-0", _transactions(size, is_commit=is_commit))
+    _write_transactions(root / "t-0", size, is_commit=is_commit)
     log, sequences = open_committed(root / "t-0", clean=False, config=ROOMY), count(size)
     return lambda: steps(partial(_append_transaction, log, next(sequences), is_commit) for _ in range(STEPS))
 
@@ -59,7 +70,7 @@ def aborted_transaction(size: int, root: Path) -> Once:
 
 def committed_fetch_of_aborted(size: int, root: Path) -> Once:
     """Read from the end of a segment with `size` aborted transactions."""
-    write_one_segment(root / "t-0", _transactions(size, is_commit=False))
+    _write_transactions(root / "t-0", size, is_commit=False)
     log = open_committed(root / "t-0", clean=False, config=ROOMY)
     first = log.log_end_offset - 2 * STEPS
 
