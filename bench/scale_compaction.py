@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.growth import LINEAR, Once, Row, Sample, Steps
-from bench.scale_logs import CONFIG, FIRST_TIMESTAMP, open_committed, write_segments
+from bench.scale_logs import CONFIG, FIRST_TIMESTAMP, commit, open_log, write_segments
 from storage.cleaner.plan import CleanerConfig
 from storage.log import PartitionLog
 from storage.log.compaction import CleanableOffsets
@@ -19,7 +19,7 @@ COMPACTED: Final = replace(CONFIG, cleanup_policy="compact")
 
 def _log_to_compact(size: int, directory: Path) -> PartitionLog:
     write_segments(directory, size, keys=KEYS)
-    log = open_committed(directory, clean=True, config=COMPACTED)
+    log = commit(open_log(directory, clean=True, config=COMPACTED))
     log.flushes.roll(now_ms=FIRST_TIMESTAMP)
     return log
 
@@ -47,6 +47,7 @@ def compaction(size: int, root: Path) -> Once:
     def once() -> Sample:
         log = _log_to_compact(size, next(directories))
         sample = _round(log)
+        log.close_handles()
         return sample
 
     return once

@@ -99,12 +99,17 @@ def open_log(directory: Path, *, clean: bool, config: LogConfig = CONFIG) -> Par
     )
 
 
+def commit(log: PartitionLog) -> PartitionLog:
+    """Take all records for committed. Returns the log."""
+    log.marks.update_high_watermark(log.log_end_offset)
+    return log
+
+
 def open_committed(directory: Path, *, clean: bool, config: LogConfig = CONFIG) -> PartitionLog:
     """Open a log all of whose records are committed, until the end of the measurement."""
     log = open_log(directory, clean=clean, config=config)
     at_end(log.close_handles)
-    log.marks.update_high_watermark(log.log_end_offset)
-    return log
+    return commit(log)
 
 
 def start(directory: Path, *, clean: bool) -> Once:

@@ -10,9 +10,19 @@ from pathlib import Path
 from typing import Final
 
 from bench.growth import INDEPENDENT, LINEAR, Once, Row, Sample, sliced, steps
-from bench.scale_logs import CONFIG, FIRST_TIMESTAMP, SIZES, one_record, open_committed, write_segments
+from bench.scale_logs import (
+    CONFIG,
+    FIRST_TIMESTAMP,
+    SIZES,
+    commit,
+    one_record,
+    open_committed,
+    open_log,
+    write_segments,
+)
 from cluster.core.broker.maintenance import SEGMENTS_A_STEP
 from storage.log import Isolation, PartitionLog
+from storage.segment import LogSegment
 
 STEPS: Final = 50
 
@@ -86,11 +96,14 @@ def retention(size: int, root: Path) -> Once:
     def once() -> Sample:
         directory = next(directories)
         write_segments(directory, size)
-        log = open_committed(directory, clean=True)
+        log, deleted = commit(open_log(directory, clean=True)), list[LogSegment]()
         log.update_config(replace(CONFIG, retention_bytes=log.local.segments.size_bytes // 2))
-        log.retention.delete_files_with(lambda segment: None)
+        log.retention.delete_files_with(deleted.append)
         sample = sliced(lambda: log.retention.delete_old(FIRST_TIMESTAMP, at_most=SEGMENTS_A_STEP) > 0)
         assert len(log.local.segments) == size - size // 2, (len(log.local.segments), size)
+        for segment in deleted:
+            segment.close_handlers()
+        log.close_handles()
         return sample
 
     return once
