@@ -17,13 +17,15 @@ class LogSegments:
     set it.
     """
 
-    __slots__ = ("_bases", "_by_base", "_unsorted", "_with_transactions", "last")
+    __slots__ = ("_bases", "_by_base", "_older_bytes", "_unsorted", "_with_transactions", "last")
 
     def __init__(self) -> None:
         self._bases: list[int] = []
         self._by_base: dict[int, LogSegment] = {}
         # Kept apart, because every append reads it.
         self.last: LogSegment | None = None
+        # The bytes of all but the last one, whose size changes with each append; None while nobody has asked.
+        self._older_bytes: int | None = None
         # The bases of the segments below the last one that have a transaction index, ascending, and of those that were
         # not looked at yet: a read of committed records must not ask each segment.
         self._with_transactions: list[int] = []
@@ -76,14 +78,23 @@ class LogSegments:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self._by_base.values())
+        """The bytes of all `.log` files. All but the last one are added up once, and followed from then on."""
+        last_bytes = 0 if self.last is None else self.last.size_bytes
+        if self._older_bytes is None:
+            self._older_bytes = sum(segment.size_bytes for segment in self._by_base.values()) - last_bytes
+        assert self._older_bytes >= 0, (self._older_bytes, self.last)
+        return self._older_bytes + last_bytes
 
     def get(self, base_offset: int) -> LogSegment | None:
         return self._by_base.get(base_offset)
 
     def add(self, segment: LogSegment) -> LogSegment | None:
         """Add a segment. Returns the one that had its base offset, if any: the caller closes or deletes it."""
-        before = self._by_base.get(segment.base_offset)
+        before, last = self._by_base.get(segment.base_offset), self.last
+        if last is None or segment.base_offset <= last.base_offset:
+            self._older_bytes = None
+        elif self._older_bytes is not None:
+            self._older_bytes += last.size_bytes
         # The segment that was the last one may have got its transaction index since it was looked at.
         self._unsorted.update((segment.base_offset, *self._bases[-1:]))
         if before is None:
@@ -96,7 +107,12 @@ class LogSegments:
 
     def remove(self, base_offset: int) -> None:
         """Remove the segment with that base offset, if there is one."""
-        if self._by_base.pop(base_offset, None) is not None:
+        removed = self._by_base.pop(base_offset, None)
+        if removed is not None:
+            if removed is self.last:
+                self._older_bytes = None
+            elif self._older_bytes is not None:
+                self._older_bytes -= removed.size_bytes
             self._unsorted.add(base_offset)
             del self._bases[bisect_left(self._bases, base_offset)]
             self.last = self._by_base[self._bases[-1]] if self._bases else None
@@ -107,6 +123,7 @@ class LogSegments:
         self._bases.clear()
         self._by_base.clear()
         self.last = None
+        self._older_bytes = None
         self._with_transactions.clear()
         self._unsorted.clear()
 

@@ -306,6 +306,7 @@ class LogMachine(RuleBasedStateMachine):
         assert log.local.recovery_point <= log.log_end_offset
         assert log.local.log_end.segment_base_offset == log.local.segments.active.base_offset
         assert log.local.log_end.position == log.local.segments.active.size_bytes
+        assert log.local.segments.size_bytes == sum(each.size_bytes for each in log.local.segments)
 
     @invariant()
     @precondition(lambda self: hasattr(self, "log"))
