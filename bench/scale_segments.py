@@ -21,6 +21,7 @@ from bench.scale_logs import (
     write_segments,
 )
 from cluster.core.broker.maintenance import SEGMENTS_A_STEP
+from cluster.core.replica.truncation import SEGMENTS_A_STEP as SEGMENTS_A_CUT
 from storage.log import Isolation, PartitionLog
 from storage.segment import LogSegment
 
@@ -85,6 +86,28 @@ def truncate(size: int, root: Path) -> Once:
     return once
 
 
+def truncate_half(size: int, root: Path) -> Once:
+    """Truncate the newer half of the segments, in the parts that a follower cuts in one step each."""
+    directories = (root / f"t-{number}" for number in count())
+
+    def once() -> Sample:
+        directory = next(directories)
+        write_segments(directory, size)
+        log = open_log(directory, clean=True)
+
+        def step() -> bool:
+            # As a follower does: `Truncations.truncate_in_part`.
+            first = log.local.segments.last_base_offsets(SEGMENTS_A_CUT)[0]
+            log.truncate_to(max(size // 2, first), now_ms=FIRST_TIMESTAMP)
+            return log.log_end_offset > size // 2
+
+        sample = sliced(step)
+        log.close_handles()
+        return sample
+
+    return once
+
+
 def retention_of_nothing(size: int, root: Path) -> Once:
     return _on_a_log(lambda log, _: log.retention.delete_old(FIRST_TIMESTAMP))(size, root)
 
@@ -126,6 +149,14 @@ ROWS: Final = [
         sizes=SIZES,
         most=INDEPENDENT,
         prepare=truncate,
+    ),
+    Row(
+        name="truncate-half",
+        what="a truncation of half of n segments",
+        sizes=SIZES,
+        most=LINEAR,
+        prepare=truncate_half,
+        rounds=3,
     ),
     Row(
         name="retention-of-nothing",

@@ -14,6 +14,9 @@ from cluster.core.replica.logs import LogKeeper
 from cluster.core.replica.replica import Replica
 from storage.log import PartitionLog
 
+# Each deleted segment waits for the disk, one after the other; a step deletes so many.
+SEGMENTS_A_STEP = 16
+
 
 class TruncationStrategy(Protocol):
     """The way in which a follower finds the offset from which its log differs from the leader's."""
@@ -81,7 +84,18 @@ class Truncations:
     def on_diverging(self, now_ms: int, replica: Replica, diverging: EpochEnd) -> None:
         """Truncates to where the logs may agree; the next fetch finds out whether they do. Raises StorageError."""
         assert replica.leader is None, replica.name
-        self.truncate(now_ms, replica, self.strategy.truncation_point(replica.log, diverging))
+        self.truncate_in_part(now_ms, replica, self.strategy.truncation_point(replica.log, diverging))
+
+    def truncate_in_part(self, now_ms: int, replica: Replica, to_offset: int) -> None:
+        """Cuts to `to_offset` or, where that would delete many segments, to an offset above it. Raises StorageError.
+
+        Only for an answer to a fetch: what is left differs from the leader's log as before, so the answer to the next
+        fetch asks for the rest.
+        """
+        segments = replica.log.local.segments
+        if len(segments) > SEGMENTS_A_STEP:
+            to_offset = max(to_offset, segments.last_base_offsets(SEGMENTS_A_STEP)[0])
+        self.truncate(now_ms, replica, to_offset)
 
     def truncate(self, now_ms: int, replica: Replica, to_offset: int) -> None:
         """Cuts to `to_offset`, also below the follower's own high watermark (EPC-7); the log enforces EPC-8.

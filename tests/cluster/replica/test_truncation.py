@@ -6,8 +6,9 @@ Its log is written as epochs and sizes; the leader's answers come by hand.
 from __future__ import annotations
 
 from cluster.core.effects import Send
+from cluster.core.errors import ErrorCode
 from cluster.core.messages import NO_EPOCH, FetchRequest
-from cluster.core.replica.truncation import InFetchTruncation
+from cluster.core.replica.truncation import SEGMENTS_A_STEP, InFetchTruncation
 from tests.cluster.replica.setup import Setup, asked_of, diverging, observed, only_sent, stamped
 
 
@@ -38,6 +39,37 @@ def test_epc2_a_known_epoch_is_cut_to_the_lower_of_both_ends() -> None:
     # The leader has more of epoch 1 than we have.
     setup.answer_fetch(send, diverging=diverging(1, 8))
     assert setup.end == 5
+
+
+def with_many_segments(segments: int) -> tuple[Setup, Send]:
+    """Return a follower with a segment for each of its records, all of epoch 2, and a fetch in flight."""
+    setup, send = following()
+    for offset in range(segments):
+        send = only_sent(setup.answer_fetch(send, records=stamped(offset, 2, b"x")), FetchRequest)
+        if offset < segments - 1:
+            setup.replica.log.flushes.roll(now_ms=0)
+    assert len(setup.replica.log.local.segments) == segments
+    return setup, send
+
+
+def test_epc2_a_cut_through_many_segments_takes_several_rounds() -> None:
+    setup, send = with_many_segments(2 * SEGMENTS_A_STEP + 3)
+    ends = []
+    for _ in range(3):
+        send = only_sent(setup.answer_fetch(send, diverging=diverging(2, 1)), FetchRequest)
+        # What is left differs too, and is asked for.
+        assert (asked_of(send).fetch_offset, asked_of(send).last_fetched_epoch) == (setup.end, 2)
+        ends.append(setup.end)
+    # The segment at the cut stays, empty, and is the first of the next round.
+    assert ends == [SEGMENTS_A_STEP + 3, 4, 1]
+
+
+def test_fet11_a_follower_far_above_the_leaders_end_is_cut_in_several_rounds() -> None:
+    setup, send = with_many_segments(SEGMENTS_A_STEP + 9)
+    for expected in (9, 2):
+        fields = {"error": ErrorCode.OFFSET_OUT_OF_RANGE, "log_end_offset": 2}
+        send = only_sent(setup.answer_fetch(send, **fields), FetchRequest)
+        assert (setup.end, asked_of(send).fetch_offset) == (expected, expected)
 
 
 def test_epc2_an_unknown_epoch_is_cut_to_the_end_of_our_next_lower_one() -> None:
