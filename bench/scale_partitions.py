@@ -11,7 +11,6 @@ from typing import Final
 
 from bench.growth import INDEPENDENT, LINEAR, Once, Row, Sample, at_end, cpu, sliced, steps
 from bench.scale_logs import CONFIG, FIRST_TIMESTAMP, one_record, write_segments
-from cluster.core.broker.maintenance import LOGS_A_STEP
 from storage.directory.manager import LogManager
 from storage.disk.os_filesystem import OsFileSystem
 from storage.draws import Draws
@@ -160,6 +159,9 @@ def append_after_truncations(size: int, root: Path) -> Once:
 
 def retention(size: int, root: Path) -> Once:
     """Pass over all partitions, none of which has anything to delete, in slices as a node does."""
+    # Revisions on which the other rows are measured too do not have it.
+    from cluster.core.broker.maintenance import LOGS_A_STEP
+
     logs = _with_partitions(size, root)
 
     def once() -> Sample:

@@ -20,8 +20,6 @@ from bench.scale_logs import (
     open_log,
     write_segments,
 )
-from cluster.core.broker.maintenance import SEGMENTS_A_STEP
-from cluster.core.replica.truncation import SEGMENTS_A_STEP as SEGMENTS_A_CUT
 from storage.log import Isolation, PartitionLog
 from storage.segment import LogSegment
 
@@ -88,6 +86,9 @@ def truncate(size: int, root: Path) -> Once:
 
 def truncate_half(size: int, root: Path) -> Once:
     """Truncate the newer half of the segments, in the parts that a follower cuts in one step each."""
+    # Revisions on which the other rows are measured too do not have it.
+    from cluster.core.replica.truncation import SEGMENTS_A_STEP
+
     directories = (root / f"t-{number}" for number in count())
 
     def once() -> Sample:
@@ -97,7 +98,7 @@ def truncate_half(size: int, root: Path) -> Once:
 
         def step() -> bool:
             # As a follower does: `Truncations.truncate_in_part`.
-            first = log.local.segments.last_base_offsets(SEGMENTS_A_CUT)[0]
+            first = log.local.segments.last_base_offsets(SEGMENTS_A_STEP)[0]
             log.truncate_to(max(size // 2, first), now_ms=FIRST_TIMESTAMP)
             return log.log_end_offset > size // 2
 
@@ -114,6 +115,9 @@ def retention_of_nothing(size: int, root: Path) -> Once:
 
 def retention(size: int, root: Path) -> Once:
     """Delete the older half of the segments, by size."""
+    # Revisions on which the other rows are measured too do not have it.
+    from cluster.core.broker.maintenance import SEGMENTS_A_STEP
+
     directories = (root / f"t-{number}" for number in count())
 
     def once() -> Sample:

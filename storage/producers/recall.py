@@ -53,7 +53,12 @@ def recall_batches(producers: ProducerStateManager, segments: LogSegments, *, lo
 
 
 def _is_incomplete(entry: ProducerStateEntry) -> bool:
-    return 0 < len(entry.batches) + len(entry.recalled) < BATCHES_KEPT and entry.first_sequence > 0
+    batches, recalled = entry.batches, entry.recalled
+    if not batches or len(batches) + len(recalled) >= BATCHES_KEPT:
+        return False
+    # Read directly: a start asks this of every producer.
+    last_sequence, _, delta, _ = (recalled or batches)[0]
+    return subtract_from_sequence(last_sequence, delta) > 0
 
 
 def _is_of(entry: ProducerStateEntry, batch: RecordBatch) -> bool:
