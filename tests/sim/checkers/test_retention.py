@@ -129,14 +129,14 @@ def test_fet11_a_follower_behind_the_leaders_log_start_begins_again_there() -> N
 
 
 def _too_early(original: Callable[..., Any]) -> Callable[..., Any]:
-    def delete_expired(self: object, now_ms: int) -> Any:
-        return original(self, now_ms + 600)
+    def delete_expired(self: object, now_ms: int, at_most: int) -> Any:
+        return original(self, now_ms + 600, at_most)
 
     return delete_expired
 
 
 def _above_high_watermark(original: Callable[..., Any]) -> Callable[..., Any]:
-    def deletable(self: Any, is_deletable: Callable[..., bool]) -> Any:
+    def deletable(self: Any, is_deletable: Callable[..., bool], at_most: int | None = None) -> Any:
         segments = list(self._local.segments)
         return segments[:-1] if len(segments) > 1 and is_deletable(segments[0], segments[1]) else []
 
