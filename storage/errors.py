@@ -52,6 +52,16 @@ class InvalidRecord(StorageError):
         self.record_errors = record_errors
 
 
+class UnpacksTooFar(InvalidRecord):
+    """Compressed records unpack to more than the caller's limit; nothing else is known to be wrong with them."""
+
+
+class ValidationTakesLong(StorageError):
+    """The checks of a produced set would take longer than a step may: not a flaw of the set, which must be checked in
+    slices.
+    """
+
+
 class InvalidTimestamp(InvalidRecord):
     """A record's timestamp is outside the limits of its topic. Kafka: InvalidTimestampException."""
 

@@ -9,7 +9,8 @@ from cluster.core.messages import EpochEnd, FetchPartitionResponse
 from cluster.core.replica.fetcher import Fetchers
 from cluster.core.replica.isr import PendingIsr
 from cluster.core.replica.leader import Leader
-from cluster.core.replica.leader_appends import LeaderAppends, Outcome, WaitingAppend
+from cluster.core.replica.leader_appends import LeaderAppends, WaitingAppend
+from cluster.core.replica.outcomes import Outcome
 from cluster.core.replica.replica import Replica
 from sim.bugs.planting import Bug, Make, Replacement
 from storage.log import PartitionLog

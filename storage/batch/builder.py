@@ -22,6 +22,7 @@ from storage.batch.format import (
     TimestampType,
 )
 from storage.batch.record import MAX_INT32, NO_SEQUENCE, NO_TIMESTAMP, Record, encode_record
+from storage.codec.buffer import Buffer
 from storage.codec.compression import Compression, compress
 from storage.codec.crc32c import crc32c, crc32c_from
 from storage.errors import InvalidRecord
@@ -217,25 +218,45 @@ class BatchBuilder:
         payload, fields = bytes(self._payload), self.fields
         if fields.compression is not Compression.NONE:
             payload = compress(fields.compression, payload, level=fields.compression_level)
-        log_append = fields.timestamp_type is TimestampType.LOG_APPEND
-        header = bytearray(HEADER_SIZE)
-        field_values = [
-            fields.base_offset,
-            HEADER_SIZE - LOG_OVERHEAD + len(payload),
-            fields.partition_leader_epoch,
-            CURRENT_MAGIC,
-            0,
-            fields.attributes,
-            self._last_offset - fields.base_offset,
-            self.base_timestamp,
-            fields.log_append_time_ms if log_append else self._max_timestamp,
-            fields.producer_id,
-            fields.producer_epoch,
-            fields.base_sequence,
-            self.record_count,
-        ]
-        HEADER.pack_into(header, 0, *field_values)
-        # In two steps, so that the payload is not copied.
-        field_values[4] = crc32c_from(crc32c(header[CRC_COVERS_FROM:]), payload)
-        HEADER.pack_into(header, 0, *field_values)
-        return bytes(header) + payload
+        return frame_batch(
+            fields,
+            payload,
+            last_offset_delta=self._last_offset - fields.base_offset,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self._max_timestamp,
+            record_count=self.record_count,
+        )
+
+
+def frame_batch(
+    fields: BatchFields,
+    payload: Buffer,
+    *,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    record_count: int,
+) -> bytes:
+    """Returns the batch of `payload`, its records as the codec of `fields` compresses them."""
+    log_append = fields.timestamp_type is TimestampType.LOG_APPEND
+    header = bytearray(HEADER_SIZE)
+    field_values = [
+        fields.base_offset,
+        HEADER_SIZE - LOG_OVERHEAD + len(payload),
+        fields.partition_leader_epoch,
+        CURRENT_MAGIC,
+        0,
+        fields.attributes,
+        last_offset_delta,
+        base_timestamp,
+        fields.log_append_time_ms if log_append else max_timestamp,
+        fields.producer_id,
+        fields.producer_epoch,
+        fields.base_sequence,
+        record_count,
+    ]
+    HEADER.pack_into(header, 0, *field_values)
+    # In two steps, so that the payload is not copied for it.
+    field_values[4] = crc32c_from(crc32c(header[CRC_COVERS_FROM:]), payload)
+    HEADER.pack_into(header, 0, *field_values)
+    return b"".join((header, payload))

@@ -7,7 +7,7 @@
 | walk over one record after the other | 13 us | 210 us |
 
 They accept the forms that nearly all batches have. Everything else, sound or broken, is left to `decode_records`: no
-other function decides what a broken record is.
+other function decides what a broken record is. A batch of very many headers is left to it too.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ __all__ = ["RecordScan", "RecordScanner", "skip_headers"]
 
 # With fewer records a run costs more than a walk.
 _SHORTEST_RUN: Final = 8
+# Twice the most headers of a batch, each of which costs as much as a record.
+_MOST_HEADERS: Final = 20_000
 
 
 @final
@@ -103,7 +105,7 @@ def _walk(payload: bytes | bytearray, position: int, first: int, record_count: i
     """Scan one record after the other, from record `first` on, which begins at byte `position`; keys and values are
     skipped. Numbers of one and two bytes are read without a call; in zig-zag an even number is twice its value.
     """
-    least, greatest, has_null_key = 0, 0, False
+    least, greatest, has_null_key, header_counts = 0, 0, False, 0
     # The timestamp delta of the previous record if it took one byte: most records repeat it.
     delta_byte = -1
     for index in range(first, record_count):
@@ -165,7 +167,14 @@ def _walk(payload: bytes | bytearray, position: int, first: int, record_count: i
             size, position = read_varint(payload, position)
             if size > 0:
                 position += size
-        position = skip_headers(payload, position, record_end) if payload[position] else position + 1
+        if byte := payload[position]:
+            # A count of one byte is twice the number.
+            header_counts += byte
+            if byte >= 0x80 or header_counts > _MOST_HEADERS:
+                return None
+            position = skip_headers(payload, position, record_end)
+        else:
+            position += 1
         if position != record_end:
             return None
     return RecordScan(least, greatest, has_null_key) if position == len(payload) else None

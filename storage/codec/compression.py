@@ -17,20 +17,21 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final
 
 from storage.codec import lz4_frame, zstd_stream
 from storage.codec.buffer import Buffer
-from storage.codec.lz4_frame import compress_lz4, decompress_lz4
-from storage.codec.snappy_java import compress_snappy, decompress_snappy
-from storage.codec.zstd_stream import compress_zstd, decompress_zstd
-from storage.errors import ConfigError, InvalidRecord, UnsupportedCompression
+from storage.codec.lz4_frame import compress_lz4, unpack_lz4
+from storage.codec.snappy_java import compress_snappy, unpack_snappy
+from storage.codec.zstd_stream import compress_zstd, unpack_zstd
+from storage.errors import ConfigError, InvalidRecord, UnpacksTooFar, UnsupportedCompression
 
 DECOMPRESSED_LIMIT_BYTES = 128 * 1024 * 1024
 """The most that one batch may decompress to. Kafka has no limit: a batch of 1 MiB can cost its reader 1 GiB."""
 
-_GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
+GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
 _GZIP_FLAGS_AT, _GZIP_RESERVED_FLAGS = 3, 0xE0
 # CRC-32 and length of the input, both modulo 2^32.
 _GZIP_TRAILER = struct.Struct("<II")
@@ -41,6 +42,8 @@ _GZIP_WINDOW_BITS = 31
 # A member is passed to zlib in pieces that double from the first size to the greatest.
 _FIRST_PIECE_BYTES: Final = 512
 _MOST_PIECE_BYTES: Final = 1 << 18
+# The most that one call of zlib unpacks.
+_UNPACKED_PIECE_BYTES: Final = 1 << 17
 
 
 class Compression(IntEnum):
@@ -130,20 +133,33 @@ def decompress(
     """Decompress the records of a batch of `magic`, to at most `limit_bytes`.
 
     Never holds more than one block of the codec above the limit: a batch of a few bytes may expand to gigabytes.
-    Raises InvalidRecord (damaged, or above the limit) and UnsupportedCompression (zstd before magic 2).
+    Raises InvalidRecord (damaged), its child UnpacksTooFar (above the limit) and UnsupportedCompression (zstd before
+    magic 2).
+    """
+    if codec is Compression.NONE:
+        return bytes(data)
+    return b"".join(unpack(codec, data, limit_bytes, magic=magic))
+
+
+def unpack(
+    codec: Compression, data: Buffer, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES, *, magic: int = 2
+) -> Iterator[Buffer]:
+    """Decompress piece by piece what `decompress` does at once; a piece is at most one block of the codec.
+
+    Raises what `decompress` raises, when the iteration reaches it; uncompressed data is one piece.
     """
     match codec:
         case Compression.NONE:
-            return bytes(data)
+            return iter((data,))
         case Compression.GZIP:
-            return _gunzip(data, limit_bytes)
+            return _unpack_gzip(data, limit_bytes)
         case Compression.SNAPPY:
-            return decompress_snappy(data, limit_bytes)
+            return unpack_snappy(data, limit_bytes)
         case Compression.LZ4:
-            return decompress_lz4(data, limit_bytes, magic=magic)
+            return unpack_lz4(data, limit_bytes, magic=magic)
         case Compression.ZSTD:
             _check_zstd_magic(magic)
-            return decompress_zstd(data, limit_bytes)
+            return unpack_zstd(data, limit_bytes)
 
 
 def _check_zstd_magic(magic: int) -> None:
@@ -151,35 +167,60 @@ def _check_zstd_magic(magic: int) -> None:
         raise UnsupportedCompression(f"compression codec zstd does not exist in magic {magic}")
 
 
+def gzip_deflater(level: int) -> zlib._Compress:
+    """Returns a deflater whose output belongs between `GZIP_HEADER` and `gzip_trailer`.
+
+    Not the gzip module: it writes another system byte, and flags that depend on the level.
+    """
+    return zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+
+
+def gzip_trailer(checksum: int, size_bytes: int) -> bytes:
+    """Returns the end of a member whose content has that CRC-32 and size."""
+    return _GZIP_TRAILER.pack(checksum, size_bytes & 0xFFFFFFFF)
+
+
 def _gzip(data: Buffer, level: int) -> bytes:
-    # Not the gzip module: it writes another system byte, and flags that depend on the level.
-    deflater = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    deflater = gzip_deflater(level)
     body = deflater.compress(data) + deflater.flush()
-    return _GZIP_HEADER + body + _GZIP_TRAILER.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)
+    return GZIP_HEADER + body + gzip_trailer(zlib.crc32(data), len(data))
 
 
-def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
-    """Decompress all members as the JDK does: after a member, bytes that do not begin another one are ignored."""
-    view, output, position = memoryview(data), bytearray(), 0
+def _unpack_gzip(data: Buffer, limit_bytes: int) -> Iterator[bytes]:
+    """Unpack all members as the JDK does: after a member, bytes that do not begin another one are ignored."""
+    view, position, room_bytes = memoryview(data), 0, limit_bytes
     while True:
         inflater, piece_bytes = zlib.decompressobj(_GZIP_WINDOW_BITS), _FIRST_PIECE_BYTES
-        piece: Buffer = view[position : position + piece_bytes]
-        if len(piece) > _GZIP_FLAGS_AT and piece[_GZIP_FLAGS_AT] & _GZIP_RESERVED_FLAGS:
-            # The JDK ignores these bits, and zlib refuses them.
-            piece = bytearray(piece)
-            piece[_GZIP_FLAGS_AT] &= ~_GZIP_RESERVED_FLAGS & 0xFF
+        piece, is_full = _first_gzip_piece(view, position), False
+        position += len(piece)
         while not inflater.eof:
-            if not piece:
+            # A full output may have more behind it, though all input is taken.
+            if not piece and not is_full:
                 raise InvalidRecord("the gzip stream ends early")
             try:
-                output += inflater.decompress(piece, limit_bytes + 1 - len(output))
+                output = inflater.decompress(piece, _UNPACKED_PIECE_BYTES)
             except zlib.error as error:
                 raise InvalidRecord(f"the gzip stream is damaged: {error}") from error
-            if len(output) > limit_bytes:
-                raise InvalidRecord(f"the gzip stream decompresses to more than {limit_bytes} bytes")
-            position, piece_bytes = position + len(piece), min(2 * piece_bytes, _MOST_PIECE_BYTES)
-            piece = view[position : position + piece_bytes]
+            room_bytes -= len(output)
+            if room_bytes < 0:
+                raise UnpacksTooFar(f"the gzip stream decompresses to more than {limit_bytes} bytes")
+            yield output
+            piece, is_full = inflater.unconsumed_tail, len(output) == _UNPACKED_PIECE_BYTES
+            if not piece and not is_full and not inflater.eof:
+                piece_bytes = min(2 * piece_bytes, _MOST_PIECE_BYTES)
+                piece = bytes(view[position : position + piece_bytes])
+                position += len(piece)
         # What follows a member is copied by zlib: with all of it at once, many small members would be quadratic.
         position -= len(inflater.unused_data)
-        if view[position : position + 3] != _GZIP_HEADER[:3]:
-            return bytes(output)
+        if view[position : position + 3] != GZIP_HEADER[:3]:
+            return
+
+
+def _first_gzip_piece(view: memoryview, position: int) -> bytes:
+    piece = bytes(view[position : position + _FIRST_PIECE_BYTES])
+    if len(piece) > _GZIP_FLAGS_AT and piece[_GZIP_FLAGS_AT] & _GZIP_RESERVED_FLAGS:
+        # The JDK ignores these bits, and zlib refuses them.
+        cleared = bytearray(piece)
+        cleared[_GZIP_FLAGS_AT] &= ~_GZIP_RESERVED_FLAGS & 0xFF
+        piece = bytes(cleared)
+    return piece

@@ -18,6 +18,7 @@ Kafka: Lz4BlockOutputStream, Lz4BlockInputStream.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import final
 
 import cramjam
@@ -25,7 +26,7 @@ import xxhash
 from lz4 import block as lz4_block
 
 from storage.codec.buffer import Buffer
-from storage.errors import InvalidRecord
+from storage.errors import InvalidRecord, UnpacksTooFar
 
 BLOCK_BYTES = 64 * 1024
 # Kafka's default, and the only level that uses the fast compressor.
@@ -37,7 +38,7 @@ _FLAGS = 0x60
 # Blocks of 64 KiB.
 _BLOCK_DESCRIPTOR = 0x40
 _HEADER_SIZE = 7
-_END_MARK = bytes(4)
+END_MARK = bytes(4)
 _UINT32 = struct.Struct("<I")
 _STORED = 0x80000000
 # The highest level of the library; Kafka's higher levels mean this one.
@@ -47,36 +48,38 @@ _HIGHEST_LEVEL = 12
 def compress_lz4(data: Buffer, *, magic: int, level: int = FAST_LEVEL) -> bytes:
     """Compress `data` into one frame for a batch of `magic`."""
     view = memoryview(data)
-    parts = [_header(has_broken_checksum=magic == 0)]
-    for start in range(0, len(view), BLOCK_BYTES):
-        plain = view[start : start + BLOCK_BYTES]
-        packed = _compress_block(plain, level)
-        if len(packed) < len(plain):
-            parts += (_UINT32.pack(len(packed)), packed)
-        else:
-            parts += (_UINT32.pack(len(plain) | _STORED), bytes(plain))
-    parts.append(_END_MARK)
-    return b"".join(parts)
+    blocks = [
+        lz4_block_of(view[start : start + BLOCK_BYTES], level) for start in range(0, len(view), BLOCK_BYTES)
+    ]
+    return b"".join((lz4_header(magic=magic), *blocks, END_MARK))
 
 
-def decompress_lz4(data: Buffer, limit_bytes: int, *, magic: int) -> bytes:
-    """Decompress one frame, holding at most one block above `limit_bytes` of output. Raises InvalidRecord.
+def lz4_block_of(plain: memoryview, level: int) -> bytes:
+    """Returns a block of a frame with its size, for at most BLOCK_BYTES."""
+    packed = _compress_block(plain, level)
+    if len(packed) < len(plain):
+        return _UINT32.pack(len(packed)) + packed
+    return _UINT32.pack(len(plain) | _STORED) + bytes(plain)
 
-    Bytes after the end mark are ignored, as in Kafka.
+
+def unpack_lz4(data: Buffer, limit_bytes: int, *, magic: int) -> Iterator[Buffer]:
+    """Unpack one frame, a block at a time. Bytes after the end mark are ignored, as in Kafka.
+
+    Raises InvalidRecord, and its child UnpacksTooFar with at most one block above `limit_bytes` of output.
     """
-    frame = _Frame(memoryview(data))
+    frame, room_bytes = _Frame(memoryview(data)), limit_bytes
     frame.read_header(checks=magic > 0)
-    output = bytearray()
     while (block := frame.next_block()) is not None:
-        output += block
-        if len(output) > limit_bytes:
-            raise InvalidRecord(f"the lz4 frame decompresses to more than {limit_bytes} bytes")
-    return bytes(output)
+        room_bytes -= len(block)
+        if room_bytes < 0:
+            raise UnpacksTooFar(f"the lz4 frame decompresses to more than {limit_bytes} bytes")
+        yield block
 
 
-def _header(*, has_broken_checksum: bool) -> bytes:
+def lz4_header(*, magic: int) -> bytes:
+    """Returns the header of a frame for a batch of `magic`: that of magic 0 has the checksum of old clients."""
     header = _MAGIC + bytes((_FLAGS, _BLOCK_DESCRIPTOR))
-    return header + bytes((_header_checksum(header if has_broken_checksum else header[len(_MAGIC) :]),))
+    return header + bytes((_header_checksum(header if magic == 0 else header[len(_MAGIC) :]),))
 
 
 def _header_checksum(covered: Buffer) -> int:

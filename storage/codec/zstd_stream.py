@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import zstandard
 
 from storage.codec.buffer import Buffer
-from storage.errors import InvalidRecord
+from storage.errors import InvalidRecord, UnpacksTooFar
 
 DEFAULT_LEVEL = 3
 
@@ -37,25 +37,26 @@ def compress_zstd(data: Buffer, *, level: int = DEFAULT_LEVEL) -> bytes:
     return first + flushed + stream.flush()
 
 
-def decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
-    """Decompress all frames, one after the other; empty input has empty output. Raises InvalidRecord.
+def unpack_zstd(data: Buffer, limit_bytes: int) -> Iterator[bytes]:
+    """Unpack all frames, one after the other, a block at a time; empty input has empty output.
 
-    Holds at most one block above `limit_bytes` of output.
+    Raises InvalidRecord, and its child UnpacksTooFar with at most one block above `limit_bytes` of output.
     """
-    view, output, position = memoryview(data), bytearray(), 0
+    view, position, room_bytes = memoryview(data), 0, limit_bytes
     try:
         while position < len(view):
             stream = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj()
             for end in _piece_ends(view, position):
-                output += stream.decompress(view[position:end])
-                if len(output) > limit_bytes:
-                    raise InvalidRecord(f"the zstd stream decompresses to more than {limit_bytes} bytes")
+                block = stream.decompress(view[position:end])
+                room_bytes -= len(block)
+                if room_bytes < 0:
+                    raise UnpacksTooFar(f"the zstd stream decompresses to more than {limit_bytes} bytes")
+                yield block
                 position = end
             if not stream.eof:
                 raise InvalidRecord("the zstd stream ends early")
     except zstandard.ZstdError as error:
         raise InvalidRecord(f"the zstd stream is damaged: {error}") from error
-    return bytes(output)
 
 
 def _piece_ends(view: memoryview, position: int) -> Iterator[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, final
 
-from storage.batch import RecordBatch, iterate_batches
+from storage.batch import CURRENT_MAGIC, RecordBatch, is_one_batch, iterate_batches
 from storage.codec.buffer import Buffer
 from storage.config import INT_MAX, LONG_MAX, LogConfig
 from storage.errors import (
@@ -19,6 +19,7 @@ from storage.errors import (
     RecordBatchTooLarge,
     StorageError,
     UnexpectedAppendOffset,
+    ValidationTakesLong,
 )
 from storage.leader_epochs import LeaderEpochCache
 from storage.log.append_info import AppendInfo
@@ -33,9 +34,11 @@ from storage.segment import LogSegment
 from storage.segment.place import LogOffsetMetadata
 from storage.validation.analysis import analyze, check_in_order, check_produced, largest_batch_bytes
 from storage.validation.batch import validate_and_assign
-from storage.validation.checked import CheckedSet, EpochStart, NumberedSet
+from storage.validation.checked import CheckedSet, EpochStart, NumberedSet, renumbered
 from storage.validation.plain import PlainBatches
 from storage.validation.rules import ValidationRules, check_batch_size
+from storage.validation.sliced import SlicedValidation
+from storage.validation.work import STEP_REBUILT_BYTES, StepWork
 
 # Module names, because looking up a member of an enumeration takes as long as a short call.
 _CLIENT: Final = AppendOrigin.CLIENT
@@ -91,6 +94,7 @@ class Appends:
         now_ms: int,
         origin: AppendOrigin = _CLIENT,
         guard: VerificationGuard | None = None,
+        work: StepWork | None = None,
     ) -> AppendInfo:
         """Number the records from the log end on, stamp them with the leader epoch, and write them.
 
@@ -100,6 +104,10 @@ class Appends:
         OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState, TransactionCoordinatorFenced,
         UnsupportedCompression, OffsetsExhausted; nothing is written then. Raises StorageError when the disk fails:
         the log is offline then, and some of the bytes may be written.
+
+        With `work`, what is left to this step, a client's set whose checks would take longer raises
+        ValidationTakesLong, and nothing has changed: `validation` checks it in slices, and `validated_as_leader`
+        appends it then.
         """
         if self._online.reason is not None:
             self._online.check()
@@ -109,13 +117,46 @@ class Appends:
             plain = self._plain.check(records, self._local.log_end_offset, leader_epoch, now_ms)
             if plain is not None:
                 return self._write(plain, now_ms, origin, guard)
-        checked = self._validate(records, leader_epoch, now_ms, origin)
+        try:
+            checked = self._validate(records, leader_epoch, now_ms, origin, work or StepWork())
+        except ValidationTakesLong:
+            if work is not None:
+                raise
+            validation = self.validation(records, now_ms)
+            validation.run()
+            return self.validated_as_leader(validation, leader_epoch=leader_epoch, now_ms=now_ms, guard=guard)
         return self._nothing() if checked is None else self._write(checked, now_ms, origin, guard)
 
+    def validation(self, records: Buffer, now_ms: int) -> SlicedValidation:
+        """Returns the checks of a client's set by the rules of this topic; they touch nothing of the log."""
+        return SlicedValidation(records, self._rules, now_ms)
+
+    def validated_as_leader(
+        self,
+        validation: SlicedValidation,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        guard: VerificationGuard | None = None,
+    ) -> AppendInfo:
+        """Number, stamp and write a set whose checks have ended. Raises what `as_leader` raises after its checks."""
+        assert validation.is_done, "the checks have not ended"
+        self._online.check()
+        if validation.result is None:
+            return self._nothing()
+        checked = renumbered(validation.result, self._local.log_end_offset, leader_epoch)
+        return self._write(checked, now_ms, _CLIENT, guard)
+
     def _validate(
-        self, records: Buffer, leader_epoch: int, now_ms: int, origin: AppendOrigin
+        self, records: Buffer, leader_epoch: int, now_ms: int, origin: AppendOrigin, work: StepWork
     ) -> CheckedSet | None:
-        """Check and stamp any set by the rules AP2 to AP8. Returns None for a set without a batch."""
+        """Check and stamp any set by the rules AP2 to AP8. Returns None for a set without a batch.
+
+        Raises ValidationTakesLong for a client's set that is to be checked in slices.
+        """
+        is_in_slices = origin is _CLIENT and self._rules.target_magic == CURRENT_MAGIC
+        if is_in_slices and len(records) > STEP_REBUILT_BYTES and not is_one_batch(records):
+            raise ValidationTakesLong(f"a set of {len(records)} bytes that is not one batch")
         batches = check_produced(records, self._rules, is_client=origin is _CLIENT)
         if not batches:
             return None
@@ -127,6 +168,7 @@ class Appends:
             now_ms=now_ms,
             origin=origin,
             only=batches[0] if batches[0].size_bytes == len(records) else None,
+            work=work if is_in_slices else None,
         )
 
     def as_follower(

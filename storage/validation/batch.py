@@ -25,13 +25,20 @@ from storage.batch import (
 )
 from storage.batch.scan import RecordScan, RecordScanner
 from storage.codec.buffer import Buffer
-from storage.codec.compression import Compression, decompress
-from storage.errors import InvalidRecord
+from storage.codec.compression import DECOMPRESSED_LIMIT_BYTES, Compression, decompress
+from storage.errors import InvalidRecord, UnpacksTooFar, ValidationTakesLong
 from storage.producers.entry import AppendOrigin
 from storage.validation.checked import CheckedSet, stamped_set
 from storage.validation.rebuild import build_and_assign
 from storage.validation.rules import NO_LIMIT, Assignment, RecordChecks, ValidationRules, check_batch
 from storage.validation.sets import SetValidation
+from storage.validation.work import (
+    STEP_DECODED_BYTES,
+    STEP_REBUILT_BYTES,
+    STEP_RECORDS,
+    STEP_SCANNED_BYTES,
+    StepWork,
+)
 
 __all__ = ["CheckedSet", "ValidationRules", "validate_and_assign"]
 
@@ -45,6 +52,7 @@ def validate_and_assign(
     now_ms: int,
     origin: AppendOrigin = AppendOrigin.CLIENT,
     only: RecordBatch | None = None,
+    work: StepWork | None = None,
 ) -> CheckedSet:
     """Check the set in `records`, whose checksums are right, and assign offsets from `base_offset` on.
 
@@ -52,10 +60,22 @@ def validate_and_assign(
     if the caller has read its header already. A bytearray is changed in place, even when an error is raised; other
     buffers are copied first. An incomplete batch at the end is dropped. Raises InvalidRecord or its child
     InvalidTimestamp with every record's error in `record_errors`, CorruptBatch, UnsupportedForMessageFormat,
-    UnsupportedCompression.
+    UnsupportedCompression. With `work` a set whose checks take longer than the bounds of `work.py` raises
+    ValidationTakesLong, and nothing of it has changed.
     """
     buffer = records if isinstance(records, bytearray) else bytearray(records)
-    assignment = Assignment(base_offset, leader_epoch, now_ms, origin)
+    assignment = Assignment(base_offset, leader_epoch, now_ms, origin, work)
+    batches, source = batches_of(buffer, only)
+    if batches[0].magic == CURRENT_MAGIC == rules.target_magic:
+        return BatchValidation(buffer, batches[0], rules, assignment).run(source)
+    return SetValidation(buffer, batches, rules, assignment).run(source)
+
+
+def batches_of(buffer: bytearray, only: RecordBatch | None = None) -> tuple[list[RecordBatch], Compression]:
+    """Returns the batches of a set as views of `buffer`, and their codec; cuts off an incomplete batch at the end.
+
+    Raises InvalidRecord, UnsupportedCompression.
+    """
     if only is not None and only.magic == CURRENT_MAGIC:
         batches = [only]
     elif is_one_batch(buffer):
@@ -66,9 +86,7 @@ def validate_and_assign(
     source = batches[0].compression
     if len(batches) > 1:
         source = _source_codec(batches)
-    if batches[0].magic == CURRENT_MAGIC == rules.target_magic:
-        return _BatchValidation(buffer, batches[0], rules, assignment).run(source)
-    return SetValidation(buffer, batches, rules, assignment).run(source)
+    return batches, source
 
 
 def _batches(buffer: bytearray) -> list[RecordBatch]:
@@ -98,17 +116,22 @@ def _source_codec(batches: list[RecordBatch]) -> Compression:
 
 
 @final
-class _BatchValidation:
+class BatchValidation:
     """One batch of magic 2, for a topic of magic 2, on its way through the checks."""
 
-    __slots__ = ("assignment", "batch", "buffer", "rules")
+    __slots__ = ("_unpacked_bytes", "assignment", "batch", "buffer", "rules")
 
     def __init__(
         self, buffer: bytearray, batch: RecordBatch, rules: ValidationRules, assignment: Assignment
     ) -> None:
         self.buffer, self.batch, self.rules, self.assignment = buffer, batch, rules, assignment
+        self._unpacked_bytes = 0
 
     def run(self, source: Compression) -> CheckedSet:
+        """Check the batch, whose codec is `source`, and stamp it or build it again.
+
+        Raises what `validate_and_assign` raises.
+        """
         batch, rules = self.batch, self.rules
         target = rules.target_for(source)
         check_batch(batch, rules, self.assignment.origin)
@@ -116,22 +139,44 @@ class _BatchValidation:
         stays = source is target or (batch.is_control and source is Compression.NONE)
         target = source if stays else target
         stays = stays and batch.record_count == batch.last_offset_delta + 1
-        scan = self._scan(source) if stays else None
-        if scan is not None and not self._may_break_a_rule(scan):
-            return self._finish_in_place(self._max_timestamp(scan), target)
+        is_one_step = self.assignment.work is not None
+        scan = self._scan(source) if stays or is_one_step else None
+        if stays and scan is not None and not self._may_break_a_rule(scan):
+            return self.finish_in_place(self._max_timestamp(scan), target)
+        if is_one_step:
+            self._check_is_small(scan)
         # Raises where the structure is broken.
         is_dense, greatest = self._check_records()
         # Another codec, or gaps in the offsets (LV23, LV25).
         if not stays or not is_dense:
             return build_and_assign(batch.records(), batch, rules, target, self.assignment)
-        return self._finish_in_place(greatest, target)
+        return self.finish_in_place(greatest, target)
 
     def _scan(self, source: Compression) -> RecordScan | None:
-        count = self.batch.record_count
+        count, work = self.batch.record_count, self.assignment.work
+        if work is not None and count > STEP_RECORDS:
+            raise ValidationTakesLong(f"a batch of {count} records")
         if source is Compression.NONE:
+            self._unpacked_bytes = len(self.buffer)
             return RecordScanner(HEADER_SIZE).scan(self.buffer, count)
+        limit_bytes = DECOMPRESSED_LIMIT_BYTES if work is None else STEP_SCANNED_BYTES
         with memoryview(self.buffer) as view, view[HEADER_SIZE:] as compressed:
-            return RecordScanner(0).scan(decompress(source, compressed) if count > 0 else b"", count)
+            try:
+                payload = decompress(source, compressed, limit_bytes) if count > 0 else b""
+            except UnpacksTooFar as error:
+                if work is not None:
+                    raise ValidationTakesLong(f"a batch of more than {limit_bytes} bytes") from error
+                raise
+        self._unpacked_bytes = len(payload)
+        if work is not None:
+            work.unpacked(len(payload))
+        return RecordScanner(0).scan(payload, count)
+
+    def _check_is_small(self, scan: RecordScan | None) -> None:
+        """Raise ValidationTakesLong if it would take too long to decode the records and to build the batch again."""
+        most_bytes = STEP_DECODED_BYTES if scan is None else STEP_REBUILT_BYTES
+        if self._unpacked_bytes > most_bytes:
+            raise ValidationTakesLong(f"records of {self._unpacked_bytes} bytes to decode")
 
     def _max_timestamp(self, scan: RecordScan) -> int:
         batch = self.batch
@@ -173,7 +218,7 @@ class _BatchValidation:
         checks.finish()
         return is_dense, greatest
 
-    def _finish_in_place(self, max_timestamp: int, target: Compression) -> CheckedSet:
+    def finish_in_place(self, max_timestamp: int, target: Compression) -> CheckedSet:
         """Stamp offsets, leader epoch and timestamps into the header (LV10 to LV14, LV24).
 
         The last offset delta in the header and the bytes of the payload stay. Raises InvalidRecord for no records.

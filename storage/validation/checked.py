@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, final
 
-from storage.batch import RecordBatch
+from storage.batch import RecordBatch, stamp
 from storage.batch.columns import BatchColumns
 from storage.batch.record import NO_TIMESTAMP
 from storage.codec.buffer import Buffer
@@ -144,4 +144,22 @@ def stamped_set(
         leader_epoch,
         (RecordBatch(records, 0, len(records)),) if has_producer_id else (),
         log_append_time_ms,
+    )
+
+
+def renumbered(checked: CheckedSet, base_offset: int, leader_epoch: int) -> CheckedSet:
+    """The one batch of a set that was checked with offsets from 0 on, stamped in place with its real ones."""
+    assert checked.first_offset == 0, checked.first_offset
+    assert isinstance(checked.records, bytearray), type(checked.records)
+    stamp(checked.records, 0, base_offset=base_offset, partition_leader_epoch=leader_epoch)
+    offset_of_max = checked.offset_of_max_timestamp
+    return stamped_set(
+        checked.records,
+        first_offset=base_offset,
+        last_offset=base_offset + checked.last_offset,
+        max_timestamp=checked.max_timestamp,
+        offset_of_max_timestamp=offset_of_max if offset_of_max == NO_OFFSET else base_offset + offset_of_max,
+        leader_epoch=leader_epoch,
+        log_append_time_ms=checked.log_append_time_ms,
+        has_producer_id=bool(checked.producer_batches),
     )

@@ -20,6 +20,7 @@ from storage.codec.compression import Compression
 from storage.codec.crc32c import crc32c
 from storage.validation.checked import CheckedSet
 from storage.validation.rules import ValidationRules
+from storage.validation.work import STEP_RECORDS
 
 # Base offset, size field, magic, CRC, attributes, last offset delta, base timestamp, max timestamp, producer id, base
 # sequence, record count.
@@ -75,7 +76,7 @@ class PlainBatches:
             or size_field != size_bytes - LOG_OVERHEAD
             or attributes
             or produced
-            or count <= 0
+            or not 0 < count <= STEP_RECORDS
             or count != last_delta + 1
             or (producer_id >= 0 and sequence < 0)
             or crc32c(records[CRC_COVERS_FROM:] if is_short else memoryview(records)[CRC_COVERS_FROM:]) != crc

@@ -19,6 +19,7 @@ from storage.batch import (
     TimestampType,
     build_batch,
 )
+from storage.batch.builder import BatchFields
 from storage.batch.legacy.builder import build_message_set
 from storage.errors import InvalidRecord
 from storage.validation.checked import CheckedSet, stamped_set
@@ -104,9 +105,29 @@ def _build_batch(
     target: Compression,
     assignment: Assignment,
 ) -> bytes:
-    _check_producer_fields(first)
+    fields = batch_fields(first, rules, target, assignment)
     return build_batch(
         records,
+        base_offset=fields.base_offset,
+        compression=fields.compression,
+        compression_level=fields.compression_level,
+        timestamp_type=fields.timestamp_type,
+        producer_id=fields.producer_id,
+        producer_epoch=fields.producer_epoch,
+        base_sequence=fields.base_sequence,
+        partition_leader_epoch=fields.partition_leader_epoch,
+        is_transactional=fields.is_transactional,
+        is_control=fields.is_control,
+        log_append_time_ms=fields.log_append_time_ms,
+    )
+
+
+def batch_fields(
+    first: RecordBatch, rules: ValidationRules, target: Compression, assignment: Assignment
+) -> BatchFields:
+    """The header of a batch that is built again. Raises InvalidRecord for impossible producer fields."""
+    _check_producer_fields(first)
+    return BatchFields(
         base_offset=assignment.base_offset,
         compression=target,
         compression_level=rules.target_level,

@@ -16,6 +16,7 @@ from storage.errors import (
     UnsupportedForMessageFormat,
 )
 from storage.producers.entry import AppendOrigin
+from storage.validation.work import StepWork
 
 NO_LIMIT = (1 << 63) - 1
 _ERRORS_SHOWN = 3
@@ -83,12 +84,16 @@ _TARGET_CODECS: dict[str, Compression | None] = {
 
 
 class Assignment(NamedTuple):
-    """What the leader assigns to the records that it accepts."""
+    """What the leader assigns to the records that it accepts.
+
+    With `work`, what is left to this step, checks that would take longer raise ValidationTakesLong.
+    """
 
     base_offset: int
     leader_epoch: int
     now_ms: int
     origin: AppendOrigin
+    work: StepWork | None = None
 
 
 def check_batch_size(size_bytes: int, rules: ValidationRules) -> None:

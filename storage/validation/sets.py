@@ -10,10 +10,11 @@ from typing import final
 
 from storage.batch import CURRENT_MAGIC, NO_TIMESTAMP, Compression, Record, RecordBatch
 from storage.batch.legacy.messages import LegacyMessage, read_messages, set_offset, set_timestamp
-from storage.errors import CorruptBatch, InvalidRecord
+from storage.errors import CorruptBatch, InvalidRecord, UnpacksTooFar, ValidationTakesLong
 from storage.validation.checked import CheckedSet, stamped_set
 from storage.validation.rebuild import build_and_assign
 from storage.validation.rules import Assignment, RecordChecks, ValidationRules, check_batch
+from storage.validation.work import STEP_REBUILT_BYTES
 
 
 @final
@@ -59,6 +60,16 @@ class SetValidation:
 
     def _checked(self, batch: RecordBatch) -> list[Record]:
         """The batch's records. Raises InvalidRecord, InvalidTimestamp, CorruptBatch, UnsupportedForMessageFormat."""
+        checks = self.begin(batch)
+        records = []
+        for record in self.records_of(batch, checks):
+            checks.check(record.key, record.timestamp)
+            records.append(record)
+        checks.finish()
+        return records
+
+    def begin(self, batch: RecordBatch) -> RecordChecks:
+        """Check the header of the next batch. Returns the checks of its records."""
         first = self._batches[0]
         # All batches of a set have one magic (LV4).
         if batch.magic != first.magic:
@@ -66,21 +77,15 @@ class SetValidation:
                 f"the set mixes a batch of magic {batch.magic} with batches of magic {first.magic}"
             )
         check_batch(batch, self._rules, self._assignment.origin)
-        checks = RecordChecks(batch, self._rules, self._assignment.now_ms)
-        records = []
-        for record in self._records(batch, checks):
-            checks.check(record.key, record.timestamp)
-            records.append(record)
-        checks.finish()
-        return records
+        return RecordChecks(batch, self._rules, self._assignment.now_ms)
 
-    def _records(self, batch: RecordBatch, checks: RecordChecks) -> Iterator[Record]:
+    def records_of(self, batch: RecordBatch, checks: RecordChecks) -> Iterator[Record]:
         """The records that can be read; the others are refused in `checks`."""
         if batch.magic >= CURRENT_MAGIC:
             yield from batch.records()
             return
         is_wrapper = batch.compression is not Compression.NONE
-        for message in read_messages(batch.tobytes(), batch.position):
+        for message in self._messages(batch):
             if message.magic != batch.magic:
                 checks.refuse(
                     f"record {checks.count} has magic {message.magic} in a batch of magic {batch.magic}"
@@ -89,6 +94,14 @@ class SetValidation:
             if is_wrapper:
                 _check_inner(message, batch)
             yield message.record()
+
+    def _messages(self, batch: RecordBatch) -> Iterator[LegacyMessage]:
+        if self._assignment.work is None:
+            return read_messages(batch.tobytes(), batch.position)
+        try:
+            return read_messages(batch.tobytes(), batch.position, STEP_REBUILT_BYTES)
+        except UnpacksTooFar as error:
+            raise ValidationTakesLong(f"a batch of more than {STEP_REBUILT_BYTES} bytes") from error
 
     def _assign_loose(self) -> CheckedSet:
         """Stamp uncompressed messages of magic 0 and 1 in place: each gets the next offset (LV10 to LV14)."""

@@ -8,8 +8,8 @@ Kafka: ReplicaManager.appendRecords, DelayedProduce.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 from cluster.core import fencing
@@ -20,47 +20,24 @@ from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.flushes import Flushes
 from cluster.core.replica.isr import committed_isr, maximal_isr
 from cluster.core.replica.leader import Leader, promises_flush
+from cluster.core.replica.outcomes import Appended, NotCommitted, OnDone, Outcome
 from cluster.core.replica.purgatory import Purgatory
 from cluster.core.replica.replica import Replica
+from cluster.core.replica.sliced_appends import SlicedAppend, SlicedAppends
+from storage.batch.format import HEADER_SIZE
 from storage.config import LONG_MAX
-from storage.errors import StorageError
+from storage.errors import StorageError, ValidationTakesLong
 from storage.log import AppendInfo
+from storage.validation.sliced import SlicedValidation
+from storage.validation.work import APPEND_WORK, STEP_RECORDS, StepWork
 from storage.values import quickly_made
 
 EXPIRY_TIMER = "produce.expiry"
+# Where a batch of magic 2 says how many records it has.
+RECORD_COUNT = slice(HEADER_SIZE - 4, HEADER_SIZE)
 ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
 # The most rounds of callbacks at the end of a broker; each round calls what the one before it has appended.
 MAX_LAST_ROUNDS = 1_000
-
-
-@quickly_made
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Appended:
-    """Records that are in the log of the leader, at offsets `base_offset` to `last_offset`, both inclusive."""
-
-    topic_partition: TopicPartition
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    leader_id: int
-    leader_epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotCommitted:
-    """The reason why records are not known to be as safe as was asked."""
-
-    topic_partition: TopicPartition
-    error: ErrorCode
-    detail: str
-    # Whether the records may be in the log all the same, where they may stay or be lost; else nothing was appended.
-    is_in_doubt: bool
-
-
-Outcome = Appended | NotCommitted
-# Takes `now_ms` and the outcome.
-OnDone = Callable[[int, Outcome], None]
 
 
 @quickly_made
@@ -99,6 +76,9 @@ class LeaderAppends:
         # What is called at the end of this step, with what.
         self.done: deque[tuple[OnDone, Outcome]] = deque()
         self._is_stopped = False
+        # Whoever ends a step renews it for the next one.
+        self.work = StepWork()
+        self._sliced = SlicedAppends(context.outbox, self._begin, self._finish)
 
     def append(
         self,
@@ -118,6 +98,46 @@ class LeaderAppends:
         `topic_id`, where these are given. Returns the number of what waits now, None if the outcome is known. The
         caller limits how many wait. Raises StorageError if the disk under the last log directory fails.
         """
+        work = self.work
+        # What comes for a partition stays in order.
+        if work.left > 0 and topic_partition not in self._sliced.queues:
+            work.left -= APPEND_WORK + min(int.from_bytes(records[RECORD_COUNT]), STEP_RECORDS)
+            try:
+                return self._attempt(
+                    now_ms, topic_partition, records, on_done, timeout_ms, acks, topic_id, leader_epoch, None
+                )
+            except ValidationTakesLong:
+                pass
+        return self._sliced.add(
+            now_ms,
+            SlicedAppend(
+                topic_partition,
+                records,
+                arrived_ms=now_ms,
+                deadline_ms=now_ms + max(0, timeout_ms),
+                acks=acks,
+                topic_id=topic_id,
+                leader_epoch=leader_epoch,
+                on_done=on_done,
+            ),
+        )
+
+    def _attempt(
+        self,
+        now_ms: int,
+        topic_partition: TopicPartition,
+        records: bytes,
+        on_done: OnDone,
+        timeout_ms: int,
+        acks: int,
+        topic_id: str,
+        leader_epoch: int | None,
+        checked: SlicedValidation | None,
+    ) -> int | None:
+        """Appends in this step, after its checks if there were any. Returns what `append` returns.
+
+        Raises ValidationTakesLong, having done nothing, for records that have to be checked in slices first.
+        """
         try:
             replica = self._context.replica(topic_partition, topic_id)
             fencing.check_topic_id(topic_partition, topic_id, replica.topic_id)
@@ -126,14 +146,19 @@ class LeaderAppends:
             self.check_may_append(leader, leader_epoch)
             if acks == ACKS_ALL:
                 self.check_enough_in_sync(leader)
-            info = replica.log.append_as_leader(records, leader_epoch=leader.leader_epoch, now_ms=now_ms)
+            epoch = leader.leader_epoch
+            if checked is None:
+                info = replica.log.append_as_leader(
+                    records, leader_epoch=epoch, now_ms=now_ms, work=self.work
+                )
+            else:
+                info = replica.log.appends.validated_as_leader(checked, leader_epoch=epoch, now_ms=now_ms)
             self.check_not_empty(info)
         except ClusterError as error:
-            refused = NotCommitted(
-                topic_partition=topic_partition, error=error.code, detail=error.detail, is_in_doubt=False
-            )
-            self.done.append((on_done, refused))
+            self._refuse(topic_partition, error, on_done)
             return None
+        except ValidationTakesLong:
+            raise
         except StorageError as error:
             self._context.check_online(topic_partition, error)
             self.done.append((on_done, self._failed(topic_partition, error)))
@@ -144,6 +169,47 @@ class LeaderAppends:
             # If no follower is waited for, the append alone commits the records.
             self._context.advance_high_watermark(replica, now_ms)
         return self._wait(now_ms, replica, leader, info, acks, timeout_ms, on_done)
+
+    def _refuse(self, topic_partition: TopicPartition, error: ClusterError, on_done: OnDone) -> None:
+        refused = NotCommitted(
+            topic_partition=topic_partition, error=error.code, detail=error.detail, is_in_doubt=False
+        )
+        self.done.append((on_done, refused))
+
+    def _begin(self, append: SlicedAppend) -> SlicedValidation | None:
+        """Returns the checks of an append by the rules of its topic; None if nothing of its partition is led here."""
+        replica = self._context.replicas.get(append.topic_partition)
+        if replica is None or replica.leader is None:
+            return None
+        return replica.log.appends.validation(append.records, append.arrived_ms)
+
+    def _finish(self, now_ms: int, append: SlicedAppend) -> bool:
+        """Appends what has been checked, or needs no slices. Returns False if it needs slices first."""
+        if append.failure is not None:
+            self.done.append(
+                (partial(self._sliced.tell, append), self._failed(append.topic_partition, append.failure))
+            )
+            return True
+        timeout_ms = append.deadline_ms - now_ms
+        if append.validation is None:
+            if self.work.left <= 0:
+                return False
+            self.work.left -= APPEND_WORK + min(int.from_bytes(append.records[RECORD_COUNT]), STEP_RECORDS)
+        try:
+            append.parked = self._attempt(
+                now_ms,
+                append.topic_partition,
+                append.records,
+                partial(self._sliced.tell, append),
+                timeout_ms,
+                append.acks,
+                append.topic_id,
+                append.leader_epoch,
+                append.validation,
+            )
+        except ValidationTakesLong:
+            return False
+        return True
 
     def check_may_append(self, leader: Leader, leader_epoch: int | None) -> None:
         """Raises ClusterError if the broker is ending, or if the caller's leader epoch is over or has not begun.
@@ -316,8 +382,10 @@ class LeaderAppends:
         self.done.append((waiting.on_done, outcome))
 
     def forget(self, number: int) -> None:
-        """Drops the append of that number, whose caller has left: its records stay, and nothing is called."""
-        self._purgatory.take(number)
+        """Drops the append of that number, whose caller has left: its records stay or come, and nothing is called."""
+        parked = self._sliced.forget(number) if number < 0 else number
+        if parked is not None:
+            self._purgatory.take(parked)
 
     def waiting(self) -> list[WaitingAppend]:
         """Returns the appends that wait, in order of arrival."""
@@ -326,6 +394,9 @@ class LeaderAppends:
     def stop(self, now_ms: int) -> None:
         """Ends all that waits with the reason that the broker is ending; nothing is appended from now on."""
         self._is_stopped = True
+        for append in self._sliced.take_all():
+            error = ClusterError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down")
+            self._refuse(append.topic_partition, error, partial(self._sliced.tell, append))
         for topic_partition in self._purgatory.watched():
             self.on_touched(now_ms, topic_partition)
         for _ in range(MAX_LAST_ROUNDS):

@@ -16,14 +16,8 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from cluster.core.replica.context import ReplicaContext
-from cluster.core.replica.leader_appends import (
-    ACKS_ALL,
-    ACKS_LEADER,
-    ACKS_NONE,
-    Appended,
-    LeaderAppends,
-    Outcome,
-)
+from cluster.core.replica.leader_appends import ACKS_ALL, ACKS_LEADER, ACKS_NONE, LeaderAppends
+from cluster.core.replica.outcomes import Appended, Outcome
 
 
 @final

@@ -15,8 +15,9 @@ from cluster.core.fencing import LogView
 from cluster.core.messages import NO_TOPIC_ID, FetchPartition, FetchRequest
 from cluster.core.metadata.image import PartitionRegistration
 from cluster.core.replica import leader_appends
-from cluster.core.replica.leader_appends import ACKS_ALL, ACKS_LEADER, Appended, NotCommitted, Outcome
+from cluster.core.replica.leader_appends import ACKS_ALL, ACKS_LEADER
 from cluster.core.replica.manager import MAX_SETTLING_ROUNDS, SETTLING_TIMER
+from cluster.core.replica.outcomes import Appended, NotCommitted, Outcome
 from storage.errors import StorageError
 from tests.cluster.broker.cluster_by_hand import batch
 from tests.cluster.replica.setup import NO_CONFIGS, T0, Setup, broker_epoch_of, of

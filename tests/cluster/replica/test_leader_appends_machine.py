@@ -22,13 +22,8 @@ from cluster.core.errors import ErrorCode
 from cluster.core.fencing import LogView
 from cluster.core.messages import AlterPartitionRequest
 from cluster.core.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from cluster.core.replica.leader_appends import (
-    EXPIRY_TIMER,
-    Appended,
-    LeaderAppends,
-    NotCommitted,
-    Outcome,
-)
+from cluster.core.replica.leader_appends import EXPIRY_TIMER, LeaderAppends
+from cluster.core.replica.outcomes import Appended, NotCommitted, Outcome
 from cluster.core.replica.replica import Replica
 from sim.bugs import install
 from tests.cluster.broker.cluster_by_hand import batch

@@ -11,13 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lz4 import block as lz4_block
 
-from storage.codec.lz4_frame import compress_lz4, decompress_lz4
+from storage.codec.buffer import Buffer
+from storage.codec.lz4_frame import compress_lz4, unpack_lz4
 from storage.errors import InvalidRecord
 from tests.storage.batch.strategies import quick
 
 LIMIT = 1 << 24
 MAGIC = bytes.fromhex("04224d18")
 INCOMPRESSIBLE = bytes(x * x * 31 >> 3 & 0xFF ^ x * 7 & 0xFF for x in range(600))
+
+
+def decompress_lz4(data: Buffer, limit_bytes: int, *, magic: int) -> bytes:
+    return b"".join(unpack_lz4(data, limit_bytes, magic=magic))
 
 
 def frame(

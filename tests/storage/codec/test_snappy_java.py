@@ -7,11 +7,16 @@ import struct
 import pytest
 from cramjam import snappy
 
-from storage.codec.snappy_java import compress_snappy, decompress_snappy
+from storage.codec.buffer import Buffer
+from storage.codec.snappy_java import compress_snappy, unpack_snappy
 from storage.errors import InvalidRecord
 
 HEADER = bytes.fromhex("82534e4150505900 00000001 00000001")
 LIMIT = 1 << 20
+
+
+def decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
+    return b"".join(unpack_snappy(data, limit_bytes))
 
 
 def raw(data: bytes) -> bytes:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 import zstandard
 
-from storage.codec.zstd_stream import compress_zstd, decompress_zstd
+from storage.codec.buffer import Buffer
+from storage.codec.zstd_stream import compress_zstd, unpack_zstd
 from storage.errors import InvalidRecord
 
 LIMIT = 1 << 20
+
+
+def decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
+    return b"".join(unpack_zstd(data, limit_bytes))
 
 
 def test_t20_frame_has_no_content_size_and_no_checksum() -> None:

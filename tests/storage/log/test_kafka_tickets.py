@@ -12,8 +12,9 @@ from sim.disk.life import Life
 from storage.batch import Compression, Record, build_batch, iterate_batches
 from storage.batch.legacy.builder import build_message, build_message_set
 from storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
+from storage.codec.buffer import Buffer
 from storage.codec.compression import compress
-from storage.codec.lz4_frame import compress_lz4, decompress_lz4
+from storage.codec.lz4_frame import compress_lz4, unpack_lz4
 from storage.config import LogConfig
 from storage.disk.filesystem import join
 from storage.disk.os_filesystem import OsFileSystem
@@ -39,6 +40,10 @@ SIZE = len(batch())
 DENSE = LogConfig(segment_bytes=1 << 20, segment_index_bytes=1200, index_interval_bytes=0)
 PER_SEGMENT = 3
 ROLLING = replace(SMALL, segment_bytes=PER_SEGMENT * SIZE)
+
+
+def decompress_lz4(data: Buffer, limit_bytes: int, *, magic: int) -> bytes:
+    return b"".join(unpack_lz4(data, limit_bytes, magic=magic))
 
 
 def keyed(count: int, first: int = 0, timestamp: int = NOW_MS) -> list[Record]:

@@ -1,0 +1,202 @@
+"""Produced batches whose checks take longer than a step may: checked by jobs, appended in order, answered once."""
+
+from __future__ import annotations
+
+from typing import final
+
+from cluster.core.effects import Effect, Reply, RunJob
+from cluster.core.errors import ErrorCode
+from cluster.core.events import JobDone
+from cluster.core.messages import ProducePartition, ProducePartitionResponse, ProduceRequest, TopicPartition
+from cluster.core.replica.sliced_appends import MAX_AT_ONCE
+from storage.batch import set_producer_state
+from storage.validation.work import STEP_RECORDS
+from tests.cluster.broker.cluster_by_hand import batch
+from tests.cluster.replica.setup import T0, Setup, of, only, produced
+from tests.storage.validation.test_batches_that_unpack import equal_records
+
+COUNT = STEP_RECORDS + 1
+T1 = TopicPartition("t", 1)
+COMPACTED = TopicPartition("keyed", 0)
+
+
+def large(*, producer_id: int = -1, base_sequence: int = -1) -> bytes:
+    """Return a batch of COUNT records in less than 100 bytes."""
+    records = bytearray(equal_records(COUNT))
+    if producer_id >= 0:
+        set_producer_state(records, 0, producer_id=producer_id, producer_epoch=0, base_sequence=base_sequence)
+    return bytes(records)
+
+
+@final
+class Produced:
+    """Broker 1 leads partition 0, and whatever was produced to it in this test."""
+
+    def __init__(self, **settings: int) -> None:
+        self.setup = Setup(**settings)
+        self.setup.place(leader=1, isr=(1,))
+        self.jobs: list[RunJob] = []
+        self.effects: list[Effect] = []
+
+    def produce(self, records: bytes, topic_partition: TopicPartition = T0, *, acks: int = -1) -> None:
+        asked = ProducePartition(topic_partition=topic_partition, records=records)
+        self.note(self.setup.request(ProduceRequest(acks=acks, partitions=(asked,))))
+
+    def note(self, effects: list[Effect]) -> None:
+        self.effects += effects
+        self.jobs += of(effects, RunJob)
+
+    def run_slice(self) -> None:
+        job = self.jobs.pop(0)
+        assert job.kind == "validate", job
+        job.work()
+        self.setup.outbox.on_job_done(self.setup.now_ms, JobDone(job=job.job))
+        self.note(self.setup.settle())
+
+    def run_all(self) -> int:
+        """Run all slices. Return their number."""
+        count = 0
+        while self.jobs:
+            assert len(self.jobs) == 1, self.jobs
+            self.run_slice()
+            count += 1
+        return count
+
+    def answers(self) -> list[tuple[ErrorCode, int, int]]:
+        """Return error, base and last offset of each answer, in the order in which they were sent."""
+        found = [produced([reply]) for reply in of(self.effects, Reply)]
+        return [(each.error, each.base_offset, each.last_offset) for each in found if each is not None]
+
+
+def test_pro6_a_batch_of_very_many_records_is_checked_in_slices_and_then_appended() -> None:
+    case = Produced()
+    case.produce(large())
+    assert case.setup.end == 0 and case.answers() == []
+    assert case.run_all() > 3
+    assert case.setup.end == COUNT
+    assert case.answers() == [(ErrorCode.NONE, 0, COUNT - 1)]
+
+
+def test_pro6_what_comes_for_the_partition_waits_behind_the_batch_that_is_checked() -> None:
+    case = Produced()
+    case.produce(large(producer_id=5, base_sequence=0))
+    case.run_slice()
+    case.produce(batch(b"next", producer_id=5, base_sequence=COUNT))
+    case.produce(large(producer_id=5, base_sequence=COUNT + 1))
+    case.produce(batch(b"last", producer_id=5, base_sequence=2 * COUNT + 1))
+    assert case.setup.end == 0 and case.answers() == []
+    case.run_all()
+    ends = [(0, COUNT - 1), (COUNT, COUNT), (COUNT + 1, 2 * COUNT), (2 * COUNT + 1, 2 * COUNT + 1)]
+    assert case.answers() == [(ErrorCode.NONE, *offsets) for offsets in ends]
+    # Nothing waits any more: the next batch is appended in its own step.
+    case.produce(batch(b"at once"))
+    assert case.setup.end == 2 * COUNT + 3 and not case.jobs
+
+
+def test_pro7_a_retry_that_comes_while_the_batch_is_checked_gets_its_offsets() -> None:
+    case = Produced()
+    case.produce(large(producer_id=5, base_sequence=0))
+    case.produce(large(producer_id=5, base_sequence=0))
+    case.run_all()
+    assert case.answers() == [(ErrorCode.NONE, 0, COUNT - 1)] * 2
+    assert case.setup.end == COUNT
+
+
+def test_pro6_other_partitions_go_on_and_take_turns() -> None:
+    case = Produced()
+    case.setup.place(leader=1, isr=(1,), topic_partition=T1)
+    case.produce(large())
+    case.produce(batch(b"small"), T1)
+    assert case.answers() == [(ErrorCode.NONE, 0, 0)]
+    case.produce(large(), T1)
+    assert len(case.jobs) == 1
+    slices = case.run_all()
+    alone = Produced()
+    alone.produce(large())
+    assert slices == 2 * alone.run_all()
+    assert case.answers()[1:] == [(ErrorCode.NONE, 0, COUNT - 1), (ErrorCode.NONE, 1, COUNT)]
+
+
+def test_a_few_partitions_are_checked_at_a_time_and_each_gets_its_turn() -> None:
+    case = Produced()
+    partitions = [TopicPartition("t", number) for number in range(MAX_AT_ONCE + 3)]
+    for topic_partition in partitions[1:]:
+        case.setup.place(leader=1, isr=(1,), topic_partition=topic_partition)
+    for topic_partition in partitions:
+        case.produce(large(), topic_partition)
+    case.run_all()
+    assert case.answers() == [(ErrorCode.NONE, 0, COUNT - 1)] * len(partitions)
+
+
+def test_lv8_a_batch_that_is_refused_is_answered_with_the_reason_and_the_next_one_goes_on() -> None:
+    case = Produced()
+    case.setup.place(leader=1, isr=(1,), topic_partition=COMPACTED, configs={"cleanup.policy": "compact"})
+    case.produce(large(), COMPACTED)
+    case.produce(large()[:-1], COMPACTED)
+    case.produce(batch(b"no key"), COMPACTED)
+    case.run_all()
+    codes = [error for error, _, _ in case.answers()]
+    assert codes == [ErrorCode.INVALID_RECORD, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_RECORD]
+    case.setup.set_topic(case.setup.image.topics["t"])
+    case.produce(large())
+    case.run_all()
+    assert case.answers()[3:] == [(ErrorCode.NONE, 0, COUNT - 1)]
+
+
+def test_pro6_leadership_that_ends_while_a_batch_is_checked_refuses_it_and_what_waits_behind_it() -> None:
+    case = Produced()
+    case.produce(large())
+    case.produce(batch(b"next"))
+    case.setup.place(leader=2, isr=(1, 2), leader_epoch=1, partition_epoch=1)
+    case.run_all()
+    codes = [error for error, _, _ in case.answers()]
+    assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    assert case.setup.end == 0
+
+
+def test_pro6_a_broker_that_stops_refuses_what_is_checked_and_appends_nothing() -> None:
+    case = Produced()
+    case.produce(large())
+    case.produce(batch(b"next"))
+    case.setup.manager.stop(case.setup.now_ms)
+    case.note(case.setup.outbox.take())
+    assert [error for error, _, _ in case.answers()] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    case.run_all()
+    assert case.setup.end == 0
+
+
+def test_a_caller_that_leaves_gets_no_answer_and_its_records_come_all_the_same() -> None:
+    case = Produced()
+    case.produce(large(producer_id=5, base_sequence=0))
+    assert case.setup.manager.produces.waiting_count == 1
+    case.setup.manager.produces.forget(1)
+    assert case.setup.manager.produces.waiting_count == 0
+    case.run_all()
+    assert case.answers() == [] and case.setup.end == COUNT
+
+
+def test_pro4_the_time_of_an_append_begins_with_its_request() -> None:
+    case = Produced()
+    case.setup.place(leader=1, isr=(1, 2), leader_epoch=1, partition_epoch=1)
+    asked = ProducePartition(topic_partition=T0, records=large())
+    case.note(case.setup.request(ProduceRequest(acks=-1, timeout_ms=1_000, partitions=(asked,))))
+    case.setup.now_ms += 600
+    case.run_all()
+    assert case.setup.end == COUNT and case.answers() == []
+    case.note(case.setup.wait(400, "produce.expiry"))
+    assert [error for error, _, _ in case.answers()] == [ErrorCode.REQUEST_TIMED_OUT]
+
+
+def test_a_step_takes_only_so_many_batches_and_the_others_follow_by_jobs() -> None:
+    case = Produced()
+    records = batch(*[b""] * (STEP_RECORDS // 2))
+    asked = tuple(ProducePartition(topic_partition=T0, records=records) for _ in range(14))
+    effects = case.setup.request(ProduceRequest(acks=-1, partitions=asked))
+    case.note(effects)
+    in_the_step = case.setup.end // (STEP_RECORDS // 2)
+    assert 0 < in_the_step < 14
+    case.run_all()
+    assert case.setup.end == 14 * (STEP_RECORDS // 2)
+    body = only(case.effects, Reply).body
+    answers: tuple[ProducePartitionResponse, ...] = getattr(body, "partitions", ())
+    assert [each.base_offset for each in answers] == [index * (STEP_RECORDS // 2) for index in range(14)]

@@ -1,0 +1,236 @@
+"""The checks of a produced set in slices: the same results as at once, in bounded memory."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.batch import Compression, Record, RecordBatch, TimestampType, build_batch
+from storage.batch.format import HEADER_SIZE
+from storage.batch.legacy.builder import build_message_set
+from storage.codec.compression import compress
+from storage.codec.crc32c import crc32c
+from storage.codec.varint import encode_varint
+from storage.errors import InvalidRecord, StorageError, ValidationTakesLong
+from storage.validation.batch import validate_and_assign
+from storage.validation.checked import CheckedSet, renumbered
+from storage.validation.rules import ValidationRules
+from storage.validation.sliced import SlicedValidation
+from storage.validation.work import STEP_DECODED_BYTES, STEP_RECORDS, STEP_SCANNED_BYTES, StepWork
+from tests.storage.batch.strategies import quick
+from tests.storage.logs import NOW_MS, ROOMY, new_file_system, open_log
+from tests.storage.validation.test_batches_that_unpack import equal_records
+
+CODECS = list(Compression)
+BASE_OFFSET, EPOCH = 1_000_000, 7
+RULES = ValidationRules()
+# A record that holds a large field in several pieces, one that just does not, and small ones.
+SIZES = st.sampled_from([0, 1, 20, 100, 65_000, 65_600, 200_000])
+
+record_sizes = st.lists(
+    st.tuples(SIZES, st.sampled_from([None, 0, 3, 70_000]), st.integers(0, 3)), max_size=8
+)
+rule_sets = st.builds(
+    ValidationRules,
+    target_codec=st.sampled_from([None, *Compression]),
+    is_compacted=st.booleans(),
+    timestamp_type=st.sampled_from([TimestampType.CREATE, TimestampType.LOG_APPEND]),
+    after_max_ms=st.sampled_from([5, 1 << 62]),
+    max_message_bytes=st.sampled_from([50_000, 1 << 30]),
+)
+
+
+def payload_of(sizes: list[tuple[int, int | None, int]]) -> bytes:
+    """Return encoded records of these value sizes, key sizes and numbers of headers."""
+    batch = build_batch(
+        Record(
+            offset=index,
+            timestamp=NOW_MS + index,
+            key=None if key is None else b"k" * key,
+            value=bytes(value),
+            headers=tuple((f"name {number}", b"v" * number) for number in range(headers)),
+        )
+        for index, (value, key, headers) in enumerate(sizes)
+    )
+    return batch[HEADER_SIZE:]
+
+
+def framed(payload: bytes, count: int, codec: Compression, **fields: int) -> bytes:
+    """Return a batch of `count` records whose encoded form is `payload`, right or not."""
+    batch = bytearray(build_batch([Record(offset=0, timestamp=NOW_MS, key=None, value=b"")])[:HEADER_SIZE])
+    batch += compress(codec, payload)
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    struct.pack_into(">h", batch, 21, codec | fields.get("attributes", 0))
+    struct.pack_into(">i", batch, 23, count - 1)
+    struct.pack_into(">i", batch, 57, count)
+    struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+    return bytes(batch)
+
+
+def facts_of(checked: CheckedSet) -> tuple[object, ...]:
+    return (
+        bytes(checked.records),
+        checked.first_offset,
+        checked.last_offset,
+        checked.max_timestamp,
+        checked.offset_of_max_timestamp,
+        checked.leader_epoch,
+        checked.log_append_time_ms,
+        [batch.base_offset for batch in checked.producer_batches],
+    )
+
+
+def at_once(records: bytes, rules: ValidationRules) -> object:
+    """Return the facts of the set, or the error's type and what it names."""
+    try:
+        checked = validate_and_assign(
+            records, rules, base_offset=BASE_OFFSET, leader_epoch=EPOCH, now_ms=NOW_MS
+        )
+    except StorageError as error:
+        return type(error), getattr(error, "record_errors", ())
+    return facts_of(checked)
+
+
+def in_slices(records: bytes, rules: ValidationRules) -> object:
+    try:
+        checked = SlicedValidation(records, rules, NOW_MS).run()
+        assert checked is not None, len(records)
+    except StorageError as error:
+        return type(error), getattr(error, "record_errors", ())
+    return facts_of(renumbered(checked, BASE_OFFSET, EPOCH))
+
+
+@settings(quick, max_examples=25)
+@given(record_sizes, st.sampled_from(CODECS), rule_sets, st.integers(0, 1), st.data())
+def test_lv23_slices_accept_and_refuse_what_the_whole_does(
+    sizes: list[tuple[int, int | None, int]],
+    codec: Compression,
+    rules: ValidationRules,
+    repeats: int,
+    data: st.DataObject,
+) -> None:
+    payload = payload_of(sizes) * (1 + repeats)
+    if payload and data.draw(st.booleans(), label="damaged"):
+        at = data.draw(st.integers(0, min(len(payload), 40) - 1), label="at")
+        payload = payload[:at] + data.draw(st.binary(max_size=3), label="bytes") + payload[at + 1 :]
+    records = framed(payload, len(sizes) * (1 + repeats) or 1, codec)
+    rules = replace(rules, max_message_bytes=max(rules.max_message_bytes, len(records)))
+    assert in_slices(records, rules) == at_once(records, rules)
+
+
+@quick
+@given(
+    st.lists(st.binary(max_size=50), min_size=1, max_size=20),
+    st.sampled_from(CODECS[:4]),
+    st.integers(0, 1),
+    rule_sets,
+)
+def test_lv8_slices_convert_messages_of_magic_0_and_1_as_the_whole_does(
+    values: list[bytes], codec: Compression, magic: int, rules: ValidationRules
+) -> None:
+    kind = TimestampType.CREATE if magic else TimestampType.NO
+    messages = build_message_set(
+        [Record(offset=index, timestamp=NOW_MS, key=b"", value=value) for index, value in enumerate(values)],
+        magic=magic,
+        compression=codec,
+        timestamp_type=kind,
+    )
+    assert in_slices(messages, rules) == at_once(messages, rules)
+
+
+def limited(records: bytes, rules: ValidationRules = RULES) -> CheckedSet:
+    work = StepWork()
+    return validate_and_assign(records, rules, base_offset=0, leader_epoch=0, now_ms=NOW_MS, work=work)
+
+
+def many_records(count: int, value_bytes: int, codec: Compression = Compression.ZSTD) -> bytes:
+    return framed(payload_of([(value_bytes, 0, 0)] * count), count, codec)
+
+
+def test_lv23_a_step_scans_a_batch_up_to_its_bounds() -> None:
+    assert limited(many_records(STEP_RECORDS, 1)).last_offset == STEP_RECORDS - 1
+    with pytest.raises(ValidationTakesLong):
+        limited(many_records(STEP_RECORDS + 1, 1))
+    most = STEP_SCANNED_BYTES - 100
+    assert limited(many_records(1, most)).last_offset == 0
+    with pytest.raises(ValidationTakesLong):
+        limited(many_records(1, STEP_SCANNED_BYTES))
+
+
+def test_lv23_a_step_decodes_only_a_small_batch_whose_records_have_many_headers() -> None:
+    headers = tuple(("", None) for _ in range(5_000))
+    for count, is_small in ((1, True), (2, False)):
+        batch = build_batch(
+            Record(offset=index, timestamp=NOW_MS, key=None, value=b"", headers=headers)
+            for index in range(count)
+        )
+        assert (len(batch) <= STEP_DECODED_BYTES) is is_small
+        if is_small:
+            limited(batch)
+        else:
+            with pytest.raises(ValidationTakesLong):
+                limited(batch)
+
+
+def peak_of(records: bytes, rules: ValidationRules = RULES) -> int:
+    """Return the most bytes that the checks held at a time."""
+    tracemalloc.start()
+    try:
+        SlicedValidation(records, rules, NOW_MS).run()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_lv23_one_record_that_unpacks_to_very_much_is_checked_and_built_again_in_little_memory(
+    codec: Compression,
+) -> None:
+    value_bytes = 12 << 20
+    records = many_records(1, value_bytes, codec)
+    for target in (None, Compression.ZSTD, Compression.GZIP):
+        rules = ValidationRules(target_codec=target)
+        assert peak_of(records, rules) < (1 << 20) + 4 * len(records)
+
+
+@pytest.mark.slow
+def test_lv23_a_record_of_very_many_headers_is_checked_in_little_memory() -> None:
+    count = 40_000
+    fields = b"\x00\x00\x00\x01\x01" + encode_varint(count) + b"\x00\x01" * count
+    records = framed(encode_varint(len(fields)) + fields, 1, Compression.ZSTD)
+    assert len(records) < 200
+    assert peak_of(records) < 1 << 20
+    wrong = framed(encode_varint(len(fields) + 1) + fields + b"\x00", 1, Compression.ZSTD)
+    with pytest.raises(InvalidRecord):
+        SlicedValidation(wrong, RULES, NOW_MS).run()
+
+
+@pytest.mark.slow
+def test_lv23_very_many_equal_records_are_built_again_in_less_memory_than_they_unpack_to() -> None:
+    assert peak_of(equal_records(60_000)) < 500_000
+
+
+def test_pro6_an_append_beyond_the_bounds_of_a_step_leaves_the_log_as_it_was() -> None:
+    log = open_log(new_file_system(), ROOMY)
+    records = equal_records(STEP_RECORDS + 1)
+    with pytest.raises(ValidationTakesLong):
+        log.append_as_leader(records, leader_epoch=3, now_ms=NOW_MS, work=StepWork())
+    assert log.log_end_offset == 0 and log.online.reason is None
+    validation = log.appends.validation(records, NOW_MS)
+    slices = 0
+    while not validation.is_done:
+        validation.advance()
+        slices += 1
+    assert slices > 3
+    log.append_as_leader(equal_records(5), leader_epoch=3, now_ms=NOW_MS)
+    info = log.appends.validated_as_leader(validation, leader_epoch=3, now_ms=NOW_MS)
+    assert (info.first_offset, info.last_offset) == (5, 5 + STEP_RECORDS)
+    stored = log.read(5, max_size=1 << 20).records
+    batch = RecordBatch(stored, 0, len(stored))
+    assert batch.is_valid() and batch.base_offset == 5 and batch.partition_leader_epoch == 3
