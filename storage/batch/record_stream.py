@@ -6,9 +6,11 @@ held whole: a batch of a few kilobytes may hold one record of 100 MiB, or of ten
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import chain
 from typing import Final, NamedTuple, final
 
+from storage.batch.record import NO_SEQUENCE, Record, decode_records
 from storage.codec.buffer import Buffer
 from storage.codec.varint import read_varint, read_varlong
 from storage.errors import InvalidRecord
@@ -77,6 +79,21 @@ class RecordStream:
             end, count = start + length, count + 1
         taken, self._at = rest[self._at : end], end
         return taken, count
+
+    def take_large(self) -> bytes:
+        """Takes the next record, which is large, as a whole. Raises InvalidRecord where the pieces end before."""
+        length, start = _length_at(self._rest, self._at)
+        size, parts = start + length - self._at, [self._rest[self._at :]]
+        held = len(parts[0])
+        while held < size:
+            piece = next(self._pieces, None)
+            if piece is None:
+                raise InvalidRecord("the records end early")
+            parts.append(piece)
+            held += len(piece)
+        left = held - size
+        self._rest, self._at = parts[-1], len(parts[-1]) - left
+        return b"".join(parts)[:size]
 
     def begins_large(self) -> bool:
         """Whether the next record is large, as far as was read. Raises InvalidRecord for a length that is no number."""
@@ -161,6 +178,61 @@ class RecordStream:
             raise InvalidRecord("the records end early")
         self._at += size
         self._left -= size
+
+
+def decode_pieces(
+    pieces: Iterator[Buffer],
+    record_count: int,
+    *,
+    base_offset: int,
+    base_timestamp: int,
+    base_sequence: int = NO_SEQUENCE,
+    log_append_time_ms: int | None = None,
+) -> Iterator[Record]:
+    """Decode what `decode_records` decodes, from pieces that are not held: only a large record is.
+
+    Raises what it raises, and what unpacking raises, when the iteration reaches it; at once for a negative count.
+    """
+    head: list[Buffer] = []
+    head_bytes, is_whole = 0, True
+    for piece in pieces:
+        head.append(piece)
+        head_bytes += len(piece)
+        if head_bytes > PIECE_BYTES:
+            is_whole = False
+            break
+
+    def decode(data: bytes, count: int) -> Iterator[Record]:
+        return decode_records(
+            data,
+            count,
+            base_offset=base_offset,
+            base_timestamp=base_timestamp,
+            base_sequence=base_sequence,
+            log_append_time_ms=log_append_time_ms,
+        )
+
+    if is_whole or record_count < 0:
+        return decode(b"".join(head), record_count)
+    return _decode_stream(RecordStream(chain(head, pieces)), record_count, decode)
+
+
+def _decode_stream(
+    stream: RecordStream, record_count: int, decode: Callable[[bytes, int], Iterator[Record]]
+) -> Iterator[Record]:
+    left = record_count
+    while left:
+        chunk, count = stream.take_whole(left)
+        if count:
+            yield from decode(chunk, count)
+            left -= count
+        elif stream.begins_large():
+            yield from decode(stream.take_large(), 1)
+            left -= 1
+        elif not stream.read_more():
+            raise InvalidRecord("the records end early")
+    if not stream.is_at_end or stream.read_more():
+        raise InvalidRecord(f"bytes remain after {record_count} records")
 
 
 def _cut(pieces: Iterable[Buffer]) -> Iterator[bytes]:

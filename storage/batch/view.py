@@ -46,10 +46,10 @@ from storage.batch.record import (
     NO_TIMESTAMP,
     Record,
     add_to_sequence,
-    decode_records,
 )
+from storage.batch.record_stream import decode_pieces
 from storage.codec.buffer import Buffer
-from storage.codec.compression import DECOMPRESSED_LIMIT_BYTES, Compression, compression_of, decompress
+from storage.codec.compression import DECOMPRESSED_LIMIT_BYTES, Compression, compression_of, unpack
 from storage.codec.crc32c import crc32c
 from storage.errors import CorruptBatch, InvalidRecord
 
@@ -237,6 +237,8 @@ class RecordBatch:
     def records(self, decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Iterator[Record]:
         """Decode the records, with absolute offsets, timestamps and sequences; the caller checks the checksum first.
 
+        Records that unpack to very much are decoded piece by piece, and never held together.
+
         Raises InvalidRecord, UnsupportedCompression, and for a wrapper of magic 0 and 1 CorruptBatch.
         """
         if self.magic < CURRENT_MAGIC:
@@ -249,8 +251,8 @@ class RecordBatch:
         if self.record_count == 0:
             return iter(())
         payload = memoryview(self.buffer)[self.start + HEADER_SIZE : self.start + self.size_bytes]
-        return decode_records(
-            decompress(self.compression, payload, decompressed_limit_bytes),
+        return decode_pieces(
+            unpack(self.compression, payload, decompressed_limit_bytes),
             self.record_count,
             base_offset=self.base_offset,
             base_timestamp=self.base_timestamp,

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol, final
 from storage.batch.format import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from storage.cleaner.chunks import SourceReader, batches_in
 from storage.cleaner.filter import CleanerStats, LastRecord, RecordFilter
-from storage.cleaner.keys import RecordKey, read_keys
+from storage.cleaner.keys import LEAST_RECORD_BYTES, MOST_RECORDS_AT_ONCE, RecordKey, portions_of_keys
 from storage.cleaner.marks import KEPT, TOMBSTONE, WITHOUT_KEY, DirtyMarks
 from storage.cleaner.offset_map import NOT_FOUND, OffsetMap
 from storage.cleaner.plan import CleanerConfig, Source, group_segments
@@ -265,7 +265,7 @@ class Compaction:
             if kept.bytes_read == 0:
                 reader.grow(source, chunk, position, self._log_config.max_message_bytes)
             position += kept.bytes_read
-            yield kept.bytes_read
+            yield max(kept.bytes_read, LEAST_RECORD_BYTES * kept.records_read)
         reader.finish()
 
 
@@ -316,23 +316,25 @@ def build_offset_map(
         position = source.start_position
         while position < source.size_bytes:
             chunk = reader.read(position)
-            read_bytes = 0
+            read_bytes, before = 0, stats.map_records_read
             for batch in batches_in(chunk, source.path, position):
                 is_plain = not batch.attributes & _IN_TRANSACTION
                 if is_plain or not (transactions.can_discard(batch) or batch.is_control):
-                    keys = read_keys(batch)
-                    if not _map_keys(offsets, marks, keys, start_offset, max_entries):
-                        reader.close()
-                        return
-                    stats.map_records_read += len(keys)
+                    for keys in portions_of_keys(batch):
+                        if not _map_keys(offsets, marks, keys, start_offset, max_entries):
+                            reader.close()
+                            return
+                        stats.map_records_read += len(keys)
                 if batch.last_offset >= start_offset:
                     offsets.latest_offset = batch.last_offset
                 read_bytes += batch.size_bytes
+                if stats.map_records_read - before > MOST_RECORDS_AT_ONCE:
+                    break
             if read_bytes == 0:
                 reader.grow(source, chunk, position, max_message_bytes)
             position += read_bytes
             stats.map_bytes_read += read_bytes
-            yield read_bytes
+            yield max(read_bytes, LEAST_RECORD_BYTES * (stats.map_records_read - before))
         offsets.latest_offset = source.end_offset - 1
         reader.finish()
         assert len(offsets) <= max_entries, (len(offsets), max_entries)

@@ -5,18 +5,26 @@ Kafka: Cleaner.cleanInto with its record filter, MemoryRecords.filterTo; rules C
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import Final, NamedTuple, final
 
-from storage.batch import RecordBatch
+from storage.batch import Record, RecordBatch
 from storage.batch.format import CONTROL_FLAG, CURRENT_MAGIC, TRANSACTIONAL_FLAG
 from storage.cleaner.chunks import batches_in
-from storage.cleaner.keys import RecordKey, read_keys
+from storage.cleaner.keys import (
+    MOST_KEYS_AT_ONCE,
+    MOST_RECORDS_AT_ONCE,
+    RecordKey,
+    key_of,
+    portions_of_keys,
+    read_keys,
+)
 from storage.cleaner.marks import DirtyMarks
 from storage.cleaner.offset_map import OffsetMap
-from storage.cleaner.rebuild import empty_batch, has_foreign_messages, rebuild_batch
+from storage.cleaner.rebuild import empty_batch, has_foreign_messages, rebuild_batch, rebuild_from
 from storage.cleaner.transactions import CleanedTransactions
 
 
@@ -74,11 +82,11 @@ class FilteredChunk:
     `last_offset` is the last offset of the last batch kept, -1 without one.
     """
 
-    __slots__ = ("bytes_read", "last_offset", "parts", "size_bytes")
+    __slots__ = ("bytes_read", "last_offset", "parts", "records_read", "size_bytes")
 
     def __init__(self) -> None:
         self.parts: list[bytes | memoryview] = []
-        self.size_bytes = self.bytes_read = 0
+        self.size_bytes = self.bytes_read = self.records_read = 0
         self.last_offset = -1
 
     def add(self, part: bytes | memoryview, last_offset: int) -> None:
@@ -123,16 +131,18 @@ class RecordFilter:
     def filter_chunk(self, chunk: bytes, limit_bytes: int, path: str, position: int) -> FilteredChunk:
         """Filter the whole batches of `chunk`, which is at byte `position` of the file `path`.
 
-        Ends early after the batch with which the output exceeds `limit_bytes` (CL20, KAFKA-5316).
+        Ends early after the batch with which the output exceeds `limit_bytes` (CL20, KAFKA-5316), or the records that
+        were read are very many.
         Raises CorruptBatch, InvalidRecord; StorageError for what magic 0 and 1 cannot express.
         """
         assert limit_bytes > 0, (path, position, limit_bytes)
-        result = FilteredChunk()
+        result, before = FilteredChunk(), self._stats.records_read
         for batch in batches_in(chunk, path, position):
             result.bytes_read += batch.size_bytes
             self._filter_batch(batch, result)
-            if result.size_bytes > limit_bytes:
+            if result.size_bytes > limit_bytes or self._stats.records_read - before > MOST_RECORDS_AT_ONCE:
                 break
+        result.records_read = self._stats.records_read - before
         assert result.bytes_read <= len(chunk), (path, position, result.bytes_read, len(chunk))
         assert (result.size_bytes > 0) == bool(result.parts), (path, position, result.size_bytes)
         self._stats.bytes_read += result.bytes_read
@@ -175,6 +185,9 @@ class RecordFilter:
 
     def _filter_records(self, batch: RecordBatch, verdict: Verdict, result: FilteredChunk) -> None:
         assert verdict.retention is not Retention.DELETE, batch
+        if batch.record_count > MOST_KEYS_AT_ONCE:
+            self._filter_portions(batch, verdict, result)
+            return
         keys = read_keys(batch)
         kept = self._keep(batch, verdict, keys)
         assert len(kept) <= len(keys), (batch, len(kept), len(keys))
@@ -184,6 +197,38 @@ class RecordFilter:
             self._write_kept(batch, verdict, keys, kept, result)
         elif verdict.retention is Retention.RETAIN_EMPTY:
             result.add(empty_batch(batch), batch.last_offset)
+
+    def _filter_portions(self, batch: RecordBatch, verdict: Verdict, result: FilteredChunk) -> None:
+        """Filter a batch of very many records, which are read twice and never held together."""
+        kept_count, lacks_value, stats = 0, False, self._stats
+        for keys in portions_of_keys(batch):
+            kept = self._keep(batch, verdict, keys)
+            kept_count += len(kept)
+            lacks_value = lacks_value or not all(has_value for _, _, has_value in kept)
+        stats.records_read += batch.record_count
+        stats.records_written += kept_count
+        horizon_ms = batch.delete_horizon_ms
+        needs_horizon = horizon_ms is None and (verdict.is_marker_of_nothing or lacks_value)
+        if kept_count == 0:
+            if verdict.retention is Retention.RETAIN_EMPTY:
+                result.add(empty_batch(batch), batch.last_offset)
+        elif kept_count == batch.record_count and not needs_horizon:
+            self._copy(batch, result)
+        else:
+            if needs_horizon:
+                horizon_ms = self._now_ms + self._delete_retention_ms
+            without_key = stats.records_without_key
+            data = rebuild_from(batch, self._kept_records(batch, verdict), horizon_ms)
+            # They were counted by the first reading.
+            stats.records_without_key = without_key
+            result.add(data, RecordBatch(data, 0, len(data)).last_offset)
+
+    def _kept_records(self, batch: RecordBatch, verdict: Verdict) -> Iterator[Record]:
+        records = batch.records()
+        while portion := list(islice(records, MOST_KEYS_AT_ONCE)):
+            kept = self._keep(batch, verdict, [key_of(record) for record in portion])
+            wanted = {offset for offset, _, _ in kept}
+            yield from (record for record in portion if record.offset in wanted)
 
     def _copy(self, batch: RecordBatch, result: FilteredChunk) -> None:
         part = memoryview(batch.buffer)[batch.start : batch.start + batch.size_bytes]

@@ -6,13 +6,22 @@ it alone defines what a broken record is.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final, NamedTuple
 
-from storage.batch import RecordBatch
+from storage.batch import Record, RecordBatch
 from storage.batch.format import CODEC_MASK, CURRENT_MAGIC, HEADER_SIZE
 from storage.batch.scan import skip_headers
 from storage.codec.varint import read_varint, read_varlong
 from storage.errors import InvalidRecord
+
+# A key held takes some 150 bytes more than in the batch.
+MOST_KEYS_AT_ONCE: Final = 50_000
+# The cleaner reads no further in a chunk after so many records.
+MOST_RECORDS_AT_ONCE: Final = 200_000
+# A record counts as at least so many bytes of work, however well it is compressed.
+LEAST_RECORD_BYTES: Final = 8
 
 
 class RecordKey(NamedTuple):
@@ -21,6 +30,26 @@ class RecordKey(NamedTuple):
     offset: int
     key: bytes | None
     has_value: bool
+
+
+def portions_of_keys(batch: RecordBatch) -> Iterable[list[RecordKey]]:
+    """The keys of all records of the batch, in order: all at once, or portions of a batch of very many records.
+
+    Raises what `RecordBatch.records` raises.
+    """
+    if batch.record_count <= MOST_KEYS_AT_ONCE:
+        return (read_keys(batch),)
+    return _portions(key_of(record) for record in batch.records())
+
+
+def _portions(keys: Iterator[RecordKey]) -> Iterator[list[RecordKey]]:
+    while portion := list(islice(keys, MOST_KEYS_AT_ONCE)):
+        yield portion
+
+
+def key_of(record: Record) -> RecordKey:
+    """The key of a decoded record."""
+    return RecordKey(record.offset, record.key, record.value is not None)
 
 
 def read_keys(batch: RecordBatch) -> list[RecordKey]:
@@ -34,7 +63,7 @@ def read_keys(batch: RecordBatch) -> list[RecordKey]:
             )
         except (IndexError, InvalidRecord):
             pass
-    return [RecordKey(record.offset, record.key, record.value is not None) for record in batch.records()]
+    return [key_of(record) for record in batch.records()]
 
 
 # This loop exists beside those of `storage/batch/record.py` and `storage/batch/scan.py` because compaction runs it over

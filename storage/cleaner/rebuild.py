@@ -6,7 +6,8 @@ offsets (T48). Kafka: MemoryRecords.buildRetainedRecordsInto, DefaultRecordBatch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from storage.batch import RecordBatch
 from storage.batch.format import (
@@ -23,10 +24,12 @@ from storage.batch.format import (
 )
 from storage.batch.legacy.builder import build_message_set
 from storage.batch.record import NO_TIMESTAMP, Record, encode_record
-from storage.codec.compression import Compression, compress
 from storage.codec.crc32c import crc32c, crc32c_from
+from storage.codec.packing import packed_stream
 from storage.errors import StorageError
 
+# As much is handed to the codec at once.
+_PENDING_BYTES: Final = 1 << 16
 _KEPT_FLAGS = LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 
@@ -44,25 +47,34 @@ def rebuild_batch(batch: RecordBatch, kept_offsets: Iterable[int], delete_horizo
     timestamp, and the timestamp deltas are relative to it (T7). Raises what `RecordBatch.records` raises.
     """
     wanted = frozenset(kept_offsets)
-    kept = [record for record in batch.records() if record.offset in wanted]
-    assert kept, batch
+    return rebuild_from(
+        batch, (record for record in batch.records() if record.offset in wanted), delete_horizon_ms
+    )
+
+
+def rebuild_from(batch: RecordBatch, kept: Iterator[Record], delete_horizon_ms: int | None) -> bytes:
+    """Rebuild `batch` with only the records `kept`, at least one, which of magic 2 are not held (CL18)."""
     if batch.magic < CURRENT_MAGIC:
         assert delete_horizon_ms is None, batch
-        return _rebuild_messages(batch, kept)
-    base_timestamp = kept[0].timestamp if delete_horizon_ms is None else delete_horizon_ms
-    payload = b"".join(
-        encode_record(offset - batch.base_offset, timestamp - base_timestamp, key, value, headers)
-        for offset, timestamp, key, value, headers, _ in kept
-    )
-    if batch.compression is not Compression.NONE:
-        payload = compress(batch.compression, payload)
-    max_timestamp = batch.max_timestamp
-    if not batch.attributes & LOG_APPEND_TIME_FLAG:
-        max_timestamp = max(max(record.timestamp for record in kept), NO_TIMESTAMP)
+        return _rebuild_messages(batch, list(kept))
+    stream, pending = packed_stream(batch.compression), bytearray()
+    base_timestamp, max_timestamp, count = delete_horizon_ms, NO_TIMESTAMP, 0
+    for offset, timestamp, key, value, headers, _ in kept:
+        base_timestamp = timestamp if base_timestamp is None else base_timestamp
+        max_timestamp, count = max(max_timestamp, timestamp), count + 1
+        pending += encode_record(offset - batch.base_offset, timestamp - base_timestamp, key, value, headers)
+        if len(pending) >= _PENDING_BYTES:
+            stream.write(pending)
+            pending = bytearray()
+    assert base_timestamp is not None and count > 0, batch
+    stream.write(pending)
+    stream.finish()
+    if batch.attributes & LOG_APPEND_TIME_FLAG:
+        max_timestamp = batch.max_timestamp
     attributes = batch.attributes & (_KEPT_FLAGS | CODEC_MASK)
     if delete_horizon_ms is not None:
         attributes |= DELETE_HORIZON_FLAG
-    return _pack(batch, attributes, base_timestamp, max_timestamp, len(kept), payload)
+    return _pack(batch, attributes, base_timestamp, max_timestamp, count, bytes(stream.output))
 
 
 def _rebuild_messages(batch: RecordBatch, kept: Sequence[Record]) -> bytes:

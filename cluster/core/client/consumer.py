@@ -339,7 +339,7 @@ class ConsumerCore:
                 effects += self._on_error(now_ms, position, error)
             elif answer is not None:
                 # A leader may leave out partitions for which it has nothing new.
-                effects += self._on_partition(now_ms, position, answer)
+                effects += self._on_partition(now_ms, position, answer, len(answers))
         return effects
 
     def _is_current(self, position: _Position, asked_offset: int) -> bool:
@@ -348,7 +348,7 @@ class ConsumerCore:
         return is_assigned and not position.is_paused and position.offset == asked_offset
 
     def _on_partition(
-        self, now_ms: int, position: _Position, answer: FetchPartitionResponse
+        self, now_ms: int, position: _Position, answer: FetchPartitionResponse, shares: int
     ) -> list[ConsumerEffect]:
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._on_out_of_range(position)
@@ -357,7 +357,7 @@ class ConsumerCore:
             return [] if is_news else self._on_error(now_ms, position, answer.error)
         if answer.diverging is not None:
             return self._on_diverging(position, answer.diverging)
-        return self._on_records(now_ms, position, answer)
+        return self._on_records(now_ms, position, answer, shares)
 
     def _on_error(self, now_ms: int, position: _Position, error: ErrorCode) -> list[ConsumerEffect]:
         """Tries again later, perhaps at another leader; ends the reading where trying again cannot help."""
@@ -401,12 +401,16 @@ class ConsumerCore:
         ]
 
     def _on_records(
-        self, now_ms: int, position: _Position, answer: FetchPartitionResponse
+        self, now_ms: int, position: _Position, answer: FetchPartitionResponse, shares: int
     ) -> list[ConsumerEffect]:
         assert position.offset is not None
         position.high_watermark = answer.high_watermark
         read = read_fetched(
-            answer.records, position.offset, answer.high_watermark, check_crcs=self.config.check_crcs
+            answer.records,
+            position.offset,
+            answer.high_watermark,
+            check_crcs=self.config.check_crcs,
+            shares=shares,
         )
         effects: list[ConsumerEffect] = []
         # They would be read a second time.

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import final
 
 from cluster.core.client.effects import FetchedBatch
 from storage.batch import RecordBatch, iterate_batches
 from storage.batch.record import Record
 from storage.errors import StorageError
 from storage.values import quickly_made
+
+# The most that is read of all partitions of a fetch: a batch of a few kilobytes may hold millions of records.
+MOST_RECORDS = 250_000
+MOST_RECORD_BYTES = 64 << 20
 
 
 @quickly_made
@@ -26,14 +31,19 @@ class FetchedRecords:
     damage: StorageError | None = None
 
 
-def read_fetched(data: bytes, position: int, high_watermark: int, *, check_crcs: bool) -> FetchedRecords:
+def read_fetched(
+    data: bytes, position: int, high_watermark: int, *, check_crcs: bool, shares: int = 1
+) -> FetchedRecords:
     """Reads records from `position` to `high_watermark` (exclusive) out of whole or cut off batches.
 
     The first batch may begin below `position`, and the last may be cut off by the size of the fetch: the caller sees
-    neither. Control batches only move the position. Damage ends the reading and is returned, not raised.
+    neither. Control batches only move the position. Damage ends the reading and is returned, not raised. A reading
+    also ends, perhaps within a batch, with the record that fills its room: the next fetch goes on after it. `shares` is
+    the number of partitions that are read together.
     """
     records: list[Record] = []
     batches: list[FetchedBatch] = []
+    room = Room(shares)
     next_offset, last_epoch = position, -1
     damage: StorageError | None = None
     try:
@@ -44,10 +54,14 @@ def read_fetched(data: bytes, position: int, high_watermark: int, *, check_crcs:
                 continue
             if check_crcs:
                 batch.check_valid()
-            visible = _visible(batch, next_offset, high_watermark)
+            visible = _visible(batch, next_offset, high_watermark, room)
             records += visible
             batches.append(FetchedBatch(len(visible), batch.partition_leader_epoch, batch.timestamp_type))
             next_offset, last_epoch = min(batch.next_offset, high_watermark), batch.partition_leader_epoch
+            if room.is_full:
+                # What is left of this batch is read again with the next fetch.
+                next_offset = min(next_offset, visible[-1].offset + 1)
+                break
     except StorageError as error:
         damage = error
     assert next_offset <= max(high_watermark, position), (next_offset, high_watermark)
@@ -61,7 +75,36 @@ def read_fetched(data: bytes, position: int, high_watermark: int, *, check_crcs:
     )
 
 
-def _visible(batch: RecordBatch, position: int, high_watermark: int) -> list[Record]:
+@final
+class Room:
+    """How many records, and how many bytes of them, one reading may still take."""
+
+    __slots__ = ("_bytes_left", "_records_left")
+
+    def __init__(self, shares: int = 1) -> None:
+        """Makes the room of one of so many partitions that are read together."""
+        assert shares > 0, shares
+        self._records_left = MOST_RECORDS // shares or 1
+        self._bytes_left = MOST_RECORD_BYTES // shares or 1
+
+    @property
+    def is_full(self) -> bool:
+        return self._records_left <= 0 or self._bytes_left <= 0
+
+    def take(self, record: Record) -> None:
+        self._records_left -= 1 + len(record.headers)
+        self._bytes_left -= len(record.key or b"") + len(record.value or b"")
+
+
+def _visible(batch: RecordBatch, position: int, high_watermark: int, room: Room) -> list[Record]:
+    """Returns the records that the caller may see, up to the first for which there is no more room after it."""
+    visible: list[Record] = []
     if batch.is_control:
-        return []
-    return [record for record in batch.records() if position <= record.offset < high_watermark]
+        return visible
+    for record in batch.records():
+        if position <= record.offset < high_watermark:
+            visible.append(record)
+            room.take(record)
+            if room.is_full:
+                break
+    return visible
