@@ -40,6 +40,8 @@ _VERSION = 0
 _INT_MAX = (1 << 31) - 1
 _LONG_MAX = (1 << 63) - 1
 _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+# Those of 2^63.
+_MOST_DIGITS = 19
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _SLICE_BYTES = 1 << 18
 _LONGEST_LINE = 1 << 16
@@ -52,7 +54,8 @@ _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
 
 def _number(path: str, line_number: int, text: str, limit: int, what: str) -> int:
     """Parse a decimal as Java's parseInt or parseLong does; `limit` is the greatest value. Raises CorruptCheckpoint."""
-    if _NUMBER.fullmatch(text):
+    # `int` itself fails for more than some thousand digits.
+    if _NUMBER.fullmatch(text) and len(text.lstrip("+-0")) <= _MOST_DIGITS:
         value = int(text)
         if -limit - 1 <= value <= limit:
             return value

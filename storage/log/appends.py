@@ -111,6 +111,9 @@ class Appends:
         """
         if self._online.reason is not None:
             self._online.check()
+        if self._local.log_end_offset > LONG_MAX:
+            # A damaged batch may end with the last possible offset.
+            raise self._exhausted(self._local.log_end_offset)
         if origin is _RAFT_LEADER:
             return self._append_numbered(records, leader_epoch, now_ms)
         if origin is _CLIENT:

@@ -18,6 +18,8 @@ from storage.segment.file_records import FileRecords
 
 COMMITTED_HEADER = "committed"
 _MAGIC_AT = 16
+# Those of the greatest offset.
+MOST_DIGITS = 19
 
 
 class DamagedMetadataLog(StorageError):
@@ -97,4 +99,4 @@ def _committed_offset(batch: RecordBatch) -> int:
     except (InvalidRecord, StopIteration):
         return 0
     value = next((value for key, value in headers if key == COMMITTED_HEADER), None)
-    return int(value) if value is not None and value.isdigit() else 0
+    return int(value) if value is not None and value.isdigit() and len(value) <= MOST_DIGITS else 0

@@ -10,7 +10,6 @@ import socket
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -18,15 +17,12 @@ from click.testing import CliRunner
 from pipeline.directory import segment_ranges
 from replog.dump_command import dump
 from replog.log_commands import log as log_group
-from storage.directory.manager import LogManager
 from storage.disk.filesystem import OpenMode
 from storage.disk.os_filesystem import OsFileSystem
-from storage.draws import Draws
 from storage.errors import StorageError
 from storage.inspection.stats import partition_stats
 from storage.inspection.verify.partition import verify_partition
-from storage.log import PartitionLog
-from tests.storage.logs import NOW_MS, SMALL, append_each, batch, marker, produced
+from tests.storage.hostile.tools import invoked, load, make_sound, recover
 
 LONGEST_S = 10
 MOST_BYTES = 64 << 20
@@ -56,23 +52,8 @@ NAMES = (*(f"t-0/{name}" for name in IN_PARTITION), *IN_DIRECTORY)
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log directory after an orderly stop; t-0 has three segments, producers and an aborted transaction."""
     path = tmp_path_factory.mktemp("sound") / "data"
-    logs = LogManager(OsFileSystem(), str(path), SMALL, NOW_MS, Draws(1))
-    logs.load(NOW_MS)
-    log = logs.create("t", 0, topic_id="A" * 21 + "w")
-    for sequence in range(3):
-        data = produced(producer_id=7, producer_epoch=0, sequence=sequence)
-        log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS)
-    log.append_as_follower(
-        transactional(3) + marker(9, is_commit=False, offset=4, epoch=0), leader_epoch=0, now_ms=NOW_MS
-    )
-    append_each(log, 40)
-    logs.shutdown(3)
-    (path / "meta.properties").write_text("cluster.id=c\nnode.id=1\nversion=1\n")
+    make_sound(path)
     return path
-
-
-def transactional(offset: int) -> bytes:
-    return batch(offset, producer_id=9, producer_epoch=0, sequence=0, is_transactional=True)
 
 
 @pytest.fixture
@@ -127,26 +108,6 @@ KINDS: dict[str, Callable[[Path], object]] = {
 def sparse(path: Path, size_bytes: int) -> None:
     with path.open("wb") as file:
         file.truncate(size_bytes)
-
-
-def load(directory: Path) -> None:
-    logs = LogManager(OsFileSystem(), str(directory), SMALL, NOW_MS, Draws(1))
-    logs.load(NOW_MS)
-    logs.shutdown()
-
-
-def recover(directory: Path) -> None:
-    log = PartitionLog.open(OsFileSystem(), f"{directory}/t-0", SMALL, clean=False, now_ms=NOW_MS)
-    log.close()
-
-
-def invoked(command: Any, *arguments: str) -> None:
-    result = CliRunner().invoke(command, arguments)
-    # The command's own start prints these in one line.
-    if isinstance(result.exception, StorageError | OSError):
-        raise result.exception
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    assert "Traceback" not in result.output
 
 
 TOOLS: dict[str, Callable[[Path], object]] = {
