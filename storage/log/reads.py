@@ -86,8 +86,15 @@ class Reads:
         for the start of what is on this disk, which is the log start, and -5 for the end of what is on another storage,
         which is nothing: -1 for all three.
         Only the first segment that reaches the timestamp is searched, from the log start offset on; the record for -3
-        may be below the log start offset. Kafka does the same.
+        may be below the log start offset. Kafka does the same. Raises StorageError.
         """
+        self._online.check()
+        try:
+            return self._search(timestamp)
+        except OSError as error:
+            raise self._online.failed("read", error) from error
+
+    def _search(self, timestamp: int) -> TimestampAndOffset | None:
         if timestamp == EARLIEST_TIMESTAMP:
             return self._earliest()
         if timestamp == LATEST_TIMESTAMP:
@@ -120,8 +127,15 @@ class Reads:
 
         A timestamp of -1 stands for the log end, -2 for the log start. The log end offset is included while the
         active segment has records. The modification times of the files decide, as in version 0 of ListOffsets (RD10;
-        Kafka before 4.0: UnifiedLog.legacyFetchOffsetsBefore).
+        Kafka before 4.0: UnifiedLog.legacyFetchOffsetsBefore). Raises StorageError.
         """
+        self._online.check()
+        try:
+            return self._starts_before(timestamp, max_count, now_ms)
+        except OSError as error:
+            raise self._online.failed("read", error) from error
+
+    def _starts_before(self, timestamp: int, max_count: int, now_ms: int) -> list[int]:
         local = self._local
         starts = [
             (max(segment.base_offset, self._marks.log_start_offset), segment.records.modified_ms())

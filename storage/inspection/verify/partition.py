@@ -10,9 +10,11 @@ batch, 1.9 a transaction index, 1.10 a producer snapshot.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
+from operator import itemgetter
 
 from storage.batch import CURRENT_MAGIC, RecordBatch
 from storage.batch.control_records import read_control_record
@@ -27,7 +29,7 @@ from storage.errors import CorruptBatch, CorruptCheckpoint, StorageError
 from storage.index.memory_mapped import MAX_RELATIVE_OFFSET
 from storage.inspection.verify.indexes import BatchPlace, SegmentFacts, check_indexes
 from storage.inspection.verify.producers import ProducerWatch
-from storage.inspection.verify.sliced import Finding
+from storage.inspection.verify.sliced import MOST_FINDINGS, Finding
 from storage.segment import LOG_SUFFIX, log_path
 from storage.segment.file_records import FileRecords
 from storage.segment.live_files import list_live_files, offset_of_name
@@ -100,6 +102,8 @@ class _Verification:
         self._file_system, self._directory, self._deep = file_system, directory, deep
         self._in_use = in_use
         self._report = PartitionReport(directory=directory)
+        # How many problems of each file were found.
+        self._found: dict[str, int] = {}
         self._producers = ProducerWatch(file_system, directory)
         self._last_offset = -1
         self._last_epoch = -1
@@ -113,7 +117,7 @@ class _Verification:
         assert report.segments == 0, (self._directory, report.segments)
         self._check_names(files.names)
         for path in files.orphan_indexes:
-            report.add(path, None, "LL10", "an index without its .log")
+            self._add(path, None, "LL10", "an index without its .log")
         self._add_all(self._producers.read_snapshots())
         bases = files.base_offsets
         if bases:
@@ -129,12 +133,22 @@ class _Verification:
         try:
             PartitionMetadataFile(self._file_system, self._directory).read()
         except CorruptCheckpoint as error:
-            report.add(error.path, None, "1.4", error.reason)
+            self._add(error.path, None, "1.4", error.reason)
         return report
+
+    def _add(self, path: str, position: int | None, rule: str, message: str) -> None:
+        """Add a problem: the first of each file, and after the last of these that there are more."""
+        count = self._found[path] = self._found.get(path, 0) + 1
+        # An index has a line of its own after its first findings.
+        if count > MOST_FINDINGS + 2:
+            return
+        if count == MOST_FINDINGS + 2:
+            position, message = None, f"no more contradictions are listed after {MOST_FINDINGS + 1}"
+        self._report.add(path, position, rule, message)
 
     def _add_all(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
-            self._report.add(*finding)
+            self._add(*finding)
 
     def _check_names(self, names: Iterable[str]) -> None:
         for name in sorted(names):
@@ -142,14 +156,14 @@ class _Verification:
             if self._in_use and name.endswith((*_LEFTOVER_SUFFIXES, ".tmp")):
                 continue
             if name.endswith(_LEFTOVER_SUFFIXES) and not name.endswith(_KEPT_SUFFIX):
-                self._report.add(path, None, "LL6", "left over: the next start deletes or finishes it")
+                self._add(path, None, "LL6", "left over: the next start deletes or finishes it")
             elif name.endswith(".tmp"):
-                self._report.add(path, None, "LL6", "left over from replacing a file: nothing deletes it")
+                self._add(path, None, "LL6", "left over from replacing a file: nothing deletes it")
             elif name.endswith(LOG_SUFFIX) and not (
                 _LOG_NAME.fullmatch(name) and offset_of_name(name) is not None
             ):
                 message = "the name of a .log is its base offset in 20 digits, up to 2^63-1"
-                self._report.add(path, None, "1.1", message)
+                self._add(path, None, "1.1", message)
 
     def _check_segment(self, base_offset: int, next_base: int | None) -> None:
         assert next_base is None or base_offset < next_base, (self._directory, base_offset, next_base)
@@ -157,7 +171,7 @@ class _Verification:
         try:
             records = FileRecords(self._file_system, path, read_only=True)
         except StorageError as error:
-            report.add(path, None, "FR1", str(error))
+            self._add(path, None, "FR1", str(error))
             return
         facts = SegmentFacts(base_offset=base_offset, is_last=next_base is None)
         try:
@@ -174,7 +188,7 @@ class _Verification:
             assert end <= records.size_bytes, (path, end, records.size_bytes)
             if end < records.size_bytes and not self._is_reported(path, end):
                 left = records.size_bytes - end
-                report.add(path, end, "FR8", f"the last {left} bytes are no whole batch")
+                self._add(path, end, "FR8", f"the last {left} bytes are no whole batch")
         finally:
             records.close_handlers()
         self._add_all(check_indexes(self._file_system, self._directory, facts))
@@ -188,32 +202,30 @@ class _Verification:
         try:
             yield from records.batches()
         except CorruptBatch as error:
-            self._report.add(error.path, error.position, "FR8", error.reason)
+            self._add(error.path, error.position, "FR8", error.reason)
 
     def _check_batch(self, batch: RecordBatch, path: str, base_offset: int, next_base: int | None) -> None:
         report, position = self._report, batch.position
         assert report.segments > 0, (path, position)
         report.batches += 1
         if not 0 <= batch.magic <= CURRENT_MAGIC:
-            report.add(path, position, "FR10", f"magic {batch.magic} is unknown")
+            self._add(path, position, "FR10", f"magic {batch.magic} is unknown")
         if not batch.is_valid():
-            report.add(
+            self._add(
                 path, position, "FR11", f"the checksum of the batch at offset {batch.base_offset} is wrong"
             )
             return
         if not base_offset <= batch.last_offset <= base_offset + MAX_RELATIVE_OFFSET:
-            report.add(
+            self._add(
                 path, position, "LS1", f"offset {batch.last_offset} does not fit the base {base_offset}"
             )
         if batch.last_offset <= self._last_offset or (
             batch.magic == CURRENT_MAGIC and batch.base_offset <= self._last_offset
         ):
             message = f"offsets go back: {batch.base_offset} to {batch.last_offset} after {self._last_offset}"
-            report.add(path, position, "AP4", message)
+            self._add(path, position, "AP4", message)
         if next_base is not None and batch.last_offset >= next_base:
-            report.add(
-                path, position, "RO2", f"offset {batch.last_offset} belongs to the segment {next_base}"
-            )
+            self._add(path, position, "RO2", f"offset {batch.last_offset} belongs to the segment {next_base}")
         self._add_all(self._producers.batch(batch, path, self._last_offset))
         if batch.magic == CURRENT_MAGIC and 0 <= self._last_offset < batch.base_offset:
             report.missing_offsets += batch.base_offset - self._last_offset - 1
@@ -229,7 +241,7 @@ class _Verification:
         assert self._epoch_starts or self._last_epoch == -1, (path, batch.position, self._last_epoch)
         if epoch < self._last_epoch:
             message = f"leader epoch {epoch} after {self._last_epoch}"
-            self._report.add(path, batch.position, "EP3", message)
+            self._add(path, batch.position, "EP3", message)
         self._last_epoch = epoch
         self._epoch_starts.append((epoch, batch.base_offset, path, batch.position))
         assert len(self._epoch_starts) <= self._report.batches, (path, batch.position, self._report.batches)
@@ -249,18 +261,18 @@ class _Verification:
                     message = (
                         f"record offset {record.offset} after {before} in a batch up to {batch.last_offset}"
                     )
-                    self._report.add(path, batch.position, "1.5", message)
+                    self._add(path, batch.position, "1.5", message)
                 before, largest_timestamp = record.offset, max(largest_timestamp, record.timestamp)
                 self._report.records += 1
                 if batch.is_control:
                     read_control_record(record)
         except StorageError as error:
             reason = error.reason if isinstance(error, CorruptBatch) else str(error)
-            self._report.add(path, batch.position, "1.5", f"records: {reason}")
+            self._add(path, batch.position, "1.5", f"records: {reason}")
             return
         if largest_timestamp > batch.max_timestamp:
             message = f"a record of timestamp {largest_timestamp} in a batch up to {batch.max_timestamp}"
-            self._report.add(path, batch.position, "1.5", message)
+            self._add(path, batch.position, "1.5", message)
 
     def _check_epochs(self) -> None:
         """Compare the leader epochs with the checkpoint: a crash may leave too many entries in it, but never too few
@@ -269,25 +281,27 @@ class _Verification:
         path = join(self._directory, LEADER_EPOCH_CHECKPOINT)
         if not self._file_system.exists(path):
             if self._epoch_starts:
-                self._report.add(path, None, "EP12", "missing, though batches carry leader epochs")
+                self._add(path, None, "EP12", "missing, though batches carry leader epochs")
             return
         try:
             entries = LeaderEpochCheckpoint(self._file_system, path).read()
         except CorruptCheckpoint as error:
             place = "" if error.line is None else f"line {error.line}: "
-            self._report.add(path, None, "EP1", f"{place}{error.reason}")
+            self._add(path, None, "EP1", f"{place}{error.reason}")
             return
         for (epoch, start), (next_epoch, next_start) in pairwise(entries):
             if next_epoch <= epoch or next_start <= start:
                 message = f"{next_epoch} from {next_start} after {epoch} from {start}"
-                self._report.add(path, None, "EP1", message)
+                self._add(path, None, "EP1", message)
+        by_start = sorted(entries, key=itemgetter(1))
+        starts = [start for _, start in by_start]
         for epoch, base_offset, log, position in self._epoch_starts:
-            known = [entry for entry in entries if entry[1] <= base_offset]
-            if known and known[-1][0] != epoch:
-                message = f"offset {base_offset} has epoch {epoch}, the checkpoint says {known[-1][0]}"
-                self._report.add(log, position, "EP9", message)
+            index = bisect_right(starts, base_offset) - 1
+            if index >= 0 and by_start[index][0] != epoch:
+                message = f"offset {base_offset} has epoch {epoch}, the checkpoint says {by_start[index][0]}"
+                self._add(log, position, "EP9", message)
         if not entries and self._epoch_starts:
-            self._report.add(path, None, "EP12", "empty, though batches carry leader epochs")
+            self._add(path, None, "EP12", "empty, though batches carry leader epochs")
 
 
 def partition_directories(file_system: FileSystem, directory: str) -> list[str]:
