@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, final
 from unittest.mock import patch
@@ -104,7 +105,7 @@ class Longer:
 
 def main() -> None:
     """Answer the orders until the input ends."""
-    actions = {"run": run, "advance": Longer().advance}
+    actions: dict[str, Callable[..., dict[str, object]]] = {"run": run, "advance": Longer().advance}
     for line in sys.stdin:
         order = json.loads(line)
         print(json.dumps(actions[order.pop("what")](**order)), flush=True)

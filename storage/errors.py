@@ -62,6 +62,10 @@ class ValidationTakesLong(StorageError):
     """
 
 
+class ReadTakesLong(StorageError):
+    """A batch unpacks to more than a step may read: not a flaw of it, but it must be read elsewhere."""
+
+
 class InvalidTimestamp(InvalidRecord):
     """A record's timestamp is outside the limits of its topic. Kafka: InvalidTimestampException."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final, final
 
 from storage.errors import OffsetOutOfRange
@@ -18,6 +20,9 @@ EARLIEST_TIMESTAMP: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL_TIMESTAMP: Final = -4
 LATEST_TIERED_TIMESTAMP: Final = -5
+
+# Searches one segment; takes the most bytes of a batch to decode, None for any.
+Search = Callable[[int | None], TimestampAndOffset | None]
 
 
 @final
@@ -79,22 +84,25 @@ class Reads:
         (EP5)."""
         return self._epochs.end_offset_for(epoch, self._local.log_end_offset)
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+    def offset_for_timestamp(
+        self, timestamp: int, most_bytes: int | None = None
+    ) -> TimestampAndOffset | None:
         """Returns the first record with at least that timestamp (RD8).
 
         A timestamp of -1 asks for the log end, -2 for the log start, -3 for the record with the greatest timestamp, -4
         for the start of what is on this disk, which is the log start, and -5 for the end of what is on another storage,
         which is nothing: -1 for all three.
         Only the first segment that reaches the timestamp is searched, from the log start offset on; the record for -3
-        may be below the log start offset. Kafka does the same. Raises StorageError.
+        may be below the log start offset. Kafka does the same. Raises StorageError, and its child
+        ReadTakesLong for a batch of more than `most_bytes` to decode: `search_for_timestamp` is for that.
         """
         self._online.check()
         try:
-            return self._search(timestamp)
+            return self._search(timestamp, most_bytes)
         except OSError as error:
             raise self._online.failed("read", error) from error
 
-    def _search(self, timestamp: int) -> TimestampAndOffset | None:
+    def _search(self, timestamp: int, most_bytes: int | None) -> TimestampAndOffset | None:
         if timestamp == EARLIEST_TIMESTAMP:
             return self._earliest()
         if timestamp == LATEST_TIMESTAMP:
@@ -106,12 +114,20 @@ class Reads:
             return TimestampAndOffset(timestamp=-1, offset=start_offset, leader_epoch=epoch)
         if timestamp == LATEST_TIERED_TIMESTAMP:
             return TimestampAndOffset(timestamp=-1, offset=-1, leader_epoch=-1)
+        search = self.search_for_timestamp(timestamp)
+        return None if search is None else search(most_bytes)
+
+    def search_for_timestamp(self, timestamp: int) -> Search | None:
+        """Returns the search for a timestamp, -3 for the greatest, which may run on another thread.
+
+        None if no segment reaches the timestamp. The search raises what `find_offset_by_timestamp` of a segment raises.
+        """
         if timestamp == MAX_TIMESTAMP:
             latest = max(self._local.segments, key=lambda segment: segment.max_timestamp.timestamp)
-            return latest.find_max_timestamp()
+            return latest.find_max_timestamp
         for segment in self._local.segments:
             if segment.largest_timestamp_ms >= timestamp:
-                return segment.find_offset_by_timestamp(timestamp, self._marks.log_start_offset)
+                return partial(segment.find_offset_by_timestamp, timestamp, self._marks.log_start_offset)
         return None
 
     def _earliest(self) -> TimestampAndOffset:

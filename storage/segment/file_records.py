@@ -19,6 +19,7 @@ from storage.batch import (
     HEADER_SIZE_UP_TO_MAGIC,
     LOG_OVERHEAD,
     MIN_SIZE_FIELD,
+    Record,
     RecordBatch,
 )
 from storage.batch.format import (
@@ -32,7 +33,7 @@ from storage.batch.format import (
 from storage.codec.buffer import Buffer
 from storage.codec.crc32c import crc32c, crc32c_from
 from storage.disk.filesystem import FileSystem, OpenMode, ReadMap, basename, join
-from storage.errors import CorruptBatch, StorageError, TruncatedWhileRead
+from storage.errors import CorruptBatch, ReadTakesLong, StorageError, TruncatedWhileRead, UnpacksTooFar
 from storage.values import quickly_made
 
 # Positions have 32 bits in the offset index.
@@ -263,14 +264,17 @@ class FileRecords:
         return None if batch.last_offset < target_offset else _place_of(batch)
 
     def search_for_timestamp(
-        self, target_timestamp: int, start: int = 0, start_offset: int = 0
+        self, target_timestamp: int, start: int = 0, start_offset: int = 0, most_bytes: int | None = None
     ) -> TimestampAndOffset | None:
-        """The first record from byte `start` on with at least that timestamp and that offset (FR13)."""
+        """The first record from byte `start` on with at least that timestamp and that offset (FR13).
+
+        Raises ReadTakesLong for a batch of more than `most_bytes` to decode.
+        """
         for header in self._headers(start):
             if header.max_timestamp < target_timestamp:
                 continue
             data = self.read_slice(header.position, header.size_bytes)
-            for record in RecordBatch(data, 0, len(data), header.position).records():
+            for record in decoded(RecordBatch(data, 0, len(data), header.position), most_bytes):
                 if record.timestamp >= target_timestamp and record.offset >= start_offset:
                     epoch = header.partition_leader_epoch
                     return TimestampAndOffset(
@@ -451,3 +455,15 @@ def _place_of(batch: RecordBatch) -> LogOffsetPosition:
         size_bytes=batch.size_bytes,
         base_offset=batch.base_offset,
     )
+
+
+def decoded(batch: RecordBatch, most_bytes: int | None) -> Iterator[Record]:
+    """The records of the batch. Raises ReadTakesLong if they have more than `most_bytes`."""
+    if most_bytes is None:
+        return batch.records()
+    if batch.size_bytes > most_bytes:
+        raise ReadTakesLong(f"a batch of {batch.size_bytes} bytes")
+    try:
+        return batch.records(most_bytes)
+    except UnpacksTooFar as error:
+        raise ReadTakesLong(f"a batch that unpacks to more than {most_bytes} bytes") from error

@@ -23,7 +23,7 @@ from storage.index.time_index import TimeIndex, TimestampOffset
 from storage.index.transaction_index import AbortedTransaction, AbortedTransactions, TransactionIndex
 from storage.segment.batch_frames import columns_of
 from storage.segment.fetch_data import FetchData
-from storage.segment.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
+from storage.segment.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset, decoded
 from storage.segment.indexes import SegmentIndexes, close_each, with_suffix
 from storage.segment.names import (
     LOG_SUFFIX,
@@ -416,16 +416,18 @@ class LogSegment:
         last = None if found is None else self.records.last_batch(found.position)
         return self.base_offset if last is None else last.next_offset
 
-    def find_offset_by_timestamp(self, timestamp: int, start_offset: int) -> TimestampAndOffset | None:
+    def find_offset_by_timestamp(
+        self, timestamp: int, start_offset: int, most_bytes: int | None = None
+    ) -> TimestampAndOffset | None:
         """The first record at least as late as `timestamp`, from `start_offset` on (LS18).
 
-        Raises TruncatedWhileRead, StorageError, OSError.
+        Raises TruncatedWhileRead, StorageError, OSError; ReadTakesLong for a batch of more than `most_bytes` to decode.
         """
         cuts = self.records.cuts
         try:
             from_offset = max(self.time_index.lookup(timestamp).offset, start_offset)
             position = self.indexed_position(from_offset)
-            found = self.records.search_for_timestamp(timestamp, position, start_offset)
+            found = self.records.search_for_timestamp(timestamp, position, start_offset, most_bytes)
         except (StorageError, ValueError):
             self.records.check_uncut(cuts)
             raise
@@ -447,13 +449,16 @@ class LogSegment:
         """The aborted transactions of this segment that reach into [fetch_offset, upper_bound_offset) (IX29)."""
         return self.indexes.transactions.collect(fetch_offset, upper_bound_offset)
 
-    def find_max_timestamp(self) -> TimestampAndOffset | None:
-        """The first record that has the segment's greatest timestamp; None in an empty segment (RD8)."""
+    def find_max_timestamp(self, most_bytes: int | None = None) -> TimestampAndOffset | None:
+        """The first record that has the segment's greatest timestamp; None in an empty segment (RD8).
+
+        Raises ReadTakesLong for a batch of more than `most_bytes` to decode.
+        """
         latest = self.max_timestamp
         position = self.indexed_position(latest.offset)
         for batch in self.records.batches(position):
             if batch.max_timestamp == latest.timestamp:
-                return _first_record_at(batch, latest.timestamp)
+                return _first_record_at(batch, latest.timestamp, most_bytes)
         return None
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
@@ -617,9 +622,9 @@ class LogSegment:
         return f"LogSegment({self.path}, size_bytes={self.size_bytes})"
 
 
-def _first_record_at(batch: RecordBatch, timestamp: int) -> TimestampAndOffset | None:
+def _first_record_at(batch: RecordBatch, timestamp: int, most_bytes: int | None) -> TimestampAndOffset | None:
     epoch = batch.partition_leader_epoch
-    for record in batch.records():
+    for record in decoded(batch, most_bytes):
         if record.timestamp == timestamp:
             return TimestampAndOffset(
                 timestamp=timestamp, offset=record.offset, leader_epoch=epoch if epoch >= 0 else None

@@ -5,6 +5,7 @@ Kafka: ReplicaManager.fetchOffset, Partition.fetchOffsetForTimestamp.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import final
 
 from cluster.core import fencing
@@ -18,12 +19,15 @@ from cluster.core.messages import (
 )
 from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.leader import Leader
-from storage.errors import StorageError
+from cluster.core.replica.replica import Replica
+from storage.errors import ReadTakesLong, StorageError
+from storage.segment.file_records import TimestampAndOffset
+from storage.validation.work import STEP_REBUILT_BYTES
 
 
 @final
 class ListOffsetsHandler:
-    """Answers which offset a partition has at a point in time, always at once."""
+    """Answers which offset a partition has at a point in time: at once, or after a job that decodes a large batch."""
 
     def __init__(self, context: ReplicaContext) -> None:
         self._context = context
@@ -34,12 +38,58 @@ class ListOffsetsHandler:
             answer = self._look_up(request)
         except ClusterError as error:
             answer = ListOffsetsResponse(topic_partition=request.topic_partition, error=error.code)
+        except ReadTakesLong:
+            self._search_in_job(call, request)
+            return
         except StorageError as error:
-            self._context.check_online(request.topic_partition, error)
-            answer = ListOffsetsResponse(topic_partition=request.topic_partition, error=ErrorCode(error.code))
+            answer = self._failed(request, error)
         self._context.outbox.reply(call, answer)
 
-    def _look_up(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    def _failed(self, request: ListOffsetsRequest, error: StorageError) -> ListOffsetsResponse:
+        self._context.check_online(request.topic_partition, error)
+        return ListOffsetsResponse(topic_partition=request.topic_partition, error=ErrorCode(error.code))
+
+    def _search_in_job(self, call: int, request: ListOffsetsRequest) -> None:
+        """Searches off the step thread. Jobs run in order, so no file of the segment is deleted meanwhile."""
+        replica = self._context.replicas[request.topic_partition]
+        search = replica.log.reads.search_for_timestamp(request.timestamp)
+        assert search is not None, replica.name
+        found: list[TimestampAndOffset | None] = []
+
+        def work() -> None:
+            found.append(search(None))
+
+        def then(now_ms: int, error: Exception | None) -> None:
+            self._on_searched(call, request, replica, found, error)
+
+        self._context.outbox.run_job("search", work, then)
+
+    def _on_searched(
+        self,
+        call: int,
+        request: ListOffsetsRequest,
+        replica: Replica,
+        found: list[TimestampAndOffset | None],
+        error: Exception | None,
+    ) -> None:
+        """Answers as far as the replica still leads: what was found may have been cut off meanwhile."""
+        if isinstance(error, OSError):
+            error = replica.log.online.failed("read", error)
+        try:
+            if error is not None:
+                raise error
+            if self._context.replicas.get(request.topic_partition) is not replica:
+                raise ClusterError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{replica.name} was removed meanwhile")
+            answer = self._look_up(request, found)
+        except ClusterError as refused:
+            answer = ListOffsetsResponse(topic_partition=request.topic_partition, error=refused.code)
+        except StorageError as failed:
+            answer = self._failed(request, failed)
+        self._context.outbox.reply(call, answer)
+
+    def _look_up(
+        self, request: ListOffsetsRequest, searched: Sequence[TimestampAndOffset | None] = ()
+    ) -> ListOffsetsResponse:
         replica = self._context.replica(request.topic_partition, request.topic_id)
         topic_partition = replica.topic_partition
         fencing.check_topic_id(topic_partition, request.topic_id, replica.topic_id)
@@ -53,7 +103,10 @@ class ListOffsetsHandler:
             self.check_knows_committed_end(leader)
             offset = log.marks.high_watermark
         else:
-            found = log.reads.offset_for_timestamp(request.timestamp)
+            if searched:
+                (found,) = searched
+            else:
+                found = log.reads.offset_for_timestamp(request.timestamp, STEP_REBUILT_BYTES)
             if found is None or found.offset >= log.marks.high_watermark:
                 self.check_knows_committed_end(leader)
                 return ListOffsetsResponse(topic_partition=request.topic_partition)

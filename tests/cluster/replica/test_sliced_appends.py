@@ -7,12 +7,20 @@ from typing import final
 from cluster.core.effects import Effect, Reply, RunJob
 from cluster.core.errors import ErrorCode
 from cluster.core.events import JobDone
-from cluster.core.messages import ProducePartition, ProducePartitionResponse, ProduceRequest, TopicPartition
+from cluster.core.messages import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    TopicPartition,
+)
 from cluster.core.replica.sliced_appends import MAX_AT_ONCE
 from storage.batch import set_producer_state
 from storage.validation.work import STEP_RECORDS
 from tests.cluster.broker.cluster_by_hand import batch
 from tests.cluster.replica.setup import T0, Setup, of, only, produced
+from tests.storage.logs import NOW_MS
 from tests.storage.validation.test_batches_that_unpack import equal_records
 
 COUNT = STEP_RECORDS + 1
@@ -200,3 +208,26 @@ def test_a_step_takes_only_so_many_batches_and_the_others_follow_by_jobs() -> No
     body = only(case.effects, Reply).body
     answers: tuple[ProducePartitionResponse, ...] = getattr(body, "partitions", ())
     assert [each.base_offset for each in answers] == [index * (STEP_RECORDS // 2) for index in range(14)]
+
+
+def test_rd8_a_look_up_by_time_in_a_large_batch_is_answered_after_a_job() -> None:
+    case = Produced()
+    case.produce(large())
+    case.run_all()
+    case.produce(batch(b"small"))
+    asked = ListOffsetsRequest(topic_partition=T0, timestamp=NOW_MS)
+    effects = case.setup.request(asked)
+    assert only(effects, RunJob).kind == "search" and not of(effects, Reply)
+    body = only(case.setup.run_jobs(effects), Reply).body
+    assert isinstance(body, ListOffsetsResponse)
+    assert (body.error, body.offset, body.timestamp) == (ErrorCode.NONE, 0, NOW_MS)
+
+
+def test_rd8_leadership_that_ends_while_a_job_searches_refuses_the_look_up() -> None:
+    case = Produced()
+    case.produce(large())
+    case.run_all()
+    effects = case.setup.request(ListOffsetsRequest(topic_partition=T0, timestamp=NOW_MS))
+    case.setup.place(leader=2, isr=(1, 2), leader_epoch=1, partition_epoch=1)
+    body = only(case.setup.run_jobs(effects), Reply).body
+    assert isinstance(body, ListOffsetsResponse) and body.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
