@@ -24,6 +24,7 @@ from replog.log_command_options import (
 )
 from storage.directory.manager import LOCK_FILE
 from storage.disk.filesystem import OpenMode, dirname, join
+from storage.disk.machine_limits import handle_limit_of
 from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import reason_of
 from storage.inspection.stats import PartitionStats, TotalStats, partition_stats, total_stats
@@ -231,14 +232,22 @@ def _total_lines(total: TotalStats, limits: dict[str, int | None]) -> Iterator[s
         f"{total.records} records ({total.control_records} control), {total.log_bytes} bytes and "
         f"{total.index_bytes} of indexes, codecs {_counts(total.codecs)}, magic {_counts(total.magics)}"
     )
-    for needed, what, name in (
-        (total.open_files, "open files", "ulimit -n"),
-        (total.maps, "maps", "vm.max_map_count"),
-    ):
-        limit = limits[name]
-        too_many = limit is not None and needed > limit
-        verdict = f"TOO MANY: raise {name} above {needed}" if too_many else "enough"
-        yield f"{what}: {needed} needed, {name} {'unknown' if limit is None else limit}: {verdict}"
+    kept = handle_limit_of(limits["ulimit -n"])
+    yield _limit_line("open files", total.open_files, kept, "ulimit -n", limits)
+    yield _limit_line("maps", total.maps, kept, "vm.max_map_count", limits)
+
+
+def _limit_line(what: str, needed: int, kept: int, name: str, limits: dict[str, int | None]) -> str:
+    """Returns how many of `what` the segments need if all are in use, and whether a node can keep so many open."""
+    limit = limits[name]
+    shown = (
+        f"{what}: {needed} needed by segments in use, at most {kept} kept open, {name} {limit or 'unknown'}"
+    )
+    if limit is not None and min(needed, kept) > limit:
+        return f"{shown}: TOO MANY: raise {name} above {min(needed, kept)}"
+    if needed > kept:
+        return f"{shown}: TOO MANY to keep, the others are opened again when they are used"
+    return f"{shown}: enough"
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -20,6 +20,7 @@ from sim.disk.handles import SimFileSystem
 from sim.disk.life import Life
 from sim.disk.names import Node, durable_node, missing
 from sim.disk.survival import PowerLoss, Survivors, Tear, keep_by_mode, keep_chosen, keep_sequences
+from storage.disk.handle_pool import HandlePool
 from storage.draws import Draws
 
 
@@ -32,10 +33,13 @@ class SimDisk:
         self._cache = PageCache(draws, now_ms)
         self._power_losses = 0
 
-    def file_system(self, life: Life) -> SimFileSystem:
-        """Returns the disk as the process of `life` sees it; all its handles die with that life."""
+    def file_system(self, life: Life, handles: HandlePool | None = None) -> SimFileSystem:
+        """Returns the disk as the process of `life` sees it; all its handles die with that life.
+
+        `handles` limits how many files stay open while they are not used; by default all do.
+        """
         self._cache.join(life)
-        return SimFileSystem(self._cache, life)
+        return SimFileSystem(self._cache, life, handles)
 
     @property
     def names_version(self) -> int:

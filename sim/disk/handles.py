@@ -12,6 +12,7 @@ from sim.disk.life import Dead, Life
 from sim.disk.names import DirectoryNode, NameChange, Node, components, missing, walk, walk_directory
 from storage.codec.buffer import Buffer
 from storage.disk.filesystem import FileStat, OpenMode
+from storage.disk.handle_pool import HandlePool
 
 
 def _refuse(error_number: int, path: str) -> OSError:
@@ -46,15 +47,27 @@ class SimReadMap:
 
 @final
 class SimFile:
-    """An open file; it stays the same file when it is renamed or its name is deleted."""
+    """An open file; it stays the same file when it is renamed or its name is deleted.
 
-    def __init__(self, cache: PageCache, life: Life, node: FileNode, path: str, *, writable: bool) -> None:
-        self._cache = cache
-        self._life = life
+    Like a real one, it looks for its name when it is used after it has rested, and refuses if that is another file.
+    """
+
+    def __init__(
+        self, owner: SimFileSystem, node: FileNode, path: str, *, writable: bool, can_rest: bool
+    ) -> None:
+        self._owner, self._cache, self._life = owner, owner.cache, owner.life
         self._node = node
         self._path = path
-        self._writable = writable
-        self._closed = False
+        # Where it is looked for, if it is used after a rest.
+        self._names = (path, path)
+        self._writable, self._can_rest = writable, can_rest
+        self._closed = self._rests = False
+        self._sync_error: OSError | None = None
+        self.is_used = True
+        # Whether bytes were written, or cut off, since the last sync.
+        self.is_unsynced = False
+        if can_rest:
+            owner.handles.add(self)
 
     @property
     def path(self) -> str:
@@ -109,8 +122,16 @@ class SimFile:
         self._resize("set_length", size)
 
     def sync(self) -> None:
-        """Make the file's bytes and length durable; after an error its pending changes are never durable."""
+        """Make the file's bytes and length durable; after an error its pending changes are never durable.
+
+        Raises also what an earlier sync met, which made room for another file.
+        """
         self._check("size")
+        if self._sync_error is not None:
+            raise self._sync_error
+        self._sync()
+
+    def _sync(self) -> None:
         stop = self._cache.begin("sync", self._path)
         if stop is not None:
             if stop.share():
@@ -119,22 +140,64 @@ class SimFile:
                 self._node.lose_pending()
             stop.end()
         self._cache.sync_file(self._node)
+        self.is_unsynced = False
 
     def map_for_reading(self) -> SimReadMap:
-        self._check("read")
+        self._check("read", may_rest=True)
         if self._node.length == 0:
             raise ValueError(f"{self._path}: cannot map an empty file")
         return SimReadMap(self._cache, self._node, self._life)
 
+    def moves_to(self, path: str) -> None:
+        """Note that the file is about to be renamed: if it must be opened again, it is looked for at both names."""
+        self._names = (path, self._names[0])
+
+    def rest(self) -> None:
+        """Give the handle up until the next use, unless bytes wait for a sync."""
+        if self._can_rest and not self.is_unsynced and self.give_up():
+            self._owner.handles.remove(self)
+
+    def give_up(self) -> bool:
+        """End the use of the handle, after a sync if there are bytes to sync. Returns False if it must stay open.
+
+        The error of that sync is raised by the next sync of this file: no later sync writes those bytes.
+        """
+        if self._sync_error is not None:
+            return False
+        if self.is_unsynced and not self._life.dead:
+            try:
+                self._sync()
+            except OSError as error:
+                self._sync_error = error
+                return False
+        self._rests = True
+        return True
+
     def close(self) -> None:
         """Close the file; may be called again, and in a dead life, because it changes nothing on the disk."""
         self._closed = True
+        if self._can_rest:
+            self._owner.handles.remove(self)
 
-    def _check(self, verb: str) -> None:
+    def _look_again(self) -> None:
+        """Look for the file at its name, and at the one before the last rename. Raises OSError if it is at neither:
+        FileNotFoundError, or ESTALE where another file took its place.
+        """
+        found = [self._owner.file_at(name) for name in self._names]
+        if self._node not in found:
+            raise missing(self._path) if found == [None, None] else _refuse(errno.ESTALE, self._path)
+
+    def _check(self, verb: str, *, may_rest: bool = False) -> None:
         if self._life.dead:
             raise Dead(self._life.name)
         if self._closed:
             raise _refuse(errno.EBADF, self._path)
+        self.is_used = True
+        if self._rests:
+            self._look_again()
+            if not may_rest:
+                self._rests = False
+                self._owner.handles.add(self)
         if verb == "read" and not self._life.sees_through:
             stop = self._cache.strike("read", self._path)
             if stop is not None:
@@ -150,6 +213,7 @@ class SimFile:
             raise _refuse(errno.EBADF, self._path)
 
     def _write(self, verb: str, position: int, data: Buffer) -> None:
+        self.is_unsynced = True
         stop = self._cache.begin(verb, self._path, position, len(data))
         if stop is None:
             self._cache.change_file(self._node).write(self._cache.next_sequence(), position, data)
@@ -163,6 +227,8 @@ class SimFile:
     def _resize(self, verb: str, length: int) -> None:
         if self._node.live_maps and length < self._node.length:
             raise BufferError(f"{self._path} is mapped: cannot shrink it to {length} bytes")
+        # A file that only grows has no new bytes that could be lost.
+        self.is_unsynced = self.is_unsynced or length < self._node.length
         stop = self._cache.begin(verb, self._path, length)
         if (stop is None or stop.share()) and length != self._node.length:
             self._cache.change_file(self._node).resize(self._cache.next_sequence(), length)
@@ -187,13 +253,30 @@ class SimLock:
 
 @final
 class SimFileSystem:
-    """The `FileSystem` over a page cache, for one life of one process; each method raises Dead after that life."""
+    """The `FileSystem` over a page cache, for one life of one process; each method raises Dead after that life.
 
-    def __init__(self, cache: PageCache, life: Life) -> None:
-        self._cache = cache
-        self._life = life
+    `handles` is the pool of the files that may rest; by default it has no limit.
+    """
 
-    def open(self, path: str, mode: OpenMode) -> SimFile:
+    def __init__(self, cache: PageCache, life: Life, handles: HandlePool | None = None) -> None:
+        self.cache = self._cache = cache
+        self.life = self._life = life
+        self._handles = HandlePool() if handles is None else handles
+
+    @property
+    def handles(self) -> HandlePool:
+        """The pool of the handles that may be given up while they are not used."""
+        return self._handles
+
+    def file_at(self, path: str) -> FileNode | None:
+        """Returns the file called `path`; None if there is none."""
+        try:
+            node = self._find(path)[2]
+        except OSError:
+            return None
+        return node if isinstance(node, FileNode) else None
+
+    def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> SimFile:
         """Open a file, which is made where the mode says so. Raises OSError as open(2) does."""
         parent, name, found = self._find(path)
         if isinstance(found, DirectoryNode):
@@ -204,7 +287,7 @@ class SimFileSystem:
             if mode in (OpenMode.READ, OpenMode.WRITE):
                 raise missing(path)
             found = self._create(parent, name, path)
-        return SimFile(self._cache, self._life, found, path, writable=mode is not OpenMode.READ)
+        return SimFile(self, found, path, writable=mode is not OpenMode.READ, can_rest=can_rest)
 
     def exists(self, path: str) -> bool:
         """Whether a process sees a file or a directory at `path`."""

@@ -18,6 +18,10 @@ While a segment's index is mapped, resized, trimmed or truncated, a look-up star
 and never sees half of a change. A segment that was closed or deleted raises ValueError or OSError and never returns
 other bytes. Readers in another process (dump, verify, stats, Spark) open files for reading only, map none of them, and
 accept the end of the active segment and the zeros after its index entries as they are at that moment.
+
+A file that was opened with `can_rest` holds a descriptor only while it is used (`handle_pool.py`): it is opened again
+by its name, and only if that name still leads to the same file. So its owner says with `moves_to` what its name will
+be, before it renames the file or a directory above it.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from enum import Enum
 from typing import Protocol
 
 from storage.codec.buffer import Buffer
+from storage.disk.handle_pool import HandlePool
 
 
 class OpenMode(Enum):
@@ -98,6 +103,12 @@ class File(Protocol):
     def map_for_reading(self) -> ReadMap:
         """Map the whole file. Raises ValueError for an empty file."""
 
+    def moves_to(self, path: str) -> None:
+        """Note that the file is about to be renamed: if it must be opened again, it is looked for at both names."""
+
+    def rest(self) -> None:
+        """Give the descriptor up until the next use, unless bytes wait for a sync; only with `can_rest`."""
+
     def close(self) -> None:
         """Close without a sync; may be called again."""
 
@@ -111,7 +122,12 @@ class Lock(Protocol):
 class FileSystem(Protocol):
     """A file system; every verb may raise OSError with the path."""
 
-    def open(self, path: str, mode: OpenMode) -> File: ...
+    @property
+    def handles(self) -> HandlePool:
+        """The pool of the handles that may be given up while they are not used."""
+
+    def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> File:
+        """Open a file. With `can_rest` its descriptor may be given up and is opened again at the next use."""
 
     def exists(self, path: str) -> bool: ...
 

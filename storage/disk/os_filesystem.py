@@ -6,13 +6,17 @@ import errno
 import fcntl
 import mmap
 import os
-import resource
 import stat as stat_bits
+from collections.abc import Callable
 from contextlib import suppress
-from typing import final
+from typing import TypeVar, final
 
 from storage.codec.buffer import Buffer
 from storage.disk.filesystem import FileStat, OpenMode
+from storage.disk.handle_pool import OUT_OF_HANDLES, HandlePool
+from storage.disk.machine_limits import default_handle_limit, named_error
+
+Result = TypeVar("Result")
 
 # Without O_NONBLOCK the open of a FIFO would wait for a writer for ever; a regular file knows no such wait. O_NOCTTY
 # keeps a terminal from becoming ours.
@@ -29,16 +33,9 @@ _KINDS = {
     stat_bits.S_IFCHR: "a device",
     stat_bits.S_IFBLK: "a device",
 }
-_OPEN_FILES, _MAPS, _MOST_MAPS = "/proc/self/fd", "/proc/self/maps", "/proc/sys/vm/max_map_count"
 _LOCKS = "/proc/locks"
 # On macOS fsync reaches only the drive's cache; this flag reaches the platter. Linux has no such flag.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
-
-
-def _named(error: OSError, path: str) -> OSError:
-    """Returns the error with the file's name, which calls on a descriptor do not know, and with the exhausted limit."""
-    number = error.errno or errno.EIO
-    return OSError(number, (error.strerror or os.strerror(number)) + _limit_behind(number), path)
 
 
 def _checked_regular(descriptor: int, path: str) -> int:
@@ -54,53 +51,6 @@ def _checked_regular(descriptor: int, path: str) -> int:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     kind = _KINDS.get(stat_bits.S_IFMT(mode), "something else")
     raise OSError(errno.EINVAL, f"expected a regular file, found {kind}", path)
-
-
-def _limit_behind(number: int) -> str:
-    """Returns what stopped a call that ended with `number` (an errno), and the setting that raises a limit; empty for
-    other errors.
-    """
-    if number == errno.ENXIO:
-        return ": expected a regular file, found a socket or device"
-    if number == errno.EMFILE:
-        used, (allowed, _) = _count_lines(_OPEN_FILES), resource.getrlimit(resource.RLIMIT_NOFILE)
-        return f": this process has {used} files open of {allowed} it may, raise `ulimit -n`"
-    if number == errno.ENFILE:
-        return ": the machine has as many files open as it may, raise fs.file-max"
-    if number == errno.ENOMEM:
-        used, allowed = _count_lines(_MAPS), _read_number(_MOST_MAPS)
-        return f": this process has {used} maps of {allowed} it may, raise vm.max_map_count or `ulimit -v`"
-    return ""
-
-
-def _count_lines(path: str) -> int:
-    """Returns the number of names in a directory or of lines in a file of /proc; -1 if the system has no such path."""
-    try:
-        if os.path.isdir(path):
-            return len(os.listdir(path))
-        descriptor = os.open(path, os.O_RDONLY)
-    # A directory cannot be listed when no file can be opened: then the whole limit is in use.
-    except OSError:
-        return resource.getrlimit(resource.RLIMIT_NOFILE)[0] if path == _OPEN_FILES else -1
-    try:
-        count = 0
-        while block := os.read(descriptor, 1 << 16):
-            count += block.count(b"\n")
-        return count
-    finally:
-        os.close(descriptor)
-
-
-def _read_number(path: str) -> int:
-    """Returns the number in a file of /proc; -1 if the system has no such file."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
-        return -1
-    try:
-        return int(os.read(descriptor, 64))
-    finally:
-        os.close(descriptor)
 
 
 def _sync_descriptor(descriptor: int) -> None:
@@ -164,13 +114,44 @@ class _Descriptor(int):
 
 @final
 class OsFile:
-    """One descriptor. Every transfer is positioned, so readers on other threads share it without a lock."""
+    """A file with one descriptor. Every transfer is positioned, so readers on other threads share it without a lock.
 
-    def __init__(self, path: str, descriptor: int) -> None:
-        self._path = path
-        # -1 after `close`: every call then fails with EBADF.
-        self._descriptor: int = _Descriptor(descriptor)
+    A file that can rest has no descriptor while it is not used (`storage/disk/handle_pool.py`).
+    """
+
+    __slots__ = (
+        "_can_rest",
+        "_descriptor",
+        "_file_system",
+        "_is_closed",
+        "_is_writable",
+        "_live_maps",
+        "_names",
+        "_number",
+        "_path",
+        "_sync_error",
+        "is_unsynced",
+        "is_used",
+    )
+
+    def __init__(
+        self, file_system: OsFileSystem, path: str, descriptor: int, *, is_writable: bool, can_rest: bool
+    ) -> None:
+        self._file_system, self._path = file_system, path
+        # Where it is looked for, if it is used after a rest.
+        self._names = (path, path)
+        # None while the file rests, and after `close`. A call keeps a reference of its own until it returns.
+        self._descriptor: _Descriptor | None = _Descriptor(descriptor)
+        self._number = os.fstat(descriptor).st_ino
+        self._is_writable, self._can_rest = is_writable, can_rest
+        self._is_closed = False
         self._live_maps = 0
+        self._sync_error: OSError | None = None
+        self.is_used = True
+        # Whether bytes were written, or cut off, since the last sync.
+        self.is_unsynced = False
+        if can_rest:
+            file_system.handles.add(self)
 
     @property
     def path(self) -> str:
@@ -178,51 +159,52 @@ class OsFile:
 
     def size(self) -> int:
         try:
-            return os.fstat(self._descriptor).st_size
+            return os.fstat(self._awake()).st_size
         except OSError as error:
-            raise _named(error, self._path) from error
+            raise named_error(error, self._path) from error
 
     def read_at(self, position: int, size: int) -> bytes:
+        """Read up to `size` bytes, with several calls if the kernel stops early; fewer only where the file ends."""
+        self.is_used = True
+        descriptor = self._descriptor
+        if descriptor is None:
+            descriptor = self._wake()
         try:
-            return self._read_at(position, size)
+            data = os.pread(descriptor, size, position)
+            if len(data) == size or not data:
+                return data
+            return _read_on(descriptor, position, size, data)
         except OSError as error:
-            raise _named(error, self._path) from error
-
-    def _read_at(self, position: int, size: int) -> bytes:
-        data = os.pread(self._descriptor, size, position)
-        if len(data) == size or not data:
-            return data
-        # The kernel may stop early, on a signal or above 2 GiB: only an empty read is the end of the file.
-        pieces = [data]
-        while size > (done := sum(map(len, pieces))):
-            piece = os.pread(self._descriptor, size - done, position + done)
-            if not piece:
-                break
-            pieces.append(piece)
-        return b"".join(pieces)
+            raise named_error(error, self._path) from error
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Fill `buffer`, with several calls if the kernel stops early; returns the count."""
+        descriptor = self._awake()
         size, done = len(buffer), 0
         try:
             while done < size:
-                count = os.preadv(self._descriptor, [buffer[done:] if done else buffer], position + done)
+                count = os.preadv(descriptor, [buffer[done:] if done else buffer], position + done)
                 if count == 0:
                     break
                 done += count
         except OSError as error:
-            raise _named(error, self._path) from error
+            raise named_error(error, self._path) from error
         return done
 
     def write_at(self, position: int, data: Buffer) -> None:
         """Write all of `data`, with several calls if the kernel stops early. An OSError may leave a prefix written."""
+        # Before the descriptor is looked up: see `give_up`.
+        self.is_used = self.is_unsynced = True
+        descriptor = self._descriptor
+        if descriptor is None:
+            descriptor = self._wake()
         try:
-            done = os.pwrite(self._descriptor, data, position)
+            done = os.pwrite(descriptor, data, position)
             # After a short write the next call either continues or raises the reason (ENOSPC, EIO).
             while done < len(data):
-                done += os.pwrite(self._descriptor, memoryview(data)[done:], position + done)
+                done += os.pwrite(descriptor, memoryview(data)[done:], position + done)
         except OSError as error:
-            raise _named(error, self._path) from error
+            raise named_error(error, self._path) from error
 
     def append(self, data: Buffer) -> None:
         self.write_at(self.size(), data)
@@ -234,45 +216,138 @@ class OsFile:
 
     def set_length(self, size: int) -> None:
         """Make the file `size` bytes long. Raises BufferError, having changed nothing, to shrink a mapped file."""
+        is_shorter = size < self.size()
         # Reading a page after the new end through a map would end the process with SIGBUS: refuse while a map exists.
-        if self._live_maps and size < self.size():
+        if self._live_maps and is_shorter:
             raise BufferError(f"{self._path} is mapped: cannot shrink it to {size} bytes")
+        # A file that only grows has no new bytes that could be lost.
+        self.is_unsynced = self.is_unsynced or is_shorter
         try:
-            os.ftruncate(self._descriptor, size)
+            os.ftruncate(self._awake(), size)
         except OSError as error:
             # Linux reports EINVAL for a descriptor that is open for reading only.
             if error.errno == errno.EINVAL and size >= 0:
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path) from error
-            raise _named(error, self._path) from error
+            raise named_error(error, self._path) from error
 
     def sync(self) -> None:
-        """Put the file's bytes and length on stable storage."""
-        # Without this os.fsync would raise ValueError for descriptor -1.
-        self._check_open()
+        """Put the file's bytes and length on stable storage. Raises also what an earlier sync met, which made room for
+        another file.
+        """
+        descriptor = self._awake()
+        if self._sync_error is not None:
+            raise named_error(self._sync_error, self._path) from self._sync_error
+        # Cleared before: what is written meanwhile needs another sync.
+        self.is_unsynced = False
         try:
-            _sync_descriptor(self._descriptor)
+            _sync_descriptor(descriptor)
         except OSError as error:
-            raise _named(error, self._path) from error
+            self.is_unsynced = True
+            raise named_error(error, self._path) from error
 
     def map_for_reading(self) -> OsReadMap:
-        """Map the whole file; the file cannot shrink until the map is closed. Raises ValueError for an empty file."""
-        # A map of descriptor -1 would be a map of no file.
-        self._check_open()
+        """Map the whole file; the file cannot shrink until the map is closed. Raises ValueError for an empty file.
+
+        The map keeps a descriptor of its own, so a file that rests goes on to rest.
+        """
         assert self._live_maps >= 0, (self._path, self._live_maps)
+        descriptor = self._descriptor
+        if descriptor is None:
+            descriptor = self._opened_again()
         try:
-            mapped = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+            mapped = self._file_system.with_room(lambda: mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
         except OSError as error:
-            raise _named(error, self._path) from error
+            raise named_error(error, self._path) from error
         self._live_maps += 1
         return OsReadMap(self, mapped)
 
+    def moves_to(self, path: str) -> None:
+        """Note that the file is about to be renamed: if it must be opened again, it is looked for at both names."""
+        self._names = (path, self._names[0])
+
+    def rest(self) -> None:
+        """Give the descriptor up until the next use, unless bytes wait for a sync."""
+        if self._can_rest and not self.is_unsynced and self.give_up():
+            self._file_system.handles.remove(self)
+
+    def give_up(self) -> bool:
+        """Close the descriptor, after a sync if there are bytes to sync. Returns False if it must stay open.
+
+        The error of that sync is raised by the next sync of this file: the kernel would not report it again.
+        """
+        if self._sync_error is not None:
+            return False
+        descriptor = self._descriptor
+        if self.is_unsynced and descriptor is not None:
+            self.is_unsynced = False
+            try:
+                _sync_descriptor(descriptor)
+            except OSError as error:
+                self._sync_error, self.is_unsynced = error, True
+                return False
+        self._descriptor = None
+        # A write on another thread, which has begun meanwhile and uses this descriptor. One that begins only now finds
+        # none and opens its own.
+        if self.is_unsynced:
+            self._descriptor = descriptor
+            return False
+        return True
+
     def close(self) -> None:
         """Close the file, once the calls that run on other threads have returned; may be called again."""
-        self._descriptor = -1
+        self._is_closed = True
+        self._descriptor = None
+        if self._can_rest:
+            self._file_system.handles.remove(self)
 
-    def _check_open(self) -> None:
-        if self._descriptor < 0:
+    def _awake(self) -> _Descriptor:
+        """Returns the descriptor, opened if the file rests. Raises OSError with EBADF for a closed file."""
+        self.is_used = True
+        descriptor = self._descriptor
+        return self._wake() if descriptor is None else descriptor
+
+    def _wake(self) -> _Descriptor:
+        descriptor = self._opened_again()
+        # Another thread may be as far: then one of both descriptors is closed when its call returns.
+        if not self._is_closed:
+            self._descriptor = descriptor
+            self._file_system.handles.add(self)
+        return descriptor
+
+    def _opened_again(self) -> _Descriptor:
+        """Returns a new descriptor of the file, which is looked for at its name and at the one before the last rename.
+
+        Raises OSError if the file is at neither: FileNotFoundError, or ESTALE where another file took its place.
+        """
+        if self._is_closed:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
+        name, former_name = self._names
+        found_other = False
+        # The last look is for a rename between the first two.
+        for path in (name, former_name, name):
+            try:
+                descriptor = _Descriptor(self._file_system.open_again(path, is_writable=self._is_writable))
+            except FileNotFoundError:
+                continue
+            if os.fstat(descriptor).st_ino == self._number:
+                return descriptor
+            found_other = True
+        number = errno.ESTALE if found_other else errno.ENOENT
+        raise OSError(number, os.strerror(number), self._path)
+
+
+def _read_on(descriptor: int, position: int, size: int, data: bytes) -> bytes:
+    """Returns `data`, which a read of `size` bytes at `position` returned, with what follows it.
+
+    The kernel may stop early, on a signal or above 2 GiB: only an empty read is the end of the file.
+    """
+    pieces = [data]
+    while size > (done := sum(map(len, pieces))):
+        piece = os.pread(descriptor, size - done, position + done)
+        if not piece:
+            break
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 @final
@@ -296,24 +371,50 @@ class OsFileSystem:
     """The operating system's files, by its own paths; the empty path is the working directory.
 
     With `keeps_access_times` a read does not change a file's access time, if the system supports that and the file is
-    ours.
+    ours. `handles` is the pool of the files that may rest; by default one of as many as the process may have.
     """
 
-    def __init__(self, *, keeps_access_times: bool = False) -> None:
+    def __init__(self, *, keeps_access_times: bool = False, handles: HandlePool | None = None) -> None:
         self._read_flags = getattr(os, "O_NOATIME", 0) if keeps_access_times else 0
+        self._handles = HandlePool(default_handle_limit()) if handles is None else handles
 
-    def open(self, path: str, mode: OpenMode) -> OsFile:
+    @property
+    def handles(self) -> HandlePool:
+        """The pool of the handles that may be given up while they are not used."""
+        return self._handles
+
+    def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> OsFile:
         """Open a regular file, without waiting. Raises OSError with the path, also for a FIFO, a socket or a device;
         IsADirectoryError for a directory, in every mode.
         """
+        descriptor = self._open(path, mode)
+        return OsFile(self, path, descriptor, is_writable=mode is not OpenMode.READ, can_rest=can_rest)
+
+    def open_again(self, path: str, *, is_writable: bool) -> int:
+        """Returns a new descriptor of an existing file. Raises what `open` raises."""
+        return self._open(path, OpenMode.WRITE if is_writable else OpenMode.READ)
+
+    def _open(self, path: str, mode: OpenMode) -> int:
+        flags = _OPEN_FLAGS[mode]
         try:
             if mode is OpenMode.READ and self._read_flags:
-                descriptor = self._open_unnoticed(path, _OPEN_FLAGS[mode])
+                descriptor = self.with_room(lambda: self._open_unnoticed(path, flags))
             else:
-                descriptor = os.open(path, _OPEN_FLAGS[mode], 0o644)
+                descriptor = self.with_room(lambda: os.open(path, flags, 0o644))
         except OSError as error:
-            raise _named(error, path) from error
-        return OsFile(path, _checked_regular(descriptor, path))
+            raise named_error(error, path) from error
+        return _checked_regular(descriptor, path)
+
+    def with_room(self, call: Callable[[], Result]) -> Result:
+        """Returns the result of `call`, which needs a descriptor. If the system has none, idle handles are given up and
+        the call is made again. Raises OSError.
+        """
+        try:
+            return call()
+        except OSError as error:
+            if error.errno not in OUT_OF_HANDLES or not self._handles.make_room():
+                raise
+        return call()
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path or ".")
@@ -331,14 +432,15 @@ class OsFileSystem:
         """Returns the names in a directory, sorted."""
         try:
             if not self._read_flags:
-                return sorted(os.listdir(path or "."))
-            descriptor = self._open_unnoticed(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+                return sorted(self.with_room(lambda: os.listdir(path or ".")))
+            flags = os.O_RDONLY | os.O_DIRECTORY
+            descriptor = self.with_room(lambda: self._open_unnoticed(path or ".", flags))
             try:
                 return sorted(os.listdir(descriptor))
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise _named(error, path) from error
+            raise named_error(error, path) from error
 
     def _open_unnoticed(self, path: str, flags: int) -> int:
         """Open so that reads keep the access time. Only a file's owner may do that; for other files it is updated as
@@ -371,14 +473,15 @@ class OsFileSystem:
     def lock(self, path: str) -> OsLock:
         """Take the exclusive lock on `path`, created if missing. Raises BlockingIOError while another holder has it."""
         try:
-            descriptor = _checked_regular(os.open(path, _OPEN_FLAGS[OpenMode.CREATE], 0o644), path)
+            opened = self.with_room(lambda: os.open(path, _OPEN_FLAGS[OpenMode.CREATE], 0o644))
+            descriptor = _checked_regular(opened, path)
         except OSError as error:
-            raise _named(error, path) from error
+            raise named_error(error, path) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(descriptor)
-            raise _named(error, path) from error
+            raise named_error(error, path) from error
         return OsLock(descriptor)
 
     def is_locked(self, path: str) -> bool:
@@ -394,10 +497,10 @@ class OsFileSystem:
 
     def sync_directory(self, path: str) -> None:
         """Put the names created, renamed and removed in `path` on stable storage."""
-        descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = self.with_room(lambda: os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY))
         try:
             _sync_descriptor(descriptor)
         except OSError as error:
-            raise _named(error, path) from error
+            raise named_error(error, path) from error
         finally:
             os.close(descriptor)

@@ -14,6 +14,7 @@ from typing import final
 
 from storage.codec.buffer import Buffer
 from storage.disk.filesystem import File, FileStat, FileSystem, Lock, OpenMode, ReadMap, dirname, join
+from storage.disk.handle_pool import HandlePool
 
 _UNCOPIED_SUFFIX = ".log"
 _COPIED_AT_ONCE = 1 << 20
@@ -79,7 +80,12 @@ class OverlayFileSystem:
             was.close()
             now.close()
 
-    def open(self, path: str, mode: OpenMode) -> OverlayFile:
+    @property
+    def handles(self) -> HandlePool:
+        """The pool of the file system below."""
+        return self.below.handles
+
+    def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> OverlayFile:
         """Open a file; for writing, it is a copy. Raises OSError with the path."""
         node = self._node(path)
         if node is None and mode in (OpenMode.READ, OpenMode.WRITE):
@@ -95,7 +101,7 @@ class OverlayFileSystem:
         assert node.is_copy or not is_writable or path.endswith(_UNCOPIED_SUFFIX), (path, node.path)
         if is_writable:
             self._nodes[path] = node
-        return OverlayFile(self, path, node, is_writable=is_writable)
+        return OverlayFile(self, path, node, is_writable=is_writable, can_rest=can_rest)
 
     def _new(self, path: str) -> _Node:
         self._check_parent(path)
@@ -231,15 +237,24 @@ class OverlayFileSystem:
 class OverlayFile:
     """An open file of an overlay."""
 
-    def __init__(self, owner: OverlayFileSystem, path: str, node: _Node, *, is_writable: bool) -> None:
+    def __init__(
+        self,
+        owner: OverlayFileSystem,
+        path: str,
+        node: _Node,
+        *,
+        is_writable: bool,
+        can_rest: bool = False,
+    ) -> None:
         self._owner, self._path, self._node, self._is_writable = owner, path, node, is_writable
+        self._can_rest = can_rest
         self._open_path, self._inner = "", self._opened()
         self._is_closed = False
 
     def _opened(self) -> File:
         mode = OpenMode.WRITE if self._node.is_copy and self._is_writable else OpenMode.READ
         self._open_path = self._node.path
-        return self._owner.below.open(self._open_path, mode)
+        return self._owner.below.open(self._open_path, mode, can_rest=self._can_rest)
 
     def _file(self) -> File:
         """Returns the file below; another one after the node was copied."""
@@ -303,6 +318,13 @@ class OverlayFile:
         if self.size() == 0:
             raise ValueError(f"{self._path}: cannot map an empty file")
         return _LimitedMap(self._file().map_for_reading(), self._node, self.size())
+
+    def moves_to(self, path: str) -> None:
+        """Note the new name for messages; the file below keeps its own."""
+        self._path = path
+
+    def rest(self) -> None:
+        self._inner.rest()
 
     def close(self) -> None:
         self._is_closed = True

@@ -9,6 +9,9 @@ change of the map, because what a reader is reading may change then. A look-up t
 began in starts again, so it returns whole entries of one moment. While the file's length changes it has no map, and
 readers see a copy of the entries. A closed index raises ValueError.
 
+The file is mapped at the first look-up; a map that is not used is given up, like a descriptor (`handle_pool.py`), and
+made again at the next look-up, which waits for that.
+
 Nothing else may shorten the file: reading a page that no longer exists ends the process with SIGBUS, and no check
 before the read could prevent that. The lock of the log directory keeps other brokers out.
 """
@@ -16,6 +19,7 @@ before the read could prevent that. The lock of the log directory keeps other br
 from __future__ import annotations
 
 import struct
+from _thread import allocate_lock
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, TypeVar
 
@@ -60,24 +64,32 @@ class MemoryMappedIndex:
         self._base_offset = base_offset
         self._max_index_size = max_index_size
         self._read_only = read_only
+        # Held while the map is made, changed or given up.
+        self._mapping = allocate_lock()
         self._map: ReadMap | None = None
+        # The entries: the map's, or a copy; None while the index rests, and after it was closed.
         self._view: memoryview | None = None
+        self._is_closed = False
         self._version = 0
+        self.is_used = True
         created = not read_only and not file_system.exists(path)
         if created and max_index_size < self.entry_size:
             raise ValueError(
                 f"{path}: max_index_size={max_index_size} is below one entry of {self.entry_size} bytes"
             )
-        self._file = file_system.open(path, OpenMode.READ if read_only else OpenMode.CREATE)
+        mode = OpenMode.READ if read_only else OpenMode.CREATE
+        self._file = file_system.open(path, mode, can_rest=True)
         self._length = self._entries = 0
         # An attribute, because every append to the segment reads it.
         self.is_full = False
         try:
             if created:
                 self._file.set_length(self._whole_entries(max_index_size))
-            self._remap()
+            self._measure()
             self._set_entries(0 if created else self.max_entries)
             self._load_last_entry()
+            if not created:
+                self._file.rest()
         except BaseException:
             self.close_handler()
             raise
@@ -137,11 +149,14 @@ class MemoryMappedIndex:
             return False
         if self.size_bytes > length:
             raise ValueError(f"{self._path}: {self._entries} entries do not fit into {size_bytes} bytes")
-        self._show_copy()
-        try:
-            self._file.set_length(length)
-        finally:
-            self._remap()
+        with self._mapping:
+            self._show_copy()
+            try:
+                self._file.set_length(length)
+            finally:
+                self._measure()
+                self._drop_view()
+        self._file_system.handles.remove(self)
         self._load_last_entry()
         assert self._length == length, (self._path, self._length, length)
         assert self._entries <= self.max_entries, (self._path, self._entries, self._length)
@@ -163,22 +178,49 @@ class MemoryMappedIndex:
         self._file.sync()
 
     def rename_to(self, path: str) -> None:
+        self._file.moves_to(path)
         self._file_system.rename(self._path, path)
         self._path = path
 
     def update_parent_directory(self, directory: str) -> None:
         """Take over the new name of the directory; only the remembered path changes."""
         self._path = join(directory, basename(self._path))
+        self._file.moves_to(self._path)
+
+    @property
+    def is_unsynced(self) -> bool:
+        """False: a map has nothing to sync, the file has a handle of its own."""
+        return False
+
+    def give_up(self) -> bool:
+        """Unmap until the next look-up. Returns False while the map is being changed."""
+        if not self._mapping.acquire(blocking=False):
+            return False
+        try:
+            if self._map is not None:
+                self._drop_view()
+            return True
+        finally:
+            self._mapping.release()
+
+    def rest(self) -> None:
+        """Give the map and the file's descriptor up until the next use, as far as nothing waits for a sync."""
+        if self.give_up():
+            self._file_system.handles.remove(self)
+        self._file.rest()
 
     def close(self) -> None:
         """Trim and unmap (IX6); a read-only index is only unmapped. May be called again."""
-        if self._view is not None and not self._read_only:
+        if not self._is_closed and not self._read_only:
             self.trim_to_valid_size()
         self.close_handler()
 
     def close_handler(self) -> None:
         """Unmap without trimming, as a crash would; any later access is a ValueError."""
-        self._unmap()
+        with self._mapping:
+            self._is_closed = True
+            self._drop_view()
+        self._file_system.handles.remove(self)
         self._file.close()
 
     def delete_if_exists(self) -> bool:
@@ -203,7 +245,7 @@ class MemoryMappedIndex:
         is read from the file.
         """
         start, end = slot * self.entry_size, (slot + 1) * self.entry_size
-        if self._map is None:
+        if self._read_only:
             return self._mapped()[start:end]
         return self._file.read_at(start, self.entry_size)
 
@@ -242,9 +284,29 @@ class MemoryMappedIndex:
         self._load_last_entry()
 
     def _mapped(self) -> memoryview:
-        if self._view is None:
+        """Returns the entries, mapped if the index rests. Raises ValueError for a closed index, OSError."""
+        self.is_used = True
+        view = self._view
+        return self._wake() if view is None else view
+
+    def _wake(self) -> memoryview:
+        with self._mapping:
+            view = self._view
+            if view is None:
+                view = self._map_entries()
+        if self._map is not None:
+            self._file_system.handles.add(self)
+        return view
+
+    def _map_entries(self) -> memoryview:
+        """Map the entries of an index that rests; an empty file cannot be mapped, so its view is empty bytes."""
+        assert self._view is None and self._map is None, self._path
+        if self._is_closed:
             raise ValueError(f"{self._path} is closed")
-        return self._view
+        self._map = self._file.map_for_reading() if self._length else None
+        view = self._view = memoryview(b"") if self._map is None else self._map.view
+        self._version += 1
+        return view
 
     def _check_slot(self, slot: int) -> None:
         if not 0 <= slot < self._entries:
@@ -290,31 +352,30 @@ class MemoryMappedIndex:
             if version == self._version:
                 return found
 
-    def _unmap(self, view: memoryview | None = None) -> None:
+    def _show_copy(self) -> None:
+        """Replace the map by a copy of the entries, which must stay readable: a mapped file cannot be shortened."""
+        view = memoryview(b"")
+        if self._entries:
+            view = self._map_entries() if self._view is None else self._view
+        self._drop_view(memoryview(bytes(view[: self.size_bytes])))
+
+    def _drop_view(self, view: memoryview | None = None) -> None:
+        """Unmap; readers see `view` from now on, or map the file again."""
         mapped, self._map, self._view = self._map, None, view
         # Raised before the map is closed: a look-up that is reading it starts again.
         self._version += 1
         if mapped is not None:
             mapped.close()
 
-    def _show_copy(self) -> None:
-        """Replace the map by a copy of the entries, which must stay readable: a mapped file cannot be shortened."""
-        self._unmap(memoryview(bytes(self._mapped()[: self.size_bytes])))
-
-    def _remap(self) -> None:
-        """Map the file again; an empty file cannot be mapped, so its view is empty bytes."""
-        assert self._map is None, self._path
+    def _measure(self) -> None:
+        """Note the file's length; a read-only index reads the file instead."""
         self._length = self._file.size()
         if self._length > MAX_INDEX_BYTES:
             raise CorruptIndex(self._path, f"{self._length} bytes are more than an index may have")
         if self._read_only:
             self._view = memoryview(self._file.read_at(0, self._length))
             self._length = len(self._view)
-        else:
-            self._map = self._file.map_for_reading() if self._length else None
-            self._view = self._map.view if self._map is not None else memoryview(b"")
         self._set_entries(self._entries)
-        self._version += 1
 
 
 def is_rising(column: Sequence[int]) -> bool:

@@ -118,7 +118,7 @@ class TransactionIndex:
             )
         file = self._open_existing()
         if file is None:
-            file = self._file = self._file_system.open(self._path, OpenMode.CREATE)
+            file = self._file = self._file_system.open(self._path, OpenMode.CREATE, can_rest=True)
             self._is_missing = False
         file.write_at(self._size_bytes, ENTRY.pack(VERSION, *entry))
         # The entry is counted only after its bytes are written, because readers take no lock.
@@ -197,6 +197,7 @@ class TransactionIndex:
     def rename_to(self, path: str) -> None:
         """Rename the file, if there is one; the new path is remembered in any case (IX31)."""
         assert path != self._path, path
+        self._note_path(path)
         try:
             self._file_system.rename(self._path, path)
         except FileNotFoundError:
@@ -206,11 +207,16 @@ class TransactionIndex:
     def update_parent_directory(self, directory: str) -> None:
         """Take over the new name of the directory; only the remembered path changes."""
         self._path = join(directory, basename(self._path))
+        self._note_path(self._path)
+
+    def _note_path(self, path: str) -> None:
+        if self._file is not None:
+            self._file.moves_to(path)
 
     def _open_existing(self) -> File | None:
         if self._file is None and not self._is_missing:
             try:
-                self._file = self._file_system.open(self._path, OpenMode.WRITE)
+                self._file = self._file_system.open(self._path, OpenMode.WRITE, can_rest=True)
             except FileNotFoundError:
                 self._is_missing = True
             else:

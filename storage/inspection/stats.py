@@ -22,7 +22,9 @@ from storage.segment.live_files import list_live_files
 
 @dataclass(slots=True, kw_only=True)
 class LogCounts:
-    """Counts of a log. `open_files` and `maps` are those of a node that has used every segment."""
+    """Counts of a log. `open_files` and `maps` are those of a node that uses every segment: it holds as many, up to the
+    limit of its pool of handles.
+    """
 
     segments: int = 0
     batches: int = 0
@@ -132,15 +134,16 @@ class _Count:
             if stem + suffix in names:
                 size_bytes = self._file_system.stat(join(self._directory, stem + suffix)).size_bytes
                 stats.index_bytes += size_bytes
-                # An empty file cannot be mapped; a node makes those of the last segment long. A map holds the file open
-                # once more.
-                is_mapped = suffix != TRANSACTION_INDEX_SUFFIX and (size_bytes > 0 or is_last)
+                is_transaction_index = suffix == TRANSACTION_INDEX_SUFFIX
+                # An empty file cannot be mapped; a node makes those of the last segment long.
+                is_mapped = not is_transaction_index and (size_bytes > 0 or is_last)
                 stats.maps += is_mapped
-                stats.open_files += 1 + is_mapped
+                # A map holds its file open; an index that is written has a descriptor besides.
+                stats.open_files += is_mapped + (is_last or is_transaction_index)
         # Each segment has one file that is not mapped.
         assert stats.maps + stats.segments <= stats.open_files, (stats.maps, stats.segments, stats.open_files)
-        # A `.log`, two mapped indexes and one that is not.
-        assert stats.open_files <= 6 * stats.segments, (stats.open_files, stats.segments)
+        # A `.log`, two mapped indexes and one that is not; the last segment's are written.
+        assert stats.open_files <= 4 * stats.segments + 2, (stats.open_files, stats.segments)
 
     def _count_segment(self, path: str) -> None:
         assert self._stats.segments > 0, path

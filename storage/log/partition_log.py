@@ -156,7 +156,10 @@ class PartitionLog:
             recalls_batches=recalls_batches,
         )
         try:
-            return cls(request, load_log(request), write_lowered_recovery_point)
+            loaded = load_log(request)
+            # The load has looked at the last segment, which may not be used soon.
+            loaded.segments.active.rest()
+            return cls(request, loaded, write_lowered_recovery_point)
         except OSError as error:
             raise StorageError(f"{directory} cannot be loaded: {reason_of(error)}") from error
 
@@ -228,13 +231,14 @@ class PartitionLog:
             return False
         self.online.check()
         file_system = self.local.file_system
+        # Before the rename: a file that rests is opened again under its name of then, also by another thread.
+        self.local.segments.update_parent_directory(directory)
         with self.online.during("rename"):
             file_system.rename(before, directory)
             file_system.sync_directory(parent)
             file_system.sync_directory(directory)
         self.local.directory = directory
         self.online.update_parent_directory(directory)
-        self.local.segments.update_parent_directory(directory)
         self.producers.update_parent_directory(directory)
         self.epochs.update_parent_directory(directory)
         # Files that are opened or renamed later are looked for there.

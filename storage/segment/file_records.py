@@ -94,7 +94,8 @@ class FileRecords:
     ) -> None:
         assert preallocate_bytes >= 0, (path, preallocate_bytes)
         self._file_system = file_system
-        self._file = file_system.open(path, OpenMode.READ if read_only else OpenMode.CREATE)
+        mode = OpenMode.READ if read_only else OpenMode.CREATE
+        self._file = file_system.open(path, mode, can_rest=True)
         self._path = path
         self._read_only = read_only
         length = self._file.size()
@@ -108,6 +109,9 @@ class FileRecords:
         if preallocate_bytes and not file_already_exists and not read_only:
             self._file.set_length(preallocate_bytes)
             self.size_bytes = 0
+        elif length:
+            # Most segments of a log are not used soon after it is loaded.
+            self._file.rest()
 
     @property
     def path(self) -> str:
@@ -355,12 +359,14 @@ class FileRecords:
         return self._file.map_for_reading()
 
     def rename_to(self, path: str) -> None:
+        self._file.moves_to(path)
         self._file_system.rename(self._path, path)
         self._path = path
 
     def update_parent_directory(self, directory: str) -> None:
         """Take over the new name of the directory; only the remembered path changes."""
         self._path = join(directory, basename(self._path))
+        self._file.moves_to(self._path)
 
     def set_modified(self, modified_ms: int) -> None:
         self._file_system.set_modified(self._path, modified_ms)
@@ -374,6 +380,10 @@ class FileRecords:
             self.flush()
             self.trim()
         self._file.close()
+
+    def rest(self) -> None:
+        """Give the descriptor up until the next use, unless bytes wait for a sync."""
+        self._file.rest()
 
     def close_handlers(self) -> None:
         """Close without sync or trim, as a crash would."""

@@ -186,6 +186,12 @@ class SegmentIndexes:
             self.transactions.close,
         )
 
+    def rest(self) -> None:
+        """Give the descriptors of the offset and the time index up until their next use."""
+        for index in (self.lazy_offset.index, self.lazy_time.index):
+            if index is not None:
+                index.rest()
+
     def close_handlers(self) -> None:
         """Close without trim or sync, as a crash would."""
         self.lazy_offset.close_handler()

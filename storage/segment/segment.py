@@ -572,6 +572,11 @@ class LogSegment:
             self.records.close_handlers()
             raise
 
+    def rest(self) -> None:
+        """Give the descriptors up until the next use, those of files without bytes that wait for a sync."""
+        self.records.rest()
+        self.indexes.rest()
+
     def close_handlers(self) -> None:
         """Close the files without a trim and without a sync, as a crash would."""
         self.indexes.close_handlers()

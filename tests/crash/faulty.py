@@ -12,6 +12,7 @@ from typing import TypeVar, final
 from sim.disk import SimDisk
 from storage.codec.buffer import Buffer
 from storage.disk.filesystem import File, FileStat, FileSystem, Lock, OpenMode, ReadMap
+from storage.disk.handle_pool import HandlePool
 
 Result = TypeVar("Result")
 
@@ -114,6 +115,12 @@ class FaultyFile:
     def map_for_reading(self) -> ReadMap:
         return self._call("map_for_reading", self._inner.map_for_reading)
 
+    def moves_to(self, path: str) -> None:
+        self._inner.moves_to(path)
+
+    def rest(self) -> None:
+        self._inner.rest()
+
     def close(self) -> None:
         self._inner.close()
 
@@ -130,8 +137,12 @@ class FaultyFileSystem:
             raise self._fault.error(path)
         return run()
 
-    def open(self, path: str, mode: OpenMode) -> File:
-        file = self._call("open", path, lambda: self._inner.open(path, mode))
+    @property
+    def handles(self) -> HandlePool:
+        return self._inner.handles
+
+    def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> File:
+        file = self._call("open", path, lambda: self._inner.open(path, mode, can_rest=can_rest))
         return FaultyFile(file, self._disk, self._fault)
 
     def exists(self, path: str) -> bool:

@@ -67,10 +67,10 @@ def test_ll2_a_checkpoint_is_read_once_for_all_logs(monkeypatch: pytest.MonkeyPa
     reads: list[str] = []
     opened = file_system.open
 
-    def noted(path: str, mode: OpenMode) -> object:
+    def noted(path: str, mode: OpenMode, *, can_rest: bool = False) -> object:
         if mode is OpenMode.READ:
             reads.append(path)
-        return opened(path, mode)
+        return opened(path, mode, can_rest=can_rest)
 
     monkeypatch.setattr(file_system, "open", noted)
     logs = LogManager(file_system, "data", SMALL, NOW_MS, Draws(1))

@@ -20,9 +20,10 @@ from storage.disk.os_filesystem import OsFile, OsFileSystem
 from storage.disk.overlay import OverlayFileSystem
 from storage.draws import Draws
 from tests.storage.disk.filesystem_contract import FileSystemContract
+from tests.storage.disk.resting_files_contract import RestingFilesContract
 
 
-class TestOsFileSystem(FileSystemContract):
+class TestOsFileSystem(FileSystemContract, RestingFilesContract):
     @pytest.fixture
     def fs(self) -> FileSystem:
         return OsFileSystem()
@@ -32,7 +33,7 @@ class TestOsFileSystem(FileSystemContract):
         return str(tmp_path)
 
 
-class TestSimFileSystem(FileSystemContract):
+class TestSimFileSystem(FileSystemContract, RestingFilesContract):
     @pytest.fixture
     def fs(self) -> FileSystem:
         file_system = SimDisk(Draws(1), lambda: 1_700_000_000_000).file_system(Life())
@@ -101,7 +102,8 @@ def test_the_empty_path_is_the_working_directory(tmp_path: Path, monkeypatch: py
     not Path("/dev/full").exists(), reason="/dev/full is absent, a device of Linux that is always full"
 )
 def test_a_write_to_a_full_disk_is_an_error_and_not_a_signal() -> None:
-    file = OsFile("/dev/full", os.open("/dev/full", os.O_RDWR))
+    descriptor = os.open("/dev/full", os.O_RDWR)
+    file = OsFile(OsFileSystem(), "/dev/full", descriptor, is_writable=True, can_rest=False)
     with pytest.raises(OSError, match="No space left"):
         file.write_at(0, b"x")
     file.close()

@@ -23,12 +23,12 @@ class _Overtaken:
         self._file_system, self._path, self._step, self._times = file_system, path, step, times
         self.looks = 0
 
-    def open(self, path: str, mode: OpenMode) -> File:
+    def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> File:
         if path == self._path and self._times > 0:
             self._times -= 1
             self.looks += 1
             self._step()
-        return self._file_system.open(path, mode)
+        return self._file_system.open(path, mode, can_rest=can_rest)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._file_system, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from storage.codec.buffer import Buffer
 from storage.config import LogConfig
 from storage.disk.filesystem import File, FileStat, FileSystem, Lock, OpenMode, ReadMap
+from storage.disk.handle_pool import HandlePool
 from storage.log import PartitionLog
 from tests.storage.logs import DIRECTORY, NOW_MS, SIZE, append_each, batch, marker, new_file_system, produced
 
@@ -56,6 +57,12 @@ class RecordedFile:
     def map_for_reading(self) -> ReadMap:
         return self._file.map_for_reading()
 
+    def moves_to(self, path: str) -> None:
+        self._file.moves_to(path)
+
+    def rest(self) -> None:
+        self._file.rest()
+
     def close(self) -> None:
         self._file.close()
 
@@ -67,8 +74,12 @@ class RecordingFileSystem:
         self._file_system = file_system
         self.calls: Calls = []
 
-    def open(self, path: str, mode: OpenMode) -> File:
-        return RecordedFile(self._file_system.open(path, mode), self.calls)
+    @property
+    def handles(self) -> HandlePool:
+        return self._file_system.handles
+
+    def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> File:
+        return RecordedFile(self._file_system.open(path, mode, can_rest=can_rest), self.calls)
 
     def exists(self, path: str) -> bool:
         return self._file_system.exists(path)

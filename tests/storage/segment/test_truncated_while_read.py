@@ -100,6 +100,7 @@ def test_fr17_a_file_is_closed_only_after_the_calls_that_use_it(tmp_path: Path) 
     first.append(b"first")
     # What a call of the system holds until it returns.
     in_use = first._descriptor
+    assert in_use is not None
     first.close()
     second = fs.open(f"{tmp_path}/second", OpenMode.CREATE)
     second.append(b"other")
