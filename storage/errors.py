@@ -15,6 +15,14 @@ class StorageError(Exception):
     retriable: ClassVar[bool] = False
 
 
+class OutOfHandles(StorageError):
+    """The process, or the machine, has no descriptor left for a file. Nothing has changed, and no disk has failed: the
+    same call may succeed later.
+    """
+
+    retriable = True
+
+
 class CorruptBatch(StorageError):
     """The bytes at `position` of `path` are no whole, sound batch; all before them is sound. Kafka: CorruptRecord."""
 

@@ -102,6 +102,9 @@ class BrokerConfig:
     max_parked_requests: int = 100_000
     # The longest that a fetch waits, whatever it asks for.
     max_fetch_wait_ms: int = 30_000
+    # How many handles of segments stay open while they are not used; 0: half of the descriptors that the process may
+    # have. Not a property of Kafka.
+    log_open_handles_max: int = 0
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -113,6 +116,8 @@ class BrokerConfig:
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name}={getattr(self, name)}: must be positive")
+        if self.log_open_handles_max < 0:
+            raise ConfigError(f"log_open_handles_max={self.log_open_handles_max}: must not be negative")
         if self.log_initial_task_delay_ms < 0:
             raise ConfigError(
                 f"log_initial_task_delay_ms={self.log_initial_task_delay_ms}: must not be negative"

@@ -49,6 +49,8 @@ logger = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 12.0
 CONTROLLER_GRACE_S = 3.0
+# A roll, which opens several files, finishes when connections have taken all other descriptors.
+SPARE_DESCRIPTORS = 8
 _SERVES = {"broker.unfenced": True, "broker.fenced": False}
 
 
@@ -118,7 +120,7 @@ def make_core(arguments: Arguments) -> NodeCore:
 
     The imports are here so that a process loads only the modules of its role.
     """
-    file_system = OsFileSystem()
+    file_system = OsFileSystem(spare_descriptors=SPARE_DESCRIPTORS)
     directories = [str(path) for path in arguments.directories]
     draws = Draws(int.from_bytes(os.urandom(8), "big"))
     if arguments.is_controller:

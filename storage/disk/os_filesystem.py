@@ -371,12 +371,23 @@ class OsFileSystem:
     """The operating system's files, by its own paths; the empty path is the working directory.
 
     With `keeps_access_times` a read does not change a file's access time, if the system supports that and the file is
-    ours. `handles` is the pool of the files that may rest; by default one of as many as the process may have.
+    ours. `handles` is the pool of the files that may rest; by default one of half the descriptors that the process may
+    have. `spare_descriptors` are kept for calls that find no other: a log that has begun to change its files can then
+    finish.
     """
 
-    def __init__(self, *, keeps_access_times: bool = False, handles: HandlePool | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        keeps_access_times: bool = False,
+        handles: HandlePool | None = None,
+        spare_descriptors: int = 0,
+    ) -> None:
         self._read_flags = getattr(os, "O_NOATIME", 0) if keeps_access_times else 0
         self._handles = HandlePool(default_handle_limit()) if handles is None else handles
+        self._most_spares = spare_descriptors
+        self._spares: list[_Descriptor] = []
+        self._keep_spares()
 
     @property
     def handles(self) -> HandlePool:
@@ -406,15 +417,30 @@ class OsFileSystem:
         return _checked_regular(descriptor, path)
 
     def with_room(self, call: Callable[[], Result]) -> Result:
-        """Returns the result of `call`, which needs a descriptor. If the system has none, idle handles are given up and
-        the call is made again. Raises OSError.
+        """Returns the result of `call`, which needs a descriptor. If the system has none, idle handles are given up,
+        or a spare descriptor, and the call is made again. Raises OSError.
         """
+        if len(self._spares) < self._most_spares:
+            self._keep_spares()
         try:
             return call()
         except OSError as error:
-            if error.errno not in OUT_OF_HANDLES or not self._handles.make_room():
+            if error.errno not in OUT_OF_HANDLES or not (self._handles.make_room() or self._gave_spare()):
                 raise
         return call()
+
+    def _keep_spares(self) -> None:
+        with suppress(OSError):
+            while len(self._spares) < self._most_spares:
+                self._spares.append(_Descriptor(os.open(os.devnull, os.O_RDONLY)))
+
+    def _gave_spare(self) -> bool:
+        """Close a spare descriptor. Returns whether there was one."""
+        try:
+            self._spares.pop()
+        except IndexError:
+            return False
+        return True
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path or ".")

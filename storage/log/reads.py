@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, final
 
-from storage.errors import OffsetOutOfRange
+from storage.disk.handle_pool import OUT_OF_HANDLES
+from storage.errors import OffsetOutOfRange, OutOfHandles, StorageError
 from storage.leader_epochs import LeaderEpochCache
 from storage.log.local_log import LocalLog
 from storage.log.marks import Marks
@@ -63,7 +64,15 @@ class Reads:
                 with_aborted=isolation is Isolation.TXN_COMMITTED,
             )
         except OSError as error:
-            raise self._online.failed("read", error) from error
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> StorageError:
+        """Returns the error to raise. The log goes offline, unless the process has no descriptor left for its files:
+        then only this read fails.
+        """
+        if error.errno in OUT_OF_HANDLES:
+            return OutOfHandles(str(error))
+        return self._online.failed("read", error)
 
     def _bound(self, isolation: Isolation) -> LogOffsetMetadata:
         if isolation is Isolation.LOG_END:
@@ -100,7 +109,7 @@ class Reads:
         try:
             return self._search(timestamp, most_bytes)
         except OSError as error:
-            raise self._online.failed("read", error) from error
+            raise self._failed(error) from error
 
     def _search(self, timestamp: int, most_bytes: int | None) -> TimestampAndOffset | None:
         if timestamp == EARLIEST_TIMESTAMP:

@@ -33,7 +33,15 @@ from storage.batch.format import (
 from storage.codec.buffer import Buffer
 from storage.codec.crc32c import crc32c, crc32c_from
 from storage.disk.filesystem import FileSystem, OpenMode, ReadMap, basename, join
-from storage.errors import CorruptBatch, ReadTakesLong, StorageError, TruncatedWhileRead, UnpacksTooFar
+from storage.disk.handle_pool import OUT_OF_HANDLES
+from storage.errors import (
+    CorruptBatch,
+    OutOfHandles,
+    ReadTakesLong,
+    StorageError,
+    TruncatedWhileRead,
+    UnpacksTooFar,
+)
 from storage.values import quickly_made
 
 # Positions have 32 bits in the offset index.
@@ -121,12 +129,18 @@ class FileRecords:
         """Append whole batches. Returns their position; raises ValueError above 2^31-1 bytes (FR4).
 
         When the write fails the records end where they did before; the next write overwrites what the failed one wrote.
+        Raises OutOfHandles, with nothing written, if the file cannot be opened for it.
         """
         position = self.size_bytes
         end = position + len(data)
         if end > MAX_FILE_BYTES:
             raise ValueError(f"{self._path}: {len(data)} bytes do not fit at position {position}")
-        self._file.write_at(position, data)
+        try:
+            self._file.write_at(position, data)
+        except OSError as error:
+            if error.errno in OUT_OF_HANDLES:
+                raise OutOfHandles(str(error)) from error
+            raise
         self.size_bytes = end
         return position
 

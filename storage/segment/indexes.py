@@ -13,6 +13,7 @@ from functools import partial
 from typing import final
 
 from storage.disk.filesystem import FileSystem, join
+from storage.disk.handle_pool import OUT_OF_HANDLES
 from storage.errors import InvalidOffset, StorageError
 from storage.index.due_entries import IndexEntries
 from storage.index.lazy import LazyIndex, lazy_offset_index, lazy_time_index
@@ -80,8 +81,11 @@ class SegmentIndexes:
                 and entries.times[0] >= before.timestamp
                 and entries.time_offsets[0] >= before.offset
             ):
-                offset_index.append_all(entries.offsets, entries.positions)
-                time_index.append_all(*entries.rising_times(before.timestamp))
+                try:
+                    offset_index.append_all(entries.offsets, entries.positions)
+                    time_index.append_all(*entries.rising_times(before.timestamp))
+                except OSError as error:
+                    _check_left_out(error)
                 return
         columns = entries.offsets, entries.positions, entries.times, entries.time_offsets
         for offset, position, timestamp, time_offset in zip(*columns, strict=True):
@@ -93,7 +97,8 @@ class SegmentIndexes:
         An index that contradicts the bytes just written was damaged before a clean start, which trusts indexes (LL17).
         It is emptied: a lookup then scans from an earlier position. The append must not fail, its bytes are written.
         A full index, which is one that got full within this set, leaves the entry out: indexes are sparse, and before
-        the next set the segment rolls. Kafka raises there, after the bytes are written.
+        the next set the segment rolls. Kafka raises there, after the bytes are written. An index whose file cannot be
+        opened, because the process has no descriptor left, misses the entry, too.
         """
         try:
             self.offset.append(last_offset, position)
@@ -103,8 +108,12 @@ class SegmentIndexes:
         except InvalidOffset as error:
             logger.error("offset index emptied: path=%s reason=%s", self.lazy_offset.path, error)
             self.offset.truncate()
+        except OSError as error:
+            _check_left_out(error)
         try:
             self.time.maybe_append(*max_timestamp)
+        except OSError as error:
+            _check_left_out(error)
         except (InvalidOffset, ValueError) as error:
             if not self.time.is_full:
                 logger.error("time index emptied: path=%s reason=%s", self.lazy_time.path, error)
@@ -212,6 +221,13 @@ class SegmentIndexes:
         """Use the new name of the directory; only the remembered paths change."""
         for index in (self.lazy_offset, self.lazy_time, self.transactions):
             index.update_parent_directory(directory)
+
+
+def _check_left_out(error: OSError) -> None:
+    """Log that an entry is left out because a file cannot be opened. Raises any other error."""
+    if error.errno not in OUT_OF_HANDLES:
+        raise error
+    logger.warning("index entry left out: reason=%s", error)
 
 
 def _close_index(index: LazyIndex[OffsetIndex] | LazyIndex[TimeIndex]) -> None:

@@ -81,6 +81,8 @@ class BrokerLogs:
     ) -> None:
         self._config = config
         self._file_system = fs
+        if config.log_open_handles_max > 0:
+            fs.handles.limit = config.log_open_handles_max
         self._paths = [directories] if isinstance(directories, str) else list(directories)
         self._draws = draws
         self._outbox = outbox

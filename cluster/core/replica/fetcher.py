@@ -26,7 +26,7 @@ from cluster.core.replica.flushes import Flushes
 from cluster.core.replica.follower import FetchState, Follower
 from cluster.core.replica.replica import Replica
 from cluster.core.replica.truncation import Truncations
-from storage.errors import CorruptBatch, StorageError, UnexpectedAppendOffset
+from storage.errors import CorruptBatch, OutOfHandles, StorageError, UnexpectedAppendOffset
 from storage.log import PartitionLog
 
 WAIT_TIMER = "replica.fetch:"
@@ -227,8 +227,8 @@ class Fetchers:
                     follower.state = FetchState.FENCED
                 case _:
                     self._delay(now_ms, follower)
-        except CorruptBatch:
-            # The batch was damaged on the way, and is asked for again.
+        except (CorruptBatch, OutOfHandles):
+            # The batch was damaged on the way, or found no descriptor for its file, and is asked for again.
             self._delay(now_ms, follower)
         except StorageError as error:
             self._on_storage_error(replica, follower, error)

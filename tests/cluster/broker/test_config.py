@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.core.broker.broker import Broker
 from cluster.core.config import BrokerConfig
+from storage.disk.handle_pool import NO_LIMIT
+from storage.draws import Draws
 from storage.errors import ConfigError
+from tests.storage.logs import new_disk, new_file_system
 
 
 def test_defaults_are_kafkas() -> None:
@@ -28,8 +32,17 @@ def test_defaults_are_kafkas() -> None:
         {"replica_lag_time_max_ms": 0},
         {"replica_fetch_wait_max_ms": -1},
         {"node_id": -1},
+        {"log_open_handles_max": -1},
     ],
 )
 def test_settings_that_cannot_hold_are_refused(settings: dict[str, int]) -> None:
     with pytest.raises(ConfigError):
         BrokerConfig(**{"node_id": 1, **settings})  # type: ignore[arg-type]  # ints only
+
+
+def test_the_limit_of_open_handles_is_that_of_the_brokers_file_system() -> None:
+    disk = new_disk()
+    for given, limit in ((0, NO_LIMIT), (7, 7)):
+        fs = new_file_system(disk)
+        Broker(BrokerConfig(node_id=1, log_open_handles_max=given), fs, "data", Draws(1))
+        assert fs.handles.limit == limit

@@ -1,0 +1,104 @@
+"""A process without a descriptor left: one call fails, and no log goes offline."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from storage.disk.handle_pool import HandlePool
+from storage.disk.os_filesystem import OsFileSystem
+from storage.errors import OutOfHandles
+from storage.index.time_index import TimestampOffset
+from storage.log import PartitionLog
+from tests.storage.disk.test_machine_limits import open_files_limited_to
+from tests.storage.logs import NOW_MS, SMALL, append_each, read_offsets
+
+
+@contextmanager
+def descriptors_left(count: int) -> Iterator[None]:
+    """Let connections, as it were, hold all descriptors of the process but `count`."""
+    others: list[int] = []
+    with open_files_limited_to(len(os.listdir("/proc/self/fd")) + 50):
+        try:
+            while True:
+                others.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            for _ in range(count):
+                os.close(others.pop())
+        yield
+    for each in others:
+        os.close(each)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> PartitionLog:
+    """Return a log of several segments, of which no file is open."""
+    file_system = OsFileSystem(handles=HandlePool(100))
+    log = PartitionLog.open(file_system, f"{tmp_path}/t-0", SMALL, clean=True, now_ms=NOW_MS)
+    append_each(log, 60, value_bytes=100)
+    log.flushes.flush()
+    file_system.handles.make_room(100)
+    assert len(file_system.handles) == 0
+    return log
+
+
+def test_ap16_a_read_that_finds_no_descriptor_fails_alone(log: PartitionLog) -> None:
+    with descriptors_left(0):
+        with pytest.raises(OutOfHandles, match="ulimit -n"):
+            log.read(5, max_size=1000)
+        with pytest.raises(OutOfHandles, match="ulimit -n"):
+            log.reads.offset_for_timestamp(NOW_MS)
+    assert log.online.reason is None
+    assert read_offsets(log) == list(range(60))
+
+
+def test_ap16_an_append_that_finds_no_descriptor_writes_nothing(log: PartitionLog) -> None:
+    with descriptors_left(0), pytest.raises(OutOfHandles, match="ulimit -n"):
+        append_each(log, 1)
+    assert (log.online.reason, log.log_end_offset) == (None, 60)
+    append_each(log, 1)
+    assert read_offsets(log) == list(range(61))
+
+
+def test_ls1_an_index_that_finds_no_descriptor_misses_the_entry(log: PartitionLog) -> None:
+    """The bytes are written by then, so the append must not fail."""
+    active = log.local.segments.active
+    before = active.offset_index.entries, active.time_index.entries
+    latest = TimestampOffset(NOW_MS + 1, 60)
+    with descriptors_left(0):
+        active.indexes.append(60, active.size_bytes, latest)
+        assert (active.offset_index.entries, active.time_index.entries) == before
+    active.indexes.append(60, active.size_bytes, latest)
+    assert active.offset_index.last_offset == 60
+    assert active.time_index.last_entry == latest
+
+
+def test_an_append_closes_idle_files_before_it_fails(log: PartitionLog) -> None:
+    active, fs = log.local.segments.active, log.local.file_system
+    active.records.read_slice(0, 1)
+    with descriptors_left(0):
+        append_each(log, 3, value_bytes=100)
+        assert len(fs.handles) == 1
+    assert log.online.reason is None
+    assert read_offsets(log) == list(range(63))
+
+
+def test_a_log_that_rolls_takes_the_spare_descriptors(tmp_path: Path) -> None:
+    file_system = OsFileSystem(spare_descriptors=4)
+    log = PartitionLog.open(file_system, f"{tmp_path}/t-0", SMALL, clean=True, now_ms=NOW_MS)
+    append_each(log, 5)
+    log.flushes.flush()
+    file_system.handles.make_room(100)
+    with descriptors_left(0):
+        log.flushes.roll(now_ms=NOW_MS)
+        append_each(log, 5)
+    assert log.online.reason is None
+    assert len(log.local.segments) == 2
+    assert read_offsets(log) == list(range(10))
+    used = len(os.listdir("/proc/self/fd"))
+    log.close()
+    assert len(os.listdir("/proc/self/fd")) < used
