@@ -64,9 +64,9 @@ class Reads:
                 with_aborted=isolation is Isolation.TXN_COMMITTED,
             )
         except OSError as error:
-            raise self._failed(error) from error
+            raise self.failed(error) from error
 
-    def _failed(self, error: OSError) -> StorageError:
+    def failed(self, error: OSError) -> StorageError:
         """Returns the error to raise. The log goes offline, unless the process has no descriptor left for its files:
         then only this read fails.
         """
@@ -109,7 +109,7 @@ class Reads:
         try:
             return self._search(timestamp, most_bytes)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self.failed(error) from error
 
     def _search(self, timestamp: int, most_bytes: int | None) -> TimestampAndOffset | None:
         if timestamp == EARLIEST_TIMESTAMP:

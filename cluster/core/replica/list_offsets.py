@@ -74,7 +74,7 @@ class ListOffsetsHandler:
     ) -> None:
         """Answers as far as the replica still leads: what was found may have been cut off meanwhile."""
         if isinstance(error, OSError):
-            error = replica.log.online.failed("read", error)
+            error = replica.log.reads.failed(error)
         try:
             if error is not None:
                 raise error
