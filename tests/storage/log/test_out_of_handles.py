@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from tests.storage.logs import NOW_MS, SMALL, append_each, read_offsets
 def descriptors_left(count: int) -> Iterator[None]:
     """Let connections, as it were, hold all descriptors of the process but `count`."""
     others: list[int] = []
+    # A file that an earlier test has left open must not be closed within the block.
+    gc.collect()
     with open_files_limited_to(len(os.listdir("/proc/self/fd")) + 50):
         try:
             while True:
@@ -35,15 +38,16 @@ def descriptors_left(count: int) -> Iterator[None]:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> PartitionLog:
-    """Return a log of several segments, of which no file is open."""
+def log(tmp_path: Path) -> Iterator[PartitionLog]:
+    """Yield a log of several segments, of which no file is open."""
     file_system = OsFileSystem(handles=HandlePool(100))
     log = PartitionLog.open(file_system, f"{tmp_path}/t-0", SMALL, clean=True, now_ms=NOW_MS)
     append_each(log, 60, value_bytes=100)
     log.flushes.flush()
     file_system.handles.make_room(100)
     assert len(file_system.handles) == 0
-    return log
+    yield log
+    log.close_handles()
 
 
 def test_ap16_a_read_that_finds_no_descriptor_fails_alone(log: PartitionLog) -> None:
