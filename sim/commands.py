@@ -7,7 +7,7 @@ import logging
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO
+from tempfile import TemporaryDirectory
 
 import click
 from click.core import ParameterSource
@@ -22,6 +22,8 @@ from sim.seed_range import MOST_SEEDS, Seeds
 from sim.seeds import Job, default_jobs
 from sim.seeds_output import print_seeds
 from sim.swarm.commands import swarm
+from sim.view.recording import TooManyEvents
+from sim.view.write import page_beside, write_view
 
 _EXIT = {Verdict.HELD: 0, Verdict.VIOLATED: 1, Verdict.STARVED: 3}
 UNUSABLE_INPUT = 2
@@ -93,7 +95,13 @@ def list_scenarios(as_json: bool) -> None:
 @click.option(
     "--trace",
     type=click.Path(path_type=Path),
-    help="Write every event of the run to this file as a line of JSON.",
+    help="Write every event of the run to this file as a line of JSON, and the page of a violated run beside it.",
+)
+@click.option(
+    "--view",
+    "page",
+    type=click.Path(path_type=Path),
+    help="Write the run to this file as one HTML page, as `replog view` does from a trace.",
 )
 @click.option(
     "--json",
@@ -115,6 +123,7 @@ def run(
     seeds: Seeds | None,
     jobs: int | None,
     trace: Path | None,
+    page: Path | None,
     as_json: bool,
     stop_early: bool,
     no_story: bool,
@@ -129,7 +138,7 @@ def run(
     Exit status: 0 every rule held, 1 a rule was violated, 2 the input was unusable, 3 the run proved nothing (starved)
     or was interrupted.
     """
-    _check_options(context, seeds, trace)
+    _check_options(context, seeds, trace, page)
     # The story and the trace report what the product's loggers would.
     logging.getLogger().addHandler(logging.NullHandler())
     if seeds is not None:
@@ -138,10 +147,10 @@ def run(
     with ExitStack() as stack:
         try:
             path = find_scenario(scenario)
-            trace_file: BinaryIO | None = stack.enter_context(trace.open("wb")) if trace is not None else None
-            result = run_scenario(
-                path, seed, trace_file=trace_file, bug=bug, source=scenario, stops_early=stop_early
-            )
+            if page is not None and trace is None:
+                trace = Path(stack.enter_context(TemporaryDirectory())) / f"{path.stem}-{seed}.jsonl"
+            result = _traced_run(path, seed, trace, bug=bug, source=scenario, stops_early=stop_early)
+            written = _page_of(result, trace, page)
         except (ScenarioError, BugError, OSError) as error:
             click.echo(str(error), err=True)
             sys.exit(UNUSABLE_INPUT)
@@ -152,10 +161,44 @@ def run(
         click.echo(json.dumps(result.as_json()))
     else:
         _print(result, with_story=not no_story)
+        if written is not None:
+            click.echo(f"page: {written}")
     sys.exit(_EXIT[result.verdict])
 
 
-def _check_options(context: click.Context, seeds: Seeds | None, trace: Path | None) -> None:
+def _traced_run(
+    path: Path, seed: int, trace: Path | None, *, bug: str | None, source: str, stops_early: bool
+) -> RunResult:
+    """Run a scenario and write its trace, if it shall have one. Raises as `run_scenario` does, and OSError."""
+    if trace is None:
+        return run_scenario(path, seed, bug=bug, source=source, stops_early=stops_early)
+    with trace.open("wb") as trace_file:
+        return run_scenario(
+            path, seed, trace_file=trace_file, bug=bug, source=source, stops_early=stops_early
+        )
+
+
+def _page_of(result: RunResult, trace: Path | None, page: Path | None) -> Path | None:
+    """Write the page that is asked for, or that of a violated run beside its trace; returns its path, None without one.
+
+    A page that cannot be written leaves the verdict as it is, and is reported on standard error.
+    """
+    if page is None and result.verdict is Verdict.VIOLATED and trace is not None and trace.is_file():
+        page = page_beside(trace)
+    if page is None:
+        return None
+    assert trace is not None, page
+    try:
+        write_view(page, trace)
+    except (TooManyEvents, OSError) as error:
+        click.echo(f"no page: {error}", err=True)
+        return None
+    return page
+
+
+def _check_options(
+    context: click.Context, seeds: Seeds | None, trace: Path | None, page: Path | None
+) -> None:
     """Raise a usage error for options that exclude each other."""
 
     def is_given(name: str) -> bool:
@@ -167,6 +210,10 @@ def _check_options(context: click.Context, seeds: Seeds | None, trace: Path | No
         raise click.UsageError("--seed and --seeds exclude each other")
     if seeds is not None and trace is not None:
         raise click.UsageError("--trace is of one run: use it with --seed, not with --seeds")
+    if seeds is not None and page is not None:
+        raise click.UsageError("--view is of one run: use it with --seed, not with --seeds")
+    if page is not None and trace is not None and page.resolve() == trace.resolve():
+        raise click.UsageError("--view and --trace are the same file")
 
 
 def _checked_job(scenario: str, bug: str | None, *, stops_early: bool) -> Job:

@@ -73,6 +73,7 @@ def _state(recording: Recording) -> dict[str, object]:
     """Returns what the page knows beside the columns; called after their end, which may add nodes."""
     columns = recording.columns
     return {
+        "file": recording.file,
         "scenario": recording.header.scenario,
         "seed": recording.header.seed,
         "count": len(columns),

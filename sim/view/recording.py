@@ -41,6 +41,8 @@ class Recording:
     """A trace as a page shows it: its events inside the window, and the state that the events before it left."""
 
     header: Header
+    # The name of the trace's file, without its folder.
+    file: str
     columns: Columns = field(default_factory=Columns)
     tracks: Tracks = field(default_factory=Tracks)
     spans: Spans = field(default_factory=Spans)
@@ -71,7 +73,7 @@ def read_recording(path: Path, window: Window | None = None) -> Recording:
     window = window or Window()
     with path.open("rb") as file:
         trace = TraceFile(path, file)
-        recording = Recording(trace.header)
+        recording = Recording(trace.header, path.name)
         for event in trace.events():
             if window.is_after(event.at_us):
                 break

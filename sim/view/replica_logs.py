@@ -49,6 +49,7 @@ class ReplicaLog:
         return self.runs[-1].end if self.runs else self.start
 
     def extend(self, index: int, end: int, epoch: int) -> None:
+        """Let the log end at `end`, which is above its end now; what is new is of `epoch`."""
         assert end > self.end, (end, self.end)
         self.changes += (index, Op.EXTEND, end, epoch)
         if self.runs and self.runs[-1].epoch == epoch:

@@ -26,6 +26,10 @@ _ENDS = (
     ("loss", re.compile(r"(?P<who>.+) loses nothing any more")),
 )
 _ON_LINKS = ("cut", "slow", "loss")
+# A scenario's own name for a node: picked, or used where the node is struck.
+_PICKED = re.compile(r"(?P<name>\w+) is (?P<nodes>[a-z]+(?:-\d+)?(?:, [a-z]+-\d+)*), .+")
+_STRUCK_AS = re.compile(r".*\b(?P<nodes>(?:broker|producer|consumer)-\d+|controller), the (?P<name>\w+)")
+_EVERYONE = " <-> everyone"
 _HEAL_ALL = "heal everything"
 
 
@@ -51,6 +55,7 @@ class Spans:
     def __init__(self) -> None:
         self.closed: list[Span] = []
         self._open: dict[tuple[str, str, str], _Open] = {}
+        self._nodes_by_name: dict[str, list[str]] = {}
 
     def begin(self, index: int, lane: str, what: str, text: str, who: str = "") -> None:
         """Begin a span; one of the same kind that is open goes on."""
@@ -78,6 +83,8 @@ class Spans:
                 if what != "down":
                     self.end(index, lane, what, who)
             return
+        if found := _PICKED.fullmatch(text) or _STRUCK_AS.fullmatch(text):
+            self._nodes_by_name[found["name"]] = found["nodes"].split(", ")
         for what, pattern in _ENDS:
             if found := pattern.fullmatch(text):
                 self._end_fault(index, what, found["who"])
@@ -88,12 +95,27 @@ class Spans:
                 return
 
     def _end_fault(self, index: int, what: str, who: str) -> None:
-        lane, who = self._place(what, who)
-        self.end(index, lane, what, who)
         if what == "cut":
-            # A step that heals a link ends its delay and its losses too.
-            for other in _ON_LINKS:
-                self.end(index, lane, other, who)
+            self._heal(index, who)
+        else:
+            lane, who = self._place(what, who)
+            self.end(index, lane, what, who)
+
+    def _heal(self, index: int, who: str) -> None:
+        """End the faults of one link, or of all links that name the target or one of its nodes.
+
+        A target of which the trace has not said who it is must be the one that is cut off, if only one is.
+        """
+        links = [(what, each) for lane, what, each in self._open if lane == LINKS]
+        names = {who, *self._nodes_by_name.get(who, [])}
+        healed = [
+            (what, each) for what, each in links if each == who or names & set(re.split(r"[\s,]+", each))
+        ]
+        cut_off = [(what, each) for what, each in links if _EVERYONE in each]
+        if not healed and len(cut_off) == 1:
+            healed = cut_off
+        for what, each in healed:
+            self.end(index, LINKS, what, each)
 
     def _place(self, what: str, who: str) -> tuple[str, str]:
         return (LINKS, who) if what in _ON_LINKS else (who, "")

@@ -1,4 +1,4 @@
-"""The state of each partition over a run: its leader and ISR as the controller has them, its replicas' roles and logs."""
+"""The state of each partition over a run: leader and ISR as the controller has them, the replicas' roles and logs."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ class PartitionTracks:
         )
 
     def as_json(self) -> dict[str, object]:
+        """Returns what the page draws; changes and high watermarks are flat lists of numbers."""
         return {
             "states": self.states,
             "replicas": {

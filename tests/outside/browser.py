@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over its debugging pipe: the Chrome DevTools Protocol, messages that end with a zero byte."""
+"""A headless Chromium, driven over its debugging pipe by the Chrome DevTools Protocol; messages end with zeros."""
 
 from __future__ import annotations
 

@@ -241,19 +241,28 @@ function drawMoments(run, visible) {
     const isFault = run.flags[row] & Flag.FAULT;
     if (isViolation) line(x, lane.y, x, bottom.y + bottom.height, colours.violation, 2);
     if (run.nodes[run.node[row]] !== "world") continue;
-    context.fillStyle = isViolation ? colours.violation : isFault ? colours.fault : colours.life;
+    const colour = isViolation ? colours.violation : isFault ? colours.fault : colours.faint;
+    context.fillStyle = colour;
     flag(x, lane.y + 4);
-    if (x > free || isViolation) {
-      const text = run.toldText[i];
-      const room = Math.max(nextToldX(run, i) - x - 12, isViolation ? 260 : 0);
-      if (room > 40) clippedText(text, x + 9, lane.y + 10, room, context.fillStyle);
-      free = x + 10;
+    // A violation has room for its words; other words end where the next flag is.
+    const room = isViolation ? Math.max(nextToldX(run, i) - x - 12, 260) : nextToldX(run, i) - x - 12;
+    if (x > free && room > 40) {
+      if (isViolation) plate(x + 8, lane.y + 1, Math.min(room, context.measureText(run.toldText[i]).width) + 4, 18);
+      clippedText(run.toldText[i], x + 10, lane.y + 10, room, colour);
+      free = isViolation ? x + room : x;
     }
   }
 }
 
+function plate(x, y, width, height) {
+  context.fillStyle = colours.ground;
+  context.fillRect(x, y, width, height);
+}
+
+// Where the next flag of the lane is; flags of the same moment do not count.
 function nextToldX(run, i) {
   for (let next = i + 1; next < run.toldRows.length; next++) {
+    if (run.at[run.toldRows[next]] === run.at[run.toldRows[i]]) continue;
     if (run.nodes[run.node[run.toldRows[next]]] === "world") return xOf(place(run, run.toldRows[next]));
   }
   return app.size.width;

@@ -12,6 +12,7 @@ const KEYS = [
   ["v", "the first violation", { v: () => showViolation() }],
   ["d", "the first difference of two runs", { d: () => app.difference && app.difference.row >= 0 && showFirstDifference() }],
   ["o", "time or order of events", { o: () => toggleAxis() }],
+  ["w", "the whole logs or their ends", { w: () => toggleWholeLogs() }],
   ["t", "light or dark", { t: () => toggleTheme() }],
   ["Esc", "select nothing", { Escape: () => unselect() }],
   ["?", "these keys", { "?": () => byId("keys").showModal() }],
@@ -50,9 +51,7 @@ function showViolation() {
   for (const run of app.runs) {
     const row = run.toldRows.find((each) => run.flags[each] & Flag.VIOLATION);
     if (row === undefined) continue;
-    const width = app.view.order ? 80 : Math.min(app.view.to - app.view.from, 60_000);
-    showWindow(place(run, row) - width * 0.7, place(run, row) + width * 0.3);
-    select(run, row);
+    showAround(run, row, 0.7);
     return;
   }
 }
@@ -60,6 +59,11 @@ function showViolation() {
 function toggleAxis() {
   setAxis(!app.view.order);
   byId("axis").textContent = `Axis: ${app.view.order ? "events" : "time"}`;
+}
+
+function toggleWholeLogs() {
+  app.wholeLogs = !app.wholeLogs;
+  redraw();
 }
 
 function toggleTheme() {

@@ -25,6 +25,7 @@ function logRows() {
 // The end of the logs, from a little below the first difference in what is committed or what is there.
 function tailOf(rows) {
   const end = Math.max(1, ...rows.map((row) => row.end));
+  if (app.wholeLogs) return { from: Math.min(...rows.map((row) => row.log.start)), end: end * 1.03 };
   const low = Math.min(...rows.map((row) => Math.min(row.mark || row.end, row.end, firstForeignOffset(row, rows))));
   const from = Math.max(0, Math.min(low - 6, end - 36));
   return { from, end: end + Math.max(2, (end - from) * 0.03) };

@@ -7,14 +7,15 @@ function prepareRun(run) {
   run.classes = run.kinds.map(classOf);
   run.toldRows = run.story.map(([row]) => row);
   run.toldText = run.story.map(([, text]) => text);
-  run.name = `${run.scenario}, seed ${run.seed}`;
+  run.name = `${run.file}: ${run.scenario}, seed ${run.seed}`;
   run.strikingRows = strikingRowsOf(run);
   stackLinkSpans(run);
 }
 
 function fillHeader() {
   const violations = app.runs.flatMap((run) => run.toldRows.filter((row) => run.flags[row] & Flag.VIOLATION));
-  byId("title").textContent = app.runs.map((run) => run.name).join("  |  ");
+  const names = app.runs.map((run) => `${run.scenario}, seed ${run.seed}`);
+  byId("title").textContent = [...new Set(names)].join("  |  ");
   byId("facts").textContent = app.runs
     .map((run) => `${run.count.toLocaleString("en")} events, ${(run.count ? run.at[run.count - 1] / 1e6 : 0).toFixed(1)} s`)
     .join("  |  ");
@@ -99,9 +100,10 @@ async function main() {
   new ResizeObserver(resize).observe(byId("diagram"));
   resize();
   showAll();
+  if (followLink()) return byId("loading").remove();
   if (app.difference && app.difference.row >= 0) showFirstDifference();
   else showViolation();
-  byId("loading").remove();
+  return byId("loading").remove();
 }
 
 main().catch((error) => {

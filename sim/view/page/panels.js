@@ -15,7 +15,31 @@ function select(run, row) {
   app.pointer = null;
   reveal(place(run, row));
   showEvent();
+  linkTo(run, row);
   redraw();
+}
+
+// The address of the page names the selected event, so that it can be sent to somebody who has the page.
+function linkTo(run, row) {
+  history.replaceState(null, "", `#event=${"AB"[run.number]}${row + run.skipped}`);
+}
+
+// Select the event that the address names; returns whether it names one.
+function followLink() {
+  const found = /^#event=([AB])(\d+)$/.exec(location.hash);
+  const run = found && app.runs["AB".indexOf(found[1])];
+  const row = run ? Number(found[2]) - run.skipped : NOTHING;
+  if (!run || row < 0 || row >= run.count) return false;
+  showAround(run, row, 0.5);
+  return true;
+}
+
+// Select an event, in a window that shows single events.
+function showAround(run, row, shareBefore) {
+  const whole = wholeExtent();
+  const width = app.view.order ? 80 : Math.min(whole.to - whole.from, 60_000);
+  showWindow(place(run, row) - width * shareBefore, place(run, row) + width * (1 - shareBefore));
+  select(run, row);
 }
 
 function unselect() {
@@ -120,18 +144,27 @@ function showDifference() {
   box.replaceChildren(element("b", `First difference: event ${difference.row} `), button);
   difference.lines.forEach((text, i) => {
     const paragraph = element("p", `${"AB"[i]}: `);
-    paragraph.append(element("code", text.length > 300 ? `${text.slice(0, 300)}…` : text || "the run has ended"));
+    paragraph.append(...differingPart(text, difference.lines[1 - i]));
     box.append(paragraph);
   });
+}
+
+// A line from a little before the place where it differs from the other one, that place in bold.
+function differingPart(text, other) {
+  if (!text) return [element("code", "the run has ended")];
+  let at = 0;
+  while (at < text.length && text[at] === other[at]) at++;
+  const from = Math.max(0, at - 90);
+  const rest = element("b", text.slice(at, at + 90));
+  const code = element("code", `${from ? "…" : ""}${text.slice(from, at)}`);
+  code.append(rest, text.length > at + 90 ? "…" : "");
+  return [code];
 }
 
 function showFirstDifference() {
   const { row } = app.difference;
   const run = app.runs.find((each) => row < each.count);
-  if (!run) return;
-  const width = app.view.order ? 60 : 60_000;
-  showWindow(place(run, row) - width / 2, place(run, row) + width / 2);
-  select(run, row);
+  if (run) showAround(run, row, 0.5);
 }
 
 // The overview: how many events there are over the whole run, its faults and violations, and the window.

@@ -1,0 +1,118 @@
+"""A trace becomes columns, tracks and a story."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+from sim.view.columns import NOTHING, Flag
+from sim.view.recording import Recording, Window, read_recording
+from sim.view.trace_file import TraceFileError
+from tests.sim.view.traces import appends, event, leads, request, write_trace
+
+
+def recorded(tmp_path: Path, *lines: str, window: Window | None = None) -> Recording:
+    recording = read_recording(write_trace(tmp_path / "trace", lines), window)
+    recording.columns.finish()
+    return recording
+
+
+def test_a_message_is_caused_by_the_last_event_of_its_sender_up_to_its_sending(tmp_path: Path) -> None:
+    recording = recorded(
+        tmp_path,
+        event(10, "broker-2", "timer", key="a"),
+        event(20, "broker-2", "timer", key="b"),
+        request(25, "broker-1", "broker-2", 20),
+        event(30, "broker-2", "timer", key="c"),
+        request(40, "broker-1", "broker-2", 29),
+    )
+    assert list(recording.columns.cause) == [NOTHING, NOTHING, 1, NOTHING, 1]
+
+
+def test_a_broken_connection_was_sent_by_nobody(tmp_path: Path) -> None:
+    body = {"is": "TransportError", "reason": "connection reset"}
+    line = event(9, "broker-1", "response", call=1, from_="broker-2", sent=-1, body=body)
+    recording = recorded(tmp_path, event(1, "broker-2", "start", life=1), line)
+    assert recording.columns.cause[1] == NOTHING
+    assert recording.columns.flags[1] == Flag.FAILED
+
+
+def test_a_second_copy_of_a_request_is_marked(tmp_path: Path) -> None:
+    recording = recorded(
+        tmp_path,
+        request(20, "broker-1", "broker-2", 10, fetch_offset=5),
+        request(22, "broker-1", "broker-2", 10, fetch_offset=6),
+        request(25, "broker-1", "broker-2", 10, fetch_offset=5),
+    )
+    assert list(recording.columns.flags) == [0, 0, Flag.DUPLICATE]
+
+
+def test_a_lost_message_has_the_names_of_both_nodes_and_the_event_that_sent_it(tmp_path: Path) -> None:
+    recording = recorded(
+        tmp_path,
+        event(1, "producer-1", "send", ticket=1),
+        event(2, "network", "lost", from_=2001, to=1000, messages=1, why="lost"),
+        event(3, "network", "lost", from_=1, to=2002, messages=1, why="cut"),
+    )
+    columns = recording.columns
+    names = columns.nodes.all()
+    ends = [(names[columns.source[row]], names[columns.node[row]]) for row in (1, 2)]
+    assert ends == [("producer-1", "controller"), ("broker-1", "consumer-1")]
+    assert list(columns.cause) == [NOTHING, 0, NOTHING]
+    assert columns.flags[1] == Flag.LOST
+
+
+def test_violations_faults_and_what_ends_them_are_told_apart(tmp_path: Path) -> None:
+    told = [
+        "VIOLATED log-matching: t-0: x", "cut a -> b", "heal a -> b", "start broker-1 again", "broker-1 goes on",
+        "power loss (keep torn) at broker-1",
+    ]  # fmt: skip
+    lines = [event(n, "world", "tell", what=what) for n, what in enumerate(told)]
+    flags = [Flag(each) & (Flag.VIOLATION | Flag.FAULT) for each in recorded(tmp_path, *lines).columns.flags]
+    assert flags == [Flag.VIOLATION, Flag.FAULT, Flag(0), Flag(0), Flag(0), Flag.FAULT]
+
+
+def test_the_text_of_the_page_is_the_trace_without_its_header(tmp_path: Path) -> None:
+    lines = [event(1, "broker-1", "start", life=1), event(2, "broker-1", "end", how="crash")]
+    recording = read_recording(write_trace(tmp_path / "trace", lines))
+    assert zlib.decompress(recording.columns.finish()).decode() == "".join(f"{line}\n" for line in lines)
+
+
+def test_a_window_has_its_events_only_and_the_state_that_those_before_it_left(tmp_path: Path) -> None:
+    lines = [leads(1, 1, 0), appends(2, 1, 0, 0, 9), appends(5, 1, 0, 10, 19), appends(9, 1, 0, 20, 29)]
+    recording = recorded(tmp_path, *lines, window=Window(from_us=5, until_us=9))
+    assert (len(recording.columns), recording.skipped) == (1, 2)
+    log = recording.tracks.partitions["t-0"].logs.replica("broker-1")
+    assert log.end == 20
+    assert log.changes[::4] == [0, 0]
+
+
+def test_the_controllers_view_of_a_partition_is_kept_event_by_event(tmp_path: Path) -> None:
+    recording = recorded(
+        tmp_path,
+        event(
+            1, "controller", "controller.leader_elected", topic_partition="t-0", leader=3, leader_epoch=0, isr="3,1,2",
+            clean=1,
+        ),
+        event(2, "controller", "controller.isr_changed", topic_partition="t-0", isr="3,1", partition_epoch=1),
+        event(3, "controller", "controller.leader_lost", topic_partition="t-0", leader_epoch=1, isr="3"),
+    )  # fmt: skip
+    assert recording.tracks.partitions["t-0"].states == [
+        (0, 3, 0, [1, 2, 3]),
+        (1, 3, 0, [1, 3]),
+        (2, -1, 1, [3]),
+    ]
+
+
+def test_a_replica_is_down_with_its_broker(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, leads(1, 1, 4), event(2, "broker-1", "end", how="crash"))
+    roles = recording.tracks.partitions["t-0"].roles["broker-1"]
+    assert roles == [(0, "leader", 4), (1, "down", 4)]
+
+
+def test_an_event_of_another_form_is_refused_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(TraceFileError, match="leader_epoch") as raised:
+        recorded(tmp_path, event(1, "broker-1", "replica.became_leader", topic_partition="t-0"))
+    assert raised.value.line == 2
