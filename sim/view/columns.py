@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from enum import IntFlag
 from typing import final
@@ -117,6 +117,12 @@ class Columns:
         place = bisect_right(times, sent_us)
         return rows[place - 1] if place and sent_us >= 0 else NOTHING
 
+    def _last_before(self, row: int, node: int) -> int:
+        """Returns the node's last row before another row: what is lost was sent by a step that is written already."""
+        rows, _ = self._rows.get(node, (array("i"), array("d")))
+        place = bisect_left(rows, row)
+        return rows[place - 1] if place else NOTHING
+
     def _is_copy(self, node: int, text: bytes) -> bool:
         """Whether the node has got the same request, sent at the same moment, a short while ago."""
         key = (node, text[text.index(b'"from":') :])
@@ -137,7 +143,7 @@ class Columns:
         for row, source, target in self._lost:
             self.source[row] = self.nodes.number(node_name(source, names))
             self.node[row] = self.nodes.number(node_name(target, names))
-            self.cause[row] = self._sender(self.source[row], int(self.at_us[row]))
+            self.cause[row] = self._last_before(row, self.source[row])
         self._lost.clear()
         return bytes(self._compressed + self._text.flush())
 

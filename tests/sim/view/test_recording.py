@@ -55,12 +55,13 @@ def test_a_lost_message_has_the_names_of_both_nodes_and_the_event_that_sent_it(t
         event(1, "producer-1", "send", ticket=1),
         event(2, "network", "lost", from_=2001, to=1000, messages=1, why="lost"),
         event(3, "network", "lost", from_=1, to=2002, messages=1, why="cut"),
+        event(3, "broker-1", "timer", key="a"),
     )
     columns = recording.columns
     names = columns.nodes.all()
     ends = [(names[columns.source[row]], names[columns.node[row]]) for row in (1, 2)]
     assert ends == [("producer-1", "controller"), ("broker-1", "consumer-1")]
-    assert list(columns.cause) == [NOTHING, 0, NOTHING]
+    assert list(columns.cause) == [NOTHING, 0, NOTHING, NOTHING]
     assert columns.flags[1] == Flag.LOST
 
 
