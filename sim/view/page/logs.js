@@ -47,9 +47,12 @@ function firstForeignOffset(row, rows) {
 }
 
 function drawLogs() {
+  const state = [app.runs.map(cursorRow), app.partition, app.wholeLogs, app.size.logsWidth, colours.ground].join();
+  if (state === app.logsState) return;
+  app.logsState = state;
   const rows = logRows();
   const canvas = document.getElementById("logs-canvas");
-  const width = canvas.clientWidth;
+  const width = app.size.logsWidth;
   const height = rows.length * LOG_ROW + 22;
   if (canvas.style.height !== `${height}px`) canvas.style.height = `${height}px`;
   logContext = fitCanvas(canvas, width, height);

@@ -77,7 +77,10 @@ function fillKeys() {
 
 function resize() {
   const canvas = byId("canvas");
-  app.size = { width: canvas.clientWidth, height: canvas.clientHeight };
+  app.size = {
+    width: canvas.clientWidth, height: canvas.clientHeight,
+    overviewHeight: byId("overview").clientHeight, logsWidth: byId("logs-canvas").clientWidth,
+  };
   redraw();
 }
 

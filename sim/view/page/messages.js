@@ -199,11 +199,12 @@ function drawDensity(run, { first, end }) {
 
 function fillDensity(bin, y) {
   const height = (count) => Math.min(11, 2 * Math.log2(1 + count));
-  context.beginPath();
-  context.moveTo(GUTTER, y);
-  for (let x = 0; x < bin.length; x++) context.lineTo(GUTTER + x, y - height(bin[x]));
-  for (let x = bin.length - 1; x >= 0; x--) context.lineTo(GUTTER + x, y + height(bin[x]));
-  context.fill();
+  // Pixels of one height are one rectangle: that is much faster to fill than an outline of thousands of points.
+  for (let x = 0, from = 0; x < bin.length; x = from) {
+    const size = Math.round(height(bin[x]));
+    while (from < bin.length && Math.round(height(bin[from])) === size) from++;
+    if (size) context.fillRect(GUTTER + x, y - size, from - x, 2 * size);
+  }
 }
 
 function drawHits(run, visible) {

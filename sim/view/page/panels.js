@@ -169,8 +169,7 @@ function showFirstDifference() {
 
 // The overview: how many events there are over the whole run, its faults and violations, and the window.
 function drawOverview() {
-  const canvas = byId("overview");
-  const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+  const { width, overviewHeight: height } = app.size;
   app.overview = document.createElement("canvas");
   const drawing = fitCanvas(app.overview, width, height);
   const whole = wholeExtent();
@@ -204,7 +203,7 @@ function drawOverviewOf(run, drawing, x, top, height, width) {
 
 function drawOverviewWindow() {
   const canvas = byId("overview");
-  const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+  const { width, overviewHeight: height } = app.size;
   const drawing = fitCanvas(canvas, width, height);
   const state = `${width},${app.view.order},${[...app.hidden.nodes, ...app.hidden.kinds]},${colours.ground}`;
   if (app.overviewState !== state) {

@@ -53,7 +53,8 @@ function drawTrack(lane, visible) {
   const ends = curve(lane, replica.changeRow, replica.logEnd, y, visible);
   fillUncommitted(ends, marks);
   stroke(ends, colours["log-end"], 1.25, []);
-  stroke(marks, colours["high-watermark"], 1.25, [5, 3]);
+  // Dashes along many steps cost more than everything else in a frame, and cannot be seen there.
+  stroke(marks, colours["high-watermark"], 1.25, marks.length < 400 ? [5, 3] : []);
   line(GUTTER, lane.y + lane.height - 0.5, app.size.width, lane.y + lane.height - 0.5, colours.grid);
 }
 

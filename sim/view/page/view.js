@@ -7,7 +7,7 @@ const app = {
   hidden: { nodes: new Set(), kinds: new Set() },
   // The window in microseconds, or in events if `order` is set.
   view: { from: 0, to: 1, order: false, scroll: 0 },
-  lanes: [], lanesHeight: 0, size: { width: 0, height: 0 },
+  lanes: [], lanesHeight: 0, size: { width: 0, height: 0, overviewHeight: 0, logsWidth: 0 },
 };
 
 // An event is in the middle of its unit, so that the first and the last one are seen whole.
