@@ -140,15 +140,15 @@ RUNS = {
     "bad-network.jsonl": ("bad-network", 7, None),
 }
 SHOTS = (
-    Shot(name="viewer-run", traces=("held.jsonl",), script="showWindow(1.4e6, 10.4e6)", dark=True),
+    Shot(
+        name="viewer-run", traces=("held.jsonl",), dark=True,
+        script="showWindow(1.4e6, 10.4e6); app.pointer = { x: xOf(5e6), y: 300 }; redraw()",
+    ),
     Shot(name="viewer-violation", traces=("violated.jsonl",), script="showViolation()"),
     Shot(
-        name="viewer-compare",
-        traces=("violated.jsonl", "held.jsonl"),
-        script="showFirstDifference()",
-        height=980,
+        name="viewer-compare", traces=("violated.jsonl", "held.jsonl"), script="showFirstDifference()", width=1240,
     ),
-)
+)  # fmt: skip
 
 
 def shots(out: Path) -> None:
