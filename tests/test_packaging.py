@@ -71,6 +71,15 @@ def test_a_scenario_runs_from_the_installed_wheel(wheel: Path, tmp_path: Path) -
     assert json.loads(done.stdout)["verdict"] == "held"
 
 
+def test_a_page_is_written_from_the_installed_wheel(wheel: Path, tmp_path: Path) -> None:
+    installed = Installed(wheel, tmp_path)
+    page = tmp_path / "page.html"
+    done = installed.run("-m", "replog", "sim", "run", "leader-crash", "--seed", "7", "--view", str(page))
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = page.read_text()
+    assert all(part in text for part in ("function drawAll", "--epoch-0", "leader-crash, seed 7"))
+
+
 def test_every_package_says_that_it_is_typed(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)

@@ -135,7 +135,7 @@ function drawOffsets(y, x, range) {
   logContext.fillText("offsets  ▾ high watermark  ▎ log end", 12, y);
   logContext.textAlign = "center";
   for (let offset = Math.ceil(range.from / step) * step; offset < range.end; offset += step) {
-    if (x(offset) > GUTTER + 130) logContext.fillText(`${offset}`, x(offset), y);
+    if (x(offset) > GUTTER + 150) logContext.fillText(`${offset}`, x(offset), y);
   }
   logContext.textAlign = "left";
 }
