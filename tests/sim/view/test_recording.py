@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sim.bundled import bundled_scenarios
+from sim.run import Verdict, run_scenario
 from sim.view.columns import NOTHING, Flag
 from sim.view.recording import Recording, Window, read_recording
 from sim.view.trace_file import TraceFileError
@@ -117,3 +119,19 @@ def test_an_event_of_another_form_is_refused_with_its_line(tmp_path: Path) -> No
     with pytest.raises(TraceFileError, match="leader_epoch") as raised:
         recorded(tmp_path, event(1, "broker-1", "replica.became_leader", topic_partition="t-0"))
     assert raised.value.line == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", sorted(bundled_scenarios()))
+def test_the_logs_of_a_run_that_held_end_alike(tmp_path: Path, scenario: str) -> None:
+    trace = tmp_path / "run.jsonl"
+    with trace.open("wb") as file:
+        assert run_scenario(scenario, 7, trace_file=file).verdict is Verdict.HELD
+    for name, tracks in read_recording(trace).tracks.partitions.items():
+        logs = [
+            log for broker, log in tracks.logs.replicas.items() if tracks.roles[broker][-1][1] != "removed"
+        ]
+        assert len({log.end for log in logs}) == 1, name
+        assert (
+            len({tuple(run for run in log.runs if run.epoch >= 0) for log in logs if log.start == 0}) <= 1
+        ), name
