@@ -120,6 +120,8 @@ class SimClusterMachine(RuleBasedStateMachine):
 
     @rule(keep=_keeps, load=_loads, then_ms=_whiles_ms)
     def lose_power_everywhere(self, keep: PowerLoss, load: Load, then_ms: int) -> None:
+        """Cut the power of every broker, and start them again."""
+
         def all_dark() -> None:
             for broker in BROKERS:
                 self.cluster.power_loss(broker, keep)
@@ -177,6 +179,8 @@ class SimClusterMachine(RuleBasedStateMachine):
 
     @rule(load=_loads, then_ms=_whiles_ms)
     def heal_all(self, load: Load, then_ms: int) -> None:
+        """Heal all links and end all pauses."""
+
         def heal() -> None:
             self.cluster.heal()
             for who in (*BROKERS, "controller"):

@@ -36,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Refuse seeds that are none. Raises UsageError."""
     try:
         check_seed(config.getoption(SEED))
         if (text := config.getoption(SEEDS)) is not None:
