@@ -10,7 +10,7 @@ from collections import deque
 from typing import final
 
 from cluster.core.client.accumulator import NO_SEQUENCE, ProducerBatch, ProducerIdentity
-from cluster.core.messages import TopicPartition
+from cluster.core.messages import NO_TOPIC_ID, TopicPartition
 from storage.batch.record import MAX_INT32, add_to_sequence
 
 
@@ -23,8 +23,9 @@ class PartitionQueue:
         self.queue: deque[ProducerBatch] = deque()
         # The batches without an answer, by number; without those that a later acknowledgement proved to be in the log.
         self.in_flight: list[ProducerBatch] = []
-        # The leader to which the batches in flight were sent.
+        # The leader to which the batches in flight were sent, and the topic id in their requests.
         self.leader = -1
+        self.topic_id = NO_TOPIC_ID
         self.identity: ProducerIdentity | None = None
         self.next_sequence = 0
         self.last_acked_sequence = NO_SEQUENCE
@@ -40,9 +41,13 @@ class PartitionQueue:
         # Its replication timed out, and nothing was acknowledged since: it shares no request with others.
         self.is_slow = False
 
-    def is_free_for(self, leader: int) -> bool:
-        """Whether a batch may be sent to `leader`: two leaders at a time could append batches out of order."""
-        return not self.in_flight or self.leader == leader
+    def is_free_for(self, leader: int, topic_id: str) -> bool:
+        """Whether a batch may be sent to `leader`: two leaders at a time could append batches out of order.
+
+        Nor may it be sent to a topic that was created again while batches to the deleted one are in flight: their
+        acknowledgements would prove nothing of the new one's log.
+        """
+        return not self.in_flight or (self.leader, self.topic_id) == (leader, topic_id)
 
     @property
     def oldest_outstanding(self) -> ProducerBatch | None:
@@ -65,10 +70,11 @@ class PartitionQueue:
 
     @property
     def is_unproven(self) -> bool:
-        """Whether the first batch of an identity is still to be acknowledged: until then it is sent alone.
+        """Whether the topic has still to acknowledge its first batch of an identity: until then it is sent alone.
 
         A broker that knows nothing of a producer accepts any sequence, as Kafka's does, because its state may have
-        expired. A second batch that arrived without the first would be appended before it.
+        expired. A second batch that arrived without the first would be appended before it, or although the first is
+        refused. The brokers know nothing either if the topic was deleted and created again.
         """
         return self.last_acked_sequence == NO_SEQUENCE and self.oldest_outstanding is not None
 
@@ -83,9 +89,12 @@ class PartitionQueue:
         batch.ordinal = self._next_ordinal
         self._next_ordinal += 1
 
-    def sent(self, batch: ProducerBatch, leader: int) -> None:
-        """Moves the first batch of `queue` to `in_flight`: it was sent to `leader`."""
+    def sent(self, batch: ProducerBatch, leader: int, topic_id: str) -> None:
+        """Moves the first batch of `queue` to `in_flight`: it was sent to `leader`, for the topic of that id."""
         assert self.queue[0] is batch, batch.number
+        assert self.is_free_for(leader, topic_id), (self.topic_partition, leader, topic_id)
+        if topic_id != self.topic_id:
+            self._begin_topic(topic_id)
         self.queue.popleft()
         assert all(other.number != batch.number for other in self.in_flight), batch.number
         batch.was_sent_in_turn = not self.in_flight or batch.number < self.in_flight[0].number
@@ -93,6 +102,12 @@ class PartitionQueue:
         self.in_flight.sort(key=_number)
         self.leader = leader
         batch.attempts += 1
+
+    def _begin_topic(self, topic_id: str) -> None:
+        """Forgets what the old topic acknowledged: the log of a topic that was created again has none of it."""
+        assert not self.in_flight, len(self.in_flight)
+        self.topic_id = topic_id
+        self.last_acked_sequence, self._acked_end_offset = NO_SEQUENCE, -1
 
     def answered(self, batch: ProducerBatch) -> None:
         """Removes the batch from `in_flight`, whatever the answer was; does nothing where it was proven before."""

@@ -5,6 +5,7 @@ It is idempotent by default (KIP-98): retries and fail-overs neither reorder nor
 - a partition's batches are sent again in their order, each under the sequence of its first sending, and only
   while no earlier one is in flight;
 - at most five are under way, counted from the oldest one without an outcome: a broker remembers five;
+- the first batch to a topic, also to one that was deleted and created again, is alone in flight;
 - an acknowledgement also proves all earlier batches of the partition and epoch, whatever became of their answers;
 - after a batch was refused, or was given up while its outcome is unknown, no new batch is sent until the
   outcomes of all sent batches are known; then the epoch grows and sequences begin again (KIP-360).
@@ -352,7 +353,9 @@ class ProducerCore:
                 leader = self.metadata.cache.leader(queue.topic_partition)
                 if leader is None:
                     self.metadata.request()
-                elif queue.is_free_for(leader.leader):
+                elif queue.is_free_for(
+                    leader.leader, self.metadata.cache.topic_id(queue.topic_partition.topic)
+                ):
                     by_leader.setdefault((leader.leader, queue.is_slow), []).append(queue)
         for (leader_id, is_slow), queues in by_leader.items():
             while queues and self._may_ask(leader_id, is_slow=is_slow):
@@ -413,7 +416,7 @@ class ProducerCore:
             if batches and size_bytes + batch.size_bytes > self.config.max_request_size:
                 continue
             self._seal(queue, batch)
-            queue.sent(batch, leader)
+            queue.sent(batch, leader, self.metadata.cache.topic_id(queue.topic_partition.topic))
             size_bytes += batch.size_bytes
             batches.append(batch)
         # The first batch fits whatever its size, so that none waits for ever.

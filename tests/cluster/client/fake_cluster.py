@@ -91,6 +91,15 @@ class FakeCluster:
             for number in range(count)
         }
         self.next_producer_id = 7
+        # The number of times that a topic was created again, by topic.
+        self.rebirths: dict[str, int] = {}
+
+    def create_again(self, topic: str) -> None:
+        """Delete the topic and create it under another id: its logs are empty and know no producer."""
+        self.rebirths[topic] = self.rebirths.get(topic, 0) + 1
+        for key, partition in self.partitions.items():
+            if key.topic == topic:
+                self.partitions[key] = FakePartition(leader=partition.leader)
 
     def move_leader(self, topic_partition: TopicPartition) -> None:
         partition = self.partitions[topic_partition]
@@ -120,6 +129,7 @@ class FakeCluster:
                 for number in range(self.broker_count)
             ),
             topics=tuple(self._topic(topic) for topic in topics),
+            metadata_offset=sum(self.rebirths.values()),
         )
 
     def _topic(self, name: str) -> TopicMetadata:
@@ -135,7 +145,8 @@ class FakeCluster:
             if key.topic == name
         )
         error = ErrorCode.NONE if partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return TopicMetadata(name=name, error=error, partitions=partitions)
+        topic_id = f"{name} {self.rebirths.get(name, 0)}"
+        return TopicMetadata(name=name, topic_id=topic_id, error=error, partitions=partitions)
 
     def produce(self, node: int, asked: ProducePartition, fate: str) -> ProducePartitionResponse:
         """Append to the partition, or refuse as the fate says. Only the leader appends."""

@@ -12,7 +12,14 @@ from cluster.core.client.producer import ProducerCore
 from cluster.core.effects import Send
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Response, TransportError
-from cluster.core.messages import ProducePartitionResponse, ProduceRequest, ProduceResponse, TopicPartition
+from cluster.core.messages import (
+    MetadataRequest,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicPartition,
+)
+from tests.cluster.client.fake_cluster import FakeCluster
 from tests.cluster.client.producer_by_hand import (
     T0,
     accepted,
@@ -22,6 +29,7 @@ from tests.cluster.client.producer_by_hand import (
     produced,
     proven,
     ready_producer,
+    sends,
 )
 
 T1, T2, T4 = TopicPartition("t", 1), TopicPartition("t", 2), TopicPartition("t", 4)
@@ -235,3 +243,56 @@ def test_batch_refused_for_the_moment_is_not_reported_as_refused(error: ErrorCod
     producer.step(2, failed(second, error))
     told = delivered(producer.flush(500, 1))
     assert [(each.ticket, each.is_unknown) for each in told] == [(0, True), (1, True)]
+
+
+def create_again(producer: ProducerCore, cluster: FakeCluster, now_ms: int) -> list[Send]:
+    """Let the producer learn at `now_ms` that its topic was created again; return the produce requests of that step."""
+    cluster.create_again("t")
+    producer.metadata.request()
+    (asked,) = sends(producer.flush(now_ms, now_ms))
+    assert isinstance(asked.body, MetadataRequest)
+    return produced(producer.step(now_ms, Response(call=asked.call, body=cluster.metadata(("t",)))))
+
+
+def test_first_batch_to_a_topic_that_was_created_again_is_sent_alone() -> None:
+    """Its brokers accept any sequence: they would append the second batch although the first one is refused."""
+    producer, cluster = ready_producer()
+    proven(producer)
+    create_again(producer, cluster, 1000)
+    (first,) = produced(producer.send(1000, "t", None, b"x", ticket=1))
+    assert not produced(producer.send(1000, "t", None, b"y", ticket=2))
+    (second,) = produced(producer.step(1000, accepted(first, 0)))
+    assert batch_of(second).base_sequence == 2
+    assert produced(producer.send(1000, "t", None, b"z", ticket=3))
+
+
+def test_batch_in_doubt_in_a_topic_that_was_created_again_is_written_once() -> None:
+    """Its predecessor is refused, and it has no answer: where both are in flight it is sent under two sequences."""
+    producer, cluster = ready_producer()
+    proven(producer)
+    create_again(producer, cluster, 1000)
+    asked = [
+        send
+        for ticket in (1, 2)
+        for send in produced(producer.send(1000, "t", None, b"%d" % ticket, ticket=ticket))
+    ]
+    for send in asked[1:]:
+        cluster.answer(send.to, send.body)
+        producer.step(1000, unanswered(send))
+    (again,) = produced(
+        [*producer.step(1000, failed(asked[0], ErrorCode.INVALID_RECORD)), *producer.flush(2000, 1)]
+    )
+    cluster.answer(again.to, again.body)
+    assert cluster.partitions[T0].values == [b"2"]
+
+
+def test_answers_of_the_deleted_topic_come_before_the_first_batch_to_the_new_one() -> None:
+    """A late acknowledgement would prove nothing of the new topic's log."""
+    producer, cluster = ready_producer()
+    proven(producer)
+    (old,) = in_flight(producer, 1)
+    assert not create_again(producer, cluster, 1000)
+    assert not produced(producer.send(1000, "t", None, b"y", ticket=2))
+    (new,) = produced(producer.step(1000, accepted(old, 1)))
+    assert not produced(producer.send(1000, "t", None, b"z", ticket=3))
+    assert produced(producer.step(1000, accepted(new, 0)))
