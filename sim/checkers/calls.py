@@ -31,6 +31,7 @@ class Sent:
     sent_us: int
     # None for a unary call.
     stream: Stream | None
+    expects_reply: bool
 
 
 @final
@@ -39,8 +40,6 @@ class Stream:
     """One stream from its first call until a call on it has failed, as both cores see it."""
 
     life_number: int
-    # The calls that have no outcome yet.
-    unanswered: dict[int, None] = field(default_factory=dict)
     # The calls that have not reached the other core, and the answers that have not come back, in order.
     asked: deque[tuple[int, int, RequestBody]] = field(default_factory=deque)
     replied: deque[tuple[int, ResponseBody]] = field(default_factory=deque)
@@ -70,9 +69,10 @@ class Attempts:
 class Calls:
     """Judges each call by what both its ends see.
 
-    A call has one outcome. A stream loses nothing before its end: calls arrive in order, answers come back in order,
-    each to its own call. With one call that fails, all calls on its stream do. While a node cannot be reached, calls
-    fail at once for a short time only, which begins again at 50 ms once the node was reached.
+    A call has one outcome. One that expects no reply has none once it is written; before that it may fail, once. A
+    stream loses nothing before its end: calls arrive in order, answers come back in order, each to its own call. With
+    one call that fails, all calls on its stream do. While a node cannot be reached, calls fail at once for a short time
+    only, which begins again at 50 ms once the node was reached.
     """
 
     name = "calls"
@@ -86,19 +86,19 @@ class Calls:
         self._attempts: dict[tuple[int, int], Attempts] = {}
 
     def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
-        """Receives a call as it leaves a core. One that expects no reply has no outcome to judge."""
-        if not effect.expects_reply:
-            return
+        """Receives a call as it leaves a core. One that expects no reply may fail before it is written."""
         now_us, stream = shell.world.now_us, None
         if isinstance(effect.body, STREAM_REQUESTS):
             key = (shell.node_id, target, CODEC.stream_of(effect.body).path)
             stream = self._streams.get(key)
             if stream is None or stream.has_ended or stream.life_number != shell.life_number:
                 stream = self._streams[key] = Stream(shell.life_number)
-            stream.unanswered[effect.call] = None
-            if self._is_reliable:
+            # A request for which nobody waits is not seen at the other core.
+            if self._is_reliable and effect.expects_reply:
                 stream.asked.append((effect.call, now_us, effect.body))
-        self._calls[shell.node_id, shell.life_number, effect.call] = Sent(target, now_us, stream)
+        self._calls[shell.node_id, shell.life_number, effect.call] = Sent(
+            target, now_us, stream, effect.expects_reply
+        )
 
     def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
         """Receives a call as it reaches the other core."""
@@ -129,13 +129,14 @@ class Calls:
             self._report(shell.name, call, "was answered again")
         elif isinstance(body, TransportError):
             self._on_failed(shell, call, sent, body.reason)
+        elif not sent.expects_reply:
+            self._report(shell.name, call, "expects no reply, and was answered")
         else:
             self._attempts.pop((shell.node_id, sent.target), None)
             if sent.stream is not None:
                 self._on_answer(shell.name, call, sent.stream, body)
 
     def _on_answer(self, name: str, call: int, stream: Stream, body: ResponseBody) -> None:
-        del stream.unanswered[call]
         if stream.has_ended:
             self._report(name, call, "was answered after another call on its stream had failed")
         places = [place for place, (each, _) in enumerate(stream.replied) if each == call]
@@ -147,8 +148,6 @@ class Calls:
 
     def _on_failed(self, shell: Shell, call: int, sent: Sent, reason: str) -> None:
         stream, now_us = sent.stream, shell.world.now_us
-        if stream is not None:
-            del stream.unanswered[call]
         if now_us == sent.sent_us:
             if stream is not None:
                 # Nobody has put it on a stream.

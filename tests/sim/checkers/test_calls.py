@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import final
 
 import pytest
 
 from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import Effect, Reply, Send
-from cluster.core.events import Event, Request
+from cluster.core.events import Event, Request, TransportError
 from cluster.core.messages import ResponseBody
 from sim.bugs import install
 from sim.checkers.base import Jury
@@ -150,3 +151,21 @@ def test_calls_of_a_node_that_dies_are_not_lost() -> None:
     site.nodes[1].perform([ask(2, call, call) for call in range(5, 9)])
     site.world.run_to(2 * SECOND)
     assert found_at(site) == []
+
+
+def test_a_call_that_expects_no_reply_may_fail_once_and_is_never_answered() -> None:
+    silent = replace(ask(2, 1), expects_reply=False)
+    site = site_of(Echo(), Echo())
+    site.start()
+    site.world.run_to(SECOND // 10)
+    site.nodes[2].crash()
+    site.nodes[1].perform([silent])
+    site.world.run_to(SECOND)
+    assert found_at(site) == []
+    assert isinstance(site.onlooker, CallOnlooker)
+    calls, node = site.onlooker.calls, site.nodes[1]
+    calls.on_answered(node, 1, TransportError(reason="connection refused"))
+    assert found_at(site) == ["call 1 of node-1 was answered again"]
+    calls.on_sent(node, replace(silent, call=2), 2)
+    calls.on_answered(node, 2, echo_of(silent.body))
+    assert found_at(site)[1:] == ["call 2 of node-1 expects no reply, and was answered"]
