@@ -84,12 +84,15 @@ class MetadataReplay:
     def __init__(self) -> None:
         self.next_offset = 0
         self.lives: dict[int, Life] = {}
+        # The broker and the incarnation of every registration that there ever was, by broker epoch.
+        self.registrations: dict[int, tuple[int, str]] = {}
         # All topics that there ever were, by id.
         self.topic_names: dict[str, str] = {}
         # The partitions of each name in order of their topics; the last may still exist.
         self.partitions: dict[str, list[PartitionHistory]] = {}
         self._topics: dict[str, tuple[str, dict[str, str]]] = {}
-        self._incarnations: set[str] = set()
+        # The broker of each incarnation that was ever registered.
+        self._incarnations: dict[str, int] = {}
         self._next_producer_id = 0
 
     def apply(self, offset: int, record: MetadataRecord) -> Iterator[Recorded | str]:
@@ -118,12 +121,19 @@ class MetadataReplay:
                 pass
 
     def _register(self, offset: int, record: RegisterBrokerRecord) -> Iterator[str]:
-        if record.incarnation in self._incarnations:
-            yield f"broker {record.broker_id} was registered twice in incarnation {record.incarnation}"
-        self._incarnations.add(record.incarnation)
-        self.lives[record.broker_id] = Life(
-            offset, record.incarnation, record.fenced, record.in_controlled_shutdown
-        )
+        """A registration names another incarnation than the one it replaces.
+
+        It may be one from before that: a request that the network has held up replaces the newer process, which then
+        registers again. The controller knows only the present one, as Kafka's does.
+        """
+        broker, incarnation = record.broker_id, record.incarnation
+        present, owner = self.lives.get(broker), self._incarnations.setdefault(incarnation, broker)
+        if owner != broker:
+            yield f"broker {broker} was registered in incarnation {incarnation} of broker {owner}"
+        elif present is not None and present.incarnation == incarnation:
+            yield f"broker {broker} was registered twice in incarnation {incarnation}"
+        self.registrations[offset] = (broker, incarnation)
+        self.lives[broker] = Life(offset, incarnation, record.fenced, record.in_controlled_shutdown)
 
     def _change_broker(self, record: BrokerChangeRecord) -> Iterator[str]:
         life = self.lives.get(record.broker_id)

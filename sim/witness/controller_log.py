@@ -24,6 +24,7 @@ from cluster.core.metadata.batches import MORE_HEADER
 from cluster.core.metadata.records import (
     AbortTransactionRecord,
     MetadataRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
     decode_record,
@@ -64,6 +65,8 @@ class ControllerLog:
         self._fail_over = fail_over
         self._reader = LogReader(DiskEye(disk), join(directory, f"{METADATA_TOPIC}-0"))
         self._durable_end = 0
+        # When each registration was replaced that is not the present one of its broker, by broker epoch.
+        self._replaced_us: dict[int, int] = {}
         # The records of a decision whose last batch was not read yet.
         self._open: list[tuple[int, MetadataRecord]] = []
 
@@ -100,6 +103,8 @@ class ControllerLog:
                 self._on_topic(record.name, record.topic_id)
             elif isinstance(record, RemoveTopicRecord):
                 self._on_topic(record.name, None)
+            elif isinstance(record, RegisterBrokerRecord):
+                self._on_replaced(record.broker_id)
             for found in self.replay.apply(offset, record):
                 if isinstance(found, str):
                     self._jury.report(BROKER_LIVES, found)
@@ -108,6 +113,13 @@ class ControllerLog:
         for settled in self.replay.settled():
             if settled.partition in self._names:
                 self._jury.see(settled)
+
+    def _on_replaced(self, broker: int) -> None:
+        """Note that the broker's registration, if it has one, is about to be replaced by a later one."""
+        life = self.replay.lives.get(broker)
+        if life is not None:
+            assert life.epoch not in self._replaced_us, (broker, life)
+            self._replaced_us[life.epoch] = self._jury.now_us()
 
     def _on_recorded(self, found: Recorded) -> None:
         self._jury.see(found)
@@ -124,8 +136,11 @@ class ControllerLog:
         elif before.isr != after.isr:
             self._jury.see(IsrChanged(found.partition, after.isr))
 
-    def on_answer(self, request: RequestBody, body: ResponseBody) -> None:
-        """Judge an answer of the controller by the log as it is now (C3): it must not be ahead of it."""
+    def on_answer(self, request: RequestBody, body: ResponseBody, *, asked_us: int) -> None:
+        """Judge an answer of the controller by the log as it is now (C3): it must not be ahead of it.
+
+        `asked_us` is when the controller got the request.
+        """
         what: str | None = None
         # Most answers are to heartbeats, and to fetches for which there is nothing new.
         if not isinstance(body, BrokerHeartbeatResponse) and not self._is_known(body):
@@ -134,11 +149,7 @@ class ControllerLog:
             case (AlterPartitionRequest(), AlterPartitionResponse(error=ErrorCode.NONE)):
                 self._on_accepted(request, body)
             case (RegisterBrokerRequest(), RegisterBrokerResponse(error=ErrorCode.NONE)):
-                life = self.replay.lives.get(request.broker_id)
-                if life is None or (life.epoch, life.incarnation) != (body.broker_epoch, request.incarnation):
-                    what = (
-                        f"broker {request.broker_id} was told epoch {body.broker_epoch}; the log has {life}"
-                    )
+                what = self._wrong_registration(request, body.broker_epoch, asked_us)
             case (BrokerHeartbeatRequest(), BrokerHeartbeatResponse(error=ErrorCode.NONE)):
                 self._on_heartbeat(request, body)
             case (_, FetchMetadataResponse(error=ErrorCode.NONE)):
@@ -149,6 +160,21 @@ class ControllerLog:
                     what = f"a topic of id {body.topic_id} was reported as created"
         if what is not None:
             self._jury.report(COMMITTED, f"{what}; durable are the offsets below {self._durable_end}")
+
+    def _wrong_registration(self, request: RegisterBrokerRequest, epoch: int, asked_us: int) -> str | None:
+        """Returns what is wrong with the epoch that a broker was told, if anything.
+
+        The epoch is that of a registration of this incarnation, which was the present one at some time since the
+        request came. Registrations share a flush, and their answers leave after it in order, as Kafka's do: one may be
+        replaced when its broker is told of it.
+        """
+        broker, incarnation = request.broker_id, request.incarnation
+        told = f"broker {broker} was told epoch {epoch} in incarnation {incarnation}"
+        if self.replay.registrations.get(epoch) != (broker, incarnation):
+            return f"{told}; the log has {self.replay.lives.get(broker)}"
+        if self._replaced_us.get(epoch, asked_us) < asked_us:
+            return f"{told}; it was replaced before it asked, by {self.replay.lives[broker]}"
+        return None
 
     def _is_known(self, body: ResponseBody) -> bool:
         """Whether an answer to a fetch of metadata names no offset beyond those that were read."""

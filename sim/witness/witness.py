@@ -380,7 +380,7 @@ class Witness:
         if isinstance(body, MetadataResponse):
             self.controller.on_described(node_id, body)
         elif node_id == CONTROLLER_ID:
-            self.controller.on_answer(request, body)
+            self.controller.on_answer(request, body, asked_us=exchange.asked_us)
         elif isinstance(request, ProduceRequest) and isinstance(body, ProduceResponse):
             self._note_acknowledged(node_id, request, body)
             self._on_produced(node_id, request.acks, body)

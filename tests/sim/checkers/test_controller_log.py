@@ -17,6 +17,8 @@ from cluster.core.messages import (
     PartitionMetadata,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
+    RequestBody,
+    ResponseBody,
     TopicMetadata,
     TopicPartition,
 )
@@ -49,9 +51,9 @@ from storage.draws import Draws
 ID = "1f" * 16
 
 
-def registered(broker: int) -> list[MetadataRecord]:
-    register = RegisterBrokerRecord(broker_id=broker, incarnation=f"{broker}a", host="h", port=1)
-    return [register]
+def registered(broker: int, incarnation: str = "") -> list[MetadataRecord]:
+    incarnation = incarnation or f"{broker}a"
+    return [RegisterBrokerRecord(broker_id=broker, incarnation=incarnation, host="h", port=1)]
 
 
 def unfenced(broker: int, epoch: int) -> list[MetadataRecord]:
@@ -116,9 +118,18 @@ def test_what_no_controller_may_write_about_brokers_is_told() -> None:
     assert stale == "broker 1 was changed in broker epoch 7; it lives in 0"
     again = replayed(*START, registered(1))[1][-1]
     assert again == "broker 1 was registered twice in incarnation 1a"
+    borrowed = replayed(*START, registered(2, "1a"))[1][-1]
+    assert borrowed == "broker 2 was registered in incarnation 1a of broker 1"
     block: list[MetadataRecord] = [ProducerIdsRecord(broker_id=1, broker_epoch=0, next_producer_id=9)]
     assert len(replayed(*START, block)[1]) == 1
     assert replayed(*START, block, block)[1][-1] == "broker 1 got producer ids that were given out before"
+
+
+def test_an_incarnation_that_another_one_has_replaced_may_be_registered_again() -> None:
+    """A late request of a process that has ended replaces the running one, which registers again."""
+    replay, found = replayed(registered(1), registered(1, "1b"), registered(1, "1a"))
+    assert found == [] and replay.lives[1].epoch == 2
+    assert len(replayed(registered(1), registered(1, "1b"), registered(1, "1b"))[1]) == 1
 
 
 class Site:
@@ -166,6 +177,10 @@ class Site:
         self._size += len(stamped)
         self._next_offset = batch.next_offset
 
+    def answer(self, request: RequestBody, body: ResponseBody, asked_us: int = 0) -> None:
+        """Show an answer to a request that the controller got at `asked_us`."""
+        self.log.on_answer(request, body, asked_us=asked_us)
+
     @property
     def found(self) -> list[str]:
         return [violation.checker for violation in self.jury.violations]
@@ -210,13 +225,36 @@ def test_metadata_that_is_not_durable_is_not_handed_out() -> None:
     site = started()
     site.write([PartitionChangeRecord(topic="t", partition=0, isr=(1,))], durably=False)
     asked = FetchMetadataRequest(broker_id=1, offset=6)
-    site.log.on_answer(asked, FetchMetadataResponse(high_watermark=6))
+    site.answer(asked, FetchMetadataResponse(high_watermark=6))
     assert site.found == []
-    site.log.on_answer(asked, FetchMetadataResponse(high_watermark=7))
+    site.answer(asked, FetchMetadataResponse(high_watermark=7))
     site.log.on_described(1, MetadataResponse(metadata_offset=7))
-    site.log.on_answer(CreateTopicRequest(name="u"), CreateTopicResponse(topic_id="2e" * 16))
+    site.answer(CreateTopicRequest(name="u"), CreateTopicResponse(topic_id="2e" * 16))
     request = RegisterBrokerRequest(broker_id=3, incarnation="3a", host="h", port=1)
-    site.log.on_answer(request, RegisterBrokerResponse(broker_epoch=7))
+    site.answer(request, RegisterBrokerResponse(broker_epoch=7))
+    assert site.found == ["committed-metadata"] * 4
+
+
+def registers(broker: int, incarnation: str) -> RegisterBrokerRequest:
+    return RegisterBrokerRequest(broker_id=broker, incarnation=incarnation, host="h", port=1)
+
+
+def test_a_registration_may_be_replaced_by_one_of_the_same_flush_when_it_is_answered() -> None:
+    site = started()
+    site.jury.now_us = lambda: 5
+    site.write(registered(3, "3a"), registered(3, "3b"))
+    for epoch, incarnation in ((6, "3a"), (7, "3b")):
+        site.answer(registers(3, incarnation), RegisterBrokerResponse(broker_epoch=epoch), asked_us=4)
+    assert site.found == []
+
+
+def test_an_answer_names_a_registration_of_its_sender_that_was_not_replaced_before() -> None:
+    site = started()
+    site.jury.now_us = lambda: 5
+    site.write(registered(3, "3a"), registered(3, "3b"))
+    # Replaced before the request came; of another incarnation; of another broker; of no registration.
+    for epoch, incarnation in ((6, "3a"), (7, "3a"), (1, "3b"), (8, "3b")):
+        site.answer(registers(3, incarnation), RegisterBrokerResponse(broker_epoch=epoch), asked_us=6)
     assert site.found == ["committed-metadata"] * 4
 
 
@@ -224,7 +262,7 @@ def test_a_broker_is_unfenced_after_it_has_read_its_registration() -> None:
     site = started()
     for offset in (1, 0):
         request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=0, metadata_offset=offset)
-        site.log.on_answer(request, BrokerHeartbeatResponse(is_fenced=False))
+        site.answer(request, BrokerHeartbeatResponse(is_fenced=False))
     assert site.found == ["broker-lives"]
 
 
@@ -236,7 +274,7 @@ def test_each_heartbeat_that_is_answered_is_a_sign_of_life() -> None:
     for now_us in range(0, 4_000_000, 400_000):
         site.jury.now_us = lambda at_us=now_us: at_us  # type: ignore[misc]
         request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=0, metadata_offset=7)
-        site.log.on_answer(request, BrokerHeartbeatResponse(is_fenced=False))
+        site.answer(request, BrokerHeartbeatResponse(is_fenced=False))
         overdue += site.fail_over.look(partitions, elected_at, (1, 2), now_us)
     assert overdue == ["t-0: no leader since 0 s, although in-sync broker 1 could lead"]
 
@@ -251,10 +289,10 @@ def test_an_accepted_proposal_is_compared_with_the_log() -> None:
     answer = AlterPartitionResponse(
         topic_partition=TopicPartition("t", 0), leader=1, leader_epoch=0, partition_epoch=1, isr=(1,)
     )
-    site.log.on_answer(request, answer)
+    site.answer(request, answer)
     assert site.found == []
     site.write([PartitionChangeRecord(topic="t", partition=0, isr=(1, 2))])
-    site.log.on_answer(
+    site.answer(
         request,
         AlterPartitionResponse(
             topic_partition=TopicPartition("t", 0), leader=1, leader_epoch=0, partition_epoch=2, isr=(1, 2)
