@@ -38,6 +38,7 @@ PARTS: Final = (
     "scale_partitions",
     "scale_year",
     "scale_files",
+    "scale_handles",
 )
 ROOT: Final = Path(__file__).parents[1]
 # What a measurement imports, besides the folder of this file.

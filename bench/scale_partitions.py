@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count, islice
@@ -10,17 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from bench.growth import INDEPENDENT, LINEAR, Once, Row, Sample, at_end, cpu, sliced, steps
-from bench.scale_logs import CONFIG, FIRST_TIMESTAMP, one_record, write_segments
+from bench.scale_logs import CONFIG, FIRST_TIMESTAMP, SIZES, one_record, write_segments
 from storage.directory.manager import LogManager
 from storage.disk.os_filesystem import OsFileSystem
 from storage.draws import Draws
 from storage.log import Isolation, PartitionLog
 
-# What an idle partition holds: its log, and the maps of two indexes.
-DESCRIPTORS: Final = 5
-_LIMIT: Final = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-# 10,000 partitions only where the machine lets a process open as many files.
-SIZES: Final = (100, 1000, 3000, 10_000) if _LIMIT > DESCRIPTORS * 11_000 else (100, 500, 1000, 3500)
 # Of this many partitions one after the other.
 STEPS: Final = 50
 # As in the findings that the limits come from.

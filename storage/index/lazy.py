@@ -23,6 +23,8 @@ Index = TypeVar("Index", bound=MemoryMappedIndex)
 class LazyIndex(Generic[Index]):
     """An index file that the function `opened` opens at the first `get()`; until then only the file is acted on."""
 
+    __slots__ = ("_entry_size", "_file_system", "_is_deleted", "_lock", "_opened", "_path", "index")
+
     def __init__(
         self, file_system: FileSystem, path: str, opened: Callable[[str], Index], entry_size: int
     ) -> None:

@@ -91,6 +91,8 @@ class FileRecords:
     without preallocation, the whole file counts as records (FR1). Raises StorageError above 2^31-1 bytes.
     """
 
+    __slots__ = ("_file", "_file_system", "_path", "_read_only", "cuts", "size_bytes")
+
     def __init__(
         self,
         file_system: FileSystem,
