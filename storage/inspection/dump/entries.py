@@ -26,6 +26,7 @@ from storage.errors import CorruptIndex, CorruptSnapshot
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
 ABORTED_ENTRY = struct.Struct(">hqqqq")
+_NO_TRANSACTION = (0,) * 5
 _SNAPSHOT_HEADER = struct.Struct(">hIi")
 _SNAPSHOT_CRC_COVERS_FROM = 6
 _PRODUCER_ENTRY = struct.Struct(">qhiqiqiq")
@@ -105,12 +106,17 @@ def read_time_entries(file: File, base_offset: int) -> Iterator[TimeEntry]:
 
 def read_aborted_transactions(file: File) -> Iterator[AbortedTransactionEntry]:
     """Yield the whole entries. Raises CorruptIndex if the first byte of a version, the only one that Kafka reads, is
-    above 0.
+    above 0, and at an entry whose bytes are all 0.
     """
-    for at, (version, *fields) in _blocks(file, ABORTED_ENTRY):
+    for at, fields in _blocks(file, ABORTED_ENTRY):
+        version, producer_id, first_offset, last_offset, last_stable_offset = fields
         if version >> 8 > 0:
             raise CorruptIndex(file.path, f"at byte {at}: version {version} is unknown")
-        producer_id, first_offset, last_offset, last_stable_offset = fields
+        # A transaction has its marker after its data. Zeros are what a power loss leaves of bytes that were never
+        # written, and there may be billions of them.
+        if fields == _NO_TRANSACTION:
+            left = (file.size() - at) // ABORTED_ENTRY.size - 1
+            raise CorruptIndex(file.path, f"at byte {at}: zeros, no transaction; {left} entries follow")
         yield AbortedTransactionEntry(
             version=version >> 8,
             producer_id=producer_id,

@@ -198,7 +198,7 @@ def _check_sane(index: File, layout: struct.Struct) -> None:
 
 
 def dump_transaction_index(file_system: FileSystem, path: str, writer: DumpWriter) -> None:
-    """Dump each entry. Raises CorruptIndex at an entry of an unknown version."""
+    """Dump each entry. Raises CorruptIndex at an entry of an unknown version, and at one of zeros alone."""
     index = file_system.open(path, OpenMode.READ)
     try:
         for entry in read_aborted_transactions(index):

@@ -342,6 +342,18 @@ def test_damaged_snapshot_is_one_line(tmp_path: Path, in_golden: None) -> None:
         assert told.errors[0].startswith(f"error: {snapshot}: {reason}")
 
 
+def test_a_transaction_index_of_zeros_is_one_line_of_damage(tmp_path: Path, in_golden: None) -> None:
+    """A crash may leave zeros where entries were to be written; a sparse file may have billions of them."""
+    sound = Path("kafka-4.1/clean/transactions-0/00000000000000000009.txnindex").read_bytes()
+    assert len(sound) >= 34, len(sound)
+    index = tmp_path / "00000000000000000009.txnindex"
+    index.write_bytes(sound + bytes(3 * 34 + 1))
+    told = dumped(index)
+    assert len(told.lines) == 1 + len(sound) // 34
+    assert told.status is DumpStatus.DAMAGED
+    assert told.errors == [f"error: {index}: at byte {len(sound)}: zeros, no transaction; 2 entries follow"]
+
+
 def test_t10_a_snapshot_is_dumped_in_the_order_of_its_entries(tmp_path: Path, in_golden: None) -> None:
     sound = Path("kafka-4.1/clean/transactions-0/00000000000000000067.snapshot").read_bytes()
     snapshot = tmp_path / "00000000000000000067.snapshot"
