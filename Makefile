@@ -49,6 +49,7 @@ generate: $(SETUP)
 	$(BIN)/python -m cluster.rpc.generate
 	$(BIN)/python tools/rules_table.py
 	$(BIN)/python tools/picture.py
+	$(BIN)/replog sim schema > scenarios/schema.json
 
 # Fuzzes every decoder under atheris for SECONDS; an input that breaks one is kept in tests/fuzz/corpus, which
 # `make test` replays.

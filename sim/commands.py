@@ -18,6 +18,7 @@ from sim.bundled import bundled_scenarios, description, find_scenario
 from sim.determinism.command import check_command
 from sim.run import RunResult, Verdict, run_scenario
 from sim.scenario.model import ScenarioError, load_scenario
+from sim.scenario.schema_command import schema
 from sim.seed_range import MOST_SEEDS, Seeds
 from sim.seeds import Job, default_jobs
 from sim.seeds_output import print_seeds
@@ -53,6 +54,7 @@ def _parse_seeds(ctx: click.Context, param: click.Parameter, text: str | None) -
 
 
 sim.add_command(check_command(_parse_seeds))
+sim.add_command(schema)
 sim.add_command(swarm)
 
 

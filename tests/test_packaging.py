@@ -62,6 +62,7 @@ def test_the_wheel_holds_the_packages_and_the_scenarios_and_no_tests(wheel: Path
     top = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert top == {*PACKAGES, "scenarios"}
     assert {f"scenarios/{path.name}" for path in (ROOT / "scenarios").glob("*.yaml")} <= set(names)
+    assert "scenarios/schema.json" in names
 
 
 def test_a_scenario_runs_from_the_installed_wheel(wheel: Path, tmp_path: Path) -> None:

@@ -317,11 +317,16 @@ def check_scenario(scenario: Scenario) -> Iterator[Finding]:
             names[step.name] = any(_is_client(target, names) for target in _targets(step)[:1])
 
 
-def _check_settings(scenario: Scenario) -> Iterator[Finding]:
+def setting_names() -> list[str]:
+    """Returns the settings that a scenario may have, under Kafka's names, in order of name."""
     known = {field.name for kind in (BrokerConfig, ControllerConfig) for field in fields(kind)}
+    return sorted(name.replace("_", ".") for name in known - _NOT_SETTINGS)
+
+
+def _check_settings(scenario: Scenario) -> Iterator[Finding]:
+    known = setting_names()
     for name in scenario.cluster.settings:
-        field_name = name.replace(".", "_")
-        if field_name not in known or field_name in _NOT_SETTINGS or "_" in name:
+        if name not in known:
             yield ("cluster", "settings", name), f"unknown setting {name!r}"
     for kind in scenario.cluster.jobs:
         if kind not in BROKER_JOBS:
@@ -406,7 +411,7 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
 # The steps that clients may be targets of.
 _OF_CLIENTS = (Kill, Stop, Pause, Pick, Restart, Cut, Heal, Isolate, Slow, Lose, StepClock)
 # What the checkers of a run believe about a topic from its start to its end.
-_LASTING_PROPERTIES = frozenset({"min.insync.replicas", "flush.messages", "cleanup.policy"})
+LASTING_PROPERTIES = frozenset({"min.insync.replicas", "flush.messages", "cleanup.policy"})
 
 
 def _check_topic_step(scenario: Scenario, index: int, step: Step) -> Iterator[Finding]:
@@ -420,7 +425,7 @@ def _check_topic_step(scenario: Scenario, index: int, step: Step) -> Iterator[Fi
             pass
     if isinstance(step, AlterTopic):
         for key, value in step.config.items():
-            if key in _LASTING_PROPERTIES:
+            if key in LASTING_PROPERTIES:
                 yield ("steps", index, "config", key), f"{key} cannot change in a run: checkers rely on it"
             elif value != "":
                 yield from _check_property(("steps", index, "config", key), key, value)

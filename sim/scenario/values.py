@@ -9,22 +9,23 @@ import re
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import PlainValidator
+from pydantic import PlainValidator, WithJsonSchema
 
 _DURATION_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000}
 _SIZE_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
-_NUMBER = re.compile(r"(\d+)(?:\.(\d{1,6}))?\s*([A-Za-z/%]*)")
-_PARTITION = r"([a-zA-Z0-9._-]+)/(\d+)"
+_AMOUNT = r"([0-9]+)(?:\.([0-9]{1,6}))?"
+_NUMBER = re.compile(rf"{_AMOUNT}\s*([A-Za-z/%]*)")
+_PARTITION = r"([a-zA-Z0-9._-]+)/([0-9]+)"
 _TARGETS = (
-    ("broker", re.compile(r"broker (\d+)")),
-    ("producer", re.compile(r"producer (\d+)")),
-    ("consumer", re.compile(r"consumer (\d+)")),
+    ("broker", re.compile(r"broker ([0-9]+)")),
+    ("producer", re.compile(r"producer ([0-9]+)")),
+    ("consumer", re.compile(r"consumer ([0-9]+)")),
     ("leader", re.compile(rf"leader\({_PARTITION}\)")),
     ("follower", re.compile(rf"follower\({_PARTITION}(?:,\s*([1-9]))?\)")),
 )
 _GROUPS = ("all", "clients", "controller", "others")
 _NAME = re.compile(r"[A-Z][A-Za-z0-9_]*")
-_CONDITION = re.compile(rf"(after-ack|isr|leader|truncated)\({_PARTITION}\)(?:\s*(>=|<=|=|<|>)\s*(\d+))?")
+_CONDITION = re.compile(rf"(after-ack|isr|leader|truncated)\({_PARTITION}\)(?:\s*(>=|<=|=|<|>)\s*([0-9]+))?")
 
 
 def _scaled(value: object, units: dict[str, int], what: str, example: str) -> int:
@@ -194,13 +195,35 @@ def parse_conditions(value: object) -> tuple[Condition, ...]:
     )
 
 
+def _text(pattern: str, example: str) -> WithJsonSchema:
+    """Returns the JSON Schema of a text that has the pattern as a whole, apart from blanks around it."""
+    return WithJsonSchema({"type": "string", "pattern": rf"^\s*(?:{pattern})\s*$", "examples": [example]})
+
+
+# The patterns of the JSON Schema, from what the parsers match. Only a parser sees that a value is too large, or finer
+# than its smallest unit.
+_DURATION = rf"{_AMOUNT}\s*(?:{'|'.join(_DURATION_US)})"
+_SIZE = rf"{_AMOUNT}\s*(?:{'|'.join(_SIZE_BYTES)})"
+_TARGET = "|".join((*_GROUPS, *(each.pattern.replace(" ", r"\s+") for _, each in _TARGETS), _NAME.pattern))
+_LINK = rf"(?:{_TARGET})\s*<?->\s*(?:{_TARGET})"
+_NO_NUMBER = r"(?:after-ack|isr)\([^)]*\)\s*$"
+_ONE_CONDITION = {
+    "type": "string",
+    "pattern": rf"^\s*(?!{_NO_NUMBER})(?:{_CONDITION.pattern})\s*$",
+    "examples": ["isr(t/0) < 3"],
+}
+
 # Types for pydantic: the file holds text, the model holds the parsed values.
-Duration = Annotated[int, PlainValidator(parse_duration)]
-Shift = Annotated[int, PlainValidator(parse_shift)]
-Size = Annotated[int, PlainValidator(parse_size)]
-Rate = Annotated[int, PlainValidator(parse_rate)]
-Percent = Annotated[int, PlainValidator(parse_percent)]
-When = Annotated[Instant, PlainValidator(parse_instant)]
-TargetField = Annotated[Target, PlainValidator(parse_target)]
-LinkField = Annotated[LinkPair, PlainValidator(parse_link)]
-ConditionsField = Annotated[tuple[Condition, ...], PlainValidator(parse_conditions)]
+Duration = Annotated[int, PlainValidator(parse_duration), _text(_DURATION, "5s")]
+Shift = Annotated[int, PlainValidator(parse_shift), _text(rf"[+-]?\s*{_DURATION}", "-5s")]
+Size = Annotated[int, PlainValidator(parse_size), _text(_SIZE, "16KiB")]
+Rate = Annotated[int, PlainValidator(parse_rate), _text(rf"{_AMOUNT}\s*/s", "50/s")]
+Percent = Annotated[int, PlainValidator(parse_percent), _text(rf"{_AMOUNT}\s*%", "20%")]
+When = Annotated[Instant, PlainValidator(parse_instant), _text(rf"\+?\s*{_DURATION}", "+200ms")]
+TargetField = Annotated[Target, PlainValidator(parse_target), _text(_TARGET, "leader(t/0)")]
+LinkField = Annotated[LinkPair, PlainValidator(parse_link), _text(_LINK, "leader(t/0) <-> others")]
+ConditionsField = Annotated[
+    tuple[Condition, ...],
+    PlainValidator(parse_conditions),
+    WithJsonSchema({"anyOf": [_ONE_CONDITION, {"type": "array", "items": _ONE_CONDITION}]}),
+]
