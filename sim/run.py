@@ -106,12 +106,14 @@ def run_scenario(
     source: str | None = None,
     stops_early: bool = False,
     reached: Reached | None = None,
+    most_events: int | None = None,
 ) -> RunResult:
     """Run a scenario to the verdict: a loaded one, a file, or a bundled one by name; `bug` is planted meanwhile.
 
     A text is a file if it has a suffix or a slash, else a name. `seed` is from 0 to 2^63 - 1. The trace is written to
     `trace_file`. `source` names the scenario in the command that replays the run; by default its path does. With
-    `stops_early` the run ends soon after its first violation. `reached` takes the points that it reaches. Raises
+    `stops_early` the run ends soon after its first violation. `reached` takes the points that it reaches. A run ends
+    soon after `most_events` events of the world; without a violation it then has proved nothing. Raises
     ScenarioError for a scenario that cannot be run, BugError for an unknown bug, TypeError or ValueError for a wrong
     argument.
     """
@@ -122,7 +124,8 @@ def run_scenario(
     replay = replay_command(source, seed, bug, stops_early=stops_early)
     planted: AbstractContextManager[None] = install(bug) if bug is not None else nullcontext()
     with planted, without_garbage_collection():
-        return Run(loaded, seed, trace_file, stops_early=stops_early, reached=reached).go(replay)
+        run = Run(loaded, seed, trace_file, stops_early=stops_early, reached=reached, most_events=most_events)
+        return run.go(replay)
 
 
 def _path_of(scenario: Path | str) -> Path:
@@ -152,8 +155,10 @@ class Run:
         *,
         stops_early: bool = False,
         reached: Reached | None = None,
+        most_events: int | None = None,
     ) -> None:
         self.scenario, self.seed, self._stops_early = scenario, seed, stops_early
+        self._most_events = most_events
         self.trace, self.story, self.history, self.ghost = Trace(trace_file), Story(), History(), Ghost()
         self.trace.begin(scenario.scenario, seed)
         self.world = World(Draws(seed))
@@ -206,8 +211,11 @@ class Run:
         return self.end(replay)
 
     def _is_over(self) -> bool:
-        """Whether the run ends before its time, because a violation is all that is asked of it."""
-        return self._stops_early and bool(self.jury.violations)
+        """Whether the run ends before its time: a violation is all that is asked of it, or it has no events left."""
+        return (self._stops_early and bool(self.jury.violations)) or self._is_cut_off()
+
+    def _is_cut_off(self) -> bool:
+        return self._most_events is not None and self.world.events >= self._most_events
 
     def begin(self) -> None:
         """Start every node and ask for the topics; the clients begin once all of them exist."""
@@ -277,6 +285,8 @@ class Run:
         excused_sends = self.outages.excused(self.history)
         excused_count = sum(excused_sends.values())
         starved_because = starvation(self.history, unfired, len(self.scenario.steps), excused_count)
+        if self._is_cut_off():
+            starved_because = f"it was cut off after {self._most_events} events"
         return RunResult(
             scenario=self.scenario.scenario,
             seed=self.seed,

@@ -200,6 +200,8 @@ class ProducerShell(ClientShell):
         if self._is_sending and life_number == self.life_number:
             if not self.paused:
                 self.send_one()
+            if self.model.records is not None and self._sent >= self.model.records:
+                self.finish()
             self._next_send()
 
     def pause(self) -> None:

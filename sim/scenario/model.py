@@ -180,6 +180,11 @@ class ProducerModel(Strict):
         default=parse_duration("2ms"), description="How long a record waits for others of its batch."
     )
     batch: Size = Field(default=parse_size("16KiB"), description="The size of a batch that waits no longer.")
+    records: int | None = Field(
+        default=None,
+        ge=1,
+        description="How many records each of them sends; without it, as many as the rate allows until steps end.",
+    )
     keys: int = Field(
         default=0,
         ge=0,

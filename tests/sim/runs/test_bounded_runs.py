@@ -1,0 +1,42 @@
+"""Runs that are bounded: a producer's number of records, and the events of the whole run."""
+
+from __future__ import annotations
+
+from sim.run import Verdict, run_scenario
+from sim.scenario.model import Scenario, parse_scenario
+
+
+def few_records(records: str) -> Scenario:
+    return parse_scenario(f"""\
+scenario: few
+warm_up: 100ms
+duration: 1s
+topics:
+  t: {{}}
+producers:
+  - {{topic: t, clients: 2, rate: 50/s{records}}}
+""")
+
+
+def test_each_producer_sends_as_many_records_as_it_may_and_no_more() -> None:
+    result = run_scenario(few_records(", records: 3"), 1)
+    assert (result.verdict, sum(result.operations.values())) == (Verdict.HELD, 6)
+
+
+def test_a_bound_that_is_not_reached_changes_nothing() -> None:
+    bounded, unbounded = (run_scenario(few_records(text), 1) for text in (", records: 9999", ""))
+    assert bounded.trace_hash == unbounded.trace_hash
+
+
+def test_a_run_that_is_out_of_events_proves_nothing() -> None:
+    result = run_scenario(few_records(""), 1, most_events=50)
+    assert result.verdict is Verdict.STARVED
+    assert result.starved_because == "it was cut off after 50 events"
+    assert 50 <= result.events < run_scenario(few_records(""), 1).events
+
+
+def test_a_violation_before_the_last_event_counts() -> None:
+    result = run_scenario(
+        few_records(""), 1, bug="ack-before-high-watermark", stops_early=True, most_events=100_000
+    )
+    assert result.verdict is Verdict.VIOLATED
