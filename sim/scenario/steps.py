@@ -23,7 +23,7 @@ from sim.scenario.values import (
 Keep = Literal["none", "prefix", "subset", "torn", "all"]
 
 # The jobs of nodes, which a step may name; a test holds the list to the core.
-BROKER_JOBS = ("checkpoint", "close", "compact", "delete", "flush", "shutdown")
+BROKER_JOBS = ("checkpoint", "close", "compact", "delete", "flush", "search", "shutdown", "validate")
 CONTROLLER_JOBS = ("flush", "snapshot")
 
 _DOWN = "After how long it starts again; without it, with `restart`, or when everything is healed."

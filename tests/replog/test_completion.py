@@ -68,7 +68,7 @@ def test_commands_are_completed_without_an_import_of_one(environment: dict[str, 
 @pytest.mark.parametrize(
     ("words", "number", "expected"),
     [
-        ("replog sim ", 2, ["list", "run"]),
+        ("replog sim ru", 2, ["run"]),
         ("replog log re", 2, ["recover"]),
         ("replog sim run leader", 3, ["leader-crash"]),
         ("replog sim run leader-crash --jo", 4, ["--jobs"]),
